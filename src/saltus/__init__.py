@@ -1,0 +1,52 @@
+"""Saltus: legged machines with closed kinematic chains, described once and then simulated, analysed and exported.
+
+Names load when they are first used, so that `import saltus` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Mechanism": "saltus.model.mechanism",
+    "Motor": "saltus.model.parts",
+    "Param": "saltus.model.symbols",
+    "where": "saltus.model.symbols",
+    "State": "saltus.model.assembly",
+    "Equations": "saltus.dynamics.equations",
+    "Baumgarte": "saltus.dynamics.formulations",
+    "Index1": "saltus.dynamics.formulations",
+    "Minimal": "saltus.dynamics.formulations",
+    "Projection": "saltus.dynamics.formulations",
+    "SPF": "saltus.dynamics.formulations",
+    "simulate": "saltus.simulate.run",
+    "Trajectory": "saltus.simulate.trajectory",
+    "load": "saltus.simulate.trajectory",
+    "sin": "casadi",
+    "cos": "casadi",
+    "tan": "casadi",
+    "sqrt": "casadi",
+    "atan2": "casadi",
+    "exp": "casadi",
+    "tanh": "casadi",
+    "fmin": "casadi",
+    "fmax": "casadi",
+}
+_MODULES = ("errors", "zoo", "view")
+
+__all__ = [*_HOME, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"saltus.{name}")
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"saltus has no public name {name!r}; it has {', '.join(sorted(__all__))}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,351 @@
+"""Equations of motion of a mechanism: M a + h = Q + J' f, phi = 0, as CasADi expressions and functions.
+
+One body-frame recursive Newton-Euler pass gives the inverse dynamics; the mass matrix is its Jacobian with
+respect to the accelerations. Planar machines run through the same 3D recursion: structural zeros fold away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from saltus.machine import Kernel
+from saltus.model.forces import Force, JointSpring, Spring, Torque
+from saltus.model.kinematics import Closure, Kinematics, Motion, Pose, placement_end, placement_start
+from saltus.model.mechanism import Mechanism
+from saltus.model.parts import Frame
+from saltus.model.symbols import SX, Param, cross, vector
+
+
+def number(value: object) -> SX:
+    """Turn a number, a Param or an expression into a scalar expression."""
+    return vector(value.symbol) if isinstance(value, Param) else SX(value)
+
+
+class Equations:
+    """All expressions of one mechanism with one set of constraints.
+
+    `extra` are constraints beyond the loops (contacts of a domain), with their own parameter symbols appended
+    to the mechanism's Params in `p`.
+    """
+
+    def __init__(self, mechanism: Mechanism, extra: Sequence[Closure] = (), extra_p: SX | None = None) -> None:
+        mechanism.check()
+        self.mechanism = mechanism
+        self.kinematics = k = Kinematics(mechanism)
+        self.t, self.q, self.v, self.a = k.t, k.q, k.v, k.a
+        self.u = ca.vertcat(SX(0, 1), *mechanism.inputs.values())
+        self.p = k.p if extra_p is None else ca.vertcat(k.p, extra_p)
+        self.q_dot, self.q_pull = k.q_dot, k.q_pull
+        self.closures = [*k.closures(), *extra]
+        self.nq, self.nv = self.q.numel(), self.v.numel()
+
+    # ---- unconstrained dynamics ---------------------------------------------------------------------------------
+
+    @cached_property
+    def inverse_dynamics(self) -> SX:
+        """M(q) a + h(q, v): efforts that hold the accelerations `a`, without springs, dampers and motors."""
+        return self._newton_euler(self.mechanism.gravity)
+
+    @cached_property
+    def M(self) -> SX:
+        """Mass matrix (kg, kg m, kg m2)."""
+        return ca.sparsify(ca.cse(ca.jacobian(self.inverse_dynamics, self.a)))
+
+    @cached_property
+    def h(self) -> SX:
+        """Bias: Coriolis, centrifugal and gravity efforts (and those of prescribed motions)."""
+        return ca.cse(ca.substitute(self.inverse_dynamics, self.a, SX.zeros(self.nv)))
+
+    @cached_property
+    def g(self) -> SX:
+        """Gravity efforts alone."""
+        return ca.cse(ca.substitute(self.h, self.v, SX.zeros(self.nv)))
+
+    @cached_property
+    def h_rates(self) -> SX:
+        """Bias without gravity, C(q, v) v."""
+        still = ca.substitute(self._newton_euler(SX(3, 1)), self.a, SX.zeros(self.nv))
+        return ca.cse(still)
+
+    @cached_property
+    def C(self) -> SX:
+        """Coriolis matrix of Christoffel symbols, C(q, v) v = h - g."""
+        return ca.cse(ca.jacobian(self.h_rates, self.v) / 2)
+
+    def coriolis(self, along: SX) -> SX:
+        """C(q, v) applied to another vector, C(q, v) b, without forming the matrix.
+
+        h - g is quadratic in v, so half its directional derivative is the symmetric bilinear form of the
+        Christoffel symbols; terms of prescribed motions, linear and constant in v, are carried along.
+        """
+        zero = SX.zeros(self.nv)
+        form = ca.jtimes(self.h_rates, self.v, along)
+        at_rest = ca.substitute(form, self.v, zero)
+        return (form + at_rest) / 2 + ca.substitute(self.h_rates, self.v, zero)
+
+    def _newton_euler(self, gravity: SX) -> SX:
+        """Recursive Newton-Euler in body axes; rates of motions collect the wrenches by virtual power."""
+        m, k = self.mechanism, self.kinematics
+        zero = SX(3, 1)
+        state = {"ground": (zero, zero, -gravity)}  # w, w' and acceleration of the origin
+        chains: list[tuple[str, str, list[Motion]]] = []
+        for placement in m.placements:
+            start, end = placement_start(placement), placement_end(placement)
+            chain = [_fixed(Pose(start.rotation, start.position)), *k.motions(placement), _fixed(end)]
+            motion_state = state[placement.parent.name]
+            for motion in chain:
+                motion_state = _carry(motion, *motion_state)
+            state[placement.child.name] = motion_state
+            chains.append((placement.parent.name, placement.child.name, chain))
+
+        wrench = {name: (zero, zero) for name in m.links}
+        for name, (w, w_dot, a) in state.items():
+            link = m.links[name]
+            if name == "ground":
+                continue
+            at_com = a + cross(w_dot, link.com) + cross(w, cross(w, link.com))
+            force = number(link.mass) * at_com
+            moment = ca.mtimes(link.inertia, w_dot) + cross(w, ca.mtimes(link.inertia, w)) + cross(link.com, force)
+            wrench[name] = (force, moment)
+
+        rates, efforts = [SX(0, 1)], [SX(0, 1)]
+        for parent, child, chain in reversed(chains):
+            force, moment = wrench[child]
+            for motion in reversed(chain):
+                rates += [motion.w, motion.d]
+                efforts += [moment, ca.mtimes(motion.pose.R, force)]
+                force = ca.mtimes(motion.pose.R, force)
+                moment = ca.mtimes(motion.pose.R, moment) + cross(motion.pose.p, force)
+            wrench[parent] = (wrench[parent][0] + force, wrench[parent][1] + moment)
+        out = ca.jtimes(ca.vertcat(*rates), self.v, ca.vertcat(*efforts), True)
+        return out + self._rotors()
+
+    def _rotors(self) -> SX:
+        """Reflected rotor inertia, gear^2 J, of every motor."""
+        out = SX(self.nv, 1)
+        for joint in self.mechanism.joints.values():
+            if joint.motor is None:
+                continue
+            reflected = number(joint.motor.gear) ** 2 * number(joint.motor.rotor_inertia)
+            for name in joint.v_names:
+                rate = self._rate(name)
+                out += ca.jtimes(rate, self.v, reflected * self.kinematics.second_rate(rate), True)
+        return ca.sparsify(out)
+
+    # ---- applied forces -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def torques(self) -> SX:
+        """What each input delivers after its motor's limits; inputs without a motor pass through."""
+        delivered = []
+        for name, command in self.mechanism.inputs.items():
+            joint = self.mechanism.joints.get(name.split(".")[0])
+            motor = joint.motor if joint is not None and name in joint.v_names else None
+            delivered.append(motor.delivered(command, self._rate(name)) if motor else command)
+        return ca.vertcat(SX(0, 1), *delivered)
+
+    @cached_property
+    def efforts(self) -> dict[str, SX]:
+        """Generalised force of every spring, damper, force, torque and motor, by name."""
+        m, k = self.mechanism, self.kinematics
+        out: dict[str, SX] = {}
+        for name, element in m.forces.items():
+            if isinstance(element, Spring):
+                stretch, rate = self._stretch(element)
+                pull = number(element.stiffness) * (stretch - number(element.length))
+                if not _is_zero(element.damping):
+                    pull += number(element.damping) * rate
+                out[name] = -ca.jtimes(rate, self.v, pull, True)
+            elif isinstance(element, JointSpring):
+                rate = self._rate(element.coordinate)
+                deflection = k.coordinate(element.coordinate) - number(element.rest)
+                effort = -number(element.stiffness) * deflection - number(element.damping) * rate
+                out[name] = ca.jtimes(rate, self.v, effort, True)
+            elif isinstance(element, Force):
+                out[name] = ca.jtimes(self.velocity(element.point), self.v, element.value, True)
+            elif isinstance(element, Torque):
+                out[name] = ca.jtimes(self.spin(element.link.name), self.v, element.value, True)
+        for i, name in enumerate(m.inputs):
+            joint = m.joints.get(name.split(".")[0])
+            if joint is not None and joint.motor is not None and name in joint.v_names:
+                out[f"motor {name}"] = ca.jtimes(self._rate(name), self.v, self.torques[i], True)
+        return out
+
+    @cached_property
+    def Q(self) -> SX:
+        """Sum of all applied generalised forces."""
+        return ca.sparsify(sum(self.efforts.values(), SX(self.nv, 1)))
+
+    def _stretch(self, spring: Spring) -> tuple[SX, SX]:
+        """Length of a spring and its rate; along a fixed line the length is signed, so it may pass through zero."""
+        a, b = self.kinematics.relative(spring.a, spring.b)
+        gap = ca.sparsify(b.p - a.p)
+        if gap.nnz() == 1:
+            distance = gap[gap.row()[0]]
+        else:
+            distance = ca.sqrt(ca.sumsqr(gap))
+        return distance, self.kinematics.rate(distance)
+
+    def _rate(self, coordinate: str) -> SX:
+        if coordinate in self.mechanism.v_names:
+            return self.v[self.mechanism.v_names.index(coordinate)]
+        return self.kinematics.rate(self.kinematics.coordinate(coordinate))
+
+    # ---- constraints --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def phi(self) -> SX:
+        """All constraint equations, zero on a closed machine (m, or 1 for directions)."""
+        return ca.vertcat(SX(0, 1), *[ca.densify(c.phi) for c in self.closures])
+
+    @cached_property
+    def phi_dot(self) -> SX:
+        """Rate of phi, J v + d phi/dt."""
+        return ca.cse(self.kinematics.rate(self.phi))
+
+    @cached_property
+    def J(self) -> SX:
+        """Constraint Jacobian with respect to v."""
+        return ca.sparsify(ca.cse(ca.jacobian(self.phi_dot, self.v)))
+
+    @cached_property
+    def phi_t(self) -> SX:
+        """Rate of phi at rest: zero unless a motion is prescribed in time."""
+        return ca.sparsify(ca.substitute(self.phi_dot, self.v, SX.zeros(self.nv)))
+
+    @cached_property
+    def gamma(self) -> SX:
+        """Derivative of J times v (with all terms of prescribed motions): phi'' = J a + gamma."""
+        second = ca.jtimes(self.phi_dot, ca.vertcat(self.q, self.t), ca.vertcat(self.q_dot, 1))
+        return ca.cse(second)
+
+    @cached_property
+    def row_names(self) -> list[str]:
+        """What each constraint row locks, by joint."""
+        return [f"{c.name}: {lock}" for c in self.closures for lock in c.locks]
+
+    # ---- outputs ------------------------------------------------------------------------------------------------
+
+    def position(self, point: Frame | str) -> SX:
+        """World position of a point (x, y, z), m."""
+        return ca.densify(self.kinematics.position(self.mechanism.frame(point)))
+
+    def velocity(self, point: Frame | str) -> SX:
+        """World velocity of a point (x, y, z), m/s."""
+        return self.kinematics.rate(self.position(point))
+
+    def jacobian(self, point: Frame | str) -> SX:
+        """Jacobian of a point's world velocity with respect to v."""
+        return ca.jacobian(self.velocity(point), self.v)
+
+    def spin(self, link: str) -> SX:
+        """Angular velocity of a link in world axes, rad/s."""
+        k, out, name = self.kinematics, SX(3, 1), link
+        by_child = {p.child.name: p for p in self.mechanism.placements}
+        while name != "ground":
+            placement = by_child[name]
+            pose = k.pose(placement.parent.name) @ _frame_pose(placement_start(placement))
+            for motion in k.motions(placement):
+                pose = pose @ motion.pose
+                out += ca.mtimes(pose.R, motion.w)
+            name = placement.parent.name
+        return out
+
+    @cached_property
+    def kinetic_energy(self) -> SX:
+        """T = v' M v / 2 (J), with prescribed motions taken into account link by link."""
+        total = SX(1, 1)
+        for name, link in self.mechanism.links.items():
+            if name != "ground":
+                velocity = self.kinematics.rate(self.kinematics.position(Frame(link, link.com)))
+                spin = ca.mtimes(self.kinematics.pose(name).R.T, self.spin(name))
+                total += number(link.mass) * ca.sumsqr(velocity) / 2
+                total += ca.dot(spin, ca.mtimes(link.inertia, spin)) / 2
+        for joint in self.mechanism.joints.values():
+            if joint.motor is not None:
+                reflected = number(joint.motor.gear) ** 2 * number(joint.motor.rotor_inertia)
+                total += sum((reflected * self._rate(n) ** 2 / 2 for n in joint.v_names), SX(1, 1))
+        return ca.cse(total)
+
+    @cached_property
+    def potential_energy(self) -> SX:
+        """Energy of gravity and springs (J); zero height is the origin, zero stretch the rest length."""
+        total = SX(1, 1)
+        for name, link in self.mechanism.links.items():
+            if name != "ground":
+                com = self.kinematics.position(Frame(link, link.com))
+                total -= number(link.mass) * ca.dot(self.mechanism.gravity, com)
+        for element in self.mechanism.forces.values():
+            if isinstance(element, Spring):
+                total += number(element.stiffness) * (self._stretch(element)[0] - number(element.length)) ** 2 / 2
+            elif isinstance(element, JointSpring):
+                deflection = self.kinematics.coordinate(element.coordinate) - number(element.rest)
+                total += number(element.stiffness) * deflection**2 / 2
+        return ca.cse(total)
+
+    @cached_property
+    def momentum(self) -> SX:
+        """Linear momentum (kg m/s) and angular momentum about the world origin (kg m2/s), world axes."""
+        linear, angular = SX(3, 1), SX(3, 1)
+        for name, link in self.mechanism.links.items():
+            if name != "ground":
+                com = self.kinematics.position(Frame(link, link.com))
+                part = number(link.mass) * self.kinematics.rate(com)
+                R = self.kinematics.pose(name).R
+                linear += part
+                angular += cross(com, part)
+                angular += ca.mtimes(R, ca.mtimes(link.inertia, ca.mtimes(R.T, self.spin(name))))
+        return ca.cse(ca.densify(ca.vertcat(linear, angular)))
+
+    @cached_property
+    def powers(self) -> dict[str, SX]:
+        """Power (W) of each force that stores no energy: dampers, motors, applied forces and torques."""
+        out: dict[str, SX] = {}
+        for name, effort in self.efforts.items():
+            element = self.mechanism.forces.get(name)
+            if isinstance(element, Spring):
+                if not _is_zero(element.damping):
+                    out[name] = -number(element.damping) * self._stretch(element)[1] ** 2
+            elif isinstance(element, JointSpring):
+                if not _is_zero(element.damping):
+                    out[name] = -number(element.damping) * self._rate(element.coordinate) ** 2
+            else:
+                out[name] = ca.dot(effort, self.v)
+        return out
+
+    def function(self, *names: str) -> ca.Function:
+        """CasADi function (t, q, v, u, p) of expressions of this object by attribute name, e.g. "M", "h", "J"."""
+        outputs = [ca.densify(getattr(self, n)) for n in names]
+        return ca.Function(
+            "_".join(names), [self.t, self.q, self.v, self.u, self.p], ca.cse(outputs), list("tqvup"), list(names)
+        )
+
+    def kernel(self, *names: str) -> Kernel:
+        """Compile expressions of this object, as in `function`."""
+        return Kernel(self.function(*names))
+
+
+def _fixed(pose: Pose) -> Motion:
+    zero = SX(3, 1)
+    return Motion(pose, zero, zero, zero, zero)
+
+
+def _frame_pose(frame: Frame) -> Pose:
+    return Pose(frame.rotation, frame.position)
+
+
+def _carry(motion: Motion, w: SX, w_dot: SX, a: SX) -> tuple[SX, SX, SX]:
+    """Angular rate, its derivative and the acceleration of the child's origin, in the child's axes."""
+    R, p = motion.pose.R, motion.pose.p
+    a = a + cross(w_dot, p) + cross(w, cross(w, p) + 2 * motion.d) + motion.d_dot
+    w, w_dot = ca.mtimes(R.T, w), ca.mtimes(R.T, w_dot)
+    w_dot = w_dot + motion.w_dot + cross(w, motion.w)
+    return w + motion.w, w_dot, ca.mtimes(R.T, a)
+
+
+def _is_zero(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and float(value) == 0.0

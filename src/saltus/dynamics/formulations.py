@@ -1,0 +1,299 @@
+"""Formulations: ways to turn equations with constraints into an explicit ODE with loop reactions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import casadi as ca
+
+from saltus.dynamics.coordinates import Choice
+from saltus.dynamics.equations import Equations
+from saltus.model.linear import Factored, Positive
+from saltus.errors import BadValue
+from saltus.model.symbols import SX
+
+
+@dataclass(frozen=True, eq=False)
+class ODE:
+    """An explicit ODE x' = rhs(t, x, u, p) of state x = (q, w).
+
+    `w` holds all velocities or the independent ones. `v` and `a` are all velocities and accelerations and
+    `reactions` the constraint forces f of M a + h = Q + J' f, as expressions. `project` is the state after
+    drift is taken out (None: nothing to take out). `volume` goes to zero where the choice of coordinates
+    becomes singular (None: any configuration will do).
+    """
+
+    equations: Equations
+    choice: Choice
+    w: SX
+    v: SX
+    a: SX
+    q_dot: SX
+    reactions: SX
+    independent: tuple[int, ...]
+    project: SX | None = None
+    volume: SX | None = None
+
+    @cached_property
+    def x(self) -> SX:
+        """The state, positions first."""
+        return ca.vertcat(self.equations.q, self.w)
+
+    @cached_property
+    def rhs(self) -> SX:
+        """Time derivative of the state."""
+        return ca.cse(ca.densify(ca.vertcat(self.q_dot, self.a[list(self.independent)])))
+
+
+class Formulation(ABC):
+    """How constraints enter the ODE. Subclasses are small frozen dataclasses with their own gains."""
+
+    reduced = False  # the state holds independent velocities only
+
+    @abstractmethod
+    def ode(self, equations: Equations, choice: Choice) -> ODE:
+        """Build the explicit ODE for the chosen constraint rows and independent coordinates."""
+
+
+def _positive(owner: object, **gains: float) -> None:
+    for name, value in gains.items():
+        if not value > 0:
+            raise BadValue(f"{type(owner).__name__}: {name} = {value}; it must be positive", given=value)
+
+
+# ---- all velocities in the state ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Index1(Formulation):
+    """Lagrange multipliers of the twice differentiated constraints, J a = -gamma. Drifts; see Baumgarte, Projection."""
+
+    def ode(self, equations: Equations, choice: Choice) -> ODE:
+        """Build the ODE."""
+        return _multipliers(equations, choice, equations.gamma)
+
+
+@dataclass(frozen=True)
+class Baumgarte(Formulation):
+    """Index1 with feedback on drift: phi'' + 2 alpha phi' + beta^2 phi = 0 (alpha, beta in 1/s)."""
+
+    alpha: float = 50.0
+    beta: float = 50.0
+
+    def __post_init__(self) -> None:
+        _positive(self, alpha=self.alpha, beta=self.beta)
+
+    def ode(self, equations: Equations, choice: Choice) -> ODE:
+        """Build the ODE."""
+        e = equations
+        return _multipliers(e, choice, e.gamma + 2 * self.alpha * e.phi_dot + self.beta**2 * e.phi)
+
+
+@dataclass(frozen=True)
+class Projection(Formulation):
+    """Index1, and after each step positions and velocities go to the nearest consistent ones in the mass metric."""
+
+    iterations: int = 2
+
+    def ode(self, equations: Equations, choice: Choice) -> ODE:
+        """Build the ODE."""
+        return _multipliers(equations, choice, equations.gamma, self.iterations)
+
+
+class _Saddle:
+    """The system M a - J' f = r, J a = s, by the Schur complement S = J M^-1 J'.
+
+    S gets a diagonal of 1e-12 of its mean and one step of refinement, so that it can be solved while
+    constraints lose rank on the way; on regular configurations the refined result is exact to round-off.
+    """
+
+    def __init__(self, e: Equations, rows: tuple[int, ...]) -> None:
+        self.J = e.J[list(rows), :]
+        self.M = Positive(e.M)
+        self.MJ = self.M.solve(self.J.T)
+        self.n = len(rows)
+        if self.n:
+            S = ca.mtimes(self.J, self.MJ)
+            mean = ca.trace(S) / self.n
+            self.S, self.damped = S, Positive(S + 1e-12 * mean * SX.eye(self.n))
+
+    def multipliers(self, b: SX) -> SX:
+        """S f = b."""
+        if not self.n:
+            return SX(0, 1)
+        f = self.damped.solve(b)
+        return f + self.damped.solve(b - ca.mtimes(self.S, f))
+
+
+def _multipliers(e: Equations, choice: Choice, gamma: SX, projections: int = 0) -> ODE:
+    rows = choice.rows
+    saddle = _Saddle(e, rows)
+    free = saddle.M.solve(e.Q - e.h)
+    f = saddle.multipliers(-gamma[list(rows)] - ca.mtimes(saddle.J, free)) if rows else SX(0, 1)
+    a = free + ca.mtimes(saddle.MJ, f)
+    return ODE(
+        equations=e,
+        choice=choice,
+        w=e.v,
+        v=e.v,
+        a=a,
+        q_dot=e.q_dot + e.q_pull,
+        reactions=_spread(f, rows, e.phi.numel()),
+        independent=tuple(range(e.nv)),
+        project=_projected(e, rows, projections) if projections and rows else None,
+    )
+
+
+def _projected(e: Equations, rows: tuple[int, ...], iterations: int) -> SX:
+    """Positions and velocities moved onto the constraints along M^-1 J'."""
+    saddle = _Saddle(e, rows)
+    shift = -ca.mtimes(saddle.MJ, saddle.multipliers(e.phi[list(rows)]))
+    moved = e.q + ca.substitute(e.q_dot, e.v, shift)
+    step = ca.Function("step", [e.t, e.q, e.p], [moved])
+    q = e.q
+    for _ in range(iterations):
+        q = step(e.t, q, e.p)
+    v = e.v - ca.mtimes(saddle.MJ, saddle.multipliers(e.phi_dot[list(rows)]))
+    velocity = ca.Function("velocity", [e.t, e.q, e.v, e.p], [v])
+    return ca.cse(ca.densify(ca.vertcat(q, velocity(e.t, q, e.v, e.p))))
+
+
+# ---- independent velocities in the state --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SPF(Formulation):
+    """Singular perturbation formulation: the constraint error w = phi decays as w' = -w / epsilon (s).
+
+    Equations 3 to 8 of Kamidi, Williams and Ben-Tzvi (2018) and appendix B of Liu and Ben-Tzvi (2020), with
+    their misprints corrected: z' = -J_z^-1 (phi / epsilon + J_q q'), rho = Gamma^-1 [0; I],
+    H = rho' H' rho, C = rho' C' rho + rho' H' rho', g = rho' g'.
+    """
+
+    epsilon: float = 1e-3
+
+    reduced = True
+
+    def __post_init__(self) -> None:
+        _positive(self, epsilon=self.epsilon)
+
+    def ode(self, equations: Equations, choice: Choice) -> ODE:
+        """Build the ODE."""
+        return _Reduced(equations, choice).ode(equations.phi[list(choice.rows)] / self.epsilon)
+
+    def terms(self, equations: Equations, choice: Choice) -> dict[str, SX]:
+        """Gamma, Gamma_dot, rho, rho_dot, H, C, g, J_q, J_z by name, in terms of t, q, v (all velocities) and p."""
+        e, r = equations, _Reduced(equations, choice)
+        selector = SX.eye(e.nv)[list(choice.independent), :]
+        gamma = ca.vertcat(r.J, selector)
+        J_dot = SX(*r.J.shape)
+        for j in range(e.nv):
+            J_dot[:, j] = ca.jtimes(r.J[:, j], ca.vertcat(e.q, e.t), ca.vertcat(e.q_dot, 1))
+        gamma_dot = ca.vertcat(J_dot, SX(len(choice.independent), e.nv))
+        rho_dot = r.scatter(SX(len(choice.independent), len(choice.independent)),
+                            -r.Jz.solve(ca.mtimes(J_dot, r.rho)))
+        C = ca.mtimes([r.rho.T, e.C, r.rho]) + ca.mtimes([r.rho.T, e.M, rho_dot])
+        return {
+            "Gamma": gamma, "Gamma_dot": gamma_dot, "rho": r.rho, "rho_dot": rho_dot,
+            "H": ca.mtimes([r.rho.T, e.M, r.rho]), "C": C, "g": ca.mtimes(r.rho.T, e.g),
+            "J_q": r.J[:, list(choice.independent)], "J_z": r.Jz.A,
+        }
+
+
+@dataclass(frozen=True)
+class Minimal(Formulation):
+    """Independent coordinates only: the others are solved from the loops at every evaluation, to round-off.
+
+    The dependent positions ride along in the state as the start of `iterations` Newton steps, and are put
+    onto the loops after each step.
+    """
+
+    iterations: int = 2
+
+    reduced = True
+
+    def ode(self, equations: Equations, choice: Choice) -> ODE:
+        """Build the ODE."""
+        e, r = equations, _Reduced(equations, choice)
+        base = r.ode(SX(len(choice.rows), 1))
+        if not choice.rows:
+            return base
+        closed = r.newton(self.iterations)
+        at = ca.Function("at", [e.t, e.q, base.w, e.u, e.p],
+                         [ca.densify(x) for x in (base.v, base.a, base.q_dot, base.reactions)])
+        v, a, q_dot, f = at(e.t, closed, base.w, e.u, e.p)
+        return ODE(
+            equations=e, choice=choice, w=base.w, v=v, a=a, q_dot=q_dot, reactions=f,
+            independent=base.independent, project=ca.cse(ca.densify(ca.vertcat(closed, base.w))), volume=base.volume,
+        )
+
+
+class _Reduced:
+    """Elimination of dependent velocities, v = rho w + (0, -J_z^-1 (phi_t + correction))."""
+
+    def __init__(self, e: Equations, choice: Choice) -> None:
+        self.e, self.choice = e, choice
+        self.rows, self.i, self.z = list(choice.rows), list(choice.independent), list(choice.dependent)
+        self.J = e.J[self.rows, :]
+        self.Jz = Factored(self.J[:, self.z])
+        self.Jq = self.J[:, self.i]
+        self.rho = self.scatter(SX.eye(len(self.i)), -self.Jz.solve(self.Jq))
+
+    def scatter(self, independent: SX, dependent: SX) -> SX:
+        """Put the two parts of a vector (or of the rows of a matrix) in the order of all velocities."""
+        out = SX(self.e.nv, independent.shape[1])
+        out[self.i, :] = independent
+        if self.z:
+            out[self.z, :] = dependent
+        return ca.sparsify(out)
+
+    def newton(self, iterations: int) -> SX:
+        """Positions after Newton steps of the dependent coordinates onto phi = 0."""
+        e = self.e
+        step_v = self.scatter(SX(len(self.i), 1), -self.Jz.solve(e.phi[self.rows]))
+        moved = e.q + ca.substitute(e.q_dot, e.v, ca.densify(step_v))
+        step = ca.Function("step", [e.t, e.q, e.p], [moved])
+        q = e.q
+        for _ in range(iterations):
+            q = step(e.t, q, e.p)
+        return q
+
+    def ode(self, correction: SX) -> ODE:
+        """Build the ODE with z' = -J_z^-1 (correction + phi_t + J_q w)."""
+        e = self.e
+        w = ca.vertcat(SX(0, 1), *[SX.sym(e.mechanism.v_names[i] + "'") for i in self.i])
+        drift = e.phi_t[self.rows]
+        consistent = ca.mtimes(self.rho, w) + self.scatter(SX(len(self.i), 1), -self.Jz.solve(drift))
+        v = consistent + self.scatter(SX(len(self.i), 1), -self.Jz.solve(correction))
+        # Products of velocities are bilinear: one factor is v, the other the velocity without the correction.
+        along = SX.sym("along", e.nv)
+        bias = e.coriolis(along) + e.g
+        phi_dot = ca.substitute(e.phi_dot[self.rows], e.v, along)
+        second = ca.jtimes(phi_dot, ca.vertcat(e.q, e.t), ca.vertcat(e.q_dot, 1))
+        inserted = ca.Function(
+            "inserted", [e.t, e.q, e.v, along, e.u, e.p], [bias, second, ca.densify(e.Q), e.q_dot + e.q_pull]
+        )
+        bias, second, Q, q_dot = inserted(e.t, e.q, ca.densify(v), ca.densify(consistent), e.u, e.p)
+        turning = self.scatter(SX(len(self.i), 1), -self.Jz.solve(second))
+        load = Q - bias - ca.mtimes(e.M, turning)
+        H = ca.mtimes([self.rho.T, e.M, self.rho])
+        w_dot = Positive(H).solve(ca.mtimes(self.rho.T, load))
+        a = ca.mtimes(self.rho, w_dot) + turning
+        f = SX(len(self.rows), 1)
+        if self.rows:
+            f = self.Jz.solve_transposed((ca.mtimes(e.M, a) + bias - Q)[self.z])
+        return ODE(
+            equations=e, choice=self.choice, w=w, v=v, a=a, q_dot=q_dot,
+            reactions=_spread(f, self.choice.rows, e.phi.numel()),
+            independent=self.choice.independent, volume=self.Jz.volume if self.rows else None,
+        )
+
+
+def _spread(f: SX, rows: tuple[int, ...], n: int) -> SX:
+    """Reactions of the kept rows in the order of all rows; dependent rows carry none."""
+    out = SX(n, 1)
+    if rows:
+        out[list(rows)] = f
+    return out

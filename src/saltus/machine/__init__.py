@@ -1,0 +1,17 @@
+"""The one door from symbols to machine code."""
+
+from saltus.machine.kernel import Bound, EvaluationFailed, Kernel, c_source, densified
+from saltus.machine.toolchain import CompileError, Compiler, build, cache_dir, find_compiler
+
+__all__ = [
+    "Bound",
+    "CompileError",
+    "Compiler",
+    "EvaluationFailed",
+    "Kernel",
+    "build",
+    "c_source",
+    "cache_dir",
+    "densified",
+    "find_compiler",
+]

@@ -1,0 +1,229 @@
+"""Where everything is: poses of links, loop equations, rates of coordinates, as expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import casadi as ca
+import numpy as np
+
+from saltus.model.joints import Ball, Joint, Shift, Turn, perpendicular
+from saltus.model.mechanism import Mechanism, Placement
+from saltus.model.parts import Frame
+from saltus.model.symbols import SX, quaternion_rotation, rotation, vector
+
+
+@dataclass(frozen=True, eq=False)
+class Pose:
+    """Rotation (child to parent axes) and position (m) of a child frame in its parent."""
+
+    R: SX
+    p: SX
+
+    def __matmul__(self, other: Pose) -> Pose:
+        return Pose(ca.mtimes(self.R, other.R), self.p + ca.mtimes(self.R, other.p))
+
+    def inverse(self) -> Pose:
+        """Return the parent's pose in the child."""
+        return Pose(self.R.T, -ca.mtimes(self.R.T, self.p))
+
+
+QUATERNION_PULL = 10.0  # 1/s
+IDENTITY = Pose(SX.eye(3), SX(3, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """One primitive of a placed joint: its pose, and its rates as linear expressions of v (and a).
+
+    `w`, `w_dot`: angular rate and its derivative in the child's axes; `d`, `d_dot`: those of the shift,
+    in the parent's axes. Either pair is zero.
+    """
+
+    pose: Pose
+    w: SX
+    w_dot: SX
+    d: SX
+    d_dot: SX
+
+
+@dataclass(frozen=True, eq=False)
+class Closure:
+    """Equations phi(q, t) = 0 that one loop joint or hand-written constraint brings; `locks` says what each holds."""
+
+    name: str
+    phi: SX
+    locks: tuple[str, ...]
+    joint: Joint | None = None
+
+
+class Kinematics:
+    """Symbols of a mechanism and the expressions of its geometry in them."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        m = mechanism
+        self.mechanism = m
+        self.t = m.time
+        self.q = ca.vertcat(SX(0, 1), *m.q)
+        self.v = ca.vertcat(SX(0, 1), *m.v)
+        self.a = SX.sym("a", self.v.numel())
+        self.p = m.p
+        self._q_at = {name: i for i, name in enumerate(m.q_names)}
+        self._v_at = {name: i for i, name in enumerate(m.v_names)}
+        self.q_dot, self.q_pull = self._coordinate_rates()
+        self.local: dict[str, Pose] = {}
+        self.parent: dict[str, str] = {}
+        self._poses: dict[str, Pose] = {"ground": IDENTITY}
+        for placement in m.placements:
+            name = placement.child.name
+            pose = Pose(placement_start(placement).rotation, placement_start(placement).position)
+            for motion in self.motions(placement):
+                pose = pose @ motion.pose
+            pose = pose @ placement_end(placement)
+            self.local[name], self.parent[name] = pose, placement.parent.name
+            self._poses[name] = self._poses[placement.parent.name] @ pose
+
+    def _coordinate_rates(self) -> tuple[SX, SX]:
+        """q' = N(q) v, and the term that pulls a quaternion back to unit length while it is integrated."""
+        rates: list[SX] = []
+        pulls: list[SX] = []
+        for placement in self.mechanism.placements:
+            joint = placement.joint
+            if joint.follows is not None:
+                continue
+            q = [self.q[self._q_at[n]] for n in joint.q_names]
+            v = [self.v[self._v_at[n]] for n in joint.v_names]
+            for primitive in joint.primitives:
+                if isinstance(primitive, Ball):
+                    w, x, y, z = q[:4]
+                    a, b, c = v[:3]
+                    rates += [
+                        (-x * a - y * b - z * c) / 2,
+                        (w * a + y * c - z * b) / 2,
+                        (w * b + z * a - x * c) / 2,
+                        (w * c + x * b - y * a) / 2,
+                    ]
+                    excess = 1 - (w * w + x * x + y * y + z * z)
+                    pulls += [QUATERNION_PULL * excess * e for e in (w, x, y, z)]
+                    q, v = q[4:], v[3:]
+                else:
+                    rates.append(v[0])
+                    pulls.append(SX(1, 1))
+                    q, v = q[1:], v[1:]
+        return ca.vertcat(SX(0, 1), *rates), ca.vertcat(SX(0, 1), *pulls)
+
+    def rate(self, expression: SX) -> SX:
+        """Total time derivative of an expression of q and t."""
+        return ca.jtimes(expression, ca.vertcat(self.q, self.t), ca.vertcat(self.q_dot, 1))
+
+    def second_rate(self, rate: SX) -> SX:
+        """Total time derivative of an expression of q, v and t, in terms of the accelerations a."""
+        return ca.jtimes(rate, ca.vertcat(self.q, self.v, self.t), ca.vertcat(self.q_dot, self.a, 1))
+
+    def motions(self, placement: Placement) -> list[Motion]:
+        """Return the primitives of a placed joint, from parent to child."""
+        joint, sign = placement.joint, -1 if placement.reversed else 1
+        out: list[Motion] = []
+        qi = [self._q_at[n] for n in joint.q_names] if joint.follows is None else []
+        vi = [self._v_at[n] for n in joint.v_names] if joint.follows is None else []
+        zero = SX(3, 1)
+        for k, primitive in enumerate(joint.primitives):
+            if isinstance(primitive, Ball):
+                R = quaternion_rotation(*[self.q[i] for i in qi[:4]])
+                w, w_dot = self.v[vi[:3]], self.a[vi[:3]]
+                if placement.reversed:  # seen from the other side the same turn is -R w in the child's axes
+                    out.append(Motion(Pose(R.T, zero), -ca.mtimes(R, w), -ca.mtimes(R, w_dot), zero, zero))
+                else:
+                    out.append(Motion(Pose(R, zero), w, w_dot, zero, zero))
+                qi, vi = qi[4:], vi[3:]
+                continue
+            if joint.follows is None:
+                value, rate, second = self.q[qi[0]], self.v[vi[0]], self.a[vi[0]]
+                qi, vi = qi[1:], vi[1:]
+            else:
+                value = joint.follows[k]
+                rate = self.rate(value)
+                second = self.second_rate(rate)
+            axis = vector(*[sign * c for c in primitive.axis])
+            if isinstance(primitive, Turn):
+                R = rotation(vector(*primitive.axis), sign * value)
+                out.append(Motion(Pose(R, zero), axis * rate, axis * second, zero, zero))
+            else:
+                assert isinstance(primitive, Shift)
+                out.append(Motion(Pose(SX.eye(3), axis * value), zero, zero, axis * rate, axis * second))
+        return out[::-1] if placement.reversed else out
+
+    def pose(self, link: str) -> Pose:
+        """World pose of a link."""
+        return self._poses[link]
+
+    def frame_pose(self, frame: Frame) -> Pose:
+        """World pose of a frame."""
+        return self.pose(frame.link.name) @ Pose(frame.rotation, frame.position)
+
+    def position(self, frame: Frame) -> SX:
+        """World position of a frame's point (m)."""
+        pose = self.pose(frame.link.name)
+        return pose.p + ca.mtimes(pose.R, frame.position)
+
+    def relative(self, a: Frame, b: Frame) -> tuple[Pose, Pose]:
+        """Poses of two frames in their nearest common ancestor, so that nothing above it appears in them."""
+        above_a, above_b = self._ancestors(a.link.name), self._ancestors(b.link.name)
+        common = next(name for name in above_a if name in set(above_b))
+        return self._below(common, a), self._below(common, b)
+
+    def closures(self) -> list[Closure]:
+        """Equations of every loop and every hand-written constraint."""
+        out = []
+        for joint in self.mechanism.loops:
+            a, b = self.relative(joint.a, joint.b)
+            offset = b.p - a.p
+            if any(isinstance(p, Shift) for p in joint.primitives):
+                offset = ca.mtimes(a.R.T, offset)
+            phi, locks = joint.closure(ca.mtimes(a.R.T, b.R), ca.sparsify(offset))
+            out.append(Closure(joint.name, phi, tuple(locks), joint))
+        for c in self.mechanism.constraints.values():
+            labels = tuple(f"row {i + 1}" for i in range(c.phi.numel()))
+            out.append(Closure(c.name, ca.densify(c.phi), labels))
+        return out
+
+    def coordinate(self, name: str) -> SX:
+        """Position of a joint coordinate: a symbol, or for a joint that closes a loop the angle or shift measured."""
+        if name in self._q_at:
+            return self.q[self._q_at[name]]
+        joint = self.mechanism.joints[name.split(".")[0]]
+        if joint.follows is not None:
+            return joint.follows[joint.q_names.index(name)]
+        a, b = self.relative(joint.a, joint.b)
+        primitive = joint.primitives[joint.q_names.index(name)]
+        assert isinstance(primitive, Turn | Shift)
+        axis = vector(*primitive.axis)
+        if isinstance(primitive, Shift):
+            return ca.dot(axis, ca.mtimes(a.R.T, b.p - a.p))
+        first, second = (vector(*e) for e in perpendicular([np.array(primitive.axis)]))
+        turned = ca.mtimes(ca.mtimes(a.R.T, b.R), first)
+        sense = 1 if np.dot(primitive.axis, np.cross(ca.DM(first).full()[:, 0], ca.DM(second).full()[:, 0])) > 0 else -1
+        return ca.atan2(sense * ca.dot(second, turned), ca.dot(first, turned))
+
+    def _ancestors(self, link: str) -> list[str]:
+        out = [link]
+        while out[-1] != "ground":
+            out.append(self.parent[out[-1]])
+        return out
+
+    def _below(self, ancestor: str, frame: Frame) -> Pose:
+        pose, link = Pose(frame.rotation, frame.position), frame.link.name
+        while link != ancestor:
+            pose, link = self.local[link] @ pose, self.parent[link]
+        return pose
+
+
+def placement_start(placement: Placement) -> Frame:
+    """Frame on the parent where the joint sits."""
+    return placement.joint.b if placement.reversed else placement.joint.a
+
+
+def placement_end(placement: Placement) -> Pose:
+    """Pose of the child link in the joint's moving frame."""
+    frame = placement.joint.a if placement.reversed else placement.joint.b
+    return Pose(frame.rotation, frame.position).inverse()

@@ -1,0 +1,115 @@
+"""Linear solves as expressions: block by block, in a fixed order, without pivoting at run time."""
+
+from __future__ import annotations
+
+import casadi as ca
+
+from saltus.model.symbols import SX
+
+
+class Factored:
+    """A square matrix in block triangular form: small blocks by Cramer's rule, larger ones by QR.
+
+    A linkage whose loops build on one another gives one small block a loop, so the cost stays linear in
+    their number.
+    """
+
+    def __init__(self, A: SX) -> None:
+        self.A = A
+        self.n = A.shape[0]
+        n_blocks, rows, cols, row_at, col_at, *_ = A.sparsity().btf()
+        self.rows, self.cols = rows, cols
+        self.blocks = [(rows[row_at[i] : row_at[i + 1]], cols[col_at[i] : col_at[i + 1]]) for i in range(n_blocks)]
+        self._factors = [self._factor(A[r, c]) for r, c in self.blocks]
+
+    @staticmethod
+    def _factor(block: SX) -> tuple[SX, SX, SX]:
+        """Return (left, R, volume) with inverse(block) b = R \\ (left b)."""
+        n = block.shape[0]
+        if n == 1:
+            return SX.eye(1), block, ca.fabs(block)
+        if n == 2:
+            a, b, c, d = block[0, 0], block[0, 1], block[1, 0], block[1, 1]
+            det = a * d - b * c
+            adjugate = ca.vertcat(ca.horzcat(d, -b), ca.horzcat(-c, a))
+            return adjugate, SX.eye(2) * det, ca.fabs(det)
+        Q, R = ca.qr(ca.densify(block))
+        return Q.T, ca.triu(R), ca.fabs(ca.cse(_product(ca.diag(R))))
+
+    @property
+    def volume(self) -> SX:
+        """Absolute value of the determinant."""
+        return _product(ca.vertcat(1, *[f[2] for f in self._factors]))
+
+    def solve(self, B: SX) -> SX:
+        """A \\ B."""
+        X = SX(self.n, B.shape[1])
+        # Block upper triangular after the permutation: start from the last block.
+        for (r, c), (left, R, _) in reversed(list(zip(self.blocks, self._factors, strict=True))):
+            known = ca.mtimes(self.A[r, :], X)
+            X[c, :] = _back(R, ca.mtimes(left, B[r, :] - known))
+        return ca.sparsify(X)
+
+    def solve_transposed(self, B: SX) -> SX:
+        """A' \\ B."""
+        X = SX(self.n, B.shape[1])
+        for (r, c), (left, R, _) in zip(self.blocks, self._factors, strict=True):
+            known = ca.mtimes(self.A[:, c].T, X)
+            X[r, :] = ca.mtimes(left.T, _forward(R.T, B[c, :] - known))
+        return ca.sparsify(X)
+
+
+def _product(entries: SX) -> SX:
+    out = SX(1)
+    for i in range(entries.numel()):
+        out = out * entries[i]
+    return out
+
+
+def _back(R: SX, b: SX) -> SX:
+    n = R.shape[0]
+    x = SX(n, b.shape[1])
+    for i in reversed(range(n)):
+        x[i, :] = (b[i, :] - ca.mtimes(R[i, i + 1 :], x[i + 1 :, :])) / R[i, i]
+    return x
+
+
+def _forward(L: SX, b: SX) -> SX:
+    n = L.shape[0]
+    x = SX(n, b.shape[1])
+    for i in range(n):
+        x[i, :] = (b[i, :] - ca.mtimes(L[i, :i], x[:i, :])) / L[i, i]
+    return x
+
+
+class Positive:
+    """A symmetric positive definite matrix as L D L', last row first, which fits the sparsity of a tree."""
+
+    def __init__(self, A: SX) -> None:
+        n = A.shape[0]
+        L, D = SX(n, n), [SX(1, 1)] * n
+        work = SX(A)
+        for k in reversed(range(n)):
+            D[k] = work[k, k]
+            column = work[:k, k]
+            for i in column.row():
+                L[k, i] = work[i, k] / D[k]
+            for i in column.row():
+                for j in column.row():
+                    if j <= i:
+                        work[i, j] -= L[k, i] * work[j, k]
+                        work[j, i] = work[i, j]
+        self.L, self.D, self.n = L, D, n
+
+    def solve(self, B: SX) -> SX:
+        """A \\ B, with A = (I + L)' D (I + L)."""
+        X = SX(B)
+        for k in reversed(range(self.n)):
+            for i in self.L[k, :].T.row():
+                X[i, :] -= self.L[k, i] * X[k, :]
+        for k in range(self.n):
+            X[k, :] = X[k, :] / self.D[k]
+        for k in range(self.n):
+            for i in self.L[k, :].T.row():
+                X[k, :] -= self.L[k, i] * X[i, :]
+        return ca.sparsify(X)

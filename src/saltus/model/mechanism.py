@@ -1,0 +1,487 @@
+"""Mechanism: links, joints, loops, forces and Params; it describes a machine and holds no state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.errors import BadModel, BadValue, DuplicateName, MissingParam, UnknownName
+from saltus.model import joints
+from saltus.model.forces import Force, ForceElement, JointSpring, Spring, Torque
+from saltus.model.joints import Ball, Joint
+from saltus.model.parts import Frame, Link, Motor, check_tensor, inertia_tensor, point_of
+from saltus.model.symbols import SX, Named, Number, Param, vector
+
+if TYPE_CHECKING:
+    from saltus.model.assembly import State
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """A joint that places `child` relative to `parent`; `reversed` if it was written child first."""
+
+    joint: Joint
+    parent: Link
+    child: Link
+    reversed: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """A hand-written constraint phi(q, t) = 0."""
+
+    name: str
+    phi: SX
+
+
+class Mechanism:
+    """A machine of links and joints. Planar by default (x right, y up, turns about z), 3D with `spatial=True` (z up).
+
+    SI units throughout. Every number may be a Param or an expression of Params. Joining a link that is not
+    placed yet places it; joining two links that are both placed closes a loop.
+    """
+
+    def __init__(self, name: str, *, spatial: bool = False, gravity: Any = 9.81) -> None:
+        self.name = name
+        self.spatial = spatial
+        self.params: dict[str, Param] = {}
+        self.links: dict[str, Link] = {}
+        self.joints: dict[str, Joint] = {}
+        self.forces: dict[str, ForceElement] = {}
+        self.constraints: dict[str, Constraint] = {}
+        self.points: dict[str, Frame] = {}
+        self.inputs: dict[str, SX] = {}
+        self.keyframes: dict[str, dict[str, Any]] = {}
+        self.time = SX.sym("t")
+        self.ground = Link("ground", 0.0, SX(3, 1), SX(3, 3), spatial)
+        self.links["ground"] = self.ground
+        self.placements: list[Placement] = []
+        self.loops: list[Joint] = []
+        self._waiting: list[Joint] = []
+        self._placed: set[str] = {"ground"}
+        self._q: dict[str, SX] = {}
+        self._v: dict[str, SX] = {}
+        self._checks: list[tuple[str, str, SX]] = []
+        down = (0, -1, 0) if not spatial else (0, 0, -1)
+        if isinstance(gravity, Sequence | np.ndarray):
+            self.gravity = point_of(list(gravity), spatial, "gravity")
+        else:
+            self._number(gravity, "gravity")
+            self.gravity = vector(*[g * gravity for g in down])
+
+    # ---- Params -------------------------------------------------------------------------------------------------
+
+    def param(self, name: str, value: float | None = None, unit: str = "") -> Param:
+        """Declare a named number. Without a value it must be given wherever numbers are needed."""
+        self._new_name("param", name, self.params)
+        param = Param(name, None if value is None else float(value), unit)
+        self.params[name] = param
+        return param
+
+    def values(self, given: Mapping[str, float] | None = None) -> np.ndarray:
+        """Return the vector of all Params, defaults overridden by `given`, checked."""
+        given = dict(given or {})
+        for name in given:
+            if name not in self.params:
+                raise UnknownName("param", name, self.params)
+        out = []
+        for name, param in self.params.items():
+            value = given.get(name, param.value)
+            if value is None:
+                raise MissingParam(
+                    f"param {name!r} of {self.name!r} has no value; pass params={{{name!r}: ...}} or give it a default",
+                    param=name,
+                )
+            if not math.isfinite(value):
+                raise BadValue(f"param {name!r}: {value} is not a finite number", param=name)
+            out.append(float(value))
+        p = np.array(out)
+        self._check_numbers(p)
+        return p
+
+    @property
+    def p(self) -> SX:
+        """All Params as one symbol vector."""
+        return ca.vertcat(SX(0, 1), *[param.symbol for param in self.params.values()])
+
+    def _check_numbers(self, p: np.ndarray) -> None:
+        if not self._checks:
+            return
+        f = ca.Function("check", [self.p], [ca.vertcat(*[ca.vec(ca.densify(e)) for *_, e in self._checks])])
+        flat = np.asarray(f(p)).ravel()
+        for part, what, expression in self._checks:
+            numbers, flat = flat[: expression.numel()], flat[expression.numel() :]
+            if what == "inertia":
+                check_tensor(numbers.reshape(3, 3), part)
+            elif not math.isfinite(numbers[0]) or numbers[0] <= 0:
+                raise BadValue(
+                    f"{part}: {what} is {numbers[0]:.6g} for the given Params; it must be positive", part=part
+                )
+
+    # ---- links --------------------------------------------------------------------------------------------------
+
+    def link(self, name: str, *, mass: Number, inertia: Any = 0.0, com: Sequence[Number] = (0, 0, 0)) -> Link:
+        """Add a body: `mass` kg, `com` in m in its own frame, `inertia` in kg m2 about its centre of mass.
+
+        Planar machines take one number for the inertia, 3D ones (Ixx, Iyy, Izz) or a full tensor.
+        """
+        self._new_name("link", name, self.links)
+        part = f"link {name!r}"
+        self._positive(mass, part, "mass")
+        if not self.spatial:
+            self._number(inertia, f"{part}: inertia", lowest=0.0)
+        tensor = inertia_tensor(inertia, self.spatial, part)
+        if self.spatial and not tensor.is_constant():
+            self._checks.append((part, "inertia", tensor))
+        link = Link(name, mass, point_of(com, self.spatial, part), tensor, self.spatial)
+        self._known_symbols(part, SX(vector(mass)), link.com, link.inertia)
+        self.links[name] = link
+        return link
+
+    def rod(self, name: str, *, mass: Number, length: Number, radius: Number = 0.0) -> Link:
+        """Add a uniform rod along x from its start to its end; centre of mass and inertia follow."""
+        self._new_name("link", name, self.links)
+        part = f"rod {name!r}"
+        self._positive(mass, part, "mass")
+        self._positive(length, part, "length")
+        self._number(radius, f"{part}: radius", lowest=0.0)
+        across = mass * (length * length / 12 + radius * radius / 4)
+        along = mass * (radius * radius) / 2
+        tensor = inertia_tensor((along, across, across) if self.spatial else across, self.spatial, part)
+        link = Link(name, mass, vector(length / 2, 0, 0), tensor, self.spatial, length=length)
+        self._known_symbols(part, link.com, link.inertia)
+        self.links[name] = link
+        return link
+
+    def point(self, name: str, frame: Frame) -> Frame:
+        """Give a frame a name, by which trajectories, plots and contacts know it."""
+        self._new_name("point", name, self.points)
+        self._mine(frame, f"point {name!r}")
+        self.points[name] = frame
+        return frame
+
+    # ---- joints -------------------------------------------------------------------------------------------------
+
+    def revolute(self, name: str, a: Any, b: Any, *, axis: Any = "z", motor: Any = None, follows: Any = None) -> Joint:
+        """Pin b to a: one turn about `axis` (rad)."""
+        return self._join(name, "revolute", a, b, joints.revolute(axis, f"joint {name!r}"), motor, follows)
+
+    def slide(self, name: str, a: Any, b: Any, *, axes: Any = "x", motor: Any = None, follows: Any = None) -> Joint:
+        """Let b slide along one or more `axes` of a, such as "xy" (m); it does not turn."""
+        return self._join(name, "slide", a, b, joints.slide(axes, f"joint {name!r}"), motor, follows)
+
+    def universal(
+        self, name: str, a: Any, b: Any, *, axes: Any = ("x", "y"), motor: Any = None, follows: Any = None
+    ) -> Joint:
+        """Two turns alpha, beta about perpendicular axes (rad)."""
+        return self._join(name, "universal", a, b, joints.universal(axes, f"joint {name!r}"), motor, follows)
+
+    def spherical(self, name: str, a: Any, b: Any) -> Joint:
+        """Ball joint: unit quaternion in q, angular velocity in b's frame in v (rad/s)."""
+        return self._join(name, "spherical", a, b, (Ball(),), None, None)
+
+    def weld(self, name: str, a: Any, b: Any) -> Joint:
+        """Fix b to a."""
+        return self._join(name, "weld", a, b, (), None, None)
+
+    def planar(self, name: str, a: Any, b: Any, *, normal: Any = "z") -> Joint:
+        """Float in a plane: two shifts (m) across `normal` and a turn (rad) about it."""
+        return self._join(name, "planar", a, b, joints.planar(normal, f"joint {name!r}"), None, None)
+
+    def free(self, name: str, a: Any, b: Any, *, rotation: str = "quaternion") -> Joint:
+        """Float: position in a's axes (m) and rotation, a unit quaternion or an Euler chain such as "zyx".
+
+        In a planar machine this is x, y and angle.
+        """
+        if not self.spatial:
+            return self.planar(name, a, b)
+        return self._join(name, "free", a, b, joints.free(rotation, f"joint {name!r}"), None, None)
+
+    def constraint(self, name: str, phi: Any) -> Constraint:
+        """Require phi(q, t) = 0, an expression (or several) of `m.q`, `m.position(...)`, `m.time` and Params."""
+        self._new_name("constraint", name, self.constraints)
+        expression = ca.vertcat(*phi) if isinstance(phi, list | tuple) else SX(phi)
+        if ca.which_depends(expression, ca.vertcat(SX(0, 1), *self._q.values()), 1, True).count(True) == 0:
+            raise BadModel(
+                f"constraint {name!r} depends on no coordinate; write it with m.q.NAME or m.position(point)", name=name
+            )
+        self._known_symbols(f"constraint {name!r}", expression, state=True)
+        self.constraints[name] = Constraint(name, expression)
+        return self.constraints[name]
+
+    def _join(
+        self, name: str, kind: str, a: Any, b: Any, primitives: tuple[joints.Primitive, ...], motor: Any, follows: Any
+    ) -> Joint:
+        self._new_name("joint", name, self.joints)
+        a, b = self._frame(a, name), self._frame(b, name)
+        if a.link is b.link:
+            raise BadModel(
+                f"joint {name!r} joins link {a.link.name!r} to itself; give points of two different links", joint=name
+            )
+        if motor is True:
+            motor = Motor()
+        if isinstance(motor, Motor):
+            for quantity in ("torque", "speed", "power", "gear"):
+                if getattr(motor, quantity) is not None:
+                    self._positive(getattr(motor, quantity), f"motor on joint {name!r}", quantity)
+        elif motor not in (None, False):
+            raise BadValue(f"joint {name!r}: motor takes True or a Motor(...), not {motor!r}", given=motor)
+        joint = Joint(name, kind, a, b, primitives, motor or None, self._followed(name, primitives, follows))
+        self.joints[name] = joint
+        self._waiting.append(joint)
+        self._place()
+        return joint
+
+    def _followed(self, name: str, primitives: Sequence[Any], follows: Any) -> tuple[SX, ...] | None:
+        if follows is None:
+            return None
+        given = follows if isinstance(follows, list | tuple) else [follows]
+        if len(given) != len(primitives):
+            raise BadValue(
+                f"joint {name!r}: follows takes {len(primitives)} expression(s), {len(given)} given", given=follows
+            )
+        expressions = tuple(vector(e) for e in given)
+        self._known_symbols(f"joint {name!r}: follows", *expressions, state=True)
+        return expressions
+
+    def _place(self) -> None:
+        """Place every waiting joint that touches the placed part, in the order they were written."""
+        progress = True
+        while progress:
+            progress = False
+            for joint in list(self._waiting):
+                a_in, b_in = joint.a.link.name in self._placed, joint.b.link.name in self._placed
+                if not (a_in or b_in):
+                    continue
+                self._waiting.remove(joint)
+                if a_in and b_in:
+                    self._close(joint)
+                else:
+                    parent, child = (joint.a.link, joint.b.link) if a_in else (joint.b.link, joint.a.link)
+                    self.placements.append(Placement(joint, parent, child, reversed=not a_in))
+                    self._placed.add(child.name)
+                    if joint.follows is None:
+                        self._q |= {n: SX.sym(n) for n in joint.q_names}
+                        self._v |= {n: SX.sym(n + "'") for n in joint.v_names}
+                    if joint.motor:
+                        self._add_motor(joint)
+                progress = True
+                break
+
+    def _close(self, joint: Joint) -> None:
+        if joint.follows is not None:
+            raise BadModel(f"{joint.title} closes a loop and cannot also follow an expression", joint=joint.name)
+        if joint.kind == "free":
+            raise BadModel(
+                f"{joint.title}: both links are placed already and a free joint would remove no freedom; leave it out",
+                joint=joint.name,
+            )
+        self.loops.append(joint)
+        if joint.motor:
+            self._add_motor(joint)
+
+    def _add_motor(self, joint: Joint) -> None:
+        names = joint.v_names
+        if joint in self.loops and len(names) != 1:
+            raise BadModel(
+                f"{joint.title} closes a loop and has {len(names)} motions; a motor there needs a joint with one",
+                joint=joint.name,
+            )
+        for n in names:
+            self._new_name("input", n, self.inputs)
+            self.inputs[n] = SX.sym(f"u_{n}")
+
+    # ---- forces -------------------------------------------------------------------------------------------------
+
+    def spring(
+        self, name: str, a: Any, b: Any, *, stiffness: Number = 0.0, length: Number = 0.0, damping: Number = 0.0
+    ) -> Spring:
+        """Add a linear spring (N/m, rest length m) and damper (N s/m) between two points."""
+        part = f"spring {name!r}"
+        for what, value in (("stiffness", stiffness), ("length", length)):
+            self._number(value, f"{part}: {what}", lowest=0.0)
+        self._number(damping, f"{part}: damping")
+        return self._add_force(Spring(name, self._frame(a, name), self._frame(b, name), stiffness, length, damping))
+
+    def joint_spring(
+        self, name: str, joint: Joint | str, *, stiffness: Number = 0.0, rest: Number = 0.0, damping: Number = 0.0
+    ) -> JointSpring:
+        """Add a spring and damper on a joint's coordinate ("boom.y" where the joint has several)."""
+        part = f"spring {name!r}"
+        self._number(stiffness, f"{part}: stiffness", lowest=0.0)
+        self._number(rest, f"{part}: rest")
+        self._number(damping, f"{part}: damping")
+        coordinate = joint.name if isinstance(joint, Joint) else joint
+        valid = [n for j in self.joints.values() for n in j.v_names if not any(isinstance(p, Ball) for p in j.primitives)]
+        if coordinate not in valid:
+            raise UnknownName("joint coordinate", coordinate, valid)
+        return self._add_force(JointSpring(name, coordinate, stiffness, rest, damping))
+
+    def force(self, name: str, point: Any, value: Sequence[Number]) -> Force:
+        """Apply a force (N, world axes) at a point: constants, Params, inputs, state, time."""
+        frame = self._frame(point, name)
+        expression = point_of(value, self.spatial, f"force {name!r}")
+        self._known_symbols(f"force {name!r}", expression, state=True)
+        return self._add_force(Force(name, frame, expression))
+
+    def torque(self, name: str, link: Link, value: Any) -> Torque:
+        """Apply a torque (Nm, world axes) on a link: one number in the plane, three in 3D."""
+        given = (0, 0, value) if not self.spatial else tuple(value)
+        expression = point_of(given, True, f"torque {name!r}")
+        self._mine(link.origin, f"torque {name!r}")
+        self._known_symbols(f"torque {name!r}", expression, state=True)
+        return self._add_force(Torque(name, link, expression))
+
+    def input(self, name: str) -> SX:
+        """Declare an input a controller sets by name, for use in forces and torques."""
+        self._new_name("input", name, self.inputs)
+        self.inputs[name] = SX.sym(f"u_{name}")
+        return self.inputs[name]
+
+    def _add_force(self, element: Any) -> Any:
+        self._new_name("force", element.name, self.forces)
+        self.forces[element.name] = element
+        return element
+
+    # ---- coordinates --------------------------------------------------------------------------------------------
+
+    @property
+    def q(self) -> Named:
+        """Position coordinates as named symbols (rad, m)."""
+        return Named(list(self._q), list(self._q.values()))
+
+    @property
+    def v(self) -> Named:
+        """Velocity coordinates as named symbols (rad/s, m/s)."""
+        return Named(list(self._v), list(self._v.values()), "velocity")
+
+    @property
+    def q_names(self) -> list[str]:
+        """Names of the position coordinates, in order."""
+        return list(self._q)
+
+    @property
+    def v_names(self) -> list[str]:
+        """Names of the velocity coordinates, in order."""
+        return list(self._v)
+
+    def position(self, point: Frame | str) -> SX:
+        """World position of a point as an expression (m): (x, y) in the plane, (x, y, z) in 3D."""
+        from saltus.model.kinematics import Kinematics
+
+        world = ca.densify(Kinematics(self).position(self.frame(point)))
+        return world if self.spatial else world[:2]
+
+    def frame(self, point: Frame | str) -> Frame:
+        """Return a frame by the name of its point."""
+        if isinstance(point, Frame):
+            return point
+        if point not in self.points:
+            raise UnknownName("point", point, self.points)
+        return self.points[point]
+
+    def check(self) -> None:
+        """Raise BadModel unless every link hangs together with the ground."""
+        loose = [n for n in self.links if n not in self._placed]
+        if loose:
+            raise BadModel(
+                f"links {', '.join(map(repr, loose))} of {self.name!r} are not connected to the ground; join them "
+                "(m.free(...) lets a link float)",
+                links=loose,
+            )
+        if not self._v:
+            raise BadModel(f"{self.name!r} has no coordinate: nothing in it can move; add a joint", name=self.name)
+
+    # ---- configurations -----------------------------------------------------------------------------------------
+
+    def assemble(
+        self,
+        *,
+        near: Mapping[str, Any] | None = None,
+        rates: Mapping[str, Any] | None = None,
+        params: Mapping[str, float] | None = None,
+        **fixed: Any,
+    ) -> State:
+        """Close all loops with the given coordinates held, the others free to move from `near`.
+
+        `rates` holds velocities; those not given follow from the loops, or are zero where they are free.
+        """
+        from saltus.model.assembly import assembler
+
+        return assembler(self).assemble(fixed, near or {}, rates or {}, params)
+
+    def keyframe(self, name: str, **overrides: Any) -> State:
+        """Assemble one of the machine's own named configurations."""
+        if name not in self.keyframes:
+            raise UnknownName("keyframe", name, self.keyframes)
+        return self.assemble(**{**self.keyframes[name], **overrides})
+
+    # ---- checks -------------------------------------------------------------------------------------------------
+
+    def _new_name(self, kind: str, name: str, taken: Mapping[str, Any]) -> None:
+        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+            raise BadValue(f"{kind} name {name!r}: use letters, digits and _ (a valid Python name)", given=name)
+        if "." in name and kind != "input":
+            raise BadValue(f"{kind} name {name!r} has a dot; dots separate a joint from its coordinates", given=name)
+        if name in taken:
+            raise DuplicateName(f"{kind} {name!r} exists already in {self.name!r}; choose another name", name=name)
+
+    def _number(self, value: Number, part: str, lowest: float = -math.inf) -> None:
+        if isinstance(value, Param | SX):
+            self._known_symbols(part, vector(value))
+        elif isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+            raise BadValue(f"{part}: {value!r} is not a finite number", given=value)
+        elif value < lowest:
+            raise BadValue(f"{part}: {value} is below {lowest:g}", given=value)
+
+    def _positive(self, value: Number, part: str, what: str) -> None:
+        self._number(value, f"{part}: {what}")
+        if isinstance(value, Param | SX):
+            expression = vector(value)
+            self._checks.append((part, what, ca.densify(expression)))
+            defaults = {n: p.value for n, p in self.params.items()}
+            if all(defaults[s.name()] is not None for s in ca.symvar(expression)):
+                known = [p for p in self.params.values() if p.value is not None]
+                f = ca.Function("f", [ca.vertcat(*[p.symbol for p in known])], [expression])
+                value = float(f([p.value for p in known]))
+        if not isinstance(value, Param | SX) and not value > 0:
+            raise BadValue(f"{part}: {what} is {value}; it must be positive", part=part, given=value)
+
+    def _known_symbols(self, part: str, *expressions: SX, state: bool = False) -> None:
+        known = {param.symbol.element_hash() for param in self.params.values()}
+        if state:
+            known |= {s.element_hash() for s in (*self._q.values(), *self._v.values(), *self.inputs.values(), self.time)}
+        for expression in expressions:
+            for symbol in ca.symvar(expression):
+                if symbol.element_hash() not in known:
+                    raise BadModel(
+                        f"{part} uses the symbol {symbol.name()!r}, which is not of {self.name!r}; declare it with "
+                        "m.param(...)" + (", m.input(...) or use m.q, m.v, m.time" if state else ""),
+                        symbol=symbol.name(),
+                    )
+
+    def _frame(self, place: Any, name: str) -> Frame:
+        if isinstance(place, Link):
+            place = place.origin
+        if isinstance(place, str):
+            place = self.frame(place)
+        if not isinstance(place, Frame):
+            raise BadValue(f"{name!r}: {place!r} is no point of a link; use link.at(x, y)", given=place)
+        self._mine(place, repr(name))
+        return place
+
+    def _mine(self, frame: Frame, part: str) -> None:
+        if self.links.get(frame.link.name) is not frame.link:
+            raise BadModel(f"{part}: link {frame.link.name!r} belongs to another mechanism than {self.name!r}")
+        self._known_symbols(part, frame.position, frame.rotation)
+
+    def __repr__(self) -> str:
+        return (
+            f"Mechanism({self.name!r}: {len(self.links) - 1} links, {len(self.joints)} joints, "
+            f"{len(self.loops)} loops, {len(self._v)} velocities)"
+        )

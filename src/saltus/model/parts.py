@@ -1,0 +1,180 @@
+"""Links, frames on links, and motors: the parts a machine is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.errors import BadValue
+from saltus.model.symbols import SX, Number, Param, rotation, vector
+
+
+def point_of(xyz: Sequence[Number], spatial: bool, part: str) -> SX:
+    """Check the dimension of a point and give it its third coordinate."""
+    expected = (2, 3) if not spatial else (3,)
+    if len(xyz) not in expected:
+        want = "(x, y, z)" if spatial else "(x, y)"
+        raise BadValue(f"{part}: a point takes {want} in metres; {len(xyz)} number(s) given", given=list(xyz))
+    return vector(*xyz, *([0] * (3 - len(xyz))))
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A point on a link, with an orientation. Positions in metres in the link's own frame."""
+
+    link: Link
+    position: SX
+    rotation: SX = field(default_factory=lambda: SX.eye(3))
+
+    @property
+    def label(self) -> str:
+        """How error texts name it."""
+        return f"a point of link {self.link.name!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A rigid body. `com` (m) and `inertia` (kg m2, about the centre of mass) in the link's own frame."""
+
+    name: str
+    mass: Number
+    com: SX
+    inertia: SX
+    spatial: bool
+    points: dict[str, Frame] = field(default_factory=dict)
+    length: Number = None
+
+    def at(self, *xyz: Number, angle: Number = 0, rotation: Any = None) -> Frame:
+        """Return the frame at (x, y) or (x, y, z); planar turn `angle` (rad) or a 3 x 3 `rotation` matrix."""
+        where = f"link {self.name!r}"
+        return Frame(self, point_of(xyz, self.spatial, where), turn(angle, rotation, where))
+
+    @property
+    def origin(self) -> Frame:
+        """The link's own frame."""
+        return Frame(self, SX(3, 1))
+
+    @property
+    def start(self) -> Frame:
+        """Where a rod begins: its own origin."""
+        return self._end_of_rod(0)
+
+    @property
+    def end(self) -> Frame:
+        """Where a rod ends: at its length along x."""
+        return self._end_of_rod(self.length)
+
+    def _end_of_rod(self, x: Number) -> Frame:
+        if self.length is None:
+            raise BadValue(
+                f"link {self.name!r} is not a rod and has no start or end; use .at(x, y) or make it with m.rod(...)",
+                link=self.name,
+            )
+        return Frame(self, vector(x, 0, 0))
+
+    def __repr__(self) -> str:
+        return f"Link({self.name!r})"
+
+
+def turn(angle: Number, matrix: Any, where: str) -> SX:
+    """Orientation of a frame from a planar angle or a rotation matrix."""
+    if matrix is not None:
+        numbers = np.asarray(matrix, float)
+        if numbers.shape != (3, 3) or not np.allclose(numbers @ numbers.T, np.eye(3), atol=1e-9):
+            raise BadValue(f"{where}: rotation must be a 3 x 3 rotation matrix", given=matrix)
+        if np.linalg.det(numbers) < 0:
+            raise BadValue(f"{where}: rotation has determinant -1, a mirror; give a proper rotation", given=matrix)
+        return ca.sparsify(SX(numbers))
+    if not isinstance(angle, Param | SX) and angle == 0:
+        return SX.eye(3)
+    return rotation(vector(0, 0, 1), SX(angle.symbol) if isinstance(angle, Param) else SX(angle))
+
+
+def inertia_tensor(value: Any, spatial: bool, part: str) -> SX:
+    """Planar scalar, diagonal or full tensor to a 3 x 3 matrix; refuse what no body can have."""
+    if isinstance(value, Param | SX | int | float | np.number) and not (isinstance(value, SX) and value.numel() > 1):
+        if not spatial:
+            return _diagonal(0, 0, value)
+        if not isinstance(value, Param | SX) and float(value) == 0.0:
+            return SX(3, 3)
+        raise BadValue(
+            f"{part}: in 3D the inertia is (Ixx, Iyy, Izz) or a 3 x 3 tensor about the centre of mass, in kg m2",
+            given=value,
+        )
+    rows = list(value) if not isinstance(value, SX) else [value]
+    if len(rows) == 3 and not hasattr(rows[0], "__len__"):
+        tensor = _diagonal(*rows)
+    else:
+        tensor = ca.sparsify(SX(value) if isinstance(value, SX) else SX(np.asarray(value, float)))
+        if tensor.shape != (3, 3):
+            raise BadValue(f"{part}: inertia has shape {tensor.shape}, expected (3, 3)", given=value)
+    if tensor.is_constant():
+        check_tensor(np.asarray(ca.DM(tensor).full()), part)
+    return tensor
+
+
+def _diagonal(*entries: Number) -> SX:
+    return ca.sparsify(ca.diag(vector(*entries)))
+
+
+def check_tensor(tensor: np.ndarray, part: str) -> None:
+    """Refuse tensors that are not symmetric, not positive, or break the triangle inequality."""
+    if not np.isfinite(tensor).all():
+        raise BadValue(f"{part}: inertia has entries that are not finite", given=tensor)
+    if not np.allclose(tensor, tensor.T, rtol=1e-9, atol=1e-12 * np.abs(tensor).max(initial=0)):
+        raise BadValue(f"{part}: inertia tensor is not symmetric; check its off-diagonal entries", given=tensor)
+    a, b, c = np.sort(np.linalg.eigvalsh(tensor))
+    slack = 1e-9 * max(c, 0.0)
+    if a < -slack or (tensor[:2, :2].any() and c > a + b + slack):
+        raise BadValue(
+            f"{part}: no body has principal moments {a:.4g}, {b:.4g}, {c:.4g} kg m2; each must be positive and no "
+            "larger than the sum of the other two",
+            given=tensor,
+        )
+
+
+@dataclass(frozen=True)
+class Motor:
+    """An actuator on a joint. Commands are joint torques (Nm) or forces (N); limits cut them.
+
+    `torque` (Nm), `speed` (rad/s, no-load: driving torque falls to zero there) and `rotor_inertia` (kg m2)
+    are on the motor's side of the `gear` (joint torque = gear x motor torque); `power` is in watts.
+    None means no limit.
+    """
+
+    torque: Number = None
+    speed: Number = None
+    power: Number = None
+    gear: Number = 1.0
+    rotor_inertia: Number = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("torque", "speed", "power", "gear"):
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not value > 0:
+                raise BadValue(f"motor: {name} = {value}; expected a positive number or None", given=value)
+        if isinstance(self.rotor_inertia, int | float) and not self.rotor_inertia >= 0:
+            raise BadValue(f"motor: rotor_inertia = {self.rotor_inertia}; expected zero or more, in kg m2")
+
+    def delivered(self, command: SX, rate: SX) -> SX:
+        """Joint torque after the motor's limits, for a joint rate in rad/s or m/s."""
+        out = command
+        stall = None if self.torque is None else self.torque * self.gear
+        if stall is not None:
+            up, down = stall, stall
+            if self.speed is not None:
+                fade = rate * self.gear / self.speed
+                up = stall * ca.fmax(0, ca.fmin(1, 1 - fade))
+                down = stall * ca.fmax(0, ca.fmin(1, 1 + fade))
+            out = ca.fmax(-down, ca.fmin(up, out))
+        elif self.speed is not None:
+            over = ca.fabs(rate * self.gear) >= self.speed
+            out = ca.if_else(ca.logic_and(over, out * rate > 0), 0, out)
+        if self.power is not None:
+            bound = self.power / ca.fmax(ca.fabs(rate), 1e-9)
+            out = ca.fmax(-bound, ca.fmin(bound, out))
+        return out

@@ -1,0 +1,59 @@
+"""Numerical rank of constraint Jacobians: which rows and columns are independent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import qr
+
+RANK_TOL = 1e-8  # relative to the largest pivot, after scaling the rows to unit length
+
+
+def scaled_rows(J: np.ndarray) -> np.ndarray:
+    """Rows scaled to unit length, so that metres and directions compare; zero rows stay zero."""
+    lengths = np.linalg.norm(J, axis=1, keepdims=True)
+    return np.divide(J, lengths, out=np.zeros_like(J), where=lengths > 1e-300)
+
+
+def rank(J: np.ndarray) -> int:
+    """Numerical rank."""
+    if J.size == 0:
+        return 0
+    singular = np.linalg.svd(scaled_rows(J), compute_uv=False)
+    return int((singular > RANK_TOL * max(1.0, singular[0])).sum())
+
+
+def independent_rows(J: np.ndarray) -> list[int]:
+    """A largest set of independent rows, earlier rows first."""
+    scaled, wanted = scaled_rows(J), rank(J)
+    basis = np.zeros((0, J.shape[1]))
+    kept: list[int] = []
+    for i, row in enumerate(scaled):
+        rest = row - basis.T @ (basis @ row)
+        rest -= basis.T @ (basis @ rest)
+        if np.linalg.norm(rest) > 1e-5:
+            kept.append(i)
+            basis = np.vstack([basis, rest / np.linalg.norm(rest)])
+        if len(kept) == wanted:
+            return kept
+    _, _, pivots = qr(scaled.T, mode="economic", pivoting=True)
+    return sorted(int(i) for i in pivots[:wanted])
+
+
+def dependent_columns(J: np.ndarray, weights: Sequence[float]) -> list[int]:
+    """Columns that make a well conditioned square matrix; columns of small weight are taken last."""
+    wanted = J.shape[0]
+    if wanted == 0:
+        return []
+    _, R, pivots = qr(scaled_rows(J) * np.asarray(weights), mode="economic", pivoting=True)
+    return sorted(int(i) for i in pivots[:wanted])
+
+
+def quality(J: np.ndarray, columns: Sequence[int]) -> float:
+    """|det J_z| / sqrt(det J J'): one for the best choice of coordinates there can be, zero for a singular one."""
+    if len(columns) == 0:
+        return 1.0
+    own = np.linalg.slogdet(J[:, list(columns)])[1]
+    best = np.linalg.slogdet(J @ J.T)[1] / 2
+    return float(np.exp(own - best)) if np.isfinite(best) else 0.0

@@ -1,0 +1,186 @@
+"""Named symbols: Param, named views of vectors, and the small 3D algebra every expression is built from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.errors import BadValue, UnknownName
+
+SX = ca.SX
+Number = Any  # float | Param | SX expression of Params
+
+
+@dataclass(frozen=True, eq=False)
+class Param:
+    """One named number of a machine: swept, continued in, optimised over, changed without a rebuild.
+
+    Arithmetic with Params, floats and CasADi functions gives expressions: `2 * l1 + 0.01`, `sl.cos(theta)`.
+    """
+
+    name: str
+    value: float | None = None
+    unit: str = ""
+    symbol: SX = field(repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.value is not None and not math.isfinite(self.value):
+            raise BadValue(
+                f"param {self.name!r}: value {self.value} is not finite; give a finite number",
+                param=self.name,
+            )
+        object.__setattr__(self, "symbol", SX.sym(self.name))
+
+    def __SX__(self) -> SX:  # CasADi's own conversion hook
+        return self.symbol
+
+    def __add__(self, other: Number) -> SX:
+        return self.symbol + other
+
+    def __radd__(self, other: Number) -> SX:
+        return other + self.symbol
+
+    def __sub__(self, other: Number) -> SX:
+        return self.symbol - other
+
+    def __rsub__(self, other: Number) -> SX:
+        return other - self.symbol
+
+    def __mul__(self, other: Number) -> SX:
+        return self.symbol * other
+
+    def __rmul__(self, other: Number) -> SX:
+        return other * self.symbol
+
+    def __truediv__(self, other: Number) -> SX:
+        return self.symbol / other
+
+    def __rtruediv__(self, other: Number) -> SX:
+        return other / self.symbol
+
+    def __pow__(self, other: Number) -> SX:
+        return self.symbol**other
+
+    def __neg__(self) -> SX:
+        return -self.symbol
+
+
+class Named:
+    """A vector whose entries have dotted names: `s.q.hip`, `s.q.boom.x`, `s.q["boom.x"]`.
+
+    Values may be floats, SX symbols or arrays over time; a wrong name lists the valid ones.
+    """
+
+    __slots__ = ("_kind", "_names", "_values")
+
+    def __init__(self, names: Sequence[str], values: Any, kind: str = "coordinate") -> None:
+        self._names = tuple(names)
+        self._values = values
+        self._kind = kind
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._names:
+            return self._values[self._names.index(name)]
+        inside = [i for i, full in enumerate(self._names) if full.startswith(name + ".")]
+        if not inside:
+            raise UnknownName(self._kind, name, self._names)
+        return Named([self._names[i][len(name) + 1 :] for i in inside],
+                     [self._values[i] for i in inside], self._kind)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._values[i] for i in range(len(self._names)))
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __dir__(self) -> list[str]:
+        return sorted({n.split(".")[0] for n in self._names})
+
+    def __repr__(self) -> str:
+        return "(" + ", ".join(f"{n}={_short(v)}" for n, v in zip(self._names, self, strict=True)) + ")"
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Name and value of every entry."""
+        return zip(self._names, self, strict=True)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def flatten(given: Mapping[str, Any], names: Sequence[str], kind: str = "coordinate") -> dict[str, float]:
+    """Turn {'boom': (0, 0.4), 'hip': 1.0, 'base.x': 2} into one number for each full name."""
+    flat: dict[str, float] = {}
+    for key, value in given.items():
+        if key in names:
+            targets = [key]
+        else:
+            targets = [n for n in names if n.startswith(key + ".")]
+            if not targets:
+                raise UnknownName(kind, key, names)
+        numbers = np.atleast_1d(np.asarray(value, float)).ravel()
+        if len(numbers) != len(targets):
+            raise BadValue(
+                f"{kind} {key!r} takes {len(targets)} number(s) ({', '.join(targets)}); {len(numbers)} given",
+                given=value,
+                expected=targets,
+            )
+        for target, number in zip(targets, numbers, strict=True):
+            if not math.isfinite(number):
+                raise BadValue(f"{kind} {target!r}: {number} is not a finite number", name=target)
+            if target in flat:
+                raise BadValue(f"{kind} {target!r} is given twice; give it once", name=target)
+            flat[target] = float(number)
+    return flat
+
+
+def where(condition: Any, then: Any, otherwise: Any) -> Any:
+    """Branch on state inside a traced expression: `where(s.v.hip > 0, a, b)`."""
+    if isinstance(condition, SX):
+        return ca.if_else(condition, then, otherwise)
+    return then if condition else otherwise
+
+
+def vector(*entries: Number) -> SX:
+    """Column vector with structural zeros where an entry is exactly zero."""
+    return ca.sparsify(ca.vertcat(*[SX(e.symbol) if isinstance(e, Param) else SX(e) for e in entries]))
+
+
+def cross(a: SX, b: SX) -> SX:
+    """Cross product that keeps structural zeros."""
+    return ca.mtimes(skew(a), b)
+
+
+def skew(a: SX) -> SX:
+    """Matrix of the cross product, [a] b = a x b."""
+    out = SX(3, 3)
+    for i, j, k, sign in ((0, 1, 2, -1), (0, 2, 1, 1), (1, 0, 2, 1), (1, 2, 0, -1), (2, 0, 1, -1), (2, 1, 0, 1)):
+        if a.sparsity().has_nz(k, 0):
+            out[i, j] = sign * a[k]
+    return out
+
+
+def rotation(axis: SX, angle: SX) -> SX:
+    """Rodrigues' formula for a unit axis; axis-aligned axes keep their structural zeros."""
+    c, s = ca.cos(angle), ca.sin(angle)
+    outer = ca.mtimes(axis, axis.T)
+    return ca.simplify(ca.sparsify(c * (SX.eye(3) - outer) + outer + s * skew(axis)))
+
+
+def quaternion_rotation(w: SX, x: SX, y: SX, z: SX) -> SX:
+    """Rotation matrix (body to parent) of a unit quaternion, scalar first."""
+    return ca.vertcat(
+        ca.horzcat(1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
+        ca.horzcat(2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
+        ca.horzcat(2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
+    )

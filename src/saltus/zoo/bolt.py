@@ -1,0 +1,60 @@
+"""BOLT, the six-bar leg with one motor of Liu and Ben-Tzvi (2020), J. Mechanisms Robotics 12."""
+
+from __future__ import annotations
+
+import math
+
+import saltus as sl
+
+
+def bolt_linkage(*, base: str = "floating") -> sl.Mechanism:
+    """BOLT's links and pins: `base` is "fixed", "floating" (x and y, pitch locked) or "free" (with pitch).
+
+    Lengths of Table 2 (optimised) and masses of Table 3; every length is a Param. Coordinates q1 ... q5 are
+    those of Appendix A: crank angle, then the angles of HFE link, KFE link, femur and tibia, each relative
+    to the link it hangs on.
+    """
+    m = sl.Mechanism("BOLT")
+    lc = m.param("l_c", 0.080, "m")
+    l1 = m.param("l_1", 0.020, "m")
+    l2 = m.param("l_2", 0.105, "m")
+    l3 = m.param("l_3", 0.190, "m")
+    l4 = m.param("l_4", 0.210, "m")
+    l5 = m.param("l_5", 0.303, "m")
+    ls = m.param("l_s", 0.052, "m")
+    lf = m.param("l_f", 0.080, "m")
+    lt = m.param("l_t", 0.050, "m")
+    theta = m.param("theta", math.radians(41.41), "rad")
+
+    hip = (lc * sl.cos(theta), lc * sl.sin(theta))
+    crank = m.link("crank", mass=2.5639, inertia=2.51e-5)
+    hfe = m.link("hfe", mass=0.0802, inertia=1.53e-4, com=(0.0661, 0))
+    kfe = m.link("kfe", mass=0.0921, inertia=4.18e-4, com=(0.1051, 0))
+    femur = m.link("femur", mass=1.1163, inertia=4.8e-3, com=(0.0574, 0))
+    tibia = m.link("tibia", mass=0.9754, inertia=3.9e-3, com=(0.0983, 0))
+
+    if base == "fixed":
+        body = m.ground
+    else:
+        body = m.link("body", mass=2.5639, inertia=2.51e-5)
+        if base == "floating":
+            m.slide("boom", m.ground, body, axes="xy")
+        elif base == "free":
+            m.free("boom", m.ground, body)
+        else:
+            raise sl.errors.UnknownName("base", base, ["fixed", "floating", "free"])
+
+    m.revolute("q1", body.at(0, 0), crank.at(0, 0), motor=True)
+    m.revolute("q2", crank.at(l1, 0), hfe.at(0, 0))
+    m.revolute("q3", hfe.at(ls, 0), kfe.at(0, 0))
+    m.revolute("q4", body.at(*hip), femur.at(0, 0))
+    m.revolute("q5", femur.at(l4, 0), tibia.at(0, 0))
+    m.revolute("pin_b", femur.at(lf, 0), hfe.at(l2, 0))
+    m.revolute("pin_g", tibia.at(lt, 0), kfe.at(l3, 0))
+    m.point("hip", body.at(*hip))
+    m.point("knee", tibia.at(0, 0))
+    m.point("foot", tibia.at(l5, 0))
+
+    angles = dict(zip(("q2", "q3", "q4", "q5"), map(math.radians, (3.30, -43.09, -35.87, -68.33)), strict=True))
+    m.keyframes["crank level"] = {"q1": 0.0, "near": angles}
+    return m
