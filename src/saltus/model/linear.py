@@ -18,7 +18,7 @@ class Factored:
         self.A = A
         self.n = A.shape[0]
         n_blocks, rows, cols, row_at, col_at, *_ = A.sparsity().btf()
-        self.rows, self.cols = rows, cols
+        # CasADi's order is block lower triangular: a block needs the unknowns of those before it only.
         self.blocks = [(rows[row_at[i] : row_at[i + 1]], cols[col_at[i] : col_at[i + 1]]) for i in range(n_blocks)]
         self._factors = [self._factor(A[r, c]) for r, c in self.blocks]
 
@@ -44,8 +44,7 @@ class Factored:
     def solve(self, B: SX) -> SX:
         """A \\ B."""
         X = SX(self.n, B.shape[1])
-        # Block upper triangular after the permutation: start from the last block.
-        for (r, c), (left, R, _) in reversed(list(zip(self.blocks, self._factors, strict=True))):
+        for (r, c), (left, R, _) in zip(self.blocks, self._factors, strict=True):
             known = ca.mtimes(self.A[r, :], X)
             X[c, :] = _back(R, ca.mtimes(left, B[r, :] - known))
         return ca.sparsify(X)
@@ -53,7 +52,7 @@ class Factored:
     def solve_transposed(self, B: SX) -> SX:
         """A' \\ B."""
         X = SX(self.n, B.shape[1])
-        for (r, c), (left, R, _) in zip(self.blocks, self._factors, strict=True):
+        for (r, c), (left, R, _) in reversed(list(zip(self.blocks, self._factors, strict=True))):
             known = ca.mtimes(self.A[:, c].T, X)
             X[r, :] = ca.mtimes(left.T, _forward(R.T, B[c, :] - known))
         return ca.sparsify(X)

@@ -50,7 +50,8 @@ class SundialsStepper:
         slope = ca.jacobian(flow.rhs(t, x, p), x)
         jacobian = ca.Function(f"{flow.name}_jacobian", [t, x, p], [slope], names, ["slope"])
         self._rhs = Kernel(flow.rhs).bind()
-        self._jacobian = Kernel(jacobian).bind()
+        # CVODE asks for it once in tens of steps: compiling so large a function would never pay
+        self._jacobian = Kernel(jacobian, native=False).bind()
         self._guards = Kernel(flow.guards)
         self._project = None if flow.project is None else Kernel(flow.project)
         self._evaluations = 0
@@ -58,9 +59,9 @@ class SundialsStepper:
 
     def run(self, request: Request) -> Segment:
         """Integrate until the first event, the end, or a limit."""
-        if request.t_end < request.t:
+        if not request.t <= request.t_end < np.inf:
             raise errors.BadValue(
-                f"t_end = {request.t_end} lies before t = {request.t}; engines run forward in time",
+                f"{self.flow.name!r}: t_end is {request.t_end}, expected a finite time from {request.t} on",
                 t=request.t,
                 t_end=request.t_end,
             )

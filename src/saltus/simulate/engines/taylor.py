@@ -208,9 +208,9 @@ class TaylorStepper:
 
     def run(self, request: Request) -> Segment:
         """Integrate until the first event, the end, or a limit. `request.step` is not used."""
-        if request.t_end < request.t:
+        if not request.t <= request.t_end < np.inf:
             raise errors.BadValue(
-                f"t_end = {request.t_end} lies before t = {request.t}; engines run forward in time",
+                f"{self.flow.name!r}: t_end is {request.t_end}, expected a finite time from {request.t} on",
                 t=request.t,
                 t_end=request.t_end,
             )
@@ -325,8 +325,9 @@ class TaylorStepper:
 def _event_parameters(request: Request, armed: Mask, scale: Array) -> Array:
     """The numbers (a, b) of the events e = a g + b of each guard: rising, then falling.
 
-    An armed guard waits for g = 0 in its direction; one that starts at exact zero has been there already. An unarmed one waits to be arm_tol away on the side it
-    fires from, so a start on the surface is no root at all. An event nobody waits for is the constant 1.
+    An armed guard waits for g = 0 in its direction; at exact zero it has been there already. An unarmed one
+    waits to be arm_tol away on the side it fires from, so a start on the surface is no root at all. An event
+    nobody waits for is the constant 1.
     """
     rows = np.tile([0.0, 1.0, 0.0, 1.0], (len(armed), 1))
     for i, direction in enumerate(request.directions):
