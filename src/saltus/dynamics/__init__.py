@@ -1,0 +1,1 @@
+"""Equations of motion, and the formulations that turn them into an ODE."""

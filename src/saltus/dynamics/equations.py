@@ -17,10 +17,10 @@ from saltus.model.forces import Force, JointSpring, Spring, Torque
 from saltus.model.kinematics import Closure, Kinematics, Motion, Pose, placement_end, placement_start
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
-from saltus.model.symbols import SX, Param, cross, vector
+from saltus.model.symbols import SX, Number, Param, cross, vector
 
 
-def number(value: object) -> SX:
+def number(value: Number) -> SX:
     """Turn a number, a Param or an expression into a scalar expression."""
     return vector(value.symbol) if isinstance(value, Param) else SX(value)
 
@@ -62,8 +62,9 @@ class Equations:
 
     @cached_property
     def g(self) -> SX:
-        """Gravity efforts alone."""
-        return ca.cse(ca.substitute(self.h, self.v, SX.zeros(self.nv)))
+        """Gravity efforts alone; the inverse dynamics are linear in gravity."""
+        gravity = SX.sym("gravity", 3)
+        return ca.cse(ca.jtimes(self._newton_euler(gravity), gravity, self.mechanism.gravity))
 
     @cached_property
     def h_rates(self) -> SX:
@@ -73,7 +74,7 @@ class Equations:
 
     @cached_property
     def C(self) -> SX:
-        """Coriolis matrix of Christoffel symbols, C(q, v) v = h - g."""
+        """Coriolis matrix of Christoffel symbols, C(q, v) v = h - g (where no motion is prescribed in time)."""
         return ca.cse(ca.jacobian(self.h_rates, self.v) / 2)
 
     def coriolis(self, along: SX) -> SX:
@@ -181,13 +182,14 @@ class Equations:
         return ca.sparsify(sum(self.efforts.values(), SX(self.nv, 1)))
 
     def _stretch(self, spring: Spring) -> tuple[SX, SX]:
-        """Length of a spring and its rate; along a fixed line the length is signed, so it may pass through zero."""
+        """Length of a spring and its rate; both stay smooth where its ends meet.
+
+        Along a fixed line and without a rest length it is the signed shift, which may pass through zero.
+        """
         a, b = self.kinematics.relative(spring.a, spring.b)
         gap = ca.sparsify(b.p - a.p)
-        if gap.nnz() == 1:
-            distance = gap[gap.row()[0]]
-        else:
-            distance = ca.sqrt(ca.sumsqr(gap))
+        along_line = gap.nnz() == 1 and _is_zero(spring.length)
+        distance = gap[gap.row()[0]] if along_line else ca.sqrt(ca.sumsqr(gap) + 1e-24)
         return distance, self.kinematics.rate(distance)
 
     def _rate(self, coordinate: str) -> SX:

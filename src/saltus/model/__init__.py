@@ -1,0 +1,1 @@
+"""The description of a machine: parts, joints, loops, assembly."""

@@ -22,7 +22,10 @@ def unit(axis: Any, part: str) -> np.ndarray:
         if axis not in AXES:
             raise BadValue(f"{part}: axis {axis!r} is not one of x, y, z", given=axis)
         return np.array(AXES[axis])
-    numbers = np.asarray(axis, float)
+    try:
+        numbers = np.asarray(axis, float)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
     if numbers.shape == (2,):
         numbers = np.append(numbers, 0.0)
     if numbers.shape != (3,) or not np.isfinite(numbers).all() or not np.linalg.norm(numbers) > 0:
@@ -146,6 +149,16 @@ class Joint:
         return bool(axis @ rotation @ axis > 0)
 
 
+def leaves_plane(primitives: Sequence[Primitive]) -> bool:
+    """Whether a joint moves links out of the x-y plane, or turns them about another axis than z."""
+    return any(
+        isinstance(p, Ball)
+        or (isinstance(p, Turn) and abs(p.axis[2]) < 1 - 1e-12)
+        or (isinstance(p, Shift) and abs(p.axis[2]) > 1e-12)
+        for p in primitives
+    )
+
+
 def perpendicular(directions: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Orthonormal directions perpendicular to the given ones; the coordinate axes where these serve."""
     found = [np.asarray(d, float) for d in directions]
@@ -182,7 +195,7 @@ def slide(axes: Any, part: str) -> tuple[Primitive, ...]:
     """One to three translations along independent axes, each given by letter or by components."""
     if isinstance(axes, str):
         listed = list(axes)
-    elif np.ndim(axes) == 1 and not isinstance(axes[0], str):
+    elif np.ndim(axes) == 1 and len(axes) and not isinstance(axes[0], str):
         listed = [axes]
     else:
         listed = list(axes)
@@ -194,6 +207,8 @@ def slide(axes: Any, part: str) -> tuple[Primitive, ...]:
 
 def universal(axes: Any, part: str) -> tuple[Primitive, ...]:
     """Two rotations about perpendicular axes, first in frame a, second in frame b."""
+    if len(axes) != 2:
+        raise BadValue(f"{part}: a universal joint takes two axes, {axes!r} given", given=axes)
     first, second = (unit(a, part) for a in axes)
     if abs(first @ second) > 1e-9:
         raise BadValue(f"{part}: the axes of a universal joint are perpendicular; {axes!r} are not", given=axes)
@@ -217,8 +232,9 @@ def free(rotation: str, part: str) -> tuple[Primitive, ...]:
     shifts = tuple(Shift(letter, AXES[letter]) for letter in "xyz")
     if rotation == "quaternion":
         return (*shifts, Ball())
-    if len(rotation) != 3 or set(rotation) - set("xyz") or rotation[0] == rotation[1] or rotation[1] == rotation[2]:
+    letters = rotation if isinstance(rotation, str) else ""
+    if len(letters) != 3 or set(letters) - set("xyz") or letters[1] in (letters[0], letters[2]):
         raise BadValue(
             f"{part}: rotation {rotation!r} is neither 'quaternion' nor three Euler axes such as 'zyx'", given=rotation
         )
-    return (*shifts, *(Turn(f"r{i + 1}{letter}", AXES[letter]) for i, letter in enumerate(rotation)))
+    return (*shifts, *(Turn(f"r{i + 1}{letter}", AXES[letter]) for i, letter in enumerate(letters)))

@@ -157,6 +157,22 @@ class Kinematics:
         """World pose of a link."""
         return self._poses[link]
 
+    def angle(self, link: str) -> SX:
+        """Angle of a link of a planar machine against the ground (rad), counted through full turns."""
+        total = SX(1, 1)
+        by_child = {p.child.name: p for p in self.mechanism.placements}
+        while link != "ground":
+            placement = by_child[link]
+            joint, sign = placement.joint, -1 if placement.reversed else 1
+            for k, primitive in enumerate(joint.primitives):
+                if isinstance(primitive, Turn):
+                    value = joint.follows[k] if joint.follows else self.q[self._q_at[joint.q_names[k]]]
+                    total += sign * primitive.axis[2] * value
+            for frame, side in ((joint.a, sign), (joint.b, -sign)):
+                total += side * ca.atan2(frame.rotation[1, 0], frame.rotation[0, 0])
+            link = placement.parent.name
+        return total
+
     def frame_pose(self, frame: Frame) -> Pose:
         """World pose of a frame."""
         return self.pose(frame.link.name) @ Pose(frame.rotation, frame.position)
@@ -197,13 +213,18 @@ class Kinematics:
         a, b = self.relative(joint.a, joint.b)
         primitive = joint.primitives[joint.q_names.index(name)]
         assert isinstance(primitive, Turn | Shift)
-        axis = vector(*primitive.axis)
+        axis = np.array(primitive.axis)
         if isinstance(primitive, Shift):
-            return ca.dot(axis, ca.mtimes(a.R.T, b.p - a.p))
-        first, second = (vector(*e) for e in perpendicular([np.array(primitive.axis)]))
-        turned = ca.mtimes(ca.mtimes(a.R.T, b.R), first)
-        sense = 1 if np.dot(primitive.axis, np.cross(ca.DM(first).full()[:, 0], ca.DM(second).full()[:, 0])) > 0 else -1
-        return ca.atan2(sense * ca.dot(second, turned), ca.dot(first, turned))
+            axes = np.array([p.axis for p in joint.primitives if isinstance(p, Shift)])
+            dual = np.linalg.pinv(axes)[:, [tuple(e) for e in axes].index(primitive.axis)]  # they may be oblique
+            return ca.dot(vector(*dual), ca.mtimes(a.R.T, b.p - a.p))
+        turned, sense = ca.mtimes(a.R.T, b.R), 1
+        others = [np.array(p.axis) for p in joint.primitives if isinstance(p, Turn) and p is not primitive]
+        first = others[0] if others else perpendicular([axis])[0]
+        if others and primitive is joint.primitives[-1]:  # the second turn of a universal joint, seen from frame b
+            turned, sense = turned.T, -1
+        carried = ca.mtimes(turned, vector(*first))
+        return ca.atan2(sense * ca.dot(vector(*np.cross(axis, first)), carried), ca.dot(vector(*first), carried))
 
     def _ancestors(self, link: str) -> list[str]:
         out = [link]

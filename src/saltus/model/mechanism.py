@@ -204,24 +204,34 @@ class Mechanism:
 
     def constraint(self, name: str, phi: Any) -> Constraint:
         """Require phi(q, t) = 0, an expression (or several) of `m.q`, `m.position(...)`, `m.time` and Params."""
-        self._new_name("constraint", name, self.constraints)
-        expression = ca.vertcat(*phi) if isinstance(phi, list | tuple) else SX(phi)
-        if ca.which_depends(expression, ca.vertcat(SX(0, 1), *self._q.values()), 1, True).count(True) == 0:
-            raise BadModel(
-                f"constraint {name!r} depends on no coordinate; write it with m.q.NAME or m.position(point)", name=name
-            )
+        self._new_name("constraint", name, {**self.constraints, **self.joints})
+        expression: SX = ca.vertcat(SX(0, 1), *phi) if isinstance(phi, list | tuple) else SX(phi)
         self._known_symbols(f"constraint {name!r}", expression, state=True)
+        self._without_rates(f"constraint {name!r}", expression)
+        moved = ca.which_depends(expression, ca.vertcat(SX(0, 1), *self._q.values()), 1, True)
+        if not moved or not all(moved):
+            row = f" in row {moved.index(False) + 1}" if len(moved) > 1 else ""
+            raise BadModel(
+                f"constraint {name!r} depends on no coordinate{row}; write it with m.q.NAME or m.position(point)",
+                name=name,
+            )
         self.constraints[name] = Constraint(name, expression)
         return self.constraints[name]
 
     def _join(
         self, name: str, kind: str, a: Any, b: Any, primitives: tuple[joints.Primitive, ...], motor: Any, follows: Any
     ) -> Joint:
-        self._new_name("joint", name, self.joints)
+        self._new_name("joint", name, {**self.joints, **self.constraints})
         a, b = self._frame(a, name), self._frame(b, name)
         if a.link is b.link:
             raise BadModel(
                 f"joint {name!r} joins link {a.link.name!r} to itself; give points of two different links", joint=name
+            )
+        if not self.spatial and joints.leaves_plane(primitives):
+            raise BadModel(
+                f"joint {name!r}: a {kind} joint like this leaves the plane of {self.name!r}, in which links turn about "
+                "z and slide along x and y; make the machine with spatial=True",
+                joint=name,
             )
         if motor is True:
             motor = Motor()
@@ -229,6 +239,7 @@ class Mechanism:
             for quantity in ("torque", "speed", "power", "gear"):
                 if getattr(motor, quantity) is not None:
                     self._positive(getattr(motor, quantity), f"motor on joint {name!r}", quantity)
+            self._number(motor.rotor_inertia, f"motor on joint {name!r}: rotor_inertia", lowest=0.0)
         elif motor not in (None, False):
             raise BadValue(f"joint {name!r}: motor takes True or a Motor(...), not {motor!r}", given=motor)
         joint = Joint(name, kind, a, b, primitives, motor or None, self._followed(name, primitives, follows))
@@ -247,6 +258,7 @@ class Mechanism:
             )
         expressions = tuple(vector(e) for e in given)
         self._known_symbols(f"joint {name!r}: follows", *expressions, state=True)
+        self._without_rates(f"joint {name!r}: follows", *expressions)
         return expressions
 
     def _place(self) -> None:
@@ -415,6 +427,12 @@ class Mechanism:
 
         return assembler(self).assemble(fixed, near or {}, rates or {}, params)
 
+    def branches(self, *, params: Mapping[str, float] | None = None, **fixed: Any) -> list[State]:
+        """All ways to close the loops with the given coordinates held, which must use up the freedom."""
+        from saltus.model.branches import branches
+
+        return branches(self, params, fixed)
+
     def keyframe(self, name: str, **overrides: Any) -> State:
         """Assemble one of the machine's own named configurations."""
         if name not in self.keyframes:
@@ -446,9 +464,9 @@ class Mechanism:
             self._checks.append((part, what, ca.densify(expression)))
             defaults = {n: p.value for n, p in self.params.items()}
             if all(defaults[s.name()] is not None for s in ca.symvar(expression)):
-                known = [p for p in self.params.values() if p.value is not None]
-                f = ca.Function("f", [ca.vertcat(*[p.symbol for p in known])], [expression])
-                value = float(f([p.value for p in known]))
+                known = {p.symbol: p.value for p in self.params.values() if p.value is not None}
+                f = ca.Function("f", [ca.vertcat(*known)], [expression])
+                value = float(f(list(known.values())))
         if not isinstance(value, Param | SX) and not value > 0:
             raise BadValue(f"{part}: {what} is {value}; it must be positive", part=part, given=value)
 
@@ -464,6 +482,16 @@ class Mechanism:
                         "m.param(...)" + (", m.input(...) or use m.q, m.v, m.time" if state else ""),
                         symbol=symbol.name(),
                     )
+
+    def _without_rates(self, part: str, *expressions: SX) -> None:
+        """Refuse velocities and inputs where only positions and time have a meaning."""
+        rates = {s.element_hash() for s in (*self._v.values(), *self.inputs.values())}
+        for symbol in (s for e in expressions for s in ca.symvar(e)):
+            if symbol.element_hash() in rates:
+                raise BadModel(
+                    f"{part} uses {symbol.name()!r}, a velocity or an input; it may use positions, time and Params only",
+                    symbol=symbol.name(),
+                )
 
     def _frame(self, place: Any, name: str) -> Frame:
         if isinstance(place, Link):

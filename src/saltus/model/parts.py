@@ -51,7 +51,13 @@ class Link:
     def at(self, *xyz: Number, angle: Number = 0, rotation: Any = None) -> Frame:
         """Return the frame at (x, y) or (x, y, z); planar turn `angle` (rad) or a 3 x 3 `rotation` matrix."""
         where = f"link {self.name!r}"
-        return Frame(self, point_of(xyz, self.spatial, where), turn(angle, rotation, where))
+        orientation = turn(angle, rotation, where)
+        if not self.spatial and rotation is not None and not np.allclose(np.asarray(rotation)[2], (0, 0, 1)):
+            raise BadValue(
+                f"{where}: rotation turns out of the plane; give `angle`, or make the machine with spatial=True",
+                given=rotation,
+            )
+        return Frame(self, point_of(xyz, self.spatial, where), orientation)
 
     @property
     def origin(self) -> Frame:
@@ -109,7 +115,9 @@ def inertia_tensor(value: Any, spatial: bool, part: str) -> SX:
     if len(rows) == 3 and not hasattr(rows[0], "__len__"):
         tensor = _diagonal(*rows)
     else:
-        tensor = ca.sparsify(SX(value) if isinstance(value, SX) else SX(np.asarray(value, float)))
+        if not isinstance(value, SX) and {len(row) if hasattr(row, "__len__") else 0 for row in rows} != {3}:
+            raise BadValue(f"{part}: inertia takes 3 numbers or a 3 x 3 tensor in kg m2", given=value)
+        tensor = ca.sparsify(value if isinstance(value, SX) else ca.horzcat(*[vector(*row) for row in rows]).T)
         if tensor.shape != (3, 3):
             raise BadValue(f"{part}: inertia has shape {tensor.shape}, expected (3, 3)", given=value)
     if tensor.is_constant():
@@ -129,7 +137,7 @@ def check_tensor(tensor: np.ndarray, part: str) -> None:
         raise BadValue(f"{part}: inertia tensor is not symmetric; check its off-diagonal entries", given=tensor)
     a, b, c = np.sort(np.linalg.eigvalsh(tensor))
     slack = 1e-9 * max(c, 0.0)
-    if a < -slack or (tensor[:2, :2].any() and c > a + b + slack):
+    if a < -slack or c > a + b + slack:
         raise BadValue(
             f"{part}: no body has principal moments {a:.4g}, {b:.4g}, {c:.4g} kg m2; each must be positive and no "
             "larger than the sum of the other two",

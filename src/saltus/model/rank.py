@@ -41,12 +41,12 @@ def independent_rows(J: np.ndarray) -> list[int]:
     return sorted(int(i) for i in pivots[:wanted])
 
 
-def dependent_columns(J: np.ndarray, weights: Sequence[float]) -> list[int]:
+def dependent_columns(J: np.ndarray, weights: np.ndarray) -> list[int]:
     """Columns that make a well conditioned square matrix; columns of small weight are taken last."""
     wanted = J.shape[0]
     if wanted == 0:
         return []
-    _, R, pivots = qr(scaled_rows(J) * np.asarray(weights), mode="economic", pivoting=True)
+    _, _, pivots = qr(scaled_rows(J) * weights, mode="economic", pivoting=True)
     return sorted(int(i) for i in pivots[:wanted])
 
 

@@ -26,7 +26,7 @@ class Param:
     name: str
     value: float | None = None
     unit: str = ""
-    symbol: SX = field(repr=False, default=None)
+    symbol: SX = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.value is not None and not math.isfinite(self.value):

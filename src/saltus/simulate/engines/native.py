@@ -17,6 +17,9 @@ from saltus.simulate.engines.port import Flow, Request, Segment, Stop
 _STOPS = (Stop.END, Stop.EVENT, Stop.LIMIT, Stop.NOT_FINITE, Stop.STEP_TOO_SMALL)
 _NO_MEMORY = len(_STOPS)
 
+# Fused products are a tenth faster, and here there is no virtual machine to agree with to the last bit.
+_FLAGS = ("-ffp-contract=fast",)
+
 # The flow's functions become static, so that libraries never see each other's.
 _PREAMBLE = """
 #if defined(__GNUC__)
@@ -61,7 +64,7 @@ class NativeStepper:
         self.flow = flow
         self.dense = dense
         self._degree = 7 if dense else 3
-        library = ctypes.CDLL(str(build(_source(flow, dense))))
+        library = ctypes.CDLL(str(build(_source(flow, dense), _FLAGS)))
         self._integrate, self._release = library.saltus_run, library.saltus_free
         self._integrate.restype = self._release.restype = None
 

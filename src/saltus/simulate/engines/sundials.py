@@ -18,6 +18,7 @@ from saltus.machine import Kernel
 from saltus.simulate.engines.port import Array, Flow, Request, Segment, Stop
 
 TIE = 1e-12  # guards whose roots are this close (relative to the time) fire together
+DRIFT = 100.0  # tolerances a state may be off its manifold before the run is started anew on it
 DEGREE = 5  # of CVODE's own interpolant at its highest order
 
 # Six points fix a polynomial of degree five, so sampling CVODE there recovers its interpolant without loss.
@@ -74,14 +75,18 @@ class SundialsStepper:
         """CVODE on this request. It has one rtol for all states: the least, which holds them all."""
         for bound in (self._rhs, self._jacobian):
             bound.args[2][...] = request.p
+        max_step = min(request.max_step, request.t_end - request.t)
+        # smaller steps would not move the time; the far end of a long run must not forbid a fast start
+        min_step = 4 * np.spacing(max(abs(request.t), min(abs(request.t_end), 1e3)))
         return CVODE(
             self._evaluate_rhs,
             jacfn=self._evaluate_jacobian,
             method="BDF",
             rtol=float(request.rtol.min()),
             atol=np.maximum(request.atol, np.finfo(float).tiny),
-            first_step=min(first_step, request.t_end - request.t),
-            max_step=request.max_step if np.isfinite(request.max_step) else 0.0,
+            first_step=min(first_step, max_step),
+            min_step=min(min_step, max_step),
+            max_step=max_step,
             max_conv_fails=40,  # each makes the step four times smaller: a NaN ahead is approached closely
         )
 
@@ -135,7 +140,7 @@ class _Run:
             stepper._finite = True
             result = solver.step(request.t_end, "onestep", request.t_end)
             if result.status < 0 or not np.isfinite(result.y).all():
-                if restarted == self.t:
+                if self.t - restarted <= TIE * max(1.0, abs(self.t)):
                     return self.segment(Stop.STEP_TOO_SMALL if stepper._finite else Stop.NOT_FINITE)
                 # the history may end at a kink: begin anew, at first order and with a step of CVODE's choice
                 restarted = self.t
@@ -191,7 +196,7 @@ class _Run:
         return ()
 
     def project(self) -> bool:
-        """Whether the projection moves the state beyond its tolerance; then the state is moved.
+        """Whether the projection moves the state far beyond its tolerance; then the state is moved.
 
         The formulas look back over several steps and a move means starting them anew, so small ones wait.
         """
@@ -199,7 +204,7 @@ class _Run:
             return False
         request = self.request
         x = self.projected()
-        if (np.abs(x - self.x) <= request.atol + request.rtol * np.abs(x)).all():
+        if (np.abs(x - self.x) <= DRIFT * (request.atol + request.rtol * np.abs(x))).all():
             return False
         self.x = x
         return True
@@ -242,7 +247,7 @@ class SundialsEngine:
     The Jacobian is CasADi's. Guards are watched at six points of each step on CVODE's own interpolant; two
     crossings of one guard between neighbouring points go unseen, so bound `max_step` where guards are fast.
     All rtol count as their least. A projection acts on the state that is returned, and on the way once it
-    would move a state by more than its tolerance.
+    would move a state by a hundred times its tolerance.
     """
 
     name = "sundials"

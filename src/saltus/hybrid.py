@@ -1,0 +1,281 @@
+"""HybridSystem: domains with their contacts, guards and resets; a graph of any size, checked as it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+
+from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
+from saltus.model.assembly import State
+from saltus.model.kinematics import Closure, Kinematics
+from saltus.model.mechanism import Mechanism
+from saltus.model.parts import Frame
+from saltus.model.symbols import SX, Param
+
+# ---- contacts -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Pinned:
+    """The point sticks to the ground where it touched down."""
+
+    point: Frame | str
+
+    def rows(self, kinematics: Kinematics, spatial: bool, anchor: SX) -> tuple[SX, tuple[str, ...]]:
+        """Position minus anchor: tangential rows first, the normal one last."""
+        letters = "xyz" if spatial else "xy"
+        return ca.densify(_position(kinematics, self.point, spatial) - anchor), tuple(letters)
+
+
+@dataclass(frozen=True, eq=False)
+class Sliding:
+    """The point stays on the ground and slides along it, against Coulomb friction `friction` (1)."""
+
+    point: Frame | str
+    friction: Any = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.friction, int | float) and not self.friction >= 0:
+            raise BadValue(f"sliding contact: friction is {self.friction}; it must be zero or more", given=self.friction)
+
+    def rows(self, kinematics: Kinematics, spatial: bool, anchor: SX) -> tuple[SX, tuple[str, ...]]:
+        """Height above the ground only."""
+        height = _position(kinematics, self.point, spatial)[-1] - anchor[-1]
+        return ca.densify(height), ("z" if spatial else "y",)
+
+
+@dataclass(frozen=True, eq=False)
+class Rolling:
+    """A circular foot of the given radius (m) about the point rolls on the ground without slipping (planar)."""
+
+    point: Frame | str
+    radius: Any
+
+    def rows(self, kinematics: Kinematics, spatial: bool, anchor: SX) -> tuple[SX, tuple[str, ...]]:
+        """x + R angle and height of the centre."""
+        if spatial:
+            raise BadModel("a Rolling foot is planar; in 3D rolling is not a constraint on positions")
+        frame = kinematics.mechanism.frame(self.point)
+        radius = self.radius.symbol if isinstance(self.radius, Param) else self.radius
+        centre = kinematics.position(frame)
+        roll = centre[0] + radius * kinematics.angle(frame.link.name)
+        return ca.densify(ca.vertcat(roll - anchor[0], centre[1] - radius - anchor[1])), ("x", "y")
+
+
+Contact = Pinned | Sliding | Rolling
+
+
+def _position(kinematics: Kinematics, point: Frame | str, spatial: bool) -> SX:
+    return ca.densify(kinematics.position(kinematics.mechanism.frame(point)))[: 3 if spatial else 2]
+
+
+# ---- guards -------------------------------------------------------------------------------------------------------
+
+DIRECTIONS = {"rising": 1, "falling": -1, "both": 0}
+
+
+@dataclass(frozen=True, eq=False)
+class When:
+    """A guard of the user's own: `expression(s)` crosses zero "rising", "falling" or in "both" directions."""
+
+    expression: Callable[[Any], Any]
+    direction: str = "rising"
+    label: str = "when"
+
+    def __post_init__(self) -> None:
+        if self.direction not in DIRECTIONS:
+            raise UnknownName("direction", self.direction, DIRECTIONS)
+
+
+@dataclass(frozen=True, eq=False)
+class Touchdown:
+    """The point (or the foot circle of `radius` about it) comes down to the ground."""
+
+    point: Frame | str
+    radius: Any = 0.0
+    direction: str = "falling"
+
+    def expression(self, s: Any) -> Any:
+        """Height of the point above the ground (m)."""
+        return s.height(self.point) - self.radius
+
+    @property
+    def label(self) -> str:
+        """Name for tables."""
+        return "touchdown"
+
+
+@dataclass(frozen=True, eq=False)
+class Liftoff:
+    """The ground's normal force on the point falls to zero."""
+
+    point: Frame | str
+    direction: str = "falling"
+
+    def expression(self, s: Any) -> Any:
+        """Normal force (N)."""
+        return s.normal(self.point)
+
+    @property
+    def label(self) -> str:
+        """Name for tables."""
+        return "liftoff"
+
+
+Guard = When | Touchdown | Liftoff
+
+# ---- resets -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """State goes on unchanged."""
+
+
+@dataclass(frozen=True)
+class PlasticImpact:
+    """Velocities jump to those the target domain's constraints allow, along M^-1 J'."""
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """The user's own reset: `function(s)` returns {name: value} of the coordinates that change.
+
+    Names of velocities are prefixed with "v.", as in {"v.ball": -0.8 * s.v.ball}.
+    """
+
+    function: Callable[[Any], Mapping[str, Any]]
+
+
+Reset = Continuous | PlasticImpact | Map
+
+# ---- the graph ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """A set of contacts that hold, and Params that take other values while they do."""
+
+    name: str
+    contacts: tuple[Contact, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Domain({self.name!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """Leave `source` for `target` when the guard fires; target None ends the run with `name` as its outcome."""
+
+    name: str
+    source: Domain
+    target: Domain | None
+    guard: Guard
+    reset: Reset
+
+
+class HybridSystem:
+    """A mechanism with domains, guards and resets."""
+
+    def __init__(self, mechanism: Mechanism, *, ground: float = 0.0) -> None:
+        mechanism.check()
+        self.mechanism = mechanism
+        self.ground = ground
+        self.domains: dict[str, Domain] = {}
+        self.edges: list[Edge] = []
+        self.controls: dict[str, Any] = {}
+        self._outcomes: list[tuple[str, Guard]] = []
+        self._programs: dict[Any, Any] = {}
+
+    def domain(
+        self, name: str, *, contacts: Sequence[Contact] = (), params: Mapping[str, Any] | None = None
+    ) -> Domain:
+        """Add a domain. `params` gives Params another value (a number, a Param, an expression) while it lasts."""
+        if name in self.domains:
+            raise DuplicateName(f"domain {name!r} exists already; choose another name", name=name)
+        m = self.mechanism
+        for key in params or {}:
+            if key not in m.params:
+                raise UnknownName("param", key, m.params)
+        for contact in contacts:
+            m.frame(contact.point)
+        domain = Domain(name, tuple(contacts), dict(params or {}))
+        rows = sum(len(contact.rows(Kinematics(m), m.spatial, SX.zeros(3 if m.spatial else 2))[1]) for contact in contacts)
+        if rows >= len(m.v_names) and not m.loops:
+            raise BadModel(f"domain {name!r} has no freedom left: {rows} contact rows on {len(m.v_names)} coordinates")
+        self.domains[name] = domain
+        return domain
+
+    def edge(
+        self, source: Domain | str, target: Domain | str, *, guard: Guard, reset: Reset | None = None, name: str = ""
+    ) -> Edge:
+        """Go from source to target when the guard fires. Guards that fire together are taken in the order written."""
+        source, target = self._domain(source), self._domain(target)
+        if isinstance(guard, Liftoff):
+            touching = [_same(self.mechanism, c.point, guard.point) for c in source.contacts]
+            if not any(touching):
+                raise BadModel(
+                    f"liftoff of a point that domain {source.name!r} has no contact at; it would never fire",
+                    domain=source.name,
+                )
+        edge = Edge(name or guard.label, source, target, guard, reset or Continuous())
+        self.edges.append(edge)
+        return edge
+
+    def ends(self, name: str, guard: Guard) -> None:
+        """End any run with outcome `name` when the guard fires, whatever the domain."""
+        self._outcomes.append((name, guard))
+
+    def leaving(self, domain: Domain) -> list[Edge]:
+        """Edges out of a domain, those that end the run last."""
+        out = [e for e in self.edges if e.source is domain]
+        return out + [Edge(name, domain, None, guard, Continuous()) for name, guard in self._outcomes]
+
+    def check(self, start: Domain) -> list[str]:
+        """Say what looks wrong with the graph seen from a start domain (unreachable domains)."""
+        reached, todo = {start.name}, [start]
+        while todo:
+            domain = todo.pop()
+            for edge in self.edges:
+                if edge.source is domain and edge.target is not None and edge.target.name not in reached:
+                    reached.add(edge.target.name)
+                    todo.append(edge.target)
+        return [f"domain {n!r} cannot be reached from {start.name!r}" for n in self.domains if n not in reached]
+
+    @property
+    def keyframes(self) -> dict[str, State]:
+        """The mechanism's named configurations, assembled."""
+        return {name: self.mechanism.keyframe(name) for name in self.mechanism.keyframes}
+
+    def _domain(self, domain: Domain | str) -> Domain:
+        name = domain.name if isinstance(domain, Domain) else domain
+        if name not in self.domains:
+            raise UnknownName("domain", name, self.domains)
+        return self.domains[name]
+
+    def __repr__(self) -> str:
+        return f"HybridSystem({self.mechanism.name!r}: {', '.join(self.domains)}; {len(self.edges)} edges)"
+
+
+def contact_closures(
+    mechanism: Mechanism, contacts: Sequence[Contact], kinematics: Kinematics
+) -> tuple[list[Closure], SX]:
+    """Constraint rows of contacts and the symbols of their anchors (where they took hold), d a contact."""
+    d = 3 if mechanism.spatial else 2
+    anchors = SX.sym("anchor", d * len(contacts))
+    out = []
+    for i, contact in enumerate(contacts):
+        phi, locks = contact.rows(kinematics, mechanism.spatial, anchors[d * i : d * (i + 1)])
+        out.append(Closure(f"contact {i + 1}", phi, locks))
+    return out, anchors
+
+
+def _same(mechanism: Mechanism, a: Frame | str, b: Frame | str) -> bool:
+    first, second = mechanism.frame(a), mechanism.frame(b)
+    return first is second or (
+        first.link is second.link and bool(ca.is_equal(ca.densify(first.position), ca.densify(second.position), 5))
+    )

@@ -1,0 +1,61 @@
+"""Mobility: freedom of a machine at a configuration, redundant constraints, nearness of a dead centre."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from saltus.model.assembly import State, assembler
+from saltus.model.rank import rank
+
+
+@dataclass(frozen=True)
+class Mobility:
+    """Freedom of a machine at a configuration.
+
+    `redundant` counts, by loop joint, the constraint rows that others already imply. `transmission` is the
+    sine of the transmission angle (the normalised determinant of each loop's own equations, worst loop): one
+    is best, zero is a dead centre; `worst_loop` names the loop it belongs to.
+    """
+
+    freedom: int
+    coordinates: int
+    rows: int
+    rank: int
+    redundant: Mapping[str, int]
+    transmission: float
+    worst_loop: str | None
+
+    def __str__(self) -> str:
+        text = f"{self.freedom} degree(s) of freedom: {self.coordinates} coordinates, "
+        text += f"{self.rank} independent constraints"
+        if self.redundant:
+            named = ", ".join(f"{n} by {k}" for n, k in self.redundant.items())
+            text += f" ({self.rows - self.rank} more are redundant: {named})"
+        if self.worst_loop is not None:
+            text += f"; transmission {self.transmission:.3f} at {self.worst_loop}"
+        return text
+
+
+def mobility(state: State, drivers: Sequence[str] | None = None) -> Mobility:
+    """Count freedom at a state; `drivers` default to the joints with motors."""
+    m, p = state.mechanism, state.p
+    a = assembler(m)
+    _, J = a.closure(0.0, state.positions, p)
+    r = rank(J)
+    redundant = {}
+    owner = np.array(a.owner)
+    for name in dict.fromkeys(a.owner):
+        mine = owner == name
+        extra = int(mine.sum()) - (r - rank(J[~mine]))
+        if extra:
+            redundant[name] = extra
+    if drivers is None:
+        drivers = [n for j in m.joints.values() if j.motor for n in j.q_names if n in m.q_names]
+    moved = [v for d in drivers for v in a.v_of_q[a.driver(d)]]
+    transmission, worst = 1.0, None
+    if r:
+        transmission, worst = a.closing(state.positions, p, moved).transmission(J)
+    return Mobility(a.nv - r, a.nv, len(a.owner), r, redundant, transmission, worst)

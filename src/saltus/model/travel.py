@@ -1,0 +1,174 @@
+"""Travel: moving a machine along one branch by a driving coordinate, and how far that goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from saltus.errors import Singular
+from saltus.machine import Bound
+from saltus.model.assembly import CLOSED, Assembler, State, assembler
+from saltus.model.joints import Turn
+
+STRIDE = 0.02  # rad or m: arc length between the points at which a branch is looked at
+LONGEST = 200.0  # rad or m: arc length after which a slide is said to have no limit
+
+
+@dataclass(frozen=True)
+class Travel:
+    """How far a driving coordinate can go on one branch: all the way round, or between two limits (rad or m)."""
+
+    driver: str
+    full_turn: bool
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if self.full_turn:
+            return f"{self.driver} turns fully"
+        return f"{self.driver} moves between {self.low:.6g} and {self.high:.6g}"
+
+
+# ---- following ------------------------------------------------------------------------------------------------------
+
+
+def follow(start: State, driver: str, values: Sequence[float]) -> np.ndarray:
+    """Positions, one row a value, while the driver moves through `values` on the start's branch.
+
+    Raises Singular at a dead centre, with the value reached.
+    """
+    a = assembler(start.mechanism)
+    index = a.driver(driver)
+    closing = a.closing(start.positions, start.p, a.v_of_q[index])
+    if a.v_of_q[index][0] in closing.columns:
+        raise Singular(
+            f"{driver} cannot drive {start.mechanism.name!r}: the loops hold it where it is; drive another one",
+            driver=driver, reached=float(start.positions[index]), positions=start.positions,
+        )
+    track = closing.track.bind()
+    _, past, drive, value, p = track.args
+    now, checks = track.results
+    drive[index], p[:] = 1.0, start.p
+    past[:] = start.positions[:, None]
+    out = np.empty((len(values), a.nq))
+    at, fresh = float(start.positions[index]), True
+    for row, target in enumerate(np.asarray(values, float).tolist()):
+        value[0] = target
+        track.evaluate()
+        gap, jump = checks.tolist()
+        if gap < CLOSED and jump <= 6 * abs(target - at) + 0.2:
+            past[:] = now
+            if fresh:  # only two positions are known: make the next guess a linear one
+                past[:, 2] = 2 * past[:, 1] - past[:, 0]
+                fresh = False
+        else:
+            past[:] = _carefully(start.mechanism.name, driver, track, index, target)[:, None]
+            fresh = True
+        out[row] = past[:, 0]
+        at = target
+    return out
+
+
+def _carefully(name: str, driver: str, track: Bound, index: int, end: float) -> np.ndarray:
+    """Small steps with step control, for where the quick way fails."""
+    _, past, _, value, _ = track.args
+    now, checks = track.results
+    q = past[:, 0].copy()
+    start, step = float(q[index]), end - float(q[index])
+    while q[index] != end:
+        if abs(step) < 1e-7:
+            raise Singular(
+                f"{name!r}: dead centre near {driver} = {q[index]:.9g} on the way from {start:.6g} to {end:.6g}; "
+                "the linkage cannot follow further on this branch",
+                driver=driver, reached=float(q[index]), positions=q,
+            )
+        target = end if abs(end - q[index]) <= abs(step) else q[index] + step
+        past[:], value[0] = q[:, None], target
+        track.evaluate()
+        if checks[0] < CLOSED and checks[1] < 5 * abs(target - q[index]) + 0.05:
+            q, step = now[:, 0].copy(), 2 * step
+            q[index] = target
+        else:
+            step /= 4
+    return q
+
+
+# ---- limits -----------------------------------------------------------------------------------------------------------
+
+
+def travel(start: State, driver: str) -> Travel:
+    """Whether the driver can turn fully on the start's branch and, if not, between which values it moves."""
+    a, p = assembler(start.mechanism), start.p
+    index = a.driver(driver)
+    v = a.v_of_q[index][0]
+    is_turn = any(
+        isinstance(primitive, Turn) and name == driver
+        for joint in start.mechanism.joints.values() if driver in joint.q_names
+        for primitive, name in zip(joint.primitives, joint.q_names, strict=False)
+    )
+    first = float(start.positions[index])
+    limits = []
+    for sense in (-1.0, 1.0):
+        q, length = start.positions.copy(), 0.0
+        tangent = _tangent(a, q, p, v, sense)
+        while True:
+            ahead, tangent_ahead = _along(a, q, tangent, STRIDE, p)
+            if tangent_ahead[v] * tangent[v] <= 0:
+                limits.append(_fold(a, q, tangent, index, v, p))
+                break
+            q, tangent, length = ahead, tangent_ahead, length + STRIDE
+            if is_turn and abs(q[index] - first) >= 2 * np.pi:
+                return Travel(driver, True, -np.pi, np.pi)
+            if length > LONGEST:
+                limits.append(sense * np.inf)
+                break
+    return Travel(driver, False, limits[0], limits[1])
+
+
+def _tangent(a: Assembler, q: np.ndarray, p: np.ndarray, v: int, sense: float) -> np.ndarray:
+    """Unit motion of the machine that moves coordinate v in the given sense."""
+    null = _motions(a, q, p)
+    direction = null.T @ null[:, v]
+    if np.linalg.norm(direction) < 1e-9:
+        name = a.mechanism.v_names[v]
+        raise Singular(f"{name} cannot move here: {a.mechanism.name!r} stands at a dead centre", at=q)
+    return sense * direction / np.linalg.norm(direction)
+
+
+def _motions(a: Assembler, q: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Orthonormal velocities that the loops allow, one a row."""
+    _, J = a.closure(0.0, q, p)
+    _, singular, Vt = np.linalg.svd(J)
+    return Vt[int((singular > 1e-8 * singular[0]).sum()) if len(singular) else 0 :]
+
+
+def _along(
+    a: Assembler, q: np.ndarray, tangent: np.ndarray, step: float, p: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """One pseudo-arclength step and the tangent there, in the sense of the old one."""
+    ahead = a.move(q, step * tangent, p)
+    for _ in range(12):
+        phi, J = a.closure(0.0, ahead, p)
+        if np.abs(phi).max(initial=0.0) < 1e-14:
+            break
+        ahead = a.move(ahead, -np.linalg.lstsq(J, phi, rcond=1e-10)[0], p)
+    null = _motions(a, ahead, p)
+    new = null.T @ (null @ tangent)
+    return ahead, new / np.linalg.norm(new)
+
+
+def _fold(a: Assembler, q: np.ndarray, tangent: np.ndarray, index: int, v: int, p: np.ndarray) -> float:
+    """Value of the driver where its share of the tangent vanishes: its limit, by bisection on the arc length."""
+    low, high = 0.0, STRIDE
+    at = float(q[index])
+    for _ in range(60):
+        middle = (low + high) / 2
+        ahead, new = _along(a, q, tangent, middle, p)
+        at = float(ahead[index])
+        if new[v] * tangent[v] > 0:
+            low = middle
+        else:
+            high = middle
+    return at

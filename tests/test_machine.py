@@ -1,0 +1,203 @@
+"""Native code and the virtual machine give the same numbers; the cache survives whatever happens to it."""
+
+import multiprocessing
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import casadi as ca
+import numpy as np
+import pytest
+
+from saltus.errors import BadValue, NoCompiler
+from saltus.machine import CompileError, Kernel, build, cache_dir, find_compiler
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+
+
+def example():
+    t, x, p, m = ca.SX.sym("t"), ca.SX.sym("x", 3), ca.SX.sym("p", 0), ca.SX.sym("m", 2, 3)
+    outputs = [ca.sin(x) * t, m @ ca.diag(x), ca.jacobian(ca.exp(x), x)]
+    return ca.Function("example", [t, x, p, m], outputs, ["t", "x", "p", "m"], ["a", "b", "c"])
+
+
+X = np.array([0.1, 0.2, 0.3])
+M = np.arange(6.0).reshape(2, 3)
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    path = tmp_path / "cache"
+    monkeypatch.setenv("SALTUS_CACHE_DIR", str(path))
+    return path
+
+
+@pytest.mark.parametrize("native", [None, False])
+def test_call_gives_columns_as_vectors_and_matrices_as_rows(native):
+    a, b, c = Kernel(example(), native)(2.0, X, [], M)
+    np.testing.assert_allclose(a, 2 * np.sin(X), rtol=1e-15)
+    np.testing.assert_array_equal(b, M @ np.diag(X))
+    np.testing.assert_allclose(c, np.diag(np.exp(X)), rtol=1e-15)
+    assert b.flags.c_contiguous
+
+
+@needs_compiler
+def test_native_and_virtual_machine_agree_to_the_last_bit():
+    native, virtual = Kernel(example(), True), Kernel(example(), False)
+    assert native.native
+    assert not virtual.native
+    for left, right in zip(native(0.7, X, [], M), virtual(0.7, X, [], M), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_hidden_compiler_falls_back_and_required_one_raises(monkeypatch):
+    monkeypatch.setenv("SALTUS_CC", "none")
+    assert find_compiler() is None
+    kernel = Kernel(example())
+    assert not kernel.native
+    np.testing.assert_allclose(kernel(2.0, X, [], M)[0], 2 * np.sin(X), rtol=1e-15)
+    with pytest.raises(NoCompiler, match="example"):
+        Kernel(example(), native=True)
+    with pytest.raises(NoCompiler, match="SALTUS_CC"):
+        build("int x;")
+
+
+def test_named_compiler_that_does_not_work_is_an_error(monkeypatch):
+    monkeypatch.setenv("SALTUS_CC", "/nonexistent/cc")
+    with pytest.raises(NoCompiler, match="/nonexistent/cc"):
+        find_compiler()
+
+
+@pytest.mark.parametrize("native", [None, False])
+def test_wrong_sizes_name_function_and_argument(native):
+    kernel = Kernel(example(), native)
+    with pytest.raises(BadValue, match=r"'example': argument 'x' has shape \(2,\), expected \(3,\)"):
+        kernel(1.0, [1, 2], [], M)
+    with pytest.raises(BadValue, match="argument 'm'"):
+        kernel(1.0, X, [], M.T)
+    with pytest.raises(BadValue, match="argument 'x'"):
+        kernel(1.0, 5.0, [], M)
+    with pytest.raises(BadValue, match="takes 4 arguments"):
+        kernel(1.0, X)
+    with pytest.raises(BadValue, match="not an array of numbers"):
+        kernel(1.0, ["a", "b", "c"], [], M)
+
+
+@pytest.mark.parametrize("native", [None, False])
+def test_bound_evaluates_in_place(native):
+    kernel = Kernel(example(), native)
+    bound = kernel.bind()
+    results = list(bound.results)
+    bound.args[0][:] = 3.0
+    bound.args[1][:] = X
+    bound.args[3][:] = M
+    bound()
+    for left, right, kept in zip(bound.results, kernel(3.0, X, [], M), results, strict=True):
+        np.testing.assert_array_equal(left, right)
+        assert left is kept
+    evaluate = kernel.bind().evaluate
+    evaluate()
+
+
+@pytest.mark.parametrize("native", [None, False])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_batch_is_the_loop_over_calls(native, threads):
+    kernel = Kernel(example(), native)
+    random = np.random.default_rng(1)
+    t, m = random.normal(size=7), random.normal(size=(7, 2, 3))
+    batch = kernel.batch(t, X, [], m, threads=threads)
+    for k in range(7):
+        for many, one in zip(batch, kernel(t[k], X, [], m[k]), strict=True):
+            np.testing.assert_array_equal(many[k], one)
+    with pytest.raises(BadValue, match="different numbers of sets"):
+        kernel.batch(t, random.normal(size=(6, 3)), [], m)
+    with pytest.raises(BadValue, match="argument 'x'"):
+        kernel.batch(t, random.normal(size=(7, 4)), [], m)
+
+
+def test_batch_of_no_sets_and_of_one():
+    kernel = Kernel(example())
+    assert kernel.batch(np.zeros(0), X, [], M)[1].shape == (0, 2, 3)
+    assert kernel.batch(1.0, X, [], M)[1].shape == (1, 2, 3)
+
+
+@pytest.mark.parametrize("native", [None, False])
+def test_time_and_pickle(native):
+    kernel = Kernel(example(), native)
+    assert kernel.time(10) > 0
+    copy = pickle.loads(pickle.dumps(kernel))
+    np.testing.assert_array_equal(copy(1.0, X, [], M)[0], kernel(1.0, X, [], M)[0])
+
+
+def test_threads_may_share_a_kernel():
+    kernel = Kernel(example())
+    with ThreadPoolExecutor(4) as pool:
+        got = list(pool.map(lambda k: kernel(float(k), X, [], M)[0], range(200)))
+    np.testing.assert_allclose(got, np.arange(200.0)[:, None] * np.sin(X), rtol=1e-15)
+
+
+def test_matrix_function_of_mx_with_sparse_input():
+    x = ca.MX.sym("x", ca.Sparsity.diag(2))
+    kernel = Kernel(ca.Function("g", [x], [ca.mtimes(x, x)], ["x"], ["y"]))
+    np.testing.assert_array_equal(kernel(np.diag([2.0, 3.0])), np.diag([4.0, 9.0]))
+
+
+@needs_compiler
+def test_build_is_cached_and_a_torn_file_is_rebuilt(own_cache):
+    source = "int saltus_answer(void) { return 42; }\n"
+    path = build(source)
+    assert path.parent == own_cache
+    whole = path.read_bytes()
+    before = path.stat().st_mtime_ns
+    assert build(source).stat().st_mtime_ns == before
+    for torn in (whole[: len(whole) // 2], whole[:100], b"", whole[:200] + b"\0" * 64 + whole[264:]):
+        path.unlink()
+        path.write_bytes(torn)
+        assert build(source).read_bytes() == whole
+    assert not list(own_cache.glob("*.tmp"))
+
+
+@needs_compiler
+def test_flags_and_sources_have_libraries_of_their_own(own_cache):
+    source = "int saltus_answer(void) { return 42; }\n"
+    assert len({build(source), build(source, ["-DX"]), build(source + "\n")}) == 3
+
+
+def _build_slowly(source):
+    return str(build(source))
+
+
+@needs_compiler
+def test_two_processes_build_the_same_source_at_once(own_cache):
+    source = "".join(f"double f{k}(double x) {{ return x * {k}; }}\n" for k in range(2000))
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        paths = set(pool.map(_build_slowly, [source] * 4, chunksize=1))
+    assert paths == {str(build(source))}
+    assert not list(own_cache.glob("*.tmp"))
+
+
+@needs_compiler
+def test_compile_error_shows_the_compilers_words(own_cache):
+    with pytest.raises(CompileError, match="undeclared") as caught:
+        build("int f(void) { return nonsense; }")
+    assert "nonsense" in caught.value.output
+    assert not list(own_cache.glob("*.tmp"))
+
+
+def test_cache_directory_is_private_and_refuses_shared_ones(own_cache):
+    assert cache_dir() == own_cache
+    assert own_cache.stat().st_mode & 0o777 == 0o700
+    own_cache.chmod(0o777)
+    with pytest.raises(BadValue, match="SALTUS_CACHE_DIR"):
+        cache_dir()
+
+
+def test_unwritable_cache_directory_is_replaced_with_a_warning(tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("SALTUS_CACHE_DIR", str(blocked / "cache"))
+    with pytest.warns(RuntimeWarning, match="SALTUS_CACHE_DIR"):
+        path = cache_dir()
+    assert path.is_dir()
+    assert path.stat().st_uid == os.getuid()
+    assert cache_dir() == path
