@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import subprocess
 import sys
 
@@ -96,6 +97,12 @@ def test_a_guard_that_never_left_does_not_fire(steppers):
     np.testing.assert_array_equal(segment.armed, [False, True])
 
 
+def test_the_other_direction_does_not_fire_even_if_armed(steppers):
+    segment = steppers["ball"].run(request([1, 0], 1, [1, 1], [True, True]))
+    assert segment.stop is Stop.END
+    assert segment.fired == ()
+
+
 def test_only_the_asked_direction_fires(engine, steppers):
     """From 1 rad at rest: angle zero after a quarter period (falling), turning after a half (rising)."""
     quarter = ellipk(math.sin(0.5) ** 2) / math.sqrt(G)
@@ -179,6 +186,12 @@ def _speed2(deep, u):
     """v^2 at depth d = deep sin^2 u behind the stop, from the energy at the deepest point."""
     d = deep * math.sin(u) ** 2
     return 0.6 * (deep - d) + 11 * (deep**2 - d**2)
+
+
+def test_steppers_travel_between_processes(steppers):
+    asked = request([1, 0], 2, [-1, -1], [True, True])
+    copy = pickle.loads(pickle.dumps(steppers["ball"]))
+    np.testing.assert_array_equal(copy.run(asked).x, steppers["ball"].run(asked).x)
 
 
 def test_choose_knows_three_names():

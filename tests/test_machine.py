@@ -125,6 +125,7 @@ def test_batch_of_no_sets_and_of_one():
 def test_time_and_pickle(native):
     kernel = Kernel(example(), native)
     assert kernel.time(10) > 0
+    assert kernel.time(10, (1.0, X, [], M)) > 0
     copy = pickle.loads(pickle.dumps(kernel))
     np.testing.assert_array_equal(copy(1.0, X, [], M)[0], kernel(1.0, X, [], M)[0])
 

@@ -220,7 +220,7 @@ def test_hopper_lifts_off_at_zero_ground_force(coordinates):
 
 @pytest.mark.parametrize("coordinates", [2, 4])
 def test_hopper_touchdown_energies(coordinates):
-    """T_c and T_a (eqs. 28, 29) at the touchdown of the paper's periodic orbit, integrated to 40 digits."""
+    """T_c and T_a (eqs. 28, 29) at the touchdown of the paper's periodic orbit, computed with 40 digits."""
     m = sl.zoo.hopper_linkage(coordinates=coordinates)
     upper, lower = (("z_U",), ("z_L",)) if coordinates == 2 else (("z_1", "z_2"), ("z_3", "z_4"))
     z = dict.fromkeys(upper, 0.991512227435363) | dict.fromkeys(lower, 0.0)
@@ -297,7 +297,7 @@ def test_raptor_base_is_checked():
 
 
 def heel_strike(theta, rho, mu=1.0, lean=0.0):
-    """Energy split and impulses of the walker's heel strike: swing foot stops, stance foot is free to lift."""
+    """Energy split and impulses of the walker's heel strike: the swing foot stops, the other is free."""
     m = sl.zoo.compass_linkage()
     R, half = 0.8 * rho, np.radians(theta / 2)
     angles = {"stance.angle": half, "swing": -half, "torso": np.radians(lean)}
@@ -320,7 +320,7 @@ def heel_strike(theta, rho, mu=1.0, lean=0.0):
     ],
 )
 def test_compass_heel_strike(theta, rho, T_c, T_a, tangential, normal):
-    """Numbers of fig. 2 (mu = 1, upright torso), drawn but not printed there; from its eqs. 1 to 3."""
+    """Numbers of fig. 2 (mu = 1, upright torso), which is drawn, not printed; from eqs. 1 to 3."""
     constrained, admissible, impulses = heel_strike(theta, rho)
     np.testing.assert_allclose((constrained, admissible), (T_c, T_a), atol=5e-7)
     np.testing.assert_allclose(impulses, (tangential, normal), atol=5e-7)

@@ -1,13 +1,13 @@
 """The one door from symbols to machine code."""
 
-from saltus.machine.kernel import Bound, EvaluationFailed, Kernel, c_source, densified
+from saltus.machine.kernel import Bound, EvaluationError, Kernel, c_source, densified
 from saltus.machine.toolchain import CompileError, Compiler, build, cache_dir, find_compiler
 
 __all__ = [
     "Bound",
     "CompileError",
     "Compiler",
-    "EvaluationFailed",
+    "EvaluationError",
     "Kernel",
     "build",
     "c_source",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -29,7 +30,7 @@ _LOOPS = """
    Through a volatile pointer, so that repeated sets are really evaluated again. */
 int saltus_batch(long long count, const double **arg, const long long *arg_stride,
                  double **res, const long long *res_stride) {
-  int (*volatile evaluate)(const casadi_real **, casadi_real **, casadi_int *, casadi_real *, int) = saltus_kernel;
+  int (*volatile evaluate)(const double **, double **, casadi_int *, double *, int) = saltus_kernel;
   const int n_in = (int)saltus_kernel_n_in(), n_out = (int)saltus_kernel_n_out();
   casadi_int sz_arg, sz_res, sz_iw, sz_w;
   saltus_kernel_work(&sz_arg, &sz_res, &sz_iw, &sz_w);
@@ -54,13 +55,13 @@ int saltus_batch(long long count, const double **arg, const long long *arg_strid
 """
 
 
-class EvaluationFailed(SaltusError):
+class EvaluationError(SaltusError):
     """A function that contains an iterative solver reported that it did not succeed."""
 
 
 def densified(function: ca.Function, name: str) -> ca.Function:
     """Return the function under a name of its own with dense arguments and results."""
-    symbol = ca.SX if function.is_a("SXFunction") else ca.MX
+    symbol: Any = ca.SX if function.is_a("SXFunction") else ca.MX
     names_in = [function.name_in(i) for i in range(function.n_in())]
     names_out = [function.name_out(i) for i in range(function.n_out())]
     arguments = [symbol.sym(label, *function.size_in(i)) for i, label in enumerate(names_in)]
@@ -94,11 +95,13 @@ class Bound:
     def __init__(self, function: ca.Function) -> None:
         self.args = [_column_major(function.size_in(i)) for i in range(function.n_in())]
         self.results = [_column_major(function.size_out(i)) for i in range(function.n_out())]
+        self._buffer: Any
+        self.evaluate: Any
         self._buffer, self.evaluate = function.buffer()
         for i, array in enumerate(self.args):
-            self._buffer.set_arg(i, memoryview(array.T))
+            self._buffer.set_arg(i, array.T.data)
         for i, array in enumerate(self.results):
-            self._buffer.set_res(i, memoryview(array.T))
+            self._buffer.set_res(i, array.T.data)
         # CasADi's call knows only addresses: let it keep alive what lies there.
         self.evaluate.owner = (self._buffer, *self.args, *self.results)
 
@@ -159,7 +162,9 @@ class Kernel:
             source = c_source([self._dense])
         except NotImplementedError as error:
             if self._wish:
-                raise NoCompiler(f"{self.name!r} cannot become native code: {error}", function=self.name) from error
+                raise NoCompiler(
+                    f"{self.name!r} cannot become native code: {error}", function=self.name
+                ) from error
             return None
         return str(build(source + _LOOPS))
 
@@ -206,7 +211,9 @@ class Kernel:
             given = ", ".join(
                 f"{self.function.name_in(i)}: {len(array)}" for i, (array, many) in enumerate(sets) if many
             )
-            raise BadValue(f"{self.name!r}: the arguments hold different numbers of sets ({given})", counts=counts)
+            raise BadValue(
+                f"{self.name!r}: the arguments hold different numbers of sets ({given})", counts=counts
+            )
         count = counts.pop() if counts else 1
         # CasADi is column-major: what it sees is the transpose of each matrix.
         inputs = [np.ascontiguousarray(_turn(array)) for array, _ in sets]
@@ -215,12 +222,14 @@ class Kernel:
         if self.native:
             parts = max(1, min(threads, count))
             edges = [count * k // parts for k in range(parts + 1)]
-            spans = [(a, b - a) for a, b in zip(edges, edges[1:], strict=False)]
+            spans = [(a, b - a) for a, b in itertools.pairwise(edges)]
             if parts == 1:
                 failures = [self._run(0, count, inputs, steps, outputs)]
             else:
                 with ThreadPoolExecutor(parts) as pool:
-                    failures = list(pool.map(lambda span: self._run(*span, inputs, steps, outputs), spans))
+                    failures = list(
+                        pool.map(lambda span: self._run(span[0], span[1], inputs, steps, outputs), spans)
+                    )
             if any(failures):
                 raise self._failure()
         else:
@@ -228,23 +237,35 @@ class Kernel:
         results = [np.ascontiguousarray(_turn(array)) for array in outputs]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def time(self, repeats: int = 10_000) -> float:
-        """Return the seconds of one evaluation at zero, on average; the loop is in C for native code."""
-        inputs = [np.zeros((1, *shape)) for shape in self._shapes_in]
-        outputs = [np.zeros((1, *shape)) for shape in self._shapes_out]
+    def time(self, repeats: int = 10_000, args: Sequence[ArrayLike] | None = None) -> float:
+        """Return the seconds of one evaluation, on average; the loop is in C for native code.
+
+        `args` is where to evaluate; None stands for zeros, at which sines and cosines are cheaper.
+        """
+        if args is not None and len(args) != len(self._shapes_in):
+            raise self._wrong_number(len(args))
+        bound = self.bind()
+        for i, target in enumerate(bound.args):
+            target[...] = 0.0 if args is None else self._fit(i, args[i])
+        bound.evaluate()
         if self.native:
-            self._run(0, 1, inputs, [0] * len(inputs), outputs)
+            still = [0] * len(bound.args)
             start = time.perf_counter()
-            self._run(0, repeats, inputs, [0] * len(inputs), outputs, still=True)
+            self._run(0, repeats, bound.args, still, bound.results, still=True)
         else:
-            evaluate = self.bind().evaluate
             start = time.perf_counter()
             for _ in range(repeats):
-                evaluate()
+                bound.evaluate()
         return (time.perf_counter() - start) / repeats
 
     def _run(
-        self, first: int, count: int, inputs: list[Array], steps: list[int], outputs: list[Array], still: bool = False
+        self,
+        first: int,
+        count: int,
+        inputs: list[Array],
+        steps: list[int],
+        outputs: list[Array],
+        still: bool = False,
     ) -> int:
         """Let C go through some of the sets; `still` writes every result to the same place."""
         sizes = [0 if still else array[:1].size for array in outputs]
@@ -299,7 +320,9 @@ class Kernel:
             return np.asarray(value, float)
         except (TypeError, ValueError) as error:
             name = self.function.name_in(i)
-            raise BadValue(f"{self.name!r}: argument {name!r} is not an array of numbers: {error}", name=name) from error
+            raise BadValue(
+                f"{self.name!r}: argument {name!r} is not an array of numbers: {error}", name=name
+            ) from error
 
     def _wrong_size(self, i: int, given: tuple[int, ...], also: str) -> BadValue:
         name, expected = self.function.name_in(i), self._shapes_in[i]
@@ -320,8 +343,8 @@ class Kernel:
             expected=len(names),
         )
 
-    def _failure(self) -> EvaluationFailed:
-        return EvaluationFailed(
+    def _failure(self) -> EvaluationError:
+        return EvaluationError(
             f"{self.name!r}: a solver inside it did not converge; start it nearer to a solution",
             function=self.name,
         )

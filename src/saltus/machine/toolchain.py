@@ -111,8 +111,8 @@ def cache_dir() -> Path:
     about = path.stat()
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
         raise BadValue(
-            f"the cache directory {path} (owner {about.st_uid}, mode {about.st_mode & 0o777:o}) can be written "
-            f"by others, and its files are executed. Run `chmod go-w {path}` if it is yours, "
+            f"the cache directory {path} (owner {about.st_uid}, mode {about.st_mode & 0o777:o}) can be "
+            f"written by others, and its files are executed. Run `chmod go-w {path}` if it is yours, "
             "or set SALTUS_CACHE_DIR to a private directory",
             path=str(path),
             owner=about.st_uid,
@@ -158,8 +158,8 @@ def _build(compiler: Compiler, source: str, flags: tuple[str, ...]) -> Path:
         _compile(compiler, source, options, path)
         if not _sound(path):
             raise CompileError(
-                f"{compiler.path} built {path}, and it cannot be loaded. If {path.parent} lies on a file system "
-                "mounted noexec, set SALTUS_CACHE_DIR to a directory on another one",
+                f"{compiler.path} built {path}, and it cannot be loaded. If {path.parent} lies on a file "
+                "system mounted noexec, set SALTUS_CACHE_DIR to a directory on another one",
                 command=compiler.path,
                 output="",
             )
@@ -208,7 +208,7 @@ def _sound(path: Path) -> bool:
 @functools.cache
 def _cpu() -> str:
     """What -march=native depends on: libraries must not travel to another CPU in a shared home directory."""
-    names = ("vendor_id", "cpu family", "model", "model name", "flags", "Features", "CPU part", "CPU implementer")
+    names = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU part", "CPU implementer")
     try:
         first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
     except OSError:

@@ -53,7 +53,7 @@ def branches(mechanism: Mechanism, params: Mapping[str, float] | None, fixed: Ma
         if found and not new:
             break
     values = dict(zip(m.params, p, strict=True))
-    found.sort(key=lambda q: tuple(float(x) for x in np.round(q, 9)))
+    found.sort(key=lambda q: [round(x, 9) for x in q.tolist()])
     return [State(m, q, np.zeros(a.nv), values) for q in found]
 
 

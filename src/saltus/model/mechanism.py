@@ -464,9 +464,9 @@ class Mechanism:
             self._checks.append((part, what, ca.densify(expression)))
             defaults = {n: p.value for n, p in self.params.items()}
             if all(defaults[s.name()] is not None for s in ca.symvar(expression)):
-                known = {p.symbol: p.value for p in self.params.values() if p.value is not None}
-                f = ca.Function("f", [ca.vertcat(*known)], [expression])
-                value = float(f(list(known.values())))
+                known = [(p.symbol, p.value) for p in self.params.values() if p.value is not None]
+                f = ca.Function("f", [ca.vertcat(*[symbol for symbol, _ in known])], [expression])
+                value = float(f([number for _, number in known]))
         if not isinstance(value, Param | SX) and not value > 0:
             raise BadValue(f"{part}: {what} is {value}; it must be positive", part=part, given=value)
 

@@ -48,6 +48,14 @@ class Layout:
         return sum(size for _, size in self.sizes)
 
 
+WORTH_COMPILING = 20_000  # samples
+
+
+def _rare(function: ca.Function) -> Kernel:
+    """Wrap a function that is called a few times an event: CasADi's virtual machine is quick enough for it."""
+    return Kernel(function, native=False)
+
+
 class Stage:
     """Equations of one domain with its contacts, before any choice of formulation, coordinates or control."""
 
@@ -90,13 +98,13 @@ class Stage:
             holds.append(anchor)
             speeds.append(e.velocity(m.frame(contact.point))[:d])
         outputs = self.with_domain_params([ca.vertcat(*holds), ca.vertcat(*speeds)])
-        return Kernel(ca.Function("places", [e.t, e.q, e.v, e.p], ca.cse([ca.densify(x) for x in outputs]),
+        return _rare(ca.Function("places", [e.t, e.q, e.v, e.p], ca.cse([ca.densify(x) for x in outputs]),
                                   ["t", "q", "v", "p"], ["anchors", "speeds"]))
 
     def _kernel(self, name: str, *parts: str) -> Kernel:
         e = self.equations
         outputs = self.with_domain_params([ca.densify(getattr(e, part)) for part in parts])
-        return Kernel(ca.Function(name, [e.t, e.q, e.p], ca.cse(outputs), ["t", "q", "p"], [f"out_{x}" for x in parts]))
+        return _rare(ca.Function(name, [e.t, e.q, e.p], ca.cse(outputs), ["t", "q", "p"], [f"out_{x}" for x in parts]))
 
 
 class Program:
@@ -268,7 +276,7 @@ class Program:
     @cached_property
     def velocity(self) -> Kernel:
         """All velocities at (t, x, p)."""
-        return Kernel(self._function("velocity", self.ode.v))
+        return _rare(self._function("velocity", self.ode.v))
 
     @cached_property
     def guards(self) -> Kernel:
@@ -276,25 +284,41 @@ class Program:
         f, e = self.flow, self.equations
         g = f.guards(e.t, self.x, self.p)
         rate = ca.jtimes(g, ca.vertcat(e.t, self.x), ca.vertcat(1, f.rhs(e.t, self.x, self.p)))
-        return Kernel(ca.Function("guard_rates", [e.t, self.x, self.p], ca.cse([ca.densify(g), ca.densify(rate)]),
+        return _rare(ca.Function("guard_rates", [e.t, self.x, self.p], ca.cse([ca.densify(g), ca.densify(rate)]),
                                   ["t", "x", "p"], ["g", "rate"]))
 
     @cached_property
     def volume(self) -> Kernel:
         """Measure of how far the choice of coordinates is from singular."""
-        return Kernel(self._function("volume", SX(1) if self.ode.volume is None else self.ode.volume))
+        return _rare(self._function("volume", SX(1) if self.ode.volume is None else self.ode.volume))
 
     @cached_property
-    def outputs(self) -> Kernel:
-        """What trajectories record: v, a, torques, reactions, phi, energies, contact forces, points."""
+    def _outputs(self) -> ca.Function:
+        """What trajectories record: v, a, torques, phi, energies, momentum, contact forces, points."""
         e, m = self.equations, self.system.mechanism
         T, V, torques, momentum = self._with_v(e.kinetic_energy, e.potential_energy, e.torques, e.momentum)
         contacts = [self.forces(m.frame(c.point)) for c in self.domain.contacts]
         points = [e.position(name)[: self.dimension] for name in m.points]
-        return Kernel(self._function(
-            "outputs", self.ode.v, self.ode.a, torques, self.ode.reactions, e.phi, T, V, momentum,
+        return self._function(
+            "outputs", self.ode.v, self.ode.a, torques, e.phi, T, V, momentum,
             ca.vertcat(SX(0, 1), *contacts), ca.vertcat(SX(0, 1), *points),
-        ))
+        )
+
+    def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
+        """v, a, torques, phi, T, V, momentum, contact forces and points, one row a time.
+
+        Compiled once there are so many samples that compiling pays.
+        """
+        kernel = self._compiled_outputs if len(t) > WORTH_COMPILING else self._plain_outputs
+        return [out.reshape(len(t), -1) for out in kernel.batch(t[:, None], x, p)]
+
+    @cached_property
+    def _plain_outputs(self) -> Kernel:
+        return _rare(self._outputs)
+
+    @cached_property
+    def _compiled_outputs(self) -> Kernel:
+        return Kernel(self._outputs)
 
     # ---- vectors ------------------------------------------------------------------------------------------------
 

@@ -418,7 +418,7 @@ class _Run:
             impact, shift = self._settle(edge.target, edge=edge)
         self.events.append(
             Event(self.t, edge.name, edge.source.name, edge.target.name if edge.target else None, q, v,
-                  self.q.copy(), self.v.copy(), impact, shift)
+                  self.q.copy(), self.v.copy(), impact, shift, len(self.phases))
         )
         return edge.target
 

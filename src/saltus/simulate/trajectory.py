@@ -44,7 +44,8 @@ class Outcome:
 class Event:
     """One passage from a domain to the next: states before and after, and the impact if there was one.
 
-    `shift` is the largest change of a coordinate that put the state onto the new constraints (rad or m).
+    `shift` is the largest change of a coordinate that put the state onto the new constraints (rad or m),
+    `phase` the number of the phase that follows.
     """
 
     t: float
@@ -57,6 +58,7 @@ class Event:
     v: np.ndarray
     impact: Impact | None
     shift: float
+    phase: int
 
 
 class Phase:
@@ -324,7 +326,7 @@ class Trajectory:
             if e.impact is not None:
                 impact = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(e.impact).items()}
             out.append({"t": e.t, "name": e.name, "source": e.source, "target": e.target, "impact": impact,
-                        "shift": e.shift})
+                        "shift": e.shift, "phase": e.phase})
         return out
 
 
@@ -371,7 +373,7 @@ def _from_dataset(data: xarray.Dataset) -> Trajectory:
             impact = Impact(**{k: np.array(v) if isinstance(v, list) else v for k, v in impact.items()})
         q0, v0, q1, v1 = (data[f"event_{n}"].values[i] for n in ("q_before", "v_before", "q", "v"))
         events.append(Event(record_["t"], record_["name"], record_["source"], record_["target"], q0, v0, q1, v1, impact,
-                            record_["shift"]))
+                            record_["shift"], record_["phase"]))
     return Trajectory(meta, arrays, pieces, events)
 
 
@@ -391,7 +393,7 @@ def record(run: _Run, rate: float) -> Trajectory:
     for phase in run.phases:
         channels += [n for n in phase.program.power_names if n not in channels]
     done = np.zeros(len(channels))
-    gap, energies, extremes = 0.0, [], []
+    gap = 0.0
     for index, phase in enumerate(run.phases):
         layout = phase.program.layout
         place = [channels.index(n) for n in phase.program.power_names]
@@ -416,6 +418,7 @@ def record(run: _Run, rate: float) -> Trajectory:
         raise BadValue("the run ended before any time passed: " + (run.outcome.detail if run.outcome else ""))
     arrays = {name: np.concatenate([s[name] for s in samples]) for name in samples[0]}
     energies = arrays["kinetic"] + arrays["potential"]
+    last_loss = sum(e.impact.T_c for e in run.events if e.impact is not None and e.phase == len(run.phases))
     resets = _reset_energy(run)
     scale = np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()
     meta = {
@@ -431,7 +434,7 @@ def record(run: _Run, rate: float) -> Trajectory:
         "steps": run.steps, "evaluations": run.evaluations, "rejected": run.rejected,
         "outcome": asdict(run.outcome) if run.outcome else {},
         "notes": run.notes, "loop_gap": gap,
-        "energy_start": float(energies[0]), "energy_end": float(energies[-1]),
+        "energy_start": float(energies[0]), "energy_end": float(energies[-1] - last_loss),
         "energy_scale": float(scale), "energy_of_resets": resets,
         "work": dict(zip(channels, map(float, arrays["work"][-1]), strict=True)),
         "contacts": _contact_summary(run, arrays, contact_names, d),
@@ -445,15 +448,15 @@ def _sample(
     program, n = phase.program, len(t)
     layout, m = program.layout, program.system.mechanism
     x = piece.at(t)
-    v, a, torques, reactions, phi, T, V, momentum, forces, points = program.outputs.batch(t[:, None], x, p)
+    v, a, torques, phi, T, V, momentum, forces, points = program.outputs(t, x, p)
     own = sum(c.phi.numel() for c in program.equations.closures if not c.name.startswith("contact "))
     ground = np.zeros((n, len(contacts), d))
     for i, contact in enumerate(phase.contacts):
-        ground[:, _contact_index(m, contacts, contact)] = forces.reshape(n, -1)[:, d * i : d * (i + 1)]
+        ground[:, _contact_index(m, contacts, contact)] = forces[:, d * i : d * (i + 1)]
     return {
-        "t": t, "q": x[:, : layout.nq], "v": v.reshape(n, -1), "a": a.reshape(n, -1), "torques": torques.reshape(n, -1),
-        "gap": phi.reshape(n, -1)[:, :own], "kinetic": T.reshape(n), "potential": V.reshape(n),
-        "momentum": momentum.reshape(n, 6), "forces": ground, "points": points.reshape(n, len(m.points), d),
+        "t": t, "q": x[:, : layout.nq], "v": v, "a": a, "torques": torques, "gap": phi[:, :own],
+        "kinetic": T[:, 0], "potential": V[:, 0], "momentum": momentum, "forces": ground,
+        "points": points.reshape(n, len(m.points), d),
         "own_work": x[:, layout.nq + layout.nw :],
     }
 
@@ -495,10 +498,15 @@ def _reset_energy(run: _Run) -> float:
     for before, after in zip(run.phases, run.phases[1:], strict=False):
         if not before.breaks or not after.breaks:
             continue
-        _, _, _, _, _, T0, V0, *_ = before.program.outputs(before.breaks[-1][-1], before.x_end, before.parameters[-1])
-        _, _, _, _, _, T1, V1, *_ = after.program.outputs(after.t, after.coefficients[0][0, 0], after.parameters[0])
-        total += float(np.ravel(T1 + V1 - T0 - V0)[0])
-    return total + sum(e.impact.T_c for e in run.events if e.impact is not None)
+        total += _energy(after, after.t, after.coefficients[0][0, 0], after.parameters[0])
+        total -= _energy(before, before.breaks[-1][-1], before.x_end, before.parameters[-1])
+    followed = [e.impact for e in run.events if e.impact is not None and e.phase < len(run.phases)]
+    return total + sum(impact.T_c for impact in followed)
+
+
+def _energy(phase: Phase, t: float, x: np.ndarray, p: np.ndarray) -> float:
+    _, _, _, _, T, V, *_ = phase.program.outputs(np.array([t]), x[None, :], p)
+    return float(T[0, 0] + V[0, 0])
 
 
 def _contact_summary(

@@ -50,7 +50,7 @@ def hopper_linkage(*, coordinates: int = 2) -> sl.Mechanism:
         m.constraint("upper", m.q.z_1 - m.q.z_2)
         m.constraint("lower", m.q.z_3 - m.q.z_4)
     above, below = (blocks[0], blocks[1]) if coordinates == 2 else (blocks[1], blocks[2])
-    # From L0 above the lower mass, without a rest length of its own: signed, so it may turn over as in eq. 10.
+    # Fixed L0 above the lower mass and without a rest length: signed, so it may turn over, as in eq. 10.
     m.spring("leg", below.at(0, L0), above, stiffness=k, damping=d)
     m.point("body", blocks[0].at(0, 0))
     m.point("foot", blocks[-1].at(0, 0))

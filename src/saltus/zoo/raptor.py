@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import saltus as sl
 
@@ -46,7 +47,7 @@ def raptor_linkage(*, base: str = "floating") -> sl.Mechanism:
     density = m.param("density", 2700.0, "kg/m3")
     thickness = m.param("thickness", 0.005, "m")
 
-    def bar(name: str, length: sl.Param, width: float, *, balanced: bool = False) -> sl.Link:
+    def bar(name: str, length: Any, width: float, *, balanced: bool = False) -> Any:
         w = m.param(f"w_{name}", width, "m")
         mass = density * thickness * w * length
         com = (0, 0) if balanced else (length / 2, 0)

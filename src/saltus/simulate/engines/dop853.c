@@ -241,13 +241,15 @@ static void interpolate(Work *w, double t, const double *x, double h) {
 
 /* The guards at s on the interpolant. */
 static void look(Work *w, double s, double *g, double *g_rate) {
-  for (int i = 0; i < N; ++i) w->stage[i] = w->poly[w->degree][i], w->rate[i] = 0;
-  for (int j = w->degree - 1; j >= 0; --j)
-    for (int i = 0; i < N; ++i) {
-      w->rate[i] = w->rate[i] * s + w->stage[i];
-      w->stage[i] = w->stage[i] * s + w->poly[j][i];
+  for (int i = 0; i < N; ++i) {
+    double value = w->poly[w->degree][i], slope = 0;
+    for (int j = w->degree - 1; j >= 0; --j) {
+      slope = slope * s + value;
+      value = value * s + w->poly[j][i];
     }
-  for (int i = 0; i < N; ++i) w->rate[i] /= w->h;
+    w->stage[i] = value;
+    w->rate[i] = slope / w->h;
+  }
   guards(w, w->t + s * w->h, w->stage, w->rate, g, g_rate);
 }
 

@@ -37,7 +37,7 @@ class _Run(ctypes.Structure):
         *((name, ctypes.c_double) for name in ("t", "t_end", "step", "max_step", "arm_tol")),
         ("max_steps", ctypes.c_longlong),
         *((name, ctypes.c_void_p) for name in ("p", "atol", "rtol", "directions", "x", "armed", "fired")),
-        *((name, ctypes.POINTER(ctypes.c_double)) for name in ("breaks", "coefficients")),
+        *((name, ctypes.c_void_p) for name in ("breaks", "coefficients")),
         *((name, ctypes.c_longlong) for name in ("count", "capacity", "evaluations", "rejected")),
         *((name, ctypes.c_int) for name in ("n_fired", "stop")),
     )
@@ -52,7 +52,8 @@ class NativeEngine:
         """Compile a flow. `dense=False` keeps a cubic a step: faster, its interior is of order 4 only."""
         if options:
             raise BadValue(
-                f"the native engine has no option {sorted(options)}; it has ['dense']", options=sorted(options)
+                f"the native engine has no option {sorted(options)}; it has ['dense']",
+                options=sorted(options),
             )
         return NativeStepper(flow, dense)
 
@@ -64,6 +65,7 @@ class NativeStepper:
         self.flow = flow
         self.dense = dense
         self._degree = 7 if dense else 3
+        self._sizes = flow.n, flow.n_guards, int(flow.rhs.numel_in(2))
         library = ctypes.CDLL(str(build(_source(flow, dense), _FLAGS)))
         self._integrate, self._release = library.saltus_run, library.saltus_free
         self._integrate.restype = self._release.restype = None
@@ -74,7 +76,7 @@ class NativeStepper:
     def run(self, request: Request) -> Segment:
         """Integrate until the first event, the end, or a limit."""
         flow = self.flow
-        n, guards = flow.n, flow.n_guards
+        n, guards, parameters = self._sizes
         if not request.t <= request.t_end < np.inf:
             raise BadValue(
                 f"{flow.name!r}: t_end is {request.t_end}, expected a finite time not before t = {request.t}",
@@ -84,7 +86,7 @@ class NativeStepper:
         x = self._array("x", request.x, n).copy()
         armed = self._array("armed", request.armed, guards, np.bool_).copy()
         directions = self._array("directions", request.directions, guards, np.int32)
-        p = self._array("p", request.p, flow.rhs.numel_in(2))
+        p = self._array("p", request.p, parameters)
         atol = self._array("atol", request.atol, n)
         rtol = self._array("rtol", request.rtol, n)
         fired = np.zeros(guards, np.int32)
@@ -114,7 +116,7 @@ class NativeStepper:
                 coefficients=_copied(run.coefficients, shape),
                 x=x,
                 stop=_STOPS[run.stop],
-                fired=tuple(int(i) for i in fired[: run.n_fired]),
+                fired=tuple(fired[: run.n_fired].tolist()),
                 armed=armed,
                 step=run.step,
                 evaluations=run.evaluations,
@@ -135,9 +137,12 @@ class NativeStepper:
         return array
 
 
-def _copied(pointer: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Copy out of C's memory; an empty array where C never asked for any."""
-    return np.ctypeslib.as_array(pointer, shape).copy() if pointer and np.prod(shape) else np.zeros(shape)
+def _copied(address: int | None, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Copy out of C's memory (None: C never asked for any, and the array is empty)."""
+    array = np.empty(shape)
+    if address is not None:
+        ctypes.memmove(array.ctypes.data, address, array.nbytes)
+    return array
 
 
 def _source(flow: Flow, dense: bool) -> str:
@@ -157,7 +162,7 @@ def _source(flow: Flow, dense: bool) -> str:
 def _guards_with_rates(flow: Flow) -> ca.Function:
     """(t, x, p, xdot) -> (g, dg/dt): the slopes tell a graze from a near miss inside a step."""
     guards = flow.guards
-    symbol = ca.SX if guards.is_a("SXFunction") else ca.MX
+    symbol: Any = ca.SX if guards.is_a("SXFunction") else ca.MX
     t, x, p = (symbol.sym(name, *guards.size_in(i)) for i, name in enumerate(("t", "x", "p")))
     xdot = symbol.sym("xdot", flow.n)
     value = guards.call([t, x, p], True, False)[0]

@@ -58,6 +58,9 @@ class SundialsStepper:
         self._evaluations = 0
         self._finite = True  # whether every right-hand side was, since the last accepted step
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SundialsStepper, (self.flow,)
+
     def run(self, request: Request) -> Segment:
         """Integrate until the first event, the end, or a limit."""
         if not request.t <= request.t_end < np.inf:

@@ -195,7 +195,7 @@ class _Projection:
 
 
 class TaylorStepper:
-    """A flow as heyoka integrators, one for each tolerance asked for."""
+    """A flow as heyoka integrators, one for each tolerance asked for. Not for two threads at once."""
 
     def __init__(self, flow: Flow, tol: float | None = None, compact_mode: bool = True) -> None:
         self.flow, self.tol, self.compact_mode = flow, tol, compact_mode
@@ -205,6 +205,9 @@ class TaylorStepper:
         self._integrators: dict[float, Any] = {}
         if tol is not None:
             self._integrator(tol)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TaylorStepper, (self.flow, self.tol, self.compact_mode)
 
     def run(self, request: Request) -> Segment:
         """Integrate until the first event, the end, or a limit. `request.step` is not used."""
@@ -221,7 +224,7 @@ class TaylorStepper:
         armed = request.armed.astype(bool)
         if request.t_end == request.t:
             return record.segment(request.x, Stop.END, armed=armed)
-        if not np.isfinite(request.x).all():
+        if not np.isfinite([request.x, self._rhs(request.t, request.x, request.p)]).all():
             return record.segment(request.x, Stop.NOT_FINITE, armed=armed)
         projection = None if self._project is None else _Projection(self._project, self._guards, request)
         t, x = request.t, request.x
@@ -360,13 +363,15 @@ class _Record:
         self.last_step = h[-1]
         series = output.tcs.transpose(0, 2, 1)  # (step, power, state)
         kept = (h > 0) & np.isfinite(series).all(axis=(1, 2))
+        if not kept.any():
+            return
         powers = h[kept, None] ** np.arange(self.degree + 1)
         self.pieces.append(series[kept] * powers[:, :, None])
         self.breaks += output.times[1:][kept].tolist()
 
     def end(self) -> Array:
         """The last state the polynomials reach."""
-        return self.pieces[-1][-1].sum(axis=0) if len(self.breaks) > 1 else self.request.x
+        return self.pieces[-1][-1].sum(axis=0) if self.pieces else self.request.x
 
     def segment(
         self, x: Array, stop: Stop, fired: tuple[int, ...] = (), armed: Mask | None = None, step: float = 0.0
@@ -406,9 +411,7 @@ def _load(path: Path) -> Any:
     """The stored integrator, or None. The directory belongs to its owner alone, so the pickle is our own."""
     try:
         return pickle.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except Exception:  # a truncated file raises almost anything, and compiling again mends it
+    except Exception:  # no file, or a truncated one, which raises almost anything: compiling mends both
         return None
 
 
