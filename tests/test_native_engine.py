@@ -9,8 +9,8 @@ import pytest
 
 from saltus.errors import BadValue
 from saltus.machine import find_compiler
-from saltus.simulate.engines.native import NativeEngine
-from saltus.simulate.engines.port import Flow, Request, Stop
+from saltus.simulation.engines.native import NativeEngine
+from saltus.simulation.engines.port import Flow, Request, Stop
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 GRAVITY = 9.81

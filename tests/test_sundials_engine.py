@@ -10,8 +10,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from saltus import errors
-from saltus.simulate.engines.port import Flow, Request, Stop
-from saltus.simulate.engines.sundials import SundialsEngine
+from saltus.simulation.engines.port import Flow, Request, Stop
+from saltus.simulation.engines.sundials import SundialsEngine
 
 T, P = ca.SX.sym("t"), ca.SX.sym("p")
 X = ca.SX.sym("x", 2)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from saltus import errors
-from saltus.simulate.engines import taylor
-from saltus.simulate.engines.port import Flow, Request, Stop
+from saltus.simulation.engines import taylor
+from saltus.simulation.engines.port import Flow, Request, Stop
 
 T, P = ca.SX.sym("t"), ca.SX.sym("p")
 X = ca.SX.sym("x", 2)

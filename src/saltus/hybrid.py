@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
+import numpy as np
 
 from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
 from saltus.model.assembly import State
 from saltus.model.kinematics import Closure, Kinematics
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
+from saltus.model.rank import rank
 from saltus.model.symbols import SX, Param
 
 # ---- contacts -----------------------------------------------------------------------------------------------------
@@ -204,11 +206,30 @@ class HybridSystem:
         for contact in contacts:
             m.frame(contact.point)
         domain = Domain(name, tuple(contacts), dict(params or {}))
-        rows = sum(len(contact.rows(Kinematics(m), m.spatial, SX.zeros(3 if m.spatial else 2))[1]) for contact in contacts)
-        if rows >= len(m.v_names) and not m.loops:
-            raise BadModel(f"domain {name!r} has no freedom left: {rows} contact rows on {len(m.v_names)} coordinates")
+        self._check_freedom(domain)
         self.domains[name] = domain
         return domain
+
+    def _check_freedom(self, domain: Domain) -> None:
+        """Refuse a domain in which nothing can move, where a configuration to judge by is at hand."""
+        m, k = self.mechanism, Kinematics(self.mechanism)
+        if m.keyframes and all(param.value is not None for param in m.params.values()):
+            state = next(iter(self.keyframes.values()))
+            q, p = state.positions, state.p
+        elif not (m.loops or m.constraints) and all(param.value is not None for param in m.params.values()):
+            q, p = np.random.default_rng(0).uniform(0.1, 1.0, len(m.q_names)), m.values()
+        else:
+            return
+        closures, anchors = contact_closures(m, domain.contacts, k)
+        phi = ca.vertcat(SX(0, 1), *[ca.densify(c.phi) for c in (*k.closures(), *closures)])
+        J = ca.Function("J", [k.t, k.q, k.p, anchors], [ca.jacobian(k.rate(phi), k.v)])
+        rows = rank(np.asarray(J(0.0, q, p, np.zeros(anchors.numel())).full()))
+        if rows == len(m.v_names):
+            raise BadModel(
+                f"domain {domain.name!r} has no freedom left: {rows} independent constraints on {rows} coordinates; "
+                "remove a contact or a joint",
+                domain=domain.name,
+            )
 
     def edge(
         self, source: Domain | str, target: Domain | str, *, guard: Guard, reset: Reset | None = None, name: str = ""

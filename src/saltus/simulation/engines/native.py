@@ -1,0 +1,170 @@
+"""The compiled engine: DOP853 and the flow's own C in one library, nothing of Python inside the loop."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from saltus.errors import BadValue
+from saltus.machine import build, c_source, densified
+from saltus.simulation.engines.port import Flow, Request, Segment, Stop
+
+_STOPS = (Stop.END, Stop.EVENT, Stop.LIMIT, Stop.NOT_FINITE, Stop.STEP_TOO_SMALL)
+_NO_MEMORY = len(_STOPS)
+
+# Fused products are a tenth faster, and here there is no virtual machine to agree with to the last bit.
+_FLAGS = ("-ffp-contract=fast",)
+
+# The flow's functions become static, so that libraries never see each other's.
+_PREAMBLE = """
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+#define CASADI_SYMBOL_EXPORT static
+#define EXPORT
+"""
+
+
+class _Run(ctypes.Structure):
+    """The same layout as `Run` in dop853.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_double) for name in ("t", "t_end", "step", "max_step", "arm_tol")),
+        ("max_steps", ctypes.c_longlong),
+        *((name, ctypes.c_void_p) for name in ("p", "atol", "rtol", "directions", "x", "armed", "fired")),
+        *((name, ctypes.c_void_p) for name in ("breaks", "coefficients")),
+        *((name, ctypes.c_longlong) for name in ("count", "capacity", "evaluations", "rejected")),
+        *((name, ctypes.c_int) for name in ("n_fired", "stop")),
+    )
+
+
+class NativeEngine:
+    """Hairer's DOP853 in C: order 8, dense output of order 7, events polished to round-off."""
+
+    name = "native"
+
+    def prepare(self, flow: Flow, *, dense: bool = True, **options: Any) -> NativeStepper:
+        """Compile a flow. `dense=False` keeps a cubic a step: faster, its interior is of order 4 only."""
+        if options:
+            raise BadValue(
+                f"the native engine has no option {sorted(options)}; it has ['dense']",
+                options=sorted(options),
+            )
+        return NativeStepper(flow, dense)
+
+
+class NativeStepper:
+    """A flow with its integrator as a library. Stateless: threads may share it."""
+
+    def __init__(self, flow: Flow, dense: bool = True) -> None:
+        self.flow = flow
+        self.dense = dense
+        self._degree = 7 if dense else 3
+        self._sizes = flow.n, flow.n_guards, int(flow.rhs.numel_in(2))
+        library = ctypes.CDLL(str(build(_source(flow, dense), _FLAGS)))
+        self._integrate, self._release = library.saltus_run, library.saltus_free
+        self._integrate.restype = self._release.restype = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NativeStepper, (self.flow, self.dense)
+
+    def run(self, request: Request) -> Segment:
+        """Integrate until the first event, the end, or a limit."""
+        flow = self.flow
+        n, guards, parameters = self._sizes
+        if not request.t <= request.t_end < np.inf:
+            raise BadValue(
+                f"{flow.name!r}: t_end is {request.t_end}, expected a finite time not before t = {request.t}",
+                t=request.t,
+                t_end=request.t_end,
+            )
+        x = self._array("x", request.x, n).copy()
+        armed = self._array("armed", request.armed, guards, np.bool_).copy()
+        directions = self._array("directions", request.directions, guards, np.int32)
+        p = self._array("p", request.p, parameters)
+        atol = self._array("atol", request.atol, n)
+        rtol = self._array("rtol", request.rtol, n)
+        fired = np.zeros(guards, np.int32)
+        run = _Run(
+            t=request.t,
+            t_end=request.t_end,
+            step=request.step,
+            max_step=request.max_step,
+            arm_tol=request.arm_tol,
+            max_steps=request.max_steps,
+            p=p.ctypes.data,
+            atol=atol.ctypes.data,
+            rtol=rtol.ctypes.data,
+            directions=directions.ctypes.data,
+            x=x.ctypes.data,
+            armed=armed.ctypes.data,
+            fired=fired.ctypes.data,
+        )
+        self._integrate(ctypes.byref(run))
+        try:
+            if run.stop == _NO_MEMORY:
+                raise MemoryError(f"{flow.name!r}: no memory left after {run.count} steps; lower max_steps")
+            count = run.count
+            shape = (count, self._degree + 1, n)
+            return Segment(
+                breaks=_copied(run.breaks, (count + 1,)),
+                coefficients=_copied(run.coefficients, shape),
+                x=x,
+                stop=_STOPS[run.stop],
+                fired=tuple(fired[: run.n_fired].tolist()),
+                armed=armed,
+                step=run.step,
+                evaluations=run.evaluations,
+                rejected=run.rejected,
+            )
+        finally:
+            self._release(ctypes.byref(run))
+
+    def _array(self, name: str, value: Any, size: int, kind: Any = np.float64) -> NDArray[Any]:
+        array = np.ascontiguousarray(value, kind)
+        if array.shape != (size,):
+            raise BadValue(
+                f"{self.flow.name!r}: {name} has shape {array.shape}, expected ({size},)",
+                name=name,
+                given=array.shape,
+                expected=(size,),
+            )
+        return array
+
+
+def _copied(address: int | None, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Copy out of C's memory (None: C never asked for any, and the array is empty)."""
+    array = np.empty(shape)
+    if address is not None:
+        ctypes.memmove(array.ctypes.data, address, array.nbytes)
+    return array
+
+
+def _source(flow: Flow, dense: bool) -> str:
+    """The whole translation unit: sizes, the flow in C, the integrator."""
+    functions = [densified(flow.rhs, "saltus_rhs")]
+    if flow.n_guards:
+        functions.append(_guards_with_rates(flow))
+    if flow.project is not None:
+        functions.append(densified(flow.project, "saltus_project"))
+    sizes = {"N": flow.n, "G": flow.n_guards, "PROJECT": int(flow.project is not None), "DENSE": int(dense)}
+    defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
+    integrator = Path(__file__).with_name("dop853.c").read_text()
+    # The sizes come after the flow's C, whose own names they must not touch.
+    return _PREAMBLE + c_source(functions) + defines + integrator
+
+
+def _guards_with_rates(flow: Flow) -> ca.Function:
+    """(t, x, p, xdot) -> (g, dg/dt): the slopes tell a graze from a near miss inside a step."""
+    guards = flow.guards
+    symbol: Any = ca.SX if guards.is_a("SXFunction") else ca.MX
+    t, x, p = (symbol.sym(name, *guards.size_in(i)) for i, name in enumerate(("t", "x", "p")))
+    xdot = symbol.sym("xdot", flow.n)
+    value = guards.call([t, x, p], True, False)[0]
+    rate = ca.jtimes(value, t, symbol(1)) + ca.jtimes(value, x, xdot)
+    return ca.Function("saltus_guards", [t, x, p, xdot], [ca.densify(value), ca.densify(rate)])

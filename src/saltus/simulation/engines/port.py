@@ -1,0 +1,108 @@
+"""The port every integrator stands behind: a Flow goes in, Segments of piecewise polynomials come out."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A smooth vector field with its guards and its projection, as symbols.
+
+    `rhs(t, x, p) -> dx/dt`, `guards(t, x, p) -> g` (possibly no rows),
+    `project(t, x, p) -> x`, applied after each accepted step (None: nothing to project).
+    """
+
+    name: str
+    rhs: ca.Function
+    guards: ca.Function
+    project: ca.Function | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of states."""
+        return int(self.rhs.size1_in(1))
+
+    @property
+    def n_guards(self) -> int:
+        """Number of guard functions."""
+        return int(self.guards.size1_out(0))
+
+
+class Stop(enum.Enum):
+    """Why an engine returned."""
+
+    END = "end"  # reached t_end
+    EVENT = "event"  # one or more guards crossed zero
+    LIMIT = "limit"  # max_steps taken; go on from where it stopped
+    NOT_FINITE = "not finite"  # the right-hand side gave NaN or infinity however small the step
+    STEP_TOO_SMALL = "step too small"  # the error test kept failing
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call to an engine.
+
+    `atol` and `rtol` have one entry a state: the local error of state i is held below
+    atol[i] + rtol[i] |x_i|. `directions` has one entry a guard: +1 rising, -1 falling, 0 both.
+    `armed[i]` is False for a guard that must first leave zero (it was on or beyond its surface at the
+    start): it arms itself once directions[i] * g < -arm_tol (|g| > arm_tol for direction 0) and only
+    then can fire.
+    """
+
+    t: float
+    x: Array
+    p: Array
+    t_end: float
+    atol: Array
+    rtol: Array
+    directions: NDArray[np.int32]
+    armed: NDArray[np.bool_]
+    arm_tol: float = 1e-12
+    step: float = 0.0  # first step to try; 0: the engine chooses
+    max_step: float = np.inf
+    max_steps: int = 20_000
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What one call produced.
+
+    On interval k, x(t) = sum_j coefficients[k, j] s**j with s = (t - breaks[k]) / (breaks[k+1] - breaks[k]).
+    `x` is the state at breaks[-1] (after projection). `fired` lists the guards that crossed, earliest first;
+    guards whose roots lie within 1e-12 relative of the first one's count as ties and are all listed.
+    """
+
+    breaks: Array  # (k+1,)
+    coefficients: Array  # (k, degree+1, n)
+    x: Array
+    stop: Stop
+    fired: tuple[int, ...] = ()
+    armed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    step: float = 0.0  # the step the engine would try next
+    evaluations: int = 0
+    rejected: int = 0
+
+
+class Stepper(Protocol):
+    """A flow made ready to run."""
+
+    def run(self, request: Request) -> Segment:
+        """Integrate until the first event, the end, or a limit."""
+
+
+class Engine(Protocol):
+    """A kind of integrator."""
+
+    name: str
+
+    def prepare(self, flow: Flow, **options: Any) -> Stepper:
+        """Compile or wrap the flow."""

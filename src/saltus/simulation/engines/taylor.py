@@ -1,0 +1,451 @@
+"""The Taylor engine: heyoka integrates a flow by Taylor series compiled just in time, without a compiler."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import heyoka as hy
+import numpy as np
+from numpy.typing import NDArray
+
+from saltus import errors
+from saltus.machine import Kernel, cache_dir
+from saltus.simulation.engines.port import Array, Flow, Request, Segment, Stop
+
+TIE = 1e-12  # guards whose roots are this close (relative to the time) fire together
+_NUDGE = 1e-30  # keeps a guard off exact zero, where heyoka loses the next root of the step
+_SLACK = 1e-3  # an arming event stops at the arming distance up to rounding
+
+Mask = NDArray[np.bool_]
+Expression = Any  # heyoka ships no types
+Evaluate = Callable[[float, Array, Array], Array]
+Instruction = tuple[int, tuple[int, ...], tuple[int, ...], float]
+
+
+def _select(condition: Expression, yes: Expression, no: Expression) -> Expression:
+    return hy.select(condition, hy.expression(yes), hy.expression(no))
+
+
+_UNARY: dict[int, Callable[[Expression], Expression]] = {
+    ca.OP_ASSIGN: lambda a: a,
+    ca.OP_NEG: lambda a: -a,
+    ca.OP_SQ: lambda a: a * a,
+    ca.OP_TWICE: lambda a: 2.0 * a,
+    ca.OP_INV: lambda a: 1.0 / a,
+    ca.OP_SQRT: hy.sqrt,
+    ca.OP_EXP: hy.exp,
+    ca.OP_EXPM1: hy.expm1,
+    ca.OP_LOG: hy.log,
+    ca.OP_LOG1P: hy.log1p,
+    ca.OP_SIN: hy.sin,
+    ca.OP_COS: hy.cos,
+    ca.OP_TAN: hy.tan,
+    ca.OP_ASIN: hy.asin,
+    ca.OP_ACOS: hy.acos,
+    ca.OP_ATAN: hy.atan,
+    ca.OP_SINH: hy.sinh,
+    ca.OP_COSH: hy.cosh,
+    ca.OP_TANH: hy.tanh,
+    ca.OP_ASINH: hy.asinh,
+    ca.OP_ACOSH: hy.acosh,
+    ca.OP_ATANH: hy.atanh,
+    ca.OP_ERF: hy.erf,
+    ca.OP_FABS: lambda a: _select(hy.gte(a, 0.0), a, -a),
+    ca.OP_SIGN: lambda a: _select(hy.gt(a, 0.0), 1.0, _select(hy.lt(a, 0.0), -1.0, a)),
+    ca.OP_NOT: lambda a: hy.eq(a, 0.0),
+}
+
+_BINARY: dict[int, Callable[[Expression, Expression], Expression]] = {
+    ca.OP_ADD: lambda a, b: a + b,
+    ca.OP_SUB: lambda a, b: a - b,
+    ca.OP_MUL: lambda a, b: a * b,
+    ca.OP_DIV: lambda a, b: a / b,
+    ca.OP_POW: lambda a, b: a**b,
+    ca.OP_CONSTPOW: lambda a, b: a**b,
+    ca.OP_ATAN2: hy.atan2,
+    ca.OP_HYPOT: lambda a, b: hy.sqrt(a * a + b * b),
+    ca.OP_FMIN: lambda a, b: _select(hy.lte(a, b), a, b),
+    ca.OP_FMAX: lambda a, b: _select(hy.gte(a, b), a, b),
+    ca.OP_COPYSIGN: lambda a, b: _select(hy.eq(hy.gte(a, 0.0), hy.gte(b, 0.0)), a, -a),
+    ca.OP_IF_ELSE_ZERO: lambda a, b: _select(a, b, 0.0),
+    ca.OP_LT: hy.lt,
+    ca.OP_LE: hy.lte,
+    ca.OP_EQ: hy.eq,
+    ca.OP_NE: hy.neq,
+    ca.OP_AND: lambda a, b: hy.logical_and([hy.neq(a, 0.0), hy.neq(b, 0.0)]),
+    ca.OP_OR: lambda a, b: hy.logical_or([hy.neq(a, 0.0), hy.neq(b, 0.0)]),
+    ca.OP_LIFT: lambda a, b: a,
+}
+
+
+def _op_name(op: int) -> str:
+    return next(name[3:].lower() for name in dir(ca) if name.startswith("OP_") and getattr(ca, name) == op)
+
+
+def _scalar(function: ca.Function) -> ca.Function:
+    """The function over scalars (SX), whose instructions can be read."""
+    if function.is_a("SXFunction"):
+        return function
+    try:
+        return function.expand()
+    except RuntimeError as error:
+        raise errors.BadValue(
+            f"function {function.name()!r} does not expand to scalar operations, as engine 'heyoka' needs; "
+            "use engine native or sundials",
+            function=function.name(),
+        ) from error
+
+
+def _instructions(function: ca.Function) -> list[Instruction]:
+    """The instruction list of a scalar function: operation, inputs, outputs, constant."""
+    listing: list[Instruction] = []
+    for k in range(function.n_instructions()):
+        op = function.instruction_id(k)
+        constant = function.instruction_constant(k) if op == ca.OP_CONST else 0.0
+        taken, given = tuple(function.instruction_input(k)), tuple(function.instruction_output(k))
+        listing.append((op, taken, given, constant))
+    return listing
+
+
+def convert(function: ca.Function, *arguments: Sequence[Expression]) -> list[Expression]:
+    """Write the first output of a CasADi function as heyoka expressions, one a row.
+
+    `arguments` gives, for each input, the heyoka expressions of its rows. Operations heyoka has no Taylor
+    series for (floor, ceil, fmod, remainder, erfinv, printme, calls of other functions) raise BadValue.
+    """
+    function = _scalar(function)
+    inputs = [function.sparsity_in(i).row() for i in range(function.n_in())]
+    rows = function.sparsity_out(0).row()
+    outputs: list[Expression] = [hy.expression(0.0)] * function.size1_out(0)
+    work: dict[int, Expression] = {}
+    for op, taken, given, constant in _instructions(function):
+        if op == ca.OP_INPUT:
+            which, entry = taken
+            work[given[0]] = arguments[which][inputs[which][entry]]
+        elif op == ca.OP_OUTPUT:
+            if given[0] == 0:
+                outputs[rows[given[1]]] = work[taken[0]]
+        elif op == ca.OP_CONST:
+            work[given[0]] = hy.expression(constant)
+        elif op in _UNARY:
+            work[given[0]] = hy.expression(_UNARY[op](work[taken[0]]))
+        elif op in _BINARY:
+            work[given[0]] = hy.expression(_BINARY[op](work[taken[0]], work[taken[1]]))
+        else:
+            raise errors.BadValue(
+                f"operation {_op_name(op)!r} in function {function.name()!r} has no Taylor series in engine "
+                "'heyoka'; use engine native or sundials",
+                op=_op_name(op),
+                function=function.name(),
+            )
+    return outputs
+
+
+def tolerance(request: Request) -> float:
+    """The one tolerance heyoka takes: the least positive of atol and rtol, down to a power of ten.
+
+    Rounding makes nearly equal requests share one compiled integrator. Within [1e-15, 1e-6].
+    """
+    given = np.concatenate([request.atol, request.rtol])
+    positive = given[given > 0]
+    if positive.size == 0:
+        raise errors.BadValue("atol and rtol are all zero; engine 'heyoka' needs one positive entry")
+    exponent = math.floor(math.log10(positive.min()) + 1e-9)
+    return float(10.0 ** min(max(exponent, -15), -6))
+
+
+def _crosses(before: Array, after: Array, directions: NDArray[np.int32]) -> Mask:
+    """Which guards go through zero between two values, in their direction."""
+    rising = (before < 0) & (after >= 0) & (directions >= 0)
+    falling = (before > 0) & (after <= 0) & (directions <= 0)
+    return rising | falling
+
+
+def _evaluate(function: ca.Function) -> Evaluate:
+    """The function on CasADi's virtual machine: it is called a few times a run, and needs no compiler."""
+    kernel = Kernel(function, native=False)
+    return lambda t, x, p: np.asarray(kernel(t, x, p))
+
+
+class _Projection:
+    """Step callback of heyoka: puts the state back on its manifold and sees guards that jump over zero."""
+
+    def __init__(self, project: Evaluate, guards: Evaluate, request: Request) -> None:
+        self.project, self.guards, self.request = project, guards, request
+        self.armed = request.armed
+        self.before = request.x
+        self.jumped = np.zeros(len(request.armed), bool)
+
+    def __call__(self, integrator: Any) -> bool:
+        t, p = integrator.time, self.request.p
+        self.before = integrator.state.copy()
+        integrator.state[:] = after = self.project(t, self.before, p)
+        crossed = _crosses(self.guards(t, self.before, p), self.guards(t, after, p), self.request.directions)
+        self.jumped = self.armed & crossed
+        return not self.jumped.any()
+
+
+class TaylorStepper:
+    """A flow as heyoka integrators, one for each tolerance asked for. Not for two threads at once."""
+
+    def __init__(self, flow: Flow, tol: float | None = None, compact_mode: bool = True) -> None:
+        self.flow, self.tol, self.compact_mode = flow, tol, compact_mode
+        self._functions = _scalar(flow.rhs), _scalar(flow.guards)
+        self._rhs, self._guards = _evaluate(flow.rhs), _evaluate(flow.guards)
+        self._project = None if flow.project is None else _evaluate(flow.project)
+        self._integrators: dict[float, Any] = {}
+        if tol is not None:
+            self._integrator(tol)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TaylorStepper, (self.flow, self.tol, self.compact_mode)
+
+    def run(self, request: Request) -> Segment:
+        """Integrate until the first event, the end, or a limit. `request.step` is not used."""
+        if not request.t <= request.t_end < np.inf:
+            raise errors.BadValue(
+                f"{self.flow.name!r}: t_end is {request.t_end}, expected a finite time from {request.t} on",
+                t=request.t,
+                t_end=request.t_end,
+            )
+        integrator = self._integrator(self.tol or tolerance(request))
+        integrator.time = request.t
+        integrator.state[:] = request.x
+        record = _Record(request, integrator.order)
+        armed = request.armed.astype(bool)
+        if request.t_end == request.t:
+            return record.segment(request.x, Stop.END, armed=armed)
+        if not np.isfinite([request.x, self._rhs(request.t, request.x, request.p)]).all():
+            return record.segment(request.x, Stop.NOT_FINITE, armed=armed)
+        projection = None if self._project is None else _Projection(self._project, self._guards, request)
+        t, x = request.t, request.x
+        scale = 1.0 / np.maximum(1.0, np.abs(self._guards(t, x, request.p)))
+        while True:
+            g = self._guards(t, x, request.p)
+            beyond = np.where(request.directions == 0, np.abs(g), -request.directions * g)
+            armed |= beyond > request.arm_tol * (1 - _SLACK)
+            parameters = np.concatenate([_event_parameters(request, armed, scale), request.p])
+            integrator.pars[:] = parameters[: len(integrator.pars)]
+            if integrator.with_events:
+                integrator.reset_cooldowns()
+            if projection is not None:
+                projection.armed = armed.copy()
+            outcome, _, _, steps, output, _ = integrator.propagate_until(
+                request.t_end,
+                max_steps=request.max_steps - record.steps,
+                max_delta_t=request.max_step,
+                callback=projection,
+                c_output=True,
+            )
+            record.add(steps, output)
+            if outcome == hy.taylor_outcome.err_nf_state:
+                return record.segment(self._last(record, request), Stop.NOT_FINITE, armed=armed)
+            t, x = integrator.time, integrator.state.copy()
+            stopped = -outcome.value - 1  # the event that ended the run, if it is one of ours
+            event = stopped // 2 if stopped < 2 * self.flow.n_guards else None
+            hit = np.zeros(self.flow.n_guards, bool)
+            if event is not None:
+                hit[event] = armed[event]
+            if projection is not None:
+                hit |= projection.jumped
+            fired = self._fired(t, x if projection is None else projection.before, request, armed, hit)
+            if event is not None:
+                armed[event] = True
+            if fired:
+                return record.segment(x, Stop.EVENT, fired, armed, integrator.last_h)
+            if outcome == hy.taylor_outcome.time_limit:
+                return record.segment(x, Stop.END, (), armed, integrator.last_h)
+            if record.steps >= request.max_steps:
+                stuck = record.steps > 0 and record.last_step <= 4 * np.spacing(abs(t))
+                stop = Stop.STEP_TOO_SMALL if stuck else Stop.LIMIT
+                return record.segment(x, stop, (), armed, integrator.last_h)
+
+    def _fired(self, t: float, x: Array, request: Request, armed: Mask, hit: Mask) -> tuple[int, ...]:
+        """The guards in `hit` and those that tie with time t, earliest first.
+
+        Where nothing was hit, only a root lost to the rounding of t is looked for: a wider window would reach
+        back to the surface a guard has just been armed away from.
+        """
+        if not armed.any():
+            return ()
+        window = (TIE if hit.any() else 1e-3 * TIE) * max(1.0, abs(t))
+        shift = window * self._rhs(t, x, request.p)
+        before = self._guards(t - window, x - shift, request.p)
+        after = self._guards(t + window, x + shift, request.p)
+        found = hit | (armed & _crosses(before, after, request.directions))
+        change = np.where(after == before, 1.0, after - before)
+        return tuple(sorted(np.flatnonzero(found).tolist(), key=lambda i: (-before[i] / change[i], i)))
+
+    def _last(self, record: _Record, request: Request) -> Array:
+        """The last finite state, where heyoka has already overwritten its own."""
+        x = record.end()
+        moved = len(record.breaks) > 1
+        return self._project(record.breaks[-1], x, request.p) if self._project and moved else x
+
+    def _integrator(self, tol: float) -> Any:
+        if tol not in self._integrators:
+            path = _cache_path(self._key(tol))
+            integrator = _load(path)
+            if integrator is None:
+                integrator = self._build(tol)
+                _store(path, integrator)
+            self._integrators[tol] = integrator
+        return self._integrators[tol]
+
+    def _key(self, tol: float) -> str:
+        listings = [(_instructions(f), _sizes(f)) for f in self._functions]
+        parts = (listings, tol, self.compact_mode, _target())
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    def _build(self, tol: float) -> Any:
+        """Compile. Each guard gives two events, e = a g + b rising and falling; see _event_parameters."""
+        rhs, guards = self._functions
+        count = self.flow.n_guards
+        x = [hy.expression(f"x{i}") for i in range(self.flow.n)]
+        p = [hy.par[4 * count + i] for i in range(rhs.size1_in(2))]
+        events = []
+        for i, g in enumerate(convert(guards, [hy.time], x, p)):
+            rising = hy.par[4 * i] * g + hy.par[4 * i + 1]
+            falling = hy.par[4 * i + 2] * g + hy.par[4 * i + 3]
+            events += [
+                hy.t_event(rising, direction=hy.event_direction.positive),
+                hy.t_event(falling, direction=hy.event_direction.negative),
+            ]
+        system = list(zip(x, convert(rhs, [hy.time], x, p), strict=True))
+        start = [0.0] * self.flow.n
+        return hy.taylor_adaptive(system, start, tol=tol, compact_mode=self.compact_mode, t_events=events)
+
+
+def _event_parameters(request: Request, armed: Mask, scale: Array) -> Array:
+    """The numbers (a, b) of the events e = a g + b of each guard: rising, then falling.
+
+    An armed guard waits for g = 0 in its direction; at exact zero it has been there already. An unarmed one
+    waits to be arm_tol away on the side it fires from, so a start on the surface is no root at all. An event
+    nobody waits for is the constant 1.
+    """
+    rows = np.tile([0.0, 1.0, 0.0, 1.0], (len(armed), 1))
+    for i, direction in enumerate(request.directions):
+        a = scale[i]
+        away = -_NUDGE if armed[i] else a * request.arm_tol
+        # armed, a rising guard watches for a rise; unarmed, for a fall: the other way about for a falling one
+        if direction == 0 or (direction > 0) == armed[i]:
+            rows[i, :2] = a, -away
+        if direction == 0 or (direction < 0) == armed[i]:
+            rows[i, 2:] = a, away
+    return rows.ravel()
+
+
+class _Record:
+    """The steps taken so far, as breaks and polynomials."""
+
+    def __init__(self, request: Request, degree: int) -> None:
+        self.request, self.degree = request, degree
+        self.breaks: list[float] = [request.t]
+        self.pieces: list[Array] = []
+        self.steps = 0
+        self.last_step = math.inf
+
+    def add(self, steps: int, output: Any) -> None:
+        """Take over heyoka's continuous output: coefficient j in time is h**j times as much in s."""
+        self.steps += steps
+        if output is None:
+            return
+        h = np.diff(output.times)
+        self.last_step = h[-1]
+        series = output.tcs.transpose(0, 2, 1)  # (step, power, state)
+        kept = (h > 0) & np.isfinite(series).all(axis=(1, 2))
+        if not kept.any():
+            return
+        powers = h[kept, None] ** np.arange(self.degree + 1)
+        self.pieces.append(series[kept] * powers[:, :, None])
+        self.breaks += output.times[1:][kept].tolist()
+
+    def end(self) -> Array:
+        """The last state the polynomials reach."""
+        return self.pieces[-1][-1].sum(axis=0) if self.pieces else self.request.x
+
+    def segment(
+        self, x: Array, stop: Stop, fired: tuple[int, ...] = (), armed: Mask | None = None, step: float = 0.0
+    ) -> Segment:
+        """What the port asks for. One evaluation is one Taylor expansion of the flow."""
+        empty = np.zeros((0, self.degree + 1, len(self.request.x)))
+        return Segment(
+            breaks=np.array(self.breaks),
+            coefficients=np.concatenate([empty, *self.pieces]),
+            x=np.array(x, float),
+            stop=stop,
+            fired=fired,
+            armed=self.request.armed if armed is None else armed,
+            step=step,
+            evaluations=self.steps,
+        )
+
+
+def _sizes(function: ca.Function) -> list[tuple[int, list[int]]]:
+    """What the instructions do not say: which rows the entries of the inputs and of the output are."""
+    sparsities = [*(function.sparsity_in(i) for i in range(function.n_in())), function.sparsity_out(0)]
+    return [(sparsity.size1(), sparsity.row()) for sparsity in sparsities]
+
+
+@functools.cache
+def _target() -> str:
+    """The heyoka version and the processor it compiles for: a stored integrator holds machine code."""
+    x = hy.expression("x")
+    return f"{hy.__version__} {hy.cfunc([x], [x]).llvm_states[0]!r}"
+
+
+def _cache_path(key: str) -> Path:
+    return cache_dir() / f"heyoka-{key}.pickle"
+
+
+def _load(path: Path) -> Any:
+    """The stored integrator, or None. The directory belongs to its owner alone, so the pickle is our own."""
+    try:
+        return pickle.loads(path.read_bytes())
+    except Exception:  # no file, or a truncated one, which raises almost anything: compiling mends both
+        return None
+
+
+def _store(path: Path, integrator: Any) -> None:
+    """Write whole or not at all, so that two processes cannot spoil each other's file."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(pickle.dumps(integrator))
+    os.replace(file.name, path)
+
+
+class TaylorEngine:
+    """Taylor series through heyoka: the last digits, and no C compiler needed.
+
+    Compiling takes seconds; integrators are kept on disk, so it happens once for each flow and tolerance.
+
+    heyoka has one tolerance, taken as the least positive entry of atol and rtol (see `tolerance`), and holds
+    the error relative to max(1, max |x_i|, |guards|); guards are scaled to at most 1 at the start.
+    A flow with a projection calls Python after each step and is slower.
+
+    Its error control does not see kinks inside a step (clips, fabs, fmin, contact): it may step across one
+    as if it were not there. Put a guard on the kink, or use engine native or sundials.
+    """
+
+    name = "heyoka"
+
+    def prepare(
+        self, flow: Flow, tol: float | None = None, compact_mode: bool = True, **options: Any
+    ) -> TaylorStepper:
+        """Make the flow ready.
+
+        With `tol` it is compiled at once and every run uses that tolerance; without, the first run of each
+        tolerance compiles. `compact_mode=False` unrolls all code: up to twice as fast, many times slower to
+        compile.
+        """
+        for name in options:
+            raise errors.UnknownName("option of engine 'heyoka'", name, ("tol", "compact_mode"))
+        return TaylorStepper(flow, tol, compact_mode)

@@ -1,0 +1,338 @@
+"""Stage and Program: a domain's equations, and with a formulation and a controller the Flow an engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.dynamics.coordinates import Choice
+from saltus.dynamics.equations import Equations, number
+from saltus.dynamics.formulations import ODE, Formulation
+from saltus.errors import BadValue, SaltusError, Singular
+from saltus.hybrid import DIRECTIONS, Domain, Edge, HybridSystem, Sliding, contact_closures
+from saltus.machine import Kernel
+from saltus.model.kinematics import Kinematics
+from saltus.model.parts import Frame
+from saltus.model.symbols import SX, Named
+from saltus.simulation.control import Sampled
+from saltus.simulation.engines.port import Flow
+from saltus.simulation.signals import Entry, Signals, commands
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things are in the state x = (q, w, work) and in the run-time parameters p."""
+
+    nq: int
+    nw: int
+    n_work: int
+    sizes: tuple[tuple[str, int], ...]
+
+    def slice(self, name: str) -> slice:
+        """Place of a block of p."""
+        at = 0
+        for block, size in self.sizes:
+            if block == name:
+                return slice(at, at + size)
+            at += size
+        raise KeyError(name)
+
+    @property
+    def n_p(self) -> int:
+        """Length of p."""
+        return sum(size for _, size in self.sizes)
+
+
+WORTH_COMPILING = 20_000  # samples
+
+
+def _rare(function: ca.Function) -> Kernel:
+    """Wrap a function that is called a few times an event: CasADi's virtual machine is quick enough for it."""
+    return Kernel(function, native=False)
+
+
+class Stage:
+    """Equations of one domain with its contacts, before any choice of formulation, coordinates or control."""
+
+    def __init__(self, system: HybridSystem, domain: Domain) -> None:
+        m = system.mechanism
+        self.system, self.domain = system, domain
+        self.dimension = 3 if m.spatial else 2
+        closures, self.anchors = contact_closures(m, domain.contacts, Kinematics(m))
+        self.equations = Equations(m, closures, self.anchors)
+
+    def with_domain_params(self, expressions: Sequence[SX]) -> list[SX]:
+        """Insert the values that Params take in this domain."""
+        if not self.domain.params:
+            return list(expressions)
+        symbols = [self.system.mechanism.params[n].symbol for n in self.domain.params]
+        values = [SX(number(x)) for x in self.domain.params.values()]
+        return list(ca.substitute(list(expressions), symbols, values))
+
+    @cached_property
+    def closure(self) -> Kernel:
+        """phi, J and phi at rest at (t, q, p), p the Params and anchors."""
+        return self._kernel("closure", "phi", "J", "phi_t")
+
+    @cached_property
+    def mass(self) -> Kernel:
+        """Mass matrix at (t, q, p)."""
+        return self._kernel("mass", "M")
+
+    @cached_property
+    def places(self) -> Kernel:
+        """Anchor that would hold each contact where it is now, and velocity of its point, at (t, q, v, p)."""
+        e, m, d = self.equations, self.system.mechanism, self.dimension
+        holds, speeds = [SX(0, 1)], [SX(0, 1)]
+        at_zero = contact_closures(m, self.domain.contacts, e.kinematics)
+        for i, (contact, closure) in enumerate(zip(self.domain.contacts, at_zero[0], strict=True)):
+            rows = ca.substitute(closure.phi, at_zero[1], SX.zeros(at_zero[1].numel()))
+            anchor = SX.zeros(d)
+            for row, letter in enumerate(closure.locks):
+                anchor["xyz".index(letter)] = rows[row]
+            holds.append(anchor)
+            speeds.append(e.velocity(m.frame(contact.point))[:d])
+        outputs = self.with_domain_params([ca.vertcat(*holds), ca.vertcat(*speeds)])
+        return _rare(ca.Function("places", [e.t, e.q, e.v, e.p], ca.cse([ca.densify(x) for x in outputs]),
+                                  ["t", "q", "v", "p"], ["anchors", "speeds"]))
+
+    def _kernel(self, name: str, *parts: str) -> Kernel:
+        e = self.equations
+        outputs = self.with_domain_params([ca.densify(getattr(e, part)) for part in parts])
+        return _rare(ca.Function(name, [e.t, e.q, e.p], ca.cse(outputs), ["t", "q", "p"], [f"out_{x}" for x in parts]))
+
+
+class Program:
+    """A stage with formulation, coordinates and control: everything numerical about one domain of a run."""
+
+    def __init__(self, stage: Stage, formulation: Formulation, choice: Choice, control: Any) -> None:
+        self.stage, self.system, self.domain = stage, stage.system, stage.domain
+        self.formulation, self.choice, self.control = formulation, choice, control
+        m = self.system.mechanism
+        self.edges: list[Edge] = self.system.leaving(self.domain)
+        self.dimension = stage.dimension
+        e = self.equations = Equations(m, stage.equations.closures[len(m.loops) + len(m.constraints) :], stage.anchors)
+        self._normals, slip = self._add_friction(e)
+        ode = self.ode = formulation.ode(e, choice)
+
+        entry_t, entry_q, entry_v = SX.sym("entry_t"), SX.sym("entry_q", e.nq), SX.sym("entry_v", e.nv)
+        held, smallest = SX.sym("held", e.u.numel()), SX.sym("smallest_volume")
+        self._entry = Entry(entry_t, Named(m.q_names, entry_q), Named(m.v_names, entry_v, "velocity"))
+        blocks = {
+            "params": m.p, "anchors": stage.anchors, "slip": slip, "entry_t": entry_t, "entry_q": entry_q,
+            "entry_v": entry_v, "held": held, "smallest_volume": smallest,
+        }
+        self.p = ca.vertcat(*blocks.values())
+        self.power_names = list(e.powers)
+        sizes = tuple((n, int(b.numel())) for n, b in blocks.items())
+        self.layout = Layout(e.nq, ode.w.numel(), len(self.power_names), sizes)
+        self.work = SX.sym("work", self.layout.n_work)
+        self.x = ca.vertcat(e.q, ode.w, self.work)
+        self.u = self._control(held)
+        self._smallest = smallest
+
+    # ---- friction of sliding contacts ---------------------------------------------------------------------------
+
+    def _add_friction(self, e: Equations) -> tuple[SX, SX]:
+        """Friction -mu N s at each sliding point, s its direction of slip at entry; N is solved for later.
+
+        N depends linearly on itself through the friction it causes, so it enters as a symbol and the reaction
+        that comes out is set equal to it.
+        """
+        sliding = [(i, c) for i, c in enumerate(self.domain.contacts) if isinstance(c, Sliding)]
+        tangents = self.dimension - 1
+        normals, slip = SX.sym("normal", len(sliding)), SX.sym("slip", tangents * len(sliding))
+        for k, (_, contact) in enumerate(sliding):
+            direction = slip[tangents * k : tangents * (k + 1)]
+            push = -number(contact.friction) * normals[k] * direction
+            full = ca.vertcat(push, SX(3 - tangents, 1)) if tangents == 2 else ca.vertcat(push, SX(2, 1))
+            velocity = e.velocity(self.system.mechanism.frame(contact.point))
+            e.efforts[f"friction {k + 1}"] = ca.jtimes(velocity, e.v, full, True)
+        return normals, slip
+
+    def _solved_normals(self) -> SX:
+        """Normal forces of sliding contacts as expressions."""
+        N = self._normals
+        mine = [self._row_of(i, -1) for i, c in enumerate(self.domain.contacts) if isinstance(c, Sliding)]
+        reaction = self.ode.reactions[mine]
+        at_zero = ca.substitute(reaction, N, SX.zeros(N.numel()))
+        return ca.solve(SX.eye(N.numel()) - ca.jacobian(reaction, N), at_zero)
+
+    def _row_of(self, contact: int, component: int) -> int:
+        """Index among all constraint rows of one row of a contact; component -1 is the normal one."""
+        first = sum(c.phi.numel() for c in self.equations.closures if not c.name.startswith("contact "))
+        sizes = [c.phi.numel() for c in self.equations.closures if c.name.startswith("contact ")]
+        at = first + sum(sizes[:contact])
+        return at + (component if component >= 0 else sizes[contact] - 1)
+
+    # ---- tracing ------------------------------------------------------------------------------------------------
+
+    def _signals(self, forces: Callable[[Frame], Any] | None = None) -> Signals:
+        e, m = self.equations, self.system.mechanism
+        v = ca.densify(self.ode.v)
+
+        def places(frame: Frame) -> tuple[SX, SX]:
+            velocity = ca.Function("velocity", [e.t, e.q, e.v, e.p], [e.velocity(frame)])
+            return e.position(frame), velocity(e.t, e.q, v, e.p)
+
+        return Signals(
+            m, self.domain.name, e.t, Named(m.q_names, e.q), Named(m.v_names, v, "velocity"),
+            Named(list(m.params), m.p, "param"), self._entry, places, forces, self.system.ground,
+        )
+
+    def _control(self, held: SX) -> SX:
+        m = self.system.mechanism
+        if self.control is None or not m.inputs:
+            return SX.zeros(len(m.inputs))
+        if isinstance(self.control, Sampled):
+            return held
+        name = getattr(self.control, "__name__", type(self.control).__name__)
+        try:
+            values = commands(m, self.control(self.equations.t, self._signals()), f"controller {name!r}")
+            return ca.vertcat(SX(0, 1), *[SX(v) for v in values])
+        except SaltusError:
+            raise
+        except Exception as problem:
+            raise BadValue(
+                f"controller {name!r} cannot be traced into symbols in domain {self.domain.name!r} "
+                f"({type(problem).__name__}: {problem}); branch on the state with sl.where, or wrap the controller as "
+                "sl.Sampled(controller, rate=1000)",
+                controller=name,
+            ) from problem
+
+    def forces(self, frame: Frame) -> SX:
+        """Force of the ground on a contact point (N), world axes, as an expression still containing u."""
+        m = self.system.mechanism
+        for i, contact in enumerate(self.domain.contacts):
+            mine = m.frame(contact.point)
+            if mine is not frame and not (mine.link is frame.link and ca.is_equal(mine.position, frame.position, 5)):
+                continue
+            closure = [c for c in self.equations.closures if c.name == f"contact {i + 1}"][0]
+            out = SX.zeros(self.dimension)
+            letters = "xyz" if m.spatial else "xy"
+            for k, lock in enumerate(closure.locks):
+                out[letters.index(lock)] = self.ode.reactions[self._row_of(i, k)]
+            if isinstance(contact, Sliding):
+                k = [c for c in self.domain.contacts if isinstance(c, Sliding)].index(contact)
+                tangents = self.dimension - 1
+                slip = self.p[self.layout.slice("slip")][tangents * k : tangents * (k + 1)]
+                out[:tangents] = -number(contact.friction) * self._normals[k] * slip
+            return out
+        raise BadValue(
+            f"domain {self.domain.name!r} has no contact at that point; contact forces exist where a contact holds",
+            domain=self.domain.name,
+        )
+
+    def _finish(self, *expressions: SX) -> list[SX]:
+        """Insert control, domain Params and sliding normal forces, share common parts."""
+        e = self.equations
+        out = [ca.densify(x) for x in expressions]
+        if self._normals.numel():
+            out = ca.substitute(out, [self._normals], [self._solved_normals()])
+        out = ca.substitute(out, [e.u], [ca.densify(self.u)]) if e.u.numel() else out
+        return ca.cse(self.stage.with_domain_params(out))
+
+    def _function(self, name: str, *outputs: SX) -> ca.Function:
+        return ca.Function(name, [self.equations.t, self.x, self.p], self._finish(*outputs), ["t", "x", "p"],
+                           [f"out{i}" for i in range(len(outputs))])
+
+    def _with_v(self, *expressions: SX) -> list[SX]:
+        """Insert the velocities of the formulation for the symbols v."""
+        e = self.equations
+        f = ca.Function("with_v", [e.t, e.q, e.v, e.u, self.p, self._normals], list(map(ca.densify, expressions)))
+        out = f(e.t, e.q, ca.densify(self.ode.v), e.u, self.p, self._normals)
+        return list(out) if isinstance(out, tuple | list) else [out]
+
+    # ---- functions ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def flow(self) -> Flow:
+        """Right-hand side, guards and projection for an engine."""
+        powers = self._with_v(ca.vertcat(SX(0, 1), *self.equations.powers.values()))[0]
+        rhs = self._function("rhs", ca.vertcat(self.ode.rhs, powers))
+        signals = self._signals(self.forces)
+        rows = []
+        for edge in self.edges:
+            rows.append(SX(edge.guard.expression(signals)))
+        if self.ode.volume is not None:
+            rows.append(self.ode.volume - self._smallest)
+        guards = self._function("guards", ca.vertcat(SX(0, 1), *rows))
+        project = None
+        if self.ode.project is not None:
+            project = self._function("project", ca.vertcat(self.ode.project, self.work))
+        return Flow(f"{self.system.mechanism.name}/{self.domain.name}", rhs, guards, project)
+
+    @cached_property
+    def directions(self) -> np.ndarray:
+        """Direction of every guard; the last watches the choice of coordinates where there is one."""
+        out = [DIRECTIONS[edge.guard.direction] for edge in self.edges]
+        return np.array(out + ([-1] if self.ode.volume is not None else []), np.int32)
+
+    @cached_property
+    def velocity(self) -> Kernel:
+        """All velocities at (t, x, p)."""
+        return _rare(self._function("velocity", self.ode.v))
+
+    @cached_property
+    def guards(self) -> Kernel:
+        """Guards and their rates along the flow."""
+        f, e = self.flow, self.equations
+        g = f.guards(e.t, self.x, self.p)
+        rate = ca.jtimes(g, ca.vertcat(e.t, self.x), ca.vertcat(1, f.rhs(e.t, self.x, self.p)))
+        return _rare(ca.Function("guard_rates", [e.t, self.x, self.p], ca.cse([ca.densify(g), ca.densify(rate)]),
+                                  ["t", "x", "p"], ["g", "rate"]))
+
+    @cached_property
+    def volume(self) -> Kernel:
+        """Measure of how far the choice of coordinates is from singular."""
+        return _rare(self._function("volume", SX(1) if self.ode.volume is None else self.ode.volume))
+
+    @cached_property
+    def _outputs(self) -> ca.Function:
+        """What trajectories record: v, a, torques, phi, energies, momentum, contact forces, points."""
+        e, m = self.equations, self.system.mechanism
+        T, V, torques, momentum = self._with_v(e.kinetic_energy, e.potential_energy, e.torques, e.momentum)
+        contacts = [self.forces(m.frame(c.point)) for c in self.domain.contacts]
+        points = [e.position(name)[: self.dimension] for name in m.points]
+        return self._function(
+            "outputs", self.ode.v, self.ode.a, torques, e.phi, T, V, momentum,
+            ca.vertcat(SX(0, 1), *contacts), ca.vertcat(SX(0, 1), *points),
+        )
+
+    def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
+        """v, a, torques, phi, T, V, momentum, contact forces and points, one row a time.
+
+        Compiled once there are so many samples that compiling pays.
+        """
+        kernel = self._compiled_outputs if len(t) > WORTH_COMPILING else self._plain_outputs
+        return [out.reshape(len(t), -1) for out in kernel.batch(t[:, None], x, p)]
+
+    @cached_property
+    def _plain_outputs(self) -> Kernel:
+        return _rare(self._outputs)
+
+    @cached_property
+    def _compiled_outputs(self) -> Kernel:
+        return Kernel(self._outputs)
+
+    # ---- vectors ------------------------------------------------------------------------------------------------
+
+    def state_vector(self, q: np.ndarray, v: np.ndarray, work: np.ndarray | None = None) -> np.ndarray:
+        """Return x from all positions and velocities."""
+        w = v[list(self.ode.independent)]
+        return np.concatenate([q, w, np.zeros(self.layout.n_work) if work is None else work])
+
+    def check_volume(self, t: float, x: np.ndarray, p: np.ndarray) -> float:
+        """Volume now; Singular if the coordinates cannot carry the motion."""
+        value = float(np.ravel(self.volume(t, x, p))[0])
+        if not value > 0:
+            raise Singular(
+                f"domain {self.domain.name!r}: the constraints are singular at the start (t = {t:.6g} s); start from "
+                "another configuration or use Projection(), which does not single out coordinates"
+            )
+        return value

@@ -1,0 +1,488 @@
+"""simulate: from a start state through domains, guards and resets to a Trajectory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from saltus.dynamics.coordinates import PREFER, Choice, choose
+from saltus.dynamics.formulations import SPF, Baumgarte, Formulation
+from saltus.dynamics.impact import Impact, plastic_impact
+from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
+from saltus.hybrid import Domain, Edge, HybridSystem, Map, PlasticImpact, Sliding
+from saltus.model.assembly import State, assembler
+from saltus.model.mechanism import Mechanism
+from saltus.model.rank import dependent_columns, independent_rows, quality, rank
+from saltus.model.symbols import Named, flatten
+from saltus.simulation.control import Sampled
+from saltus.simulation.engines import choose as choose_engine
+from saltus.simulation.engines.port import Request, Segment, Stop
+from saltus.simulation.program import Program, Stage
+from saltus.simulation.signals import Entry, Signals, commands
+from saltus.simulation.trajectory import Event, Outcome, Phase, Trajectory, record
+
+CHUNK = 4000  # steps between looks at progress and Ctrl-C
+ZENO_EVENTS, ZENO_GAP = 12, 1e-9  # so many events in a row, each within so many seconds of the last
+SPEED_ERROR = 1e-6  # m/s: a Continuous reset may violate new constraints by so much
+
+
+def simulate(
+    system: HybridSystem | Mechanism,
+    start: State,
+    *,
+    until: float,
+    domain: Domain | str | None = None,
+    control: Any = None,
+    formulation: Formulation | None = None,
+    tolerance: float = 1e-9,
+    engine: str | None = None,
+    params: Mapping[str, float] | None = None,
+    independent: Sequence[str] | None = None,
+    rate: float = 1000.0,
+    stop_after: Mapping[str, int] | None = None,
+    progress: Callable[[float, float, int], None] | None = None,
+) -> Trajectory:
+    """Run a machine from `start` at t = 0 until `until` (s), or until an event ends it.
+
+    `control` is a function (t, s) -> {input: value}, traced once a domain and compiled, or a `Sampled`
+    one. `tolerance` bounds the local error of a step: absolute for positions (rad, m), relative for
+    velocities. `rate` is the number of recorded samples a second; any instant in between is there as dense
+    output. `stop_after` ends the run after so many events of a name, as in {"touchdown": 16}.
+    `progress(t, until, events)` is called now and then. Ctrl-C keeps what was simulated.
+    """
+    if isinstance(system, Mechanism):
+        system = _alone(system)
+    if not (until > 0 and math.isfinite(until)):
+        raise BadValue(f"until is {until}; give a time in seconds above zero", given=until)
+    if not 1e-14 <= tolerance <= 1e-2:
+        raise BadValue(f"tolerance is {tolerance}; give a number between 1e-14 and 1e-2", given=tolerance)
+    if start.mechanism is not system.mechanism:
+        raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
+    for name in stop_after or {}:
+        known = {e.name for e in system.edges}
+        if name not in known:
+            raise UnknownName("event", name, known)
+    first = _first_domain(system, domain)
+    run = _Run(system, start, params, control, formulation or SPF(), tolerance, engine, independent)
+    run.go(first, until, dict(stop_after or {}), progress)
+    return record(run.finished(until), rate)
+
+
+def _alone(mechanism: Mechanism) -> HybridSystem:
+    """Return the one-domain system of a mechanism, made once."""
+    key = (len(mechanism.joints), len(mechanism.params), len(mechanism.forces), len(mechanism.constraints))
+    kept = mechanism.__dict__.get("_alone")
+    if kept is None or kept[0] != key:
+        system = HybridSystem(mechanism)
+        system.domain("motion")
+        kept = mechanism.__dict__["_alone"] = (key, system)
+    return kept[1]
+
+
+def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
+    if domain is None:
+        if len(system.domains) != 1:
+            raise BadValue(f"say in which domain to start: {', '.join(system.domains)}", valid=list(system.domains))
+        return next(iter(system.domains.values()))
+    name = domain.name if isinstance(domain, Domain) else domain
+    if name not in system.domains:
+        raise UnknownName("domain", name, system.domains)
+    return system.domains[name]
+
+
+class _Run:
+    """State of one simulation while it goes on."""
+
+    def __init__(
+        self, system: HybridSystem, start: State, params: Mapping[str, float] | None, control: Any,
+        formulation: Formulation, tolerance: float, engine: str | None, independent: Sequence[str] | None,
+    ) -> None:
+        self.system, self.control, self.formulation = system, control, formulation
+        self.tolerance, self.independent = tolerance, independent
+        self.engine = choose_engine(engine)
+        self.params = system.mechanism.values({**start.params, **(params or {})})
+        self.t, self.q, self.v = 0.0, start.positions.copy(), start.velocities.copy()
+        self.phases: list[Phase] = []
+        self.events: list[Event] = []
+        self.outcome: Outcome | None = None
+        self.notes: list[str] = []
+        self.steps = self.evaluations = self.rejected = 0
+
+    # ---- the loop over phases -----------------------------------------------------------------------------------
+
+    def go(
+        self, domain: Domain, until: float, stop_after: dict[str, int],
+        progress: Callable[[float, float, int], None] | None,
+    ) -> None:
+        """Run phase after phase until something ends the run."""
+        self.notes += self.system.check(domain)
+        seen: dict[str, int] = {}
+        try:
+            self._settle(domain, first=True)
+            while self.outcome is None:
+                edge = self._phase(domain, until, progress)
+                if edge is None:
+                    break
+                target = self._cross(edge)
+                seen[edge.name] = seen.get(edge.name, 0) + 1
+                if target is None:
+                    self.outcome = Outcome(edge.name, f"{edge.name} in domain {domain.name!r}", self.t)
+                elif seen[edge.name] == stop_after.get(edge.name, -1):
+                    self.outcome = Outcome("stopped", f"after {seen[edge.name]} events {edge.name!r}", self.t)
+                elif self._chatters():
+                    self.outcome = Outcome(
+                        "chattering", f"{ZENO_EVENTS} events within {ZENO_GAP:g} s of one another (Zeno)", self.t
+                    )
+                else:
+                    domain = target
+        except KeyboardInterrupt:
+            self.outcome = Outcome("interrupted", "by the user; what was simulated is kept", self.t)
+        except SaltusError as problem:
+            if not self.phases:
+                raise
+            self.outcome = Outcome("failed", str(problem), self.t)
+
+    def finished(self, until: float) -> _Run:
+        """Give the run its outcome if nothing else did."""
+        if self.outcome is None:
+            self.outcome = Outcome("finished", f"reached {until:g} s", self.t)
+        return self
+
+    def _chatters(self) -> bool:
+        last = [e.t for e in self.events[-ZENO_EVENTS:]]
+        return len(last) == ZENO_EVENTS and float(np.diff(last).max()) < ZENO_GAP
+
+    # ---- one phase ----------------------------------------------------------------------------------------------
+
+    def _stage(self, domain: Domain) -> Stage:
+        key = ("stage", domain.name)
+        if key not in self.system._programs:
+            self.system._programs[key] = Stage(self.system, domain)
+        return self.system._programs[key]
+
+    def _anchored(self, stage: Stage) -> np.ndarray:
+        """Params and anchors that hold the contacts where they are, the normal one at the ground."""
+        d, n = stage.dimension, stage.anchors.numel()
+        zero = np.concatenate([self.params, np.zeros(n)])
+        if not n:
+            return zero
+        anchors, _ = stage.places(self.t, self.q, self.v, zero)
+        anchors = anchors.copy()
+        anchors[d - 1 :: d] = self.system.ground
+        return np.concatenate([self.params, anchors])
+
+    def _choice(self, stage: Stage, base: np.ndarray) -> Choice:
+        """Rows and coordinates: the last ones of this domain while they serve, or new ones."""
+        m, kept = self.system.mechanism, self.system._programs.setdefault("choices", {})
+        _, J, _ = stage.closure(self.t, self.q, base)
+        wanted = tuple(self.independent) if self.independent is not None else None
+        old: Choice | None = kept.get((stage.domain.name, wanted))
+        if old is not None and len(old.rows) >= rank(J):
+            best = quality(J[list(old.rows)], dependent_columns(J[list(old.rows)], np.ones(J.shape[1])))
+            if quality(J[list(old.rows)], old.dependent) >= PREFER / 2 * best and best > 0:
+                return old
+        rows = self._rows(stage, base, J)
+        if len(rows) == J.shape[1]:
+            raise BadModel(
+                f"domain {stage.domain.name!r} has no freedom left: {len(rows)} independent constraints on "
+                f"{J.shape[1]} coordinates; remove a contact or a joint",
+                domain=stage.domain.name,
+            )
+        whole = not stage.domain.contacts
+        kept[(stage.domain.name, wanted)] = choose(m, J, self.independent if whole else None, rows)
+        return kept[(stage.domain.name, wanted)]
+
+    def _rows(self, stage: Stage, base: np.ndarray, J: np.ndarray) -> list[int]:
+        """Independent rows, taken a little way off where the present configuration is singular."""
+        rows = independent_rows(J)
+        if len(rows) == J.shape[0]:
+            return rows
+        helper = assembler(self.system.mechanism)
+        _, s, Vt = np.linalg.svd(J)
+        null = Vt[int((s > 1e-9 * max(s[0], 1e-300)).sum()) :]
+        for direction in (*null, -null.sum(axis=0)):
+            q = helper.move(self.q, 0.05 * direction, self.params)
+            for _ in range(20):
+                phi, J_near, _ = stage.closure(self.t, q, base)
+                q = helper.move(q, -np.linalg.lstsq(J_near, phi, rcond=1e-10)[0], self.params)
+            phi, J_near, _ = stage.closure(self.t, q, base)
+            if np.abs(phi).max() < 1e-9 and rank(J_near) > len(rows):
+                rows = independent_rows(J_near)
+        return rows
+
+    def _program(self, stage: Stage, choice: Choice) -> tuple[Program, Any]:
+        key = (stage.domain.name, self.formulation, choice, self.control, len(self.system.leaving(stage.domain)))
+        programs = self.system._programs
+        if key not in programs:
+            programs[key] = Program(stage, self.formulation, choice, self.control)
+        stepper = (*key, self.engine.name)
+        if stepper not in programs:
+            programs[stepper] = self.engine.prepare(programs[key].flow)
+        return programs[key], programs[stepper]
+
+    def _phase(
+        self, domain: Domain, until: float, progress: Callable[[float, float, int], None] | None
+    ) -> Edge | None:
+        """Run one domain until an edge is taken; None if the run is over."""
+        stage = self._stage(domain)
+        base = self._anchored(stage)
+        entry = (self.t, self.q.copy(), self.v.copy())
+        work: np.ndarray | None = None
+        while True:  # once a choice of coordinates
+            program, stepper = self._program(stage, self._choice(stage, base))
+            p = self._parameters(program, stage, base, entry)
+            x = program.state_vector(self.q, self.v, work)
+            volume = program.check_volume(self.t, x, p)
+            p[program.layout.slice("smallest_volume")] = 0.1 * volume
+            phase = Phase(program, self.t, p, list(domain.contacts))
+            self.phases.append(phase)
+            edge, again = self._integrate(phase, stepper, x, until, progress)
+            if not again:
+                return edge
+            work = phase.x_end[program.layout.nq + program.layout.nw :]
+
+    def _parameters(
+        self, program: Program, stage: Stage, base: np.ndarray, entry: tuple[float, np.ndarray, np.ndarray]
+    ) -> np.ndarray:
+        layout = program.layout
+        p = np.zeros(layout.n_p)
+        p[layout.slice("params")] = self.params
+        p[layout.slice("anchors")] = base[len(self.params) :]
+        p[layout.slice("entry_t")], p[layout.slice("entry_q")], p[layout.slice("entry_v")] = entry
+        slip = layout.slice("slip")
+        if slip.stop > slip.start:
+            d = stage.dimension
+            _, speeds = stage.places(self.t, self.q, self.v, base)
+            directions = []
+            for i, contact in enumerate(program.domain.contacts):
+                if isinstance(contact, Sliding):
+                    tangential = speeds[d * i : d * (i + 1) - 1]
+                    size = float(np.linalg.norm(tangential))
+                    directions.append(tangential / size if size > 1e-12 else np.zeros(d - 1))
+            p[slip] = np.concatenate(directions)
+        return p
+
+    def _integrate(
+        self, phase: Phase, stepper: Any, x: np.ndarray, until: float,
+        progress: Callable[[float, float, int], None] | None,
+    ) -> tuple[Edge | None, bool]:
+        """Call the engine until an edge fires (edge, False), coordinates must change (None, True) or all ends."""
+        program, p = phase.program, phase.p
+        directions = program.directions
+        armed = self._armed(program, x, p)
+        fired = self._at_once(program, x, p, armed)
+        if fired is not None:
+            phase.finish(self.t, x)
+            return fired, False
+        atol, rtol = self._tolerances(program)
+        step = 0.0
+        sampled = self.control if isinstance(self.control, Sampled) else None
+        next_sample = self.t
+        while True:
+            t_end = until
+            if sampled is not None:
+                if self.t >= next_sample - 1e-12:
+                    self._sample(program, x, p, sampled)
+                    next_sample = (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
+                t_end = min(until, next_sample)
+            request = Request(self.t, x, p.copy(), t_end, atol, rtol, directions, armed, step=step, max_steps=CHUNK)
+            segment: Segment = stepper.run(request)
+            phase.add(segment, request.p)
+            self._count(segment)
+            self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
+            self._read(program, x, p)
+            if progress is not None:
+                progress(self.t, until, len(self.events))
+            if segment.stop is Stop.EVENT:
+                edges = [i for i in segment.fired if i < len(program.edges)]
+                if edges:
+                    if len(edges) > 1:
+                        tied = ", ".join(program.edges[i].name for i in edges)
+                        self.notes.append(f"t = {self.t:.9g} s: {tied} fired together; the first was taken")
+                    return program.edges[min(edges)], False
+                if self._other_choice(program, p):
+                    return None, True
+                p[program.layout.slice("smallest_volume")] *= 0.1
+                armed = self._armed(program, x, p)
+            elif segment.stop is Stop.END and self.t >= until:
+                return None, False
+            elif segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
+                self.outcome = Outcome(segment.stop.value, _why(segment.stop, program), self.t)
+                return None, False
+
+    def _armed(self, program: Program, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        if not len(program.directions):
+            return np.zeros(0, bool)
+        g, _ = program.guards(self.t, x, p)
+        d = program.directions
+        return np.where(d == 0, np.abs(g) > 1e-12, d * g < -1e-12)
+
+    def _at_once(self, program: Program, x: np.ndarray, p: np.ndarray, armed: np.ndarray) -> Edge | None:
+        """Edge whose guard is on its surface at entry and being crossed right away."""
+        if not len(program.directions) or armed.all():
+            return None
+        g, rate = program.guards(self.t, x, p)
+        for i, edge in enumerate(program.edges):
+            d = program.directions[i]
+            if armed[i]:
+                continue
+            if abs(g[i]) <= 1e-12 and (d * rate[i] > 1e-9 or (d == 0 and abs(rate[i]) > 1e-9)):
+                return edge
+            if d * g[i] > 1e-9:
+                self.notes.append(
+                    f"t = {self.t:.9g} s: guard {edge.name!r} was already past its surface when {program.domain.name!r} "
+                    f"was entered (value {g[i]:.3g}); it fires after it has come back"
+                )
+        return None
+
+    def _tolerances(self, program: Program) -> tuple[np.ndarray, np.ndarray]:
+        layout, tol = program.layout, self.tolerance
+        atol = np.full(layout.nq + layout.nw + layout.n_work, tol)
+        rtol = np.concatenate([np.zeros(layout.nq), np.full(layout.nw + layout.n_work, tol)])
+        return atol, rtol
+
+    def _count(self, segment: Segment) -> None:
+        self.steps += len(segment.breaks) - 1
+        self.evaluations += segment.evaluations
+        self.rejected += segment.rejected
+
+    def _read(self, program: Program, x: np.ndarray, p: np.ndarray) -> None:
+        self.q = x[: program.layout.nq].copy()
+        self.v = np.ravel(program.velocity(self.t, x, p)).copy()
+
+    def _other_choice(self, program: Program, p: np.ndarray) -> bool:
+        """Whether other coordinates would serve clearly better here."""
+        if self.independent is not None:
+            return False
+        stage = program.stage
+        base = np.concatenate([self.params, p[program.layout.slice("anchors")]])
+        _, J, _ = stage.closure(self.t, self.q, base)
+        kept = J[list(program.choice.rows)]
+        best = quality(kept, dependent_columns(kept, np.ones(J.shape[1])))
+        return quality(kept, program.choice.dependent) < PREFER / 2 * best
+
+    def _sample(self, program: Program, x: np.ndarray, p: np.ndarray, sampled: Sampled) -> None:
+        """Call the user's function and hold what it returns."""
+        m = self.system.mechanism
+        self._read(program, x, p)
+        layout = program.layout
+        entry = Entry(
+            float(p[layout.slice("entry_t")][0]), Named(m.q_names, p[layout.slice("entry_q")]),
+            Named(m.v_names, p[layout.slice("entry_v")], "velocity"),
+        )
+        signals = Signals(
+            m, program.domain.name, self.t, Named(m.q_names, self.q), Named(m.v_names, self.v, "velocity"),
+            Named(list(m.params), self.params, "param"), entry, self._places, None, self.system.ground,
+        )
+        name = getattr(sampled.function, "__name__", "controller")
+        try:
+            values = commands(m, sampled.function(self.t, signals), f"controller {name!r}")
+        except SaltusError:
+            raise
+        except Exception as problem:
+            raise BadValue(
+                f"controller {name!r} raised {type(problem).__name__} at t = {self.t:.6g} s: {problem}"
+            ) from problem
+        numbers = np.array([float(value) for value in values])
+        if not np.isfinite(numbers).all():
+            bad = [n for n, value in zip(m.inputs, numbers, strict=True) if not math.isfinite(value)]
+            raise BadValue(f"controller {name!r} returned a number that is not finite for {', '.join(bad)} at t = {self.t:.6g} s")
+        p[layout.slice("held")] = numbers
+
+    def _places(self, frame: Any) -> tuple[np.ndarray, np.ndarray]:
+        from saltus.dynamics.equations import Equations
+        from saltus.machine import Kernel
+
+        import casadi as ca
+
+        key = ("place", id(frame))
+        if key not in self.system._programs:
+            e = Equations(self.system.mechanism)
+            f = ca.Function("place", [e.t, e.q, e.v, e.p], [e.position(frame), ca.densify(e.velocity(frame))])
+            self.system._programs[key] = (Kernel(f), frame)
+        return self.system._programs[key][0](self.t, self.q, self.v, self.params)
+
+    # ---- crossing an edge ---------------------------------------------------------------------------------------
+
+    def _cross(self, edge: Edge) -> Domain | None:
+        """Apply the reset and settle into the target domain."""
+        q, v = self.q.copy(), self.v.copy()
+        impact: Impact | None = None
+        shift = 0.0
+        if isinstance(edge.reset, Map):
+            self._map(edge.reset)
+        if edge.target is not None:
+            impact, shift = self._settle(edge.target, edge=edge)
+        self.events.append(
+            Event(self.t, edge.name, edge.source.name, edge.target.name if edge.target else None, q, v,
+                  self.q.copy(), self.v.copy(), impact, shift, len(self.phases))
+        )
+        return edge.target
+
+    def _map(self, reset: Map) -> None:
+        m = self.system.mechanism
+        signals = Signals(
+            m, "", self.t, Named(m.q_names, self.q), Named(m.v_names, self.v, "velocity"),
+            Named(list(m.params), self.params, "param"),
+            Entry(self.t, Named(m.q_names, self.q), Named(m.v_names, self.v, "velocity")), self._places, None,
+            self.system.ground,
+        )
+        given = dict(reset.function(signals))
+        speeds = flatten({k[2:]: x for k, x in given.items() if k.startswith("v.")}, m.v_names, "velocity")
+        places = flatten({k: x for k, x in given.items() if not k.startswith("v.")}, m.q_names)
+        for name, value in places.items():
+            self.q[m.q_names.index(name)] = value
+        for name, value in speeds.items():
+            self.v[m.v_names.index(name)] = value
+
+    def _settle(self, domain: Domain, *, edge: Edge | None = None, first: bool = False) -> tuple[Impact | None, float]:
+        """Bring positions and velocities onto the constraints of a domain; say how far they moved."""
+        stage = self._stage(domain)
+        base = self._anchored(stage)
+        helper, before = assembler(self.system.mechanism), self.q.copy()
+        tolerant = isinstance(self.formulation, SPF | Baumgarte)
+        if not stage.equations.phi.numel():
+            return None, 0.0
+        if not (first and tolerant):
+            for _ in range(3):
+                phi, J, _ = stage.closure(self.t, self.q, base)
+                if np.abs(phi).max() < 1e-15:
+                    break
+                self.q = helper.move(self.q, -np.linalg.lstsq(J, phi, rcond=1e-10)[0], self.params)
+        _, J, phi_t = stage.closure(self.t, self.q, base)
+        error = np.abs(J @ self.v + phi_t).max()
+        impact: Impact | None = None
+        if edge is not None and isinstance(edge.reset, PlasticImpact):
+            impact = plastic_impact(self._mass(stage, base), J, self.v, phi_t)
+            self.v = impact.v
+            acting = int(np.abs(J).any(axis=1).sum())
+            note = (
+                f"impact into {domain.name!r}: {acting - impact.rank} of {acting} constraint rows are dependent; "
+                "velocities and energies are unique, impulses are the least-norm set"
+            )
+            if impact.rank < acting and note not in self.notes:
+                self.notes.append(note)
+        elif edge is not None and error > SPEED_ERROR * max(1.0, float(np.abs(self.v).max())):
+            raise BadModel(
+                f"edge {edge.name!r}: its reset leaves velocities that violate the constraints of {domain.name!r} by "
+                f"{error:.3g} m/s; use reset=sl.PlasticImpact()",
+                edge=edge.name, error=float(error),
+            )
+        elif not (first and tolerant):
+            self.v = plastic_impact(self._mass(stage, base), J, self.v, phi_t).v
+        return impact, float(np.abs(self.q - before).max())
+
+    def _mass(self, stage: Stage, base: np.ndarray) -> np.ndarray:
+        return stage.mass(self.t, self.q, base)
+
+
+def _why(stop: Stop, program: Program) -> str:
+    if stop is Stop.NOT_FINITE:
+        return (
+            f"the equations of {program.domain.name!r} gave a number that is not finite: look at the controller's output, "
+            "at springs of zero length, and at the loops for a dead centre"
+        )
+    return f"the step fell below round-off in {program.domain.name!r}: the motion is singular there, or loosen tolerance"
