@@ -129,7 +129,7 @@ def on_plane():
     upper, lower, hand = (body(m, n, r) for n in ("upper", "lower", "hand"))
     m.spherical("shoulder", m.ground, upper)
     m.revolute("elbow", upper.at(0.3, 0, 0), lower, axis="y", motor=True)
-    m.universal("wrist", lower.at(0.3, 0, 0), hand, axes=("x", "z"))
+    m.universal("wrist", lower.at(0.3, 0, 0), hand, axes=("x", "y"))
     m.planar("wipe", m.ground.at(0.1, 0, -0.3, rotation=TILT), hand.at(0, 0.05, 0), normal="z")
     return m, m.assemble(elbow=0.7)
 
@@ -262,7 +262,7 @@ def test_accelerations_are_those_of_pinocchio(name):
     m, state = LINKAGES[name]()
     n = Numbers(m, state)
     model, q, B, home, numeric = to_pinocchio(m, n.q, n.v)
-    contacts = []
+    contacts = pin.StdVec_RigidConstraintModel()
     for joint in m.loops:
         shifts = [np.zeros(3)]
         if joint.kind == "revolute" and m.spatial:
@@ -276,8 +276,9 @@ def test_accelerations_are_those_of_pinocchio(name):
                 ends += [at, place * point * pin.SE3(np.eye(3), shift)]
             contacts.append(pin.RigidConstraintModel(kind, model, *ends, pin.ReferenceFrame.LOCAL))
     data = model.createData()
-    datas = [c.createData() for c in contacts]
-    pin.initConstraintDynamics(model, data, contacts)
+    datas = pin.StdVec_RigidConstraintData()
+    datas.extend(c.createData() for c in contacts)
+    pin.initConstraintDynamics(model, data, contacts, datas)
     settings = pin.ProximalSettings(1e-14, 1e-14, 1e-8, 500)
     theirs = pin.constraintDynamics(model, data, q, B @ n.v, B @ n.Q, contacts, datas, settings)
     np.testing.assert_allclose(B @ n.a, theirs, atol=1e-9 * np.abs(n.a).max())
@@ -368,11 +369,11 @@ def test_parallelogram_is_followed_through_its_change_points(start):
 def test_parallelogram_swings_through_its_change_point():
     """Started with consistent rates the links stay parallel, and the energy stays what it was."""
     m, state = parallelogram(-0.5)
-    n = Numbers(m, state, v=np.array([3.0, -3.0, 3.0]))
+    n = Numbers(m, state, v=np.array([12.0, -12.0, 12.0]))
     ode = sl.Index1().ode(n.e, choose(m, n.J))
     rhs = ca.Function("rhs", [n.e.t, ode.x, n.e.u, n.e.p], [ode.rhs])
     out = solve_ivp(
-        lambda t, x: np.asarray(rhs(t, x, 0.0, n.p)).ravel(), (0, 0.4), np.r_[n.q, n.v], method="DOP853", rtol=1e-10, atol=1e-10
+        lambda t, x: np.asarray(rhs(t, x, 0.0, n.p)).ravel(), (0, 0.1), np.r_[n.q, n.v], method="DOP853", rtol=1e-10, atol=1e-10
     )
     x = out.y[:, -1]
     assert x[0] > 0.2
@@ -406,7 +407,7 @@ def spf_run(epsilon, error, T=0.05):
     q = n.q + [0, 0, error]
     out = solve_ivp(
         lambda t, x: np.asarray(rhs(t, x, 0.0, n.p)).ravel(), (0, T), [*q, 5.0], method="DOP853", rtol=1e-11, atol=1e-13,
-        t_eval=[0, epsilon, 5 * epsilon, T],
+        t_eval=sorted({0.0, min(epsilon, T), min(5 * epsilon, T), T}),
     )
     return out.y[:, -1], np.array([np.asarray(phi(0, x[:3], np.zeros(3), 0.0, n.p)).ravel() for x in out.y.T[:3]])
 
@@ -420,7 +421,7 @@ def test_spf_constraint_error_decays_exactly_as_it_says():
 
 def test_spf_from_a_consistent_start_does_not_depend_on_epsilon():
     """The constraint manifold is invariant: on it SPF is the exact dynamics for any epsilon."""
-    exact, _ = spf_run(1e-1, 0.0)
+    exact, _ = spf_run(1e-2, 0.0)
     np.testing.assert_allclose(spf_run(1e-3, 0.0)[0], exact, rtol=1e-8)
 
 
@@ -428,7 +429,7 @@ def test_spf_converges_to_its_limit_at_first_order_in_epsilon():
     """Off the manifold, x(T; epsilon) = x_0 + O(epsilon) once T >> epsilon (Tikhonov): the differences of a
     sequence of halved epsilons halve. The limit x_0 itself is off by the start's error, to first order in it.
     """
-    ends = [spf_run(e, 0.02)[0] for e in (8e-4, 4e-4, 2e-4, 1e-4)]
+    ends = [spf_run(e, 0.02, T=0.02)[0] for e in (1e-4, 5e-5, 2.5e-5, 1.25e-5)]
     steps = np.linalg.norm(np.diff(ends, axis=0), axis=1)
     np.testing.assert_allclose(np.log2(steps[:-1] / steps[1:]), 1.0, atol=0.1)
     exact, _ = spf_run(1e-4, 0.0)

@@ -150,7 +150,7 @@ def _projected(e: Equations, rows: tuple[int, ...], iterations: int) -> SX:
     """Positions and velocities moved onto the constraints along M^-1 J'."""
     saddle = _Saddle(e, rows)
     shift = -ca.mtimes(saddle.MJ, saddle.multipliers(e.phi[list(rows)]))
-    moved = e.q + ca.substitute(e.q_dot, e.v, shift)
+    moved = e.q + ca.substitute(e.q_dot, e.v, ca.densify(shift))
     step = ca.Function("step", [e.t, e.q, e.p], [moved])
     q = e.q
     for _ in range(iterations):

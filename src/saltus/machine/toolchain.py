@@ -25,8 +25,9 @@ FLAGS = ("-std=c99", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off")
 sums stay apart, so that native code gives the virtual machine's numbers to the last bit."""
 
 LEVELS = ((300_000, "-O2"), (1_500_000, "-Og"), (math.inf, "-O0"))
-"""Optimisation by characters of C. The compiler's time grows faster than one long function does: 28,000
-instructions take 54 s at -O2 and 11 s at -Og, for code as fast; from 1.5 MB on only -O0 ends in seconds."""
+"""Optimisation by characters of C, since the compiler's time grows faster than a long function does.
+Measured with gcc 12 on 28,000 instructions (0.66 MB), build and evaluation: -O2 59 s and 7.2 us,
+-Og 10 s and 7.9 us, -O0 1.5 s and 27 us; the virtual machine takes 135 us."""
 
 _DIGEST = hashlib.sha256().digest_size
 _PROBE = "double saltus_probe(double x) { return 2.0 * x; }\n"

@@ -206,6 +206,10 @@ class Trajectory:
             out[mine] = self.pieces[i].at(times[mine])[:, :nq]
         return Named(self.meta["q_names"], out[0]) if np.ndim(t) == 0 else out
 
+    def __repr__(self) -> str:
+        outcome = self.outcome
+        return f"<Trajectory of {self.meta['name']}: {outcome.kind} at {outcome.t:.6g} s, {len(self.events)} events>"
+
     # ---- accounts -----------------------------------------------------------------------------------------------
 
     @property
@@ -307,7 +311,8 @@ class Trajectory:
             np.array([[p.phase, *p.coefficients.shape] for p in self.pieces], np.int64).reshape(-1, 4),
         )
         for name in ("q_before", "v_before", "q", "v"):
-            values = np.array([getattr(e, name) for e in self.events]).reshape(len(self.events), -1)
+            width = len(self.meta["q_names" if name[0] == "q" else "v_names"])
+            values = np.array([getattr(e, name) for e in self.events], float).reshape(len(self.events), width)
             data[f"event_{name}"] = (("event", f"event_{name[0]}"), values)
         data.attrs = {"format": FORMAT, "meta": json.dumps(self.meta), "events": json.dumps(self._event_records())}
         temporary = path.with_name(f".{path.name}.{os.getpid()}")

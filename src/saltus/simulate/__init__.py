@@ -1,1 +1,0 @@
-"""From equations to trajectories: engines, events, results."""

@@ -1,0 +1,139 @@
+"""Geometry of a machine for pictures: which points its links join, and where those are over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.errors import BadValue
+from saltus.machine import Kernel
+from saltus.model.forces import Spring
+from saltus.model.kinematics import Kinematics
+from saltus.model.mechanism import Mechanism
+from saltus.model.parts import Frame
+from saltus.model.symbols import SX
+
+SAME = 1e-9  # m: two points of a link this near are one
+COMPILED = 50_000  # rows from which compiling pays
+
+
+@dataclass(frozen=True, eq=False)
+class Skeleton:
+    """What to draw of a machine: `frames` are its points, everything else are indices into them.
+
+    `links` maps each link to the outline through its joints and named points: one point, the two ends of a
+    bar, or the corners of a plate. `joints` are the pins, `fixed` those on the ground, `springs` pairs of
+    points, and `named` the machine's own points.
+    """
+
+    frames: tuple[Frame, ...]
+    links: Mapping[str, tuple[int, ...]]
+    joints: tuple[int, ...]
+    fixed: tuple[int, ...]
+    springs: tuple[tuple[int, int], ...]
+    named: Mapping[str, int]
+
+
+def skeleton(mechanism: Mechanism, params: Mapping[str, float] | None = None) -> Skeleton:
+    """Points of every link that joints, springs and names refer to, and the outline through them."""
+    m = mechanism
+    joints = list(m.joints.values())
+    springs = [f for f in m.forces.values() if isinstance(f, Spring)]
+    wanted = [f for joint in joints for f in (joint.a, joint.b)]
+    wanted += [f for spring in springs for f in (spring.a, spring.b)] + list(m.points.values())
+    local = _local(m, wanted, params)
+    frames: list[Frame] = []
+    places: list[np.ndarray] = []
+    index: dict[int, int] = {}  # of each wanted frame among those kept
+    for frame, place in zip(wanted, local, strict=True):
+        same = [i for i, f in enumerate(frames) if f.link is frame.link and np.abs(places[i] - place).max() < SAME]
+        if not same:
+            frames.append(frame)
+            places.append(place)
+        index[id(frame)] = same[0] if same else len(frames) - 1
+    outlines = {}
+    spring_ends = {index[id(f)] for spring in springs for f in (spring.a, spring.b)}
+    joined = {index[id(f)] for joint in joints for f in (joint.a, joint.b)}
+    joined |= {index[id(f)] for f in m.points.values()}
+    for name, link in m.links.items():
+        mine = [i for i, f in enumerate(frames) if f.link is link and (i in joined or i not in spring_ends)]
+        if mine and link is not m.ground:
+            outlines[name] = tuple(mine[k] for k in _outline(np.array([places[i] for i in mine])))
+    pins = [j for j in joints if j.kind in ("revolute", "universal", "spherical")]
+    on_ground = {index[id(f)] for j in pins for f in (j.a, j.b) if f.link is m.ground}
+    moving = {index[id(f)] for j in pins for f in (j.a, j.b) if f.link is not m.ground}
+    return Skeleton(
+        tuple(frames), outlines, tuple(sorted(moving)), tuple(sorted(on_ground)),
+        tuple((index[id(s.a)], index[id(s.b)]) for s in springs), {n: index[id(f)] for n, f in m.points.items()},
+    )
+
+
+def trace(
+    mechanism: Mechanism, q: np.ndarray, points: Sequence[Frame | str] | None = None, *,
+    params: Mapping[str, float] | None = None, t: np.ndarray | float = 0.0,
+) -> np.ndarray:
+    """World positions (m) of points at many configurations: an array (configurations, points, dimensions).
+
+    `q` has one row a configuration, `points` are names or frames; None means all named points.
+    """
+    m, rows = mechanism, np.atleast_2d(np.asarray(q, float))
+    if rows.shape[1] != len(m.q_names):
+        raise BadValue(f"trace: rows of q have {rows.shape[1]} entries; {m.name!r} has {len(m.q_names)} coordinates")
+    frames = [m.frame(p) for p in (m.points if points is None else points)]
+    d = 3 if m.spatial else 2
+    kernel = _kernel(m, frames, d, len(rows))
+    times = np.broadcast_to(np.asarray(t, float), (len(rows),))[:, None]
+    out = kernel.batch(times, rows, m.values(params))
+    return np.asarray(out).reshape(len(rows), len(frames), d)
+
+
+def _kernel(m: Mechanism, frames: Sequence[Frame], d: int, rows: int) -> Kernel:
+    native = None if rows > COMPILED else False
+    key = (tuple(id(f) for f in frames), native, len(m.q_names), len(m.params))
+    kept: dict[Any, Any] = m.__dict__.setdefault("_traces", {})
+    if key not in kept:
+        k = Kinematics(m)
+        places = [ca.densify(k.position(f))[:d] for f in frames]
+        function = ca.Function("trace", [k.t, k.q, k.p], ca.cse([ca.vertcat(SX(0, 1), *places)]), ["t", "q", "p"], ["x"])
+        kept[key] = (Kernel(function, native), tuple(frames))  # frames are kept alive: their ids are the key
+    return kept[key][0]
+
+
+def _local(m: Mechanism, frames: Sequence[Frame], params: Mapping[str, float] | None) -> np.ndarray:
+    """Positions of frames in their own links as numbers."""
+    stacked = ca.horzcat(SX(3, 0), *[ca.densify(f.position) for f in frames])
+    return np.asarray(ca.Function("local", [m.p], [stacked])(m.values(params)).full()).T.reshape(-1, 3)
+
+
+def _outline(points: np.ndarray) -> list[int]:
+    """Order in which to draw the points of a link: two ends of a straight bar, or the hull of a plate."""
+    if len(points) < 3:
+        return list(range(len(points)))
+    centred = points - points.mean(axis=0)
+    _, s, axes = np.linalg.svd(centred, full_matrices=False)
+    along = centred @ axes[0]
+    if s[1] < 1e-6 * s[0]:
+        return [int(along.argmin()), int(along.argmax())]
+    return _hull(np.column_stack([along, centred @ axes[1]]))
+
+
+def _hull(xy: np.ndarray) -> list[int]:
+    """Convex hull, counterclockwise (Andrew's monotone chain)."""
+    order = sorted(range(len(xy)), key=lambda i: (xy[i, 0], xy[i, 1]))
+
+    def half(indices: Sequence[int]) -> list[int]:
+        out: list[int] = []
+        for i in indices:
+            while len(out) > 1:
+                a, b = xy[out[-1]] - xy[out[-2]], xy[i] - xy[out[-2]]
+                if a[0] * b[1] - a[1] * b[0] > 1e-15:
+                    break
+                out.pop()
+            out.append(i)
+        return out[:-1]
+
+    return half(order) + half(order[::-1])

@@ -1,0 +1,225 @@
+"""simulate without events: conservation, dense output, coordinate switching, files."""
+
+import math
+
+import numpy as np
+import pytest
+
+import saltus as sl
+
+FORMULATIONS = [sl.SPF(1e-3), sl.Minimal(), sl.Projection(), sl.Baumgarte(), sl.Index1()]
+
+
+def swing(m):
+    return m.assemble(q1=math.pi / 4, near=m.keyframes["crank level"]["near"], rates={"q1": 10.0})
+
+
+@pytest.fixture(scope="module")
+def leg():
+    return sl.zoo.bolt_linkage(base="fixed")
+
+
+@pytest.fixture(scope="module")
+def run(leg):
+    return sl.simulate(leg, swing(leg), until=2.0)
+
+
+def spatial_loop():
+    """An RSSR linkage: crank and rocker on skew axes, joined by a rod with a ball joint at each end."""
+    m = sl.Mechanism("RSSR", spatial=True)
+    crank = m.rod("crank", mass=0.2, length=0.1, radius=0.01)
+    rod = m.rod("rod", mass=0.3, length=0.35, radius=0.01)
+    rocker = m.rod("rocker", mass=0.25, length=0.25, radius=0.01)
+    m.revolute("drive", m.ground, crank.start, axis="z")
+    m.spherical("ball", crank.end, rod.start)
+    m.revolute("swing", m.ground.at(0.3, 0.0, 0.05), rocker.start, axis="y")
+    m.spherical("far", rod.end, rocker.end)
+    return m
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS, ids=lambda f: type(f).__name__)
+def test_free_swing_keeps_energy_and_loops(leg, formulation):
+    run = sl.simulate(leg, swing(leg), until=10.0, formulation=formulation, tolerance=1e-10)
+    assert run.outcome.ok
+    assert run.energy_account["relative residual"] < 1e-8
+    drifts = isinstance(formulation, sl.Index1)  # nothing pulls its error back: it grows with the integrator's
+    assert run.loop_gap < (1e-7 if drifts else 1e-9)
+
+
+def test_default_settings_hold_100_seconds(leg):
+    run = sl.simulate(leg, swing(leg), until=100.0, rate=100)
+    assert run.loop_gap <= 1e-9
+    assert run.energy_account["relative residual"] <= 1e-8
+
+
+def test_spatial_loop_holds_100_seconds():
+    m = spatial_loop()
+    start = m.assemble(drive=0.3, near={"swing": -1.0}, rates={"drive": 10.0})
+    run = sl.simulate(m, start, until=100.0, rate=100)
+    assert run.outcome.ok
+    assert run.loop_gap <= 1e-9
+    assert run.energy_account["relative residual"] <= 1e-8
+
+
+def test_formulations_give_the_same_motion(leg):
+    ends = [
+        sl.simulate(leg, swing(leg), until=2.0, formulation=f, tolerance=1e-12, rate=10).arrays["q"][-1]
+        for f in FORMULATIONS
+    ]
+    for end in ends[1:]:
+        np.testing.assert_allclose(end, ends[0], atol=1e-7)
+
+
+def test_engines_give_the_same_motion(leg):
+    ends = [
+        sl.simulate(leg, swing(leg), until=1.0, engine=e, tolerance=1e-11, rate=10).arrays["q"][-1]
+        for e in ("native", "heyoka", "sundials")
+    ]
+    np.testing.assert_allclose(ends[1], ends[0], atol=1e-8)
+    np.testing.assert_allclose(ends[2], ends[0], atol=1e-5)
+
+
+def test_runs_without_a_compiler(leg, monkeypatch):
+    monkeypatch.setenv("SALTUS_CC", "none")
+    fresh = sl.zoo.bolt_linkage(base="fixed")
+    run = sl.simulate(fresh, swing(fresh), until=0.5, tolerance=1e-10)
+    assert run.meta["engine"] == "heyoka"
+    monkeypatch.delenv("SALTUS_CC")
+    native = sl.simulate(leg, swing(leg), until=0.5, tolerance=1e-10)
+    assert native.meta["engine"] == "native"
+    np.testing.assert_allclose(run.arrays["q"][-1], native.arrays["q"][-1], atol=1e-8)
+
+
+def test_dense_output_is_as_good_as_the_steps(leg, run):
+    fine = sl.simulate(leg, swing(leg), until=2.0, tolerance=1e-12)
+    times = np.linspace(0.001, 1.999, 777)
+    assert np.abs(run.at(times) - fine.at(times)).max() < 1e-6
+    assert run.at(1.0).q1 == pytest.approx(run.at(np.array([1.0]))[0, 0])
+
+
+def test_velocities_and_accelerations_are_derivatives(leg):
+    run = sl.simulate(leg, swing(leg), until=0.5, rate=1e4)
+    q, v, a = run.arrays["q"], run.arrays["v"], run.arrays["a"]
+    h = run.t[1] - run.t[0]
+    slope = (q[:-4] - 8 * q[1:-3] + 8 * q[3:-1] - q[4:]) / (12 * h)
+    np.testing.assert_allclose(slope, v[2:-2], atol=1e-6 * np.abs(v).max())
+    slope = (v[:-4] - 8 * v[1:-3] + 8 * v[3:-1] - v[4:]) / (12 * h)
+    np.testing.assert_allclose(slope, a[2:-2], atol=1e-5 * np.abs(a).max())
+
+
+def test_params_change_without_rebuilding(leg):
+    longer = sl.simulate(
+        leg,
+        leg.assemble(q1=math.pi / 4, near=leg.keyframes["crank level"]["near"], rates={"q1": 10.0}, params={"l_5": 0.4}),
+        until=0.1,
+    )
+    assert longer.params["l_5"] == 0.4
+    assert longer.point("foot")[0, 1] < sl.simulate(leg, swing(leg), until=0.1).point("foot")[0, 1] - 0.05
+
+
+def test_coordinates_switch_where_they_become_singular():
+    """A four-bar without a crank (Grashof's condition fails): its driven link swings through dead centres."""
+    m = sl.Mechanism("triple rocker")
+    left = m.rod("left", mass=0.5, length=0.30)
+    coupler = m.rod("coupler", mass=0.2, length=0.22)
+    right = m.rod("right", mass=0.5, length=0.28)
+    m.revolute("a", m.ground, left.start, motor=True)
+    m.revolute("b", left.end, coupler.start)
+    m.revolute("c", m.ground.at(0.4, 0), right.start)
+    m.revolute("d", coupler.end, right.end)
+    start = m.assemble(a=-1.2, near={"b": 0.9, "c": -1.9}, rates={"a": 12.0})
+    for formulation in (sl.SPF(1e-3), sl.Minimal()):
+        run = sl.simulate(m, start, until=5.0, formulation=formulation)
+        assert run.outcome.ok, run.report()
+        assert len(set(run.meta["domains"])) == 1
+        assert len(run.meta["domains"]) > 1, "the choice of coordinates never changed"
+        assert run.loop_gap < 1e-7
+        assert run.energy_account["relative residual"] < 1e-7
+    other = sl.simulate(m, start, until=5.0, formulation=sl.Projection(), tolerance=1e-11)
+    again = sl.simulate(m, start, until=5.0, formulation=sl.Minimal(), tolerance=1e-11)
+    np.testing.assert_allclose(again.arrays["q"][-1], other.arrays["q"][-1], atol=1e-5)
+
+
+def test_users_own_coordinates_are_kept_or_refused(leg):
+    run = sl.simulate(leg, swing(leg), until=0.05, independent=["q4"])
+    assert run.outcome.ok
+    with pytest.raises(sl.errors.BadValue, match="1 degree"):
+        sl.simulate(leg, swing(leg), until=0.05, independent=["q1", "q2"])
+    with pytest.raises(sl.errors.UnknownName, match="q1"):
+        sl.simulate(leg, swing(leg), until=0.05, independent=["q9"])
+
+
+def test_inconsistent_start_decays_with_epsilon():
+    """w' = -w / epsilon (Kamidi, Williams and Ben-Tzvi 2018, eq. 3)."""
+    m = sl.zoo.bolt_linkage(base="fixed")
+    start = swing(m)
+    bent = sl.State(m, start.positions + np.array([0, math.radians(0.5), 0, 0, 0]), start.velocities, start.params)
+    for epsilon in (1e-3, 4e-3):
+        run = sl.simulate(m, bent, until=5e-3, formulation=sl.SPF(epsilon), tolerance=1e-12, rate=1e4)
+        w = run.arrays["gap"]
+        expected = w[0] * np.exp(-run.t[:, None] / epsilon)
+        np.testing.assert_allclose(w, expected, atol=1e-9 * np.abs(w[0]).max())
+
+
+def test_saved_and_loaded_is_identical(run, tmp_path):
+    path = run.save(tmp_path / "run.nc")
+    again = sl.load(path)
+    assert again.meta == run.meta
+    for name, array in run.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], array)
+    times = np.linspace(0, 2, 50)
+    np.testing.assert_array_equal(again.at(times), run.at(times))
+    assert again.report() == run.report()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_bad_files_are_told_apart(run, tmp_path):
+    path = run.save(tmp_path / "run.nc")
+    cut = tmp_path / "cut.nc"
+    cut.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(sl.errors.BadFile, match="truncated"):
+        sl.load(cut)
+    text = tmp_path / "text.nc"
+    text.write_text("no trajectory")
+    with pytest.raises(sl.errors.BadFile):
+        sl.load(text)
+    import xarray as xr
+
+    foreign = tmp_path / "foreign.nc"
+    xr.Dataset({"x": ("t", [1.0])}).to_netcdf(foreign)
+    with pytest.raises(sl.errors.BadFile, match="no trajectory of Saltus"):
+        sl.load(foreign)
+    with pytest.raises(sl.errors.BadFile, match="does not exist"):
+        sl.load(tmp_path / "none.nc")
+
+
+def test_bad_requests(leg):
+    start = swing(leg)
+    with pytest.raises(sl.errors.BadValue, match="until"):
+        sl.simulate(leg, start, until=-1.0)
+    with pytest.raises(sl.errors.BadValue, match="tolerance"):
+        sl.simulate(leg, start, until=1.0, tolerance=0.0)
+    with pytest.raises(sl.errors.UnknownName, match="native"):
+        sl.simulate(leg, start, until=1.0, engine="nativ")
+    with pytest.raises(sl.errors.UnknownName, match="l_5"):
+        sl.simulate(leg, start, until=1.0, params={"l5": 1.0})
+    with pytest.raises(sl.errors.BadModel, match="BOLT"):
+        sl.simulate(sl.zoo.four_bar(), start, until=1.0)
+    with pytest.raises(sl.errors.BadValue, match="outside"):
+        sl.simulate(leg, start, until=0.1).at(0.2)
+
+
+def test_free_body_keeps_its_momenta():
+    """A tumbling body with a hinged flap: linear and angular momentum about the centre of mass stay."""
+    m = sl.Mechanism("tumbler", spatial=True, gravity=0.0)
+    body = m.link("body", mass=2.0, inertia=(0.02, 0.03, 0.04))
+    flap = m.rod("flap", mass=0.5, length=0.3, radius=0.02)
+    m.free("base", m.ground, body)
+    m.revolute("hinge", body.at(0.1, 0, 0), flap.start, axis="y")
+    start = m.assemble(rates={"base": (0.3, -0.2, 0.5, 4.0, -3.0, 5.0), "hinge": 6.0})
+    run = sl.simulate(m, start, until=10.0, tolerance=1e-11)
+    momentum = run.arrays["momentum"]
+    np.testing.assert_allclose(momentum, np.tile(momentum[0], (len(momentum), 1)), atol=1e-8)
+    quaternion = run.arrays["q"][:, 3:7]
+    np.testing.assert_allclose(np.linalg.norm(quaternion, axis=1), 1.0, atol=1e-9)
+    assert run.energy_account["relative residual"] < 1e-9
