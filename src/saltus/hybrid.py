@@ -112,9 +112,14 @@ class Touchdown:
 
 @dataclass(frozen=True, eq=False)
 class Liftoff:
-    """The ground's normal force on the point falls to zero."""
+    """The ground's normal force on the point falls to zero.
+
+    If the ground would have to pull right from touchdown, only a `strict` one fires at once; otherwise the force
+    must first push and then fall, and the run reports that the ground pulled.
+    """
 
     point: Frame | str
+    strict: bool = False
     direction: str = "falling"
 
     def expression(self, s: Any) -> Any:

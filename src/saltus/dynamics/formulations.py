@@ -150,8 +150,7 @@ def _projected(e: Equations, rows: tuple[int, ...], iterations: int) -> SX:
     """Positions and velocities moved onto the constraints along M^-1 J'."""
     saddle = _Saddle(e, rows)
     shift = -ca.mtimes(saddle.MJ, saddle.multipliers(e.phi[list(rows)]))
-    moved = e.q + ca.substitute(e.q_dot, e.v, ca.densify(shift))
-    step = ca.Function("step", [e.t, e.q, e.p], [moved])
+    step = ca.Function("step", [e.t, e.q, e.p], [e.kinematics.displaced(shift)])
     q = e.q
     for _ in range(iterations):
         q = step(e.t, q, e.p)
@@ -253,8 +252,7 @@ class _Reduced:
         """Positions after Newton steps of the dependent coordinates onto phi = 0."""
         e = self.e
         step_v = self.scatter(SX(len(self.i), 1), -self.Jz.solve(e.phi[self.rows]))
-        moved = e.q + ca.substitute(e.q_dot, e.v, ca.densify(step_v))
-        step = ca.Function("step", [e.t, e.q, e.p], [moved])
+        step = ca.Function("step", [e.t, e.q, e.p], [e.kinematics.displaced(step_v)])
         q = e.q
         for _ in range(iterations):
             q = step(e.t, q, e.p)

@@ -12,7 +12,6 @@ import numpy as np
 
 from saltus.errors import BadValue, CannotClose, UnknownName
 from saltus.machine import Kernel
-from saltus.model.joints import Ball
 from saltus.model.kinematics import Kinematics
 from saltus.model.linear import Factored
 from saltus.model.mechanism import Mechanism
@@ -100,7 +99,7 @@ class Assembler:
         self._phi_t = ca.substitute(phi_dot, k.v, SX.zeros(k.v.numel()))
         self.nq, self.nv = k.q.numel(), k.v.numel()
         self.owner = [c.name for c in self.closures for _ in range(c.phi.numel())]
-        self.balls = self._balls()
+        self.balls = k.balls
         self.v_of_q = self._velocity_index()
         self._closings: dict[tuple[tuple[int, ...], tuple[int, ...]], Closing] = {}
 
@@ -126,17 +125,6 @@ class Assembler:
             turned.append(ca.vec(ca.densify(ca.mtimes(a.R.T, b.R))))
         outputs = [ca.densify(self._phi_t), ca.densify(ca.jacobian(k.q_dot, k.v)), ca.vertcat(SX(0, 1), *turned)]
         return Kernel(ca.Function("moving", [k.t, k.q, k.p], outputs, ["t", "q", "p"], ["phi_t", "N", "R"]))
-
-    def _balls(self) -> list[int]:
-        """Where in q each quaternion begins."""
-        out, at = [], 0
-        for placement in self.mechanism.placements:
-            if placement.joint.follows is None:
-                for primitive in placement.joint.primitives:
-                    if isinstance(primitive, Ball):
-                        out.append(at)
-                    at += 4 if isinstance(primitive, Ball) else 1
-        return out
 
     def _velocity_index(self) -> list[list[int]]:
         """Velocities that move each position coordinate."""
@@ -270,7 +258,7 @@ class Assembler:
             return v
         _, J = self.closure(0.0, q, p)
         phi_t, _, _ = self._moving(0.0, q, p)
-        free = [i for i, name in enumerate(m.v_names) if name not in given]
+        free = [i for i, name in enumerate(m.v_names) if name not in given and self.moved_by[:, i].any()]
         wanted = -(J @ v + phi_t)
         v[free] = np.linalg.lstsq(J[:, free], wanted, rcond=1e-10)[0]
         left = np.abs(J @ v + phi_t).max()
@@ -342,11 +330,8 @@ class Closing:
         owner, k = self._owner, self._owner.kinematics
         step = SX(owner.nv, 1)
         step[list(self.columns)] = -self.factored.solve(owner.phi[list(self.rows)])
-        moved = k.q + ca.substitute(k.q_dot, k.v, ca.densify(step))
-        for b in owner.balls:
-            moved[b : b + 4] /= ca.norm_2(moved[b : b + 4])
         gap = ca.mmax(ca.fabs(owner.phi))
-        moved = ca.if_else(gap > 1e-15, moved, k.q)  # where it is closed already the step may be 0 / 0
+        moved = ca.if_else(gap > 1e-15, k.displaced(step), k.q)  # where it is closed already the step may be 0 / 0
         newton = ca.Function("newton", [k.t, k.q, k.p], [ca.cse(ca.densify(moved))])
         left = ca.Function("left", [k.t, k.q, k.p], [gap])
 

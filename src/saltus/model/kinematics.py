@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -111,6 +112,24 @@ class Kinematics:
                     pulls.append(SX(1, 1))
                     q, v = q[1:], v[1:]
         return ca.vertcat(SX(0, 1), *rates), ca.vertcat(SX(0, 1), *pulls)
+
+    @cached_property
+    def balls(self) -> list[int]:
+        """Where in q each quaternion begins."""
+        out, at = [], 0
+        for placement in self.mechanism.placements:
+            for primitive in placement.joint.primitives if placement.joint.follows is None else ():
+                if isinstance(primitive, Ball):
+                    out.append(at)
+                at += 4 if isinstance(primitive, Ball) else 1
+        return out
+
+    def displaced(self, step: SX) -> SX:
+        """Positions after a small displacement in the velocity coordinates, quaternions kept unit."""
+        moved = self.q + ca.substitute(self.q_dot, self.v, ca.densify(step))
+        for b in self.balls:
+            moved[b : b + 4] /= ca.norm_2(moved[b : b + 4])
+        return moved
 
     def rate(self, expression: SX) -> SX:
         """Total time derivative of an expression of q and t."""

@@ -67,6 +67,7 @@ class Mechanism:
         self._q: dict[str, SX] = {}
         self._v: dict[str, SX] = {}
         self._checks: list[tuple[str, str, SX]] = []
+        self._checker: tuple[tuple[int, int], ca.Function] | None = None
         down = (0, -1, 0) if not spatial else (0, 0, -1)
         if isinstance(gravity, Sequence | np.ndarray):
             self.gravity = point_of(list(gravity), spatial, "gravity")
@@ -112,12 +113,17 @@ class Mechanism:
     def _check_numbers(self, p: np.ndarray) -> None:
         if not self._checks:
             return
-        f = ca.Function("check", [self.p], [ca.vertcat(*[ca.vec(ca.densify(e)) for *_, e in self._checks])])
-        flat = np.asarray(f(p)).ravel()
+        key = (len(self.params), len(self._checks))
+        if self._checker is None or self._checker[0] != key:
+            checked = ca.vertcat(*[ca.vec(ca.densify(e)) for *_, e in self._checks])
+            self._checker = key, ca.Function("check", [self.p], [checked])
+        flat = np.asarray(self._checker[1](p)).ravel()
         for part, what, expression in self._checks:
             numbers, flat = flat[: expression.numel()], flat[expression.numel() :]
-            if what == "inertia":
+            if len(numbers) == 9:
                 check_tensor(numbers.reshape(3, 3), part)
+            elif what == "inertia" and numbers[0] == 0:
+                continue
             elif not math.isfinite(numbers[0]) or numbers[0] <= 0:
                 raise BadValue(
                     f"{part}: {what} is {numbers[0]:.6g} for the given Params; it must be positive", part=part
@@ -136,8 +142,8 @@ class Mechanism:
         if not self.spatial:
             self._number(inertia, f"{part}: inertia", lowest=0.0)
         tensor = inertia_tensor(inertia, self.spatial, part)
-        if self.spatial and not tensor.is_constant():
-            self._checks.append((part, "inertia", tensor))
+        if not tensor.is_constant():
+            self._checks.append((part, "inertia", tensor if self.spatial else tensor[2, 2]))
         link = Link(name, mass, point_of(com, self.spatial, part), tensor, self.spatial)
         self._known_symbols(part, SX(vector(mass)), link.com, link.inertia)
         self.links[name] = link
@@ -286,25 +292,23 @@ class Mechanism:
                 break
 
     def _close(self, joint: Joint) -> None:
+        problem = None
         if joint.follows is not None:
-            raise BadModel(f"{joint.title} closes a loop and cannot also follow an expression", joint=joint.name)
-        if joint.kind == "free":
-            raise BadModel(
-                f"{joint.title}: both links are placed already and a free joint would remove no freedom; leave it out",
-                joint=joint.name,
-            )
+            problem = f"{joint.title} closes a loop and cannot also follow an expression; give it no `follows`"
+        elif joint.kind == "free" or (joint.kind == "planar" and not self.spatial):
+            problem = f"{joint.title}: both links are placed already and a free joint removes no freedom; leave it out"
+        elif joint.motor and len(joint.v_names) != 1:
+            count = len(joint.v_names)
+            problem = f"{joint.title} closes a loop and has {count} motions; a motor there needs a joint with one"
+        if problem is not None:
+            del self.joints[joint.name]
+            raise BadModel(problem, joint=joint.name)
         self.loops.append(joint)
         if joint.motor:
             self._add_motor(joint)
 
     def _add_motor(self, joint: Joint) -> None:
-        names = joint.v_names
-        if joint in self.loops and len(names) != 1:
-            raise BadModel(
-                f"{joint.title} closes a loop and has {len(names)} motions; a motor there needs a joint with one",
-                joint=joint.name,
-            )
-        for n in names:
+        for n in joint.v_names:
             self._new_name("input", n, self.inputs)
             self.inputs[n] = SX.sym(f"u_{n}")
 
@@ -459,9 +463,9 @@ class Mechanism:
 
     def _positive(self, value: Number, part: str, what: str) -> None:
         self._number(value, f"{part}: {what}")
+        expression = None
         if isinstance(value, Param | SX):
             expression = vector(value)
-            self._checks.append((part, what, ca.densify(expression)))
             defaults = {n: p.value for n, p in self.params.items()}
             if all(defaults[s.name()] is not None for s in ca.symvar(expression)):
                 known = [(p.symbol, p.value) for p in self.params.values() if p.value is not None]
@@ -469,6 +473,8 @@ class Mechanism:
                 value = float(f([number for _, number in known]))
         if not isinstance(value, Param | SX) and not value > 0:
             raise BadValue(f"{part}: {what} is {value}; it must be positive", part=part, given=value)
+        if expression is not None:
+            self._checks.append((part, what, ca.densify(expression)))
 
     def _known_symbols(self, part: str, *expressions: SX, state: bool = False) -> None:
         known = {param.symbol.element_hash() for param in self.params.values()}

@@ -178,11 +178,16 @@ class Motor:
                 fade = rate * self.gear / self.speed
                 up = stall * ca.fmax(0, ca.fmin(1, 1 - fade))
                 down = stall * ca.fmax(0, ca.fmin(1, 1 + fade))
-            out = ca.fmax(-down, ca.fmin(up, out))
+            out = _clipped(out, down, up)
         elif self.speed is not None:
             over = ca.fabs(rate * self.gear) >= self.speed
             out = ca.if_else(ca.logic_and(over, out * rate > 0), 0, out)
         if self.power is not None:
             bound = self.power / ca.fmax(ca.fabs(rate), 1e-9)
-            out = ca.fmax(-bound, ca.fmin(bound, out))
+            out = _clipped(out, bound, bound)
         return out
+
+
+def _clipped(value: SX, down: Number, up: Number) -> SX:
+    """Value between -down and up; unlike fmin and fmax this lets a NaN through, so that it is noticed."""
+    return ca.if_else(value > up, up, ca.if_else(value < -down, -down, value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from saltus.machine import Bound
 from saltus.model.assembly import CLOSED, Assembler, State, assembler
 from saltus.model.joints import Turn
 
+LEAP = 0.2  # rad or m: longest step of a driver that is taken at once
 STRIDE = 0.02  # rad or m: arc length between the points at which a branch is looked at
 LONGEST = 200.0  # rad or m: arc length after which a slide is said to have no limit
 
@@ -58,7 +60,8 @@ def follow(start: State, driver: str, values: Sequence[float]) -> np.ndarray:
         value[0] = target
         track.evaluate()
         gap, jump = checks.tolist()
-        if gap < CLOSED and jump <= 6 * abs(target - at) + 0.2:
+        step = abs(target - at)
+        if gap < CLOSED and step <= LEAP and jump <= 6 * step + 0.2:
             past[:] = now
             if fresh:  # only two positions are known: make the next guess a linear one
                 past[:, 2] = 2 * past[:, 1] - past[:, 0]
@@ -76,7 +79,8 @@ def _carefully(name: str, driver: str, track: Bound, index: int, end: float) -> 
     _, past, _, value, _ = track.args
     now, checks = track.results
     q = past[:, 0].copy()
-    start, step = float(q[index]), end - float(q[index])
+    start = float(q[index])
+    step = math.copysign(LEAP, end - start)
     while q[index] != end:
         if abs(step) < 1e-7:
             raise Singular(
@@ -88,7 +92,7 @@ def _carefully(name: str, driver: str, track: Bound, index: int, end: float) -> 
         past[:], value[0] = q[:, None], target
         track.evaluate()
         if checks[0] < CLOSED and checks[1] < 5 * abs(target - q[index]) + 0.05:
-            q, step = now[:, 0].copy(), 2 * step
+            q, step = now[:, 0].copy(), math.copysign(min(2 * abs(step), LEAP), step)
             q[index] = target
         else:
             step /= 4

@@ -66,9 +66,14 @@ def skeleton(mechanism: Mechanism, params: Mapping[str, float] | None = None) ->
     pins = [j for j in joints if j.kind in ("revolute", "universal", "spherical")]
     on_ground = {index[id(f)] for j in pins for f in (j.a, j.b) if f.link is m.ground}
     moving = {index[id(f)] for j in pins for f in (j.a, j.b) if f.link is not m.ground}
+    named = {n: index[id(f)] for n, f in m.points.items()}
+    used = sorted({i for o in outlines.values() for i in o} | on_ground | moving | spring_ends | set(named.values()))
+    at = {old: new for new, old in enumerate(used)}  # a base that floats has a point on the ground nobody draws
     return Skeleton(
-        tuple(frames), outlines, tuple(sorted(moving)), tuple(sorted(on_ground)),
-        tuple((index[id(s.a)], index[id(s.b)]) for s in springs), {n: index[id(f)] for n, f in m.points.items()},
+        tuple(frames[i] for i in used),
+        {name: tuple(at[i] for i in outline) for name, outline in outlines.items()},
+        tuple(at[i] for i in sorted(moving)), tuple(at[i] for i in sorted(on_ground)),
+        tuple((at[index[id(s.a)]], at[index[id(s.b)]]) for s in springs), {n: at[i] for n, i in named.items()},
     )
 
 

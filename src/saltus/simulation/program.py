@@ -48,12 +48,25 @@ class Layout:
         return sum(size for _, size in self.sizes)
 
 
-WORTH_COMPILING = 20_000  # samples
+WORTH_COMPILING = 20_000  # sets of arguments
 
 
 def _rare(function: ca.Function) -> Kernel:
     """Wrap a function that is called a few times an event: CasADi's virtual machine is quick enough for it."""
     return Kernel(function, native=False)
+
+
+class _Often:
+    """A function of many sets of arguments: compiled once so many have come by that compiling pays."""
+
+    def __init__(self, function: ca.Function) -> None:
+        self._plain, self._compiled, self._seen = _rare(function), Kernel(function), 0
+
+    def batch(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> Any:
+        """Evaluate one set a row."""
+        self._seen += len(t)
+        kernel = self._compiled if self._seen > WORTH_COMPILING else self._plain
+        return kernel.batch(t[:, None], x, p)
 
 
 class Stage:
@@ -74,14 +87,29 @@ class Stage:
         values = [SX(number(x)) for x in self.domain.params.values()]
         return list(ca.substitute(list(expressions), symbols, values))
 
+    def closure(self, t: float, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """phi, J and the rate of phi at rest; p the Params and anchors."""
+        phi, J, phi_t = self._closure(t, q, p)
+        return phi, J.reshape(len(phi), self.equations.nv), phi_t
+
+    def gaps(self, t: np.ndarray, q: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """phi at many times, one row a time."""
+        return self._gaps.batch(t, q, p)
+
+    def mass(self, t: float, q: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Mass matrix."""
+        return self._mass(t, q, p).reshape(self.equations.nv, self.equations.nv)
+
     @cached_property
-    def closure(self) -> Kernel:
-        """phi, J and phi at rest at (t, q, p), p the Params and anchors."""
+    def _closure(self) -> Kernel:
         return self._kernel("closure", "phi", "J", "phi_t")
 
     @cached_property
-    def mass(self) -> Kernel:
-        """Mass matrix at (t, q, p)."""
+    def _gaps(self) -> _Often:
+        return _Often(self._kernel("gaps", "phi").function)
+
+    @cached_property
+    def _mass(self) -> Kernel:
         return self._kernel("mass", "M")
 
     @cached_property
@@ -116,8 +144,12 @@ class Program:
         m = self.system.mechanism
         self.edges: list[Edge] = self.system.leaving(self.domain)
         self.dimension = stage.dimension
-        e = self.equations = Equations(m, stage.equations.closures[len(m.loops) + len(m.constraints) :], stage.anchors)
-        self._normals, slip = self._add_friction(e)
+        sliding = [c for c in self.domain.contacts if isinstance(c, Sliding)]
+        normals, slip = SX.sym("normal", len(sliding)), SX.sym("slip", (stage.dimension - 1) * len(sliding))
+        contacts = stage.equations.closures[len(m.loops) + len(m.constraints) :]
+        e = self.equations = Equations(m, contacts, ca.vertcat(stage.anchors, slip, normals))
+        self._normals = normals
+        self._add_friction(sliding, slip)
         ode = self.ode = formulation.ode(e, choice)
 
         entry_t, entry_q, entry_v = SX.sym("entry_t"), SX.sym("entry_q", e.nq), SX.sym("entry_v", e.nv)
@@ -138,22 +170,17 @@ class Program:
 
     # ---- friction of sliding contacts ---------------------------------------------------------------------------
 
-    def _add_friction(self, e: Equations) -> tuple[SX, SX]:
+    def _add_friction(self, sliding: Sequence[Sliding], slip: SX) -> None:
         """Friction -mu N s at each sliding point, s its direction of slip at entry; N is solved for later.
 
         N depends linearly on itself through the friction it causes, so it enters as a symbol and the reaction
         that comes out is set equal to it.
         """
-        sliding = [(i, c) for i, c in enumerate(self.domain.contacts) if isinstance(c, Sliding)]
-        tangents = self.dimension - 1
-        normals, slip = SX.sym("normal", len(sliding)), SX.sym("slip", tangents * len(sliding))
-        for k, (_, contact) in enumerate(sliding):
-            direction = slip[tangents * k : tangents * (k + 1)]
-            push = -number(contact.friction) * normals[k] * direction
-            full = ca.vertcat(push, SX(3 - tangents, 1)) if tangents == 2 else ca.vertcat(push, SX(2, 1))
-            velocity = e.velocity(self.system.mechanism.frame(contact.point))
-            e.efforts[f"friction {k + 1}"] = ca.jtimes(velocity, e.v, full, True)
-        return normals, slip
+        e, tangents = self.equations, self.dimension - 1
+        for k, contact in enumerate(sliding):
+            push = -number(contact.friction) * self._normals[k] * slip[tangents * k : tangents * (k + 1)]
+            velocity = e.velocity(self.system.mechanism.frame(contact.point))[:tangents]
+            e.efforts[f"friction {k + 1}"] = ca.jtimes(velocity, e.v, push, True)
 
     def _solved_normals(self) -> SX:
         """Normal forces of sliding contacts as expressions."""
@@ -244,8 +271,8 @@ class Program:
     def _with_v(self, *expressions: SX) -> list[SX]:
         """Insert the velocities of the formulation for the symbols v."""
         e = self.equations
-        f = ca.Function("with_v", [e.t, e.q, e.v, e.u, self.p, self._normals], list(map(ca.densify, expressions)))
-        out = f(e.t, e.q, ca.densify(self.ode.v), e.u, self.p, self._normals)
+        f = ca.Function("with_v", [e.t, e.q, e.v, e.u, e.p], list(map(ca.densify, expressions)))
+        out = f(e.t, e.q, ca.densify(self.ode.v), e.u, e.p)
         return list(out) if isinstance(out, tuple | list) else [out]
 
     # ---- functions ----------------------------------------------------------------------------------------------
@@ -293,32 +320,20 @@ class Program:
         return _rare(self._function("volume", SX(1) if self.ode.volume is None else self.ode.volume))
 
     @cached_property
-    def _outputs(self) -> ca.Function:
+    def _outputs(self) -> _Often:
         """What trajectories record: v, a, torques, phi, energies, momentum, contact forces, points."""
         e, m = self.equations, self.system.mechanism
         T, V, torques, momentum = self._with_v(e.kinetic_energy, e.potential_energy, e.torques, e.momentum)
         contacts = [self.forces(m.frame(c.point)) for c in self.domain.contacts]
         points = [e.position(name)[: self.dimension] for name in m.points]
-        return self._function(
+        return _Often(self._function(
             "outputs", self.ode.v, self.ode.a, torques, e.phi, T, V, momentum,
             ca.vertcat(SX(0, 1), *contacts), ca.vertcat(SX(0, 1), *points),
-        )
+        ))
 
     def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
-        """v, a, torques, phi, T, V, momentum, contact forces and points, one row a time.
-
-        Compiled once there are so many samples that compiling pays.
-        """
-        kernel = self._compiled_outputs if len(t) > WORTH_COMPILING else self._plain_outputs
-        return [out.reshape(len(t), -1) for out in kernel.batch(t[:, None], x, p)]
-
-    @cached_property
-    def _plain_outputs(self) -> Kernel:
-        return _rare(self._outputs)
-
-    @cached_property
-    def _compiled_outputs(self) -> Kernel:
-        return Kernel(self._outputs)
+        """v, a, torques, phi, T, V, momentum, contact forces and points, one row a time."""
+        return [out.reshape(len(t), -1) for out in self._outputs.batch(t, x, p)]
 
     # ---- vectors ------------------------------------------------------------------------------------------------
 

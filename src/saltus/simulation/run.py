@@ -25,7 +25,7 @@ from saltus.simulation.signals import Entry, Signals, commands
 from saltus.simulation.trajectory import Event, Outcome, Phase, Trajectory, record
 
 CHUNK = 4000  # steps between looks at progress and Ctrl-C
-ZENO_EVENTS, ZENO_GAP = 12, 1e-9  # so many events in a row, each within so many seconds of the last
+ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, ever quicker, the last within so many seconds
 SPEED_ERROR = 1e-6  # m/s: a Continuous reset may violate new constraints by so much
 
 
@@ -134,7 +134,7 @@ class _Run:
                     self.outcome = Outcome("stopped", f"after {seen[edge.name]} events {edge.name!r}", self.t)
                 elif self._chatters():
                     self.outcome = Outcome(
-                        "chattering", f"{ZENO_EVENTS} events within {ZENO_GAP:g} s of one another (Zeno)", self.t
+                        "chattering", f"events follow one another ever quicker, the last within {ZENO_GAP:g} s (Zeno)", self.t
                     )
                 else:
                     domain = target
@@ -152,8 +152,8 @@ class _Run:
         return self
 
     def _chatters(self) -> bool:
-        last = [e.t for e in self.events[-ZENO_EVENTS:]]
-        return len(last) == ZENO_EVENTS and float(np.diff(last).max()) < ZENO_GAP
+        gaps = np.diff([e.t for e in self.events[-ZENO_EVENTS:]])
+        return len(gaps) == ZENO_EVENTS - 1 and bool(gaps[-1] < ZENO_GAP and (np.diff(gaps) <= 0).all())
 
     # ---- one phase ----------------------------------------------------------------------------------------------
 
@@ -277,6 +277,7 @@ class _Run:
         if fired is not None:
             phase.finish(self.t, x)
             return fired, False
+        on_surface = ~armed
         atol, rtol = self._tolerances(program)
         step = 0.0
         sampled = self.control if isinstance(self.control, Sampled) else None
@@ -296,6 +297,7 @@ class _Run:
             self._read(program, x, p)
             if progress is not None:
                 progress(self.t, until, len(self.events))
+            on_surface = self._slipped(program, x, p, on_surface & ~armed)
             if segment.stop is Stop.EVENT:
                 edges = [i for i in segment.fired if i < len(program.edges)]
                 if edges:
@@ -332,11 +334,26 @@ class _Run:
             if abs(g[i]) <= 1e-12 and (d * rate[i] > 1e-9 or (d == 0 and abs(rate[i]) > 1e-9)):
                 return edge
             if d * g[i] > 1e-9:
+                if getattr(edge.guard, "strict", False):
+                    return edge
                 self.notes.append(
                     f"t = {self.t:.9g} s: guard {edge.name!r} was already past its surface when {program.domain.name!r} "
                     f"was entered (value {g[i]:.3g}); it fires after it has come back"
                 )
         return None
+
+    def _slipped(self, program: Program, x: np.ndarray, p: np.ndarray, unarmed: np.ndarray) -> np.ndarray:
+        """Note guards that went from their surface at entry to the far side without ever leaving it the right way."""
+        if unarmed[: len(program.edges)].any():
+            g, _ = program.guards(self.t, x, p)
+            for i, edge in enumerate(program.edges):
+                if unarmed[i] and program.directions[i] * g[i] > 1e-6:
+                    unarmed[i] = False
+                    self.notes.append(
+                        f"t = {self.t:.9g} s: {edge.name!r} could not fire: from its surface the motion went straight to "
+                        f"the far side in {program.domain.name!r} (value {g[i]:.3g})"
+                    )
+        return unarmed
 
     def _tolerances(self, program: Program) -> tuple[np.ndarray, np.ndarray]:
         layout, tol = program.layout, self.tolerance

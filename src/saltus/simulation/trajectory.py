@@ -87,7 +87,7 @@ class Phase:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Polynomials of one call to an engine: state at any time between its breaks."""
+    """Polynomials of one phase: state at any time between its breaks."""
 
     phase: int
     breaks: np.ndarray
@@ -399,21 +399,20 @@ def record(run: _Run, rate: float) -> Trajectory:
         channels += [n for n in phase.program.power_names if n not in channels]
     done = np.zeros(len(channels))
     gap = 0.0
+    sampled = [_Samples(phase, index, rate) for index, phase in enumerate(run.phases) if phase.breaks]
+    outputs = iter(_outputs([(s.phase.program, s.t, s.x, s.p) for s in sampled]))
+    by_index = {s.piece.phase: s for s in sampled}
     for index, phase in enumerate(run.phases):
         layout = phase.program.layout
         place = [channels.index(n) for n in phase.program.power_names]
-        for breaks, coefficients, p in zip(phase.breaks, phase.coefficients, phase.parameters, strict=True):
-            piece = Piece(index, breaks, coefficients)
-            pieces.append(piece)
-            n = max(int(np.ceil((breaks[-1] - breaks[0]) * rate)), 1)
-            t = np.linspace(breaks[0], breaks[-1], n + 1)
-            if len(phase.breaks) > 1 and breaks is not phase.breaks[-1]:
-                t = t[:-1]
-            samples.append(_sample(phase, piece, t, p, contact_names, d) | {"phase": np.full(len(t), index)})
-            work = np.tile(done, (len(t), 1))
+        if index in by_index:
+            s = by_index[index]
+            pieces.append(s.piece)
+            samples.append(_named(s, next(outputs), contact_names, d) | {"phase": np.full(len(s.t), index)})
+            work = np.tile(done, (len(s.t), 1))
             work[:, place] += samples[-1].pop("own_work")
             samples[-1]["work"] = work
-            gap = max(gap, _gap_at_steps(phase, piece, p))
+            gap = max(gap, _gap_at_steps(phase, s.piece))
         end = phase.x_end[layout.nq + layout.nw :]
         if len(end) and phase.breaks:
             done[place] += end
@@ -447,13 +446,48 @@ def record(run: _Run, rate: float) -> Trajectory:
     return Trajectory(meta, arrays, pieces, run.events, m)
 
 
-def _sample(
-    phase: Phase, piece: Piece, t: np.ndarray, p: np.ndarray, contacts: Mapping[str, Any], d: int
-) -> dict[str, np.ndarray]:
-    program, n = phase.program, len(t)
+class _Samples:
+    """Times, states and run-time parameters at which one phase is recorded."""
+
+    def __init__(self, phase: Phase, index: int, rate: float) -> None:
+        self.phase = phase
+        starts = [breaks[:-1] for breaks in phase.breaks]
+        breaks = np.concatenate([*starts, phase.breaks[-1][-1:]])
+        self.piece = Piece(index, breaks, np.concatenate(phase.coefficients))
+        times = []
+        for own in phase.breaks:  # one a call to the engine, between which the held control may have changed
+            n = max(int(np.ceil((own[-1] - own[0]) * rate)), 1)
+            times.append(own[0] + (own[-1] - own[0]) / n * np.arange(n))
+        times.append(breaks[-1:])
+        self.t = np.concatenate(times)
+        self.x = self.piece.at(self.t)
+        self.p = phase.parameters[0]
+        if len(times) > 2:
+            counts = [len(t) for t in times[:-2]] + [len(times[-2]) + 1]
+            self.p = np.repeat(np.array(phase.parameters), counts, axis=0)
+
+
+def _outputs(wanted: list[tuple[Program, np.ndarray, np.ndarray, np.ndarray]]) -> list[list[np.ndarray]]:
+    """Outputs of programs at (t, x, p), each program called once: a call costs as much as many samples."""
+    out: list[list[np.ndarray]] = [[] for _ in wanted]
+    for program in {id(w[0]): w[0] for w in wanted}.values():
+        mine = [i for i, w in enumerate(wanted) if w[0] is program]
+        t, x = (np.concatenate([wanted[i][k] for i in mine]) for k in (1, 2))
+        p = wanted[mine[0]][3]
+        if len(mine) > 1:
+            p = np.concatenate([np.broadcast_to(wanted[i][3], (len(wanted[i][1]), p.shape[-1])) for i in mine])
+        ends = np.cumsum([len(wanted[i][1]) for i in mine])[:-1]
+        for array in program.outputs(t, x, p):
+            for i, part in zip(mine, np.split(array, ends), strict=True):
+                out[i].append(part)
+    return out
+
+
+def _named(s: _Samples, outputs: list[np.ndarray], contacts: Mapping[str, Any], d: int) -> dict[str, np.ndarray]:
+    phase, t, x, n = s.phase, s.t, s.x, len(s.t)
+    program = phase.program
     layout, m = program.layout, program.system.mechanism
-    x = piece.at(t)
-    v, a, torques, phi, T, V, momentum, forces, points = program.outputs(t, x, p)
+    v, a, torques, phi, T, V, momentum, forces, points = outputs
     own = sum(c.phi.numel() for c in program.equations.closures if not c.name.startswith("contact "))
     ground = np.zeros((n, len(contacts), d))
     for i, contact in enumerate(phase.contacts):
@@ -466,15 +500,15 @@ def _sample(
     }
 
 
-def _gap_at_steps(phase: Phase, piece: Piece, p: np.ndarray) -> float:
+def _gap_at_steps(phase: Phase, piece: Piece) -> float:
     """Largest constraint error where steps begin and end."""
+    p = phase.parameters[0]
     x = np.vstack([piece.coefficients[:, 0], piece.coefficients[-1].sum(axis=0)])
     layout = phase.program.layout
     base = np.concatenate([p[layout.slice("params")], p[layout.slice("anchors")]])
     if not phase.program.equations.phi.numel():
         return 0.0
-    phi, _, _ = phase.program.stage.closure.batch(piece.breaks[:, None], x[:, : layout.nq], base)
-    return float(np.abs(phi).max())
+    return float(np.abs(phase.program.stage.gaps(piece.breaks, x[:, : layout.nq], base)).max())
 
 
 def _contact_names(run: _Run) -> dict[str, Any]:
@@ -499,19 +533,14 @@ def _contact_index(mechanism: Any, contacts: Mapping[str, Any], contact: Any) ->
 
 def _reset_energy(run: _Run) -> float:
     """Energy that resets without an ideal impact put in or took out (J)."""
-    total = 0.0
+    wanted = []
     for before, after in zip(run.phases, run.phases[1:], strict=False):
-        if not before.breaks or not after.breaks:
-            continue
-        total += _energy(after, after.t, after.coefficients[0][0, 0], after.parameters[0])
-        total -= _energy(before, before.breaks[-1][-1], before.x_end, before.parameters[-1])
+        if before.breaks and after.breaks:
+            wanted.append((after.program, after.breaks[0][:1], after.coefficients[0][:1, 0], after.parameters[0]))
+            wanted.append((before.program, before.breaks[-1][-1:], before.x_end[None, :], before.parameters[-1]))
+    energies = [float(T[0, 0] + V[0, 0]) for _, _, _, _, T, V, *_ in _outputs(wanted)]
     followed = [e.impact for e in run.events if e.impact is not None and e.phase < len(run.phases)]
-    return total + sum(impact.T_c for impact in followed)
-
-
-def _energy(phase: Phase, t: float, x: np.ndarray, p: np.ndarray) -> float:
-    _, _, _, _, T, V, *_ = phase.program.outputs(np.array([t]), x[None, :], p)
-    return float(T[0, 0] + V[0, 0])
+    return sum(energies[::2]) - sum(energies[1::2]) + sum(impact.T_c for impact in followed)
 
 
 def _contact_summary(

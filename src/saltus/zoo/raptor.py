@@ -68,7 +68,8 @@ def raptor_linkage(*, base: str = "floating") -> sl.Mechanism:
     hip = (lc * sl.cos(theta), lc * sl.sin(theta))
     heel = (lm * sl.cos(dm), lm * sl.sin(dm))
 
-    m.revolute("q1", body.at(0, 0), crank.at(0, 0), motor=True)
+    motor = sl.Motor(torque=m.param("torque_limit", 10.0, "Nm"), power=m.param("power_limit", 500.0, "W"))
+    m.revolute("q1", body.at(0, 0), crank.at(0, 0), motor=motor)
     m.revolute("q2", crank.at(l1, 0), hfe.at(0, 0))
     m.revolute("q3", hfe.at(ls, 0), kfe.at(0, 0))
     m.revolute("q4", body.at(*hip), femur.at(0, 0))
@@ -95,3 +96,32 @@ def raptor_linkage(*, base: str = "floating") -> sl.Mechanism:
             "rates": {"q1": 40.6, "boom": (0.0, 0.0)},
         }
     return m
+
+
+def raptor() -> sl.HybridSystem:
+    """Raptor-like leg hopping in place (pitch locked): flight and stance, with its control in `controls["hop"]`.
+
+    As in sec. IV-B of Kamidi, Williams and Ben-Tzvi, the leg is run like BOLT: the crank swings at constant speed
+    to the touchdown angle in flight and pushes at constant speed in stance. Stance ends when the ground force
+    falls to zero. In flight 10 Nm limit the motor, in stance 500 W. That paper prints neither gains nor
+    numbers; these are our own.
+    """
+    m = raptor_linkage(base="floating")
+    unlimited = 1e9
+    system = sl.HybridSystem(m)
+    flight = system.domain("flight", params={"power_limit": unlimited})
+    stance = system.domain("stance", contacts=[sl.Pinned("foot")], params={"torque_limit": unlimited})
+    system.edge(flight, stance, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
+    system.edge(stance, flight, guard=sl.Liftoff("foot"), reset=sl.Continuous())
+    system.ends("fell", sl.When(lambda s: s.position("hip").y - 0.15, "falling"))
+
+    speed, kp, kd = 40.6, 7.4, 0.26
+    swing = sl.ConstantSpeed("q1", speed, kp, kd, hold=math.radians(39.0))
+    push = sl.ConstantSpeed("q1", speed, kp, kd)
+
+    def hop(t: float, s: sl.Signals) -> dict[str, sl.SX]:
+        """Swing to the touchdown angle in flight, push at constant speed in stance."""
+        return swing(t, s) if s.domain == "flight" else push(t, s)
+
+    system.controls["hop"] = hop
+    return system

@@ -1,0 +1,80 @@
+"""`python -m bench [names...] [--write FILE]`: run some or all benchmarks and print their tables."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+from bench import Row
+
+SUBJECTS = ("startup", "assembly", "evaluation", "swing", "running")
+PACKAGES = ("saltus", "casadi", "numpy", "scipy", "pin", "mujoco")
+
+
+def machine() -> str:
+    """Processor, compiler and versions."""
+    from saltus.machine import find_compiler
+
+    names = [x.partition(":")[2].strip() for x in _cpuinfo() if x.startswith("model name")]
+    compiler = find_compiler()
+    versions = []
+    for package in PACKAGES:
+        try:
+            versions.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            versions.append(f"{package} not installed")
+    return (
+        f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores; Python {platform.python_version()}; "
+        f"{compiler.version if compiler else 'no C compiler'}; {', '.join(versions)}"
+    )
+
+
+def _cpuinfo() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def table(title: str, rows: list[Row]) -> str:
+    """One subject as Markdown, which is readable as text too."""
+    lines = [f"## {title}", "", "| what | measured | target | met |", "|---|---|---|---|"]
+    verdict = {True: "yes", False: "no", None: ""}
+    lines += [f"| {r.what} | {r.measured} | {r.target} | {verdict[r.met]} |" for r in rows]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(SUBJECTS)}; all without a name")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the tables to a Markdown file")
+    given = parser.parse_args()
+    unknown = sorted(set(given.names) - set(SUBJECTS))
+    if unknown:
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
+    parts = []
+    for name in given.names or SUBJECTS:
+        module = importlib.import_module(f"bench.{name}")
+        parts.append(table(module.TITLE, module.run()))
+        print(parts[-1], flush=True)
+    if given.write is not None:
+        given.write.parent.mkdir(parents=True, exist_ok=True)
+        given.write.write_text(INTRODUCTION.format(machine=machine()) + "\n" + "\n".join(parts))
+
+
+INTRODUCTION = """# Benchmarks
+
+Written by `python -m bench --write docs/benchmarks.md`; do not edit. Every line compares in one process, after
+a check that both sides compute the same thing. Times are the least of several; read the ratios, since the
+machine may be shared. `python -m bench NAME` runs one table.
+
+{machine}.
+"""
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Studies: published results, computed again and compared; each one a module that loads when it is run."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+from saltus.errors import UnknownName
+from saltus.studies.result import Comparison, StudyResult
+
+LIU = "Liu and Ben-Tzvi (2020), J. Mechanisms Robotics 12"
+KAMIDI = "Kamidi, Williams and Ben-Tzvi (2018), A framework for modeling closed kinematic chains"
+
+
+@dataclass(frozen=True)
+class Study:
+    """Name, title and source of a study, and the module whose `study()` computes it."""
+
+    name: str
+    title: str
+    source: str
+    module: str
+
+
+STUDIES = {
+    s.name: s
+    for s in (
+        Study("bolt-kinematics", "BOLT's foot and knee paths and loop angles over a turn of the crank", f"{LIU}, figs. 4, 5",
+              "saltus.studies.bolt_kinematics"),
+        Study("bolt-running", "BOLT runs 16 steps", f"{LIU}, figs. 10 to 14", "saltus.studies.bolt_running"),
+        Study("raptor-hopping", "A Raptor-like leg with three loops hops in place", f"{KAMIDI}, figs. 7, 8",
+              "saltus.studies.raptor_hopping"),
+        Study("bolt-static-gait", "BOLT's crank turned slowly through full turns on a fixed base", f"{KAMIDI}, sec. IV",
+              "saltus.studies.bolt_static_gait"),
+    )
+}
+
+
+def run(name: str) -> StudyResult:
+    """Compute a study by name."""
+    if name not in STUDIES:
+        raise UnknownName("study", name, STUDIES)
+    result: StudyResult = importlib.import_module(STUDIES[name].module).study()
+    return result
+
+
+__all__ = ["STUDIES", "Comparison", "Study", "StudyResult", "run"]

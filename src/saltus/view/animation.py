@@ -1,0 +1,165 @@
+"""Animations: a run as an animated GIF, drawn with moving artists over one fixed background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from saltus.errors import BadValue
+from saltus.view.plots import artists, mechanism_of, move, on_ground, places
+from saltus.view.style import PALETTE, STANCE, styled
+
+if TYPE_CHECKING:
+    from saltus.model.mechanism import Mechanism
+    from saltus.simulation.trajectory import Trajectory
+
+TRAIL = 0.6  # s of path drawn behind a point
+MARK = 0.1  # m between marks on the ground
+DPI = 80
+
+
+@styled
+def animate(
+    run: Trajectory,
+    path: str | Path,
+    *,
+    fps: float = 25.0,
+    speed: float = 1.0,
+    since: float | None = None,
+    until: float | None = None,
+    trail: str | None = None,
+    ground: float = 0.0,
+    mechanism: Mechanism | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Write an animated GIF of a run and return its path.
+
+    `speed` below 1 is slow motion; `since` and `until` (s) cut the run; `trail` names the point whose path is
+    drawn (a contact point by default). The picture moves along with the machine, marks on the ground stand
+    0.1 m apart. `progress(done, all)` is called after each frame.
+    """
+    if not (fps > 0 and speed > 0):
+        raise BadValue(f"animate: fps {fps} and speed {speed} must be above zero")
+    from PIL import Image
+
+    begin = float(run.t[0]) if since is None else max(float(since), float(run.t[0]))
+    end = float(run.t[-1]) if until is None else min(float(until), float(run.t[-1]))
+    if not end > begin:
+        raise BadValue(f"animate: nothing to draw between {begin:g} and {end:g} s")
+    times = np.arange(begin, end + 1e-12, speed / fps)
+    scene = _Scene(run, mechanism_of(run, mechanism), times, trail, ground)
+    palette: Any = None
+    frames: list[Any] = []
+    for k in range(len(times)):
+        picture = Image.fromarray(scene.frame(k))
+        if palette is None:
+            palette = picture.quantize(colors=128)
+        frames.append(picture.quantize(palette=palette, dither=Image.Dither.NONE))
+        if progress is not None:
+            progress(k + 1, len(times))
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], duration=round(1000 / fps), loop=0,
+                   optimize=False, disposal=1)
+    return path
+
+
+class _Scene:
+    """A canvas with its background drawn once, and the artists that move on it."""
+
+    def __init__(
+        self, run: Trajectory, m: Mechanism, times: np.ndarray, trail: str | None, ground: float
+    ) -> None:
+        from saltus.simulation.geometry import skeleton
+
+        self.run, self.times = run, times
+        bones = self.bones = skeleton(m, run.params)
+        rows = np.asarray(run.at(times))
+        self.points = places(m, bones, rows, run.params, times)
+        x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
+        self.camera = rows[:, run.meta["q_names"].index(x_name)] if x_name else np.zeros(len(times))
+        self.has_ground = bool(run.meta["forces"])
+        self.contact = on_ground(run, times)
+        local = self.points - np.stack([self.camera, np.zeros(len(times))], axis=1)[:, None, :]
+        low, high = local.reshape(-1, 2).min(axis=0), local.reshape(-1, 2).max(axis=0)
+        if self.has_ground:
+            low[1] = min(low[1], ground)
+        pad = 0.10 * max(*(high - low), 1e-3)
+        centre = (low + high) / 2
+        half_y = (high[1] - low[1]) / 2 + pad
+        half_x = max((high[0] - low[0]) / 2 + pad, half_y * (1.5 if x_name else 1.0))
+        shape = min(max(half_y / half_x, 0.4), 1.2)
+        self.figure = Figure(figsize=(6.4, 6.4 * shape + 0.6), dpi=DPI)
+        self.canvas = FigureCanvasAgg(self.figure)
+        bottom = 0.5 / self.figure.get_figheight()
+        ax = self.ax = self.figure.add_axes((0.10, bottom, 0.88, 0.97 - bottom))
+        ax.set_xlim(centre[0] - half_x, centre[0] + half_x)
+        ax.set_ylim(centre[1] - half_y, centre[1] + half_y)
+        ax.set_aspect("equal", adjustable="datalim")
+        ax.set_xlabel("x relative to the base (m)" if x_name else "x (m)")
+        ax.set_ylabel("z (m)" if m.spatial else "y (m)")
+        self._draw_ground(ground)
+        self._make_moving(m, trail, ground)
+        self.canvas.draw()
+        self.background: Any = self.canvas.copy_from_bbox(self.figure.bbox)
+
+    def _draw_ground(self, ground: float) -> None:
+        if self.has_ground:
+            self.ax.axhspan(ground - 100, ground, color="#efefef", linewidth=0, zorder=0)
+            self.ax.axhline(ground, color="#777777", linewidth=1.5, zorder=1)
+
+    def _make_moving(self, m: Mechanism, trail: str | None, ground: float) -> None:
+        ax, run = self.ax, self.run
+        name = trail or next((p for p in (*run.meta["forces"], "foot", *run.meta["points"]) if p in run.meta["points"]), None)
+        self.trail_xy = None
+        if name is not None:
+            i = self.bones.named[name]
+            step = float(self.times[1] - self.times[0]) if len(self.times) > 1 else TRAIL
+            fine = np.arange(self.times[0], self.times[-1] + 1e-12, min(step, 0.004))
+            from saltus.simulation.geometry import trace
+
+            world = trace(m, np.asarray(run.at(fine)), [self.bones.frames[i]], params=run.params, t=fine)[:, 0]
+            self.trail_t, self.trail_xy = fine, world[:, [0, -1]]
+        (self.trail,) = ax.plot([], [], color=PALETTE["vermillion"], linewidth=1.2, alpha=0.8, zorder=2)
+        (self.marks,) = ax.plot([], [], color="#777777", linewidth=1.0, zorder=1)
+        self.ground = ground
+        self.machine = artists(ax, self.bones, width=5.0)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 3.0}
+        self.text = ax.text(0.015, 0.975, "", transform=ax.transAxes, va="top", fontsize=10, family="monospace", bbox=box)
+        self.moving = [self.trail, self.marks, *self.machine, self.text]
+        for artist in self.moving:
+            artist.set_animated(True)
+
+    def frame(self, k: int) -> np.ndarray:
+        """Picture of one frame, height x width x 3."""
+        t, x0 = float(self.times[k]), float(self.camera[k])
+        shift = np.array([x0, 0.0])
+        move(self.machine, self.bones, self.points[k] - shift)
+        if self.trail_xy is not None:
+            recent = (self.trail_t <= t + 1e-12) & (self.trail_t > t - TRAIL)
+            self.trail.set_data((self.trail_xy[recent] - shift).T)
+        if self.has_ground:
+            self._move_marks(x0)
+        domain = "on the ground" if self.contact[k] else "in flight" if self.has_ground else ""
+        self.text.set_text(f"t = {t:6.3f} s   x = {x0:6.3f} m   {domain}".rstrip() if self.camera.any() else f"t = {t:6.3f} s   {domain}".rstrip())
+        self.text.get_bbox_patch().set_facecolor(STANCE if self.contact[k] else "white")
+        self.canvas.restore_region(self.background)
+        for artist in self.moving:
+            self.ax.draw_artist(artist)
+        return np.asarray(self.canvas.buffer_rgba())[:, :, :3].copy()
+
+    def _move_marks(self, x0: float) -> None:
+        left, right = self.ax.get_xlim()
+        low = self.ax.get_ylim()[0]
+        numbers = np.arange(np.ceil((left + x0) / MARK), np.floor((right + x0) / MARK) + 1)
+        depth = np.where(np.round(numbers) % 5 == 0, 0.6, 0.3) * (self.ground - low)
+        xs = numbers * MARK - x0
+        xy = np.full((3 * len(xs), 2), np.nan)
+        xy[0::3] = np.column_stack([xs, np.full(len(xs), self.ground)])
+        xy[1::3] = np.column_stack([xs, self.ground - depth])
+        self.marks.set_data(xy.T)

@@ -1,0 +1,172 @@
+"""Report of a run: one self-contained HTML file with figures, tables and how to make it again."""
+
+from __future__ import annotations
+
+import base64
+import html
+import importlib.metadata
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saltus.view.plots import figures as all_figures
+from saltus.view.style import svg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from saltus.hybrid import HybridSystem
+    from saltus.simulation.trajectory import Trajectory
+
+TITLES = {
+    "snapshots": "Snapshots", "path": "Path", "coordinates": "Coordinates", "portraits": "Phase portraits",
+    "loop_gaps": "Loop gaps", "energy": "Energy", "torques": "Torques", "contacts": "Ground contact",
+}
+PACKAGES = ("saltus", "casadi", "numpy", "scipy", "heyoka", "scikit-sundae", "xarray", "netCDF4", "matplotlib")
+CSS = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #ddd; }
+table { border-collapse: collapse; margin: 0.6rem 0; } caption { text-align: left; color: #555; padding-bottom: 0.3rem; }
+th, td { padding: 0.2rem 0.9rem 0.2rem 0; text-align: left; border-bottom: 1px solid #eee; vertical-align: top; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; } svg, img { max-width: 100%; height: auto; }
+pre { background: #f5f5f5; padding: 0.8rem; overflow-x: auto; } .bad { color: #b03000; } .good { color: #00704f; }
+details { margin: 0.6rem 0; } summary { cursor: pointer; color: #0060a0; }
+"""
+
+
+def report(
+    run: Trajectory,
+    path: str | Path,
+    *,
+    system: HybridSystem | None = None,
+    figures: Mapping[str, Figure | str] | None = None,
+    animation: str | Path | None = None,
+    command: str | None = None,
+    summary: Sequence[tuple[str, str]] = (),
+) -> Path:
+    """Write one HTML file about a run that needs nothing else: no network, no other files.
+
+    `figures` are matplotlib figures or <svg> texts, by default all that make sense; `animation` is a GIF to put
+    in; `command` says how to make the run again; `summary` are extra rows of the first table.
+    """
+    shown = figures if figures is not None else all_figures(run, system=system)
+    outcome = run.outcome
+    kind = "good" if outcome.ok else "bad"
+    parts = [
+        f"<h1>{_e(run.meta['name'])}</h1>",
+        f"<p class={kind}><strong>{_e(outcome.kind)}</strong> at t = {outcome.t:.6g} s: {_e(outcome.detail)}</p>",
+        _table(("", ""), [*summary, *_facts(run)] if summary else _facts(run)),
+    ]
+    if animation is not None:
+        data = base64.b64encode(Path(animation).read_bytes()).decode()
+        parts.append(f'<h2>Animation</h2><img alt="animation of the run" src="data:image/gif;base64,{data}">')
+    for name, figure in shown.items():
+        drawing = figure if isinstance(figure, str) else svg(figure)
+        parts.append(f"<h2>{_e(TITLES.get(name, name.replace('_', ' ').capitalize()))}</h2>{_inline(drawing)}")
+    parts += ["<h2>Energy account</h2>", _energy(run), *_contacts(run), *_events(run), *_notes(run)]
+    parts += ["<h2>Parameters</h2>", _params(run), "<h2>Versions</h2>", _table(("package", "version"), versions())]
+    parts += ["<h2>How to make it again</h2>", f"<pre>{_e(command or _recipe(run))}</pre>"]
+    text = (
+        f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{_e(run.meta['name'])}</title>\n"
+        f"<meta name=viewport content='width=device-width'>\n<style>{CSS}</style>\n" + "\n".join(parts) + "\n</html>\n"
+    )
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def versions() -> list[tuple[str, str]]:
+    """Versions of Python and of the packages a run depends on."""
+    out = [("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]
+    for name in PACKAGES:
+        try:
+            out.append((name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            out.append((name, "not installed"))
+    return out
+
+
+def _e(text: Any) -> str:
+    return html.escape(str(text))
+
+
+def _inline(drawing: str) -> str:
+    """Make an <svg> fit for HTML, in which names need no namespaces."""
+    return re.sub(r'\s(xmlns(:\w+)?|version)="[^"]*"', "", drawing[drawing.index("<svg") :])
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+    def cell(value: Any) -> str:
+        if isinstance(value, float):
+            return f"<td class=n>{value:.6g}</td>"
+        return f"<td class=n>{value}</td>" if isinstance(value, int) else f"<td>{_e(value)}</td>"
+
+    top = f"<caption>{_e(caption)}</caption>" if caption else ""
+    if any(head):
+        top += "<tr>" + "".join(f"<th>{_e(h)}</th>" for h in head) + "</tr>"
+    return f"<table>{top}{''.join('<tr>' + ''.join(map(cell, row)) + '</tr>' for row in rows)}</table>"
+
+
+def _facts(run: Trajectory) -> list[tuple[str, str]]:
+    meta = run.meta
+    return [
+        ("time simulated", f"{run.duration:.6g} s"),
+        ("formulation", meta["formulation"]),
+        ("engine", f"{meta['engine']}, tolerance {meta['tolerance']:g}"),
+        ("steps", f"{meta['steps']} ({meta['rejected']} rejected), {meta['evaluations']} evaluations"),
+        ("largest loop gap", f"{run.loop_gap:.3g} m"),
+        ("energy residual", f"{run.energy_account['relative residual']:.3g} of the energy exchanged"),
+    ]
+
+
+def _energy(run: Trajectory) -> str:
+    rows = [(name, value) for name, value in run.energy_account.items() if name != "relative residual"]
+    return _table(("", "J"), rows, "change = works + lost at impacts + moved by resets + residual")
+
+
+def _contacts(run: Trajectory) -> list[str]:
+    contacts = run.meta["contacts"]
+    if not contacts:
+        return []
+    rows = [
+        (name, float(c["normal_min"]), float(c["friction_need"]), float(c["depth"]), 100 * float(c["pulling"]))
+        for name, c in contacts.items()
+    ]
+    head = ("contact", "smallest normal force (N)", "friction needed (1)", "below ground outside contact (m)",
+            "contact time with the ground pulling (%)")
+    return ["<h2>Contacts</h2>", _table(head, rows)]
+
+
+def _events(run: Trajectory) -> list[str]:
+    if not run.events:
+        return []
+    rows = []
+    for e in run.events:
+        loss, share = (e.impact.T_c, 100 * e.impact.intensity) if e.impact else ("", "")
+        rows.append((e.t, e.name, e.source, e.target or "end", loss, share, e.shift))
+    head = ("t (s)", "event", "from", "to", "energy lost (J)", "of the kinetic energy (%)", "shift onto constraints (m, rad)")
+    table = _table(head, rows)
+    return ["<h2>Events</h2>", f"<details><summary>{len(rows)} events</summary>{table}</details>"]
+
+
+def _notes(run: Trajectory) -> list[str]:
+    if not run.meta["notes"]:
+        return []
+    return ["<h2>Notes</h2><ul>", *[f"<li>{_e(n)}</li>" for n in run.meta["notes"]], "</ul>"]
+
+
+def _params(run: Trajectory) -> str:
+    units = {n: p.unit for n, p in run.mechanism.params.items()} if run.mechanism is not None else {}
+    rows = [(name, float(value), units.get(name, "")) for name, value in run.params.items()]
+    return f"<details><summary>{len(rows)} parameters</summary>{_table(('param', 'value', 'unit'), rows)}</details>"
+
+
+def _recipe(run: Trajectory) -> str:
+    meta = run.meta
+    return (
+        f"sl.simulate(system, start, until={run.outcome.t:.12g}, formulation=sl.{meta['formulation']}, "
+        f"engine={meta['engine']!r}, tolerance={meta['tolerance']:g}, params={{...as above...}})"
+    )

@@ -1,0 +1,114 @@
+"""One look for every figure: colour-blind-safe colours, units on axes, readable in print."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito (2008), "Color universal design": told apart with any common colour vision.
+PALETTE = {
+    "blue": "#0072B2", "vermillion": "#D55E00", "green": "#009E73", "purple": "#CC79A7",
+    "orange": "#E69F00", "sky": "#56B4E9", "black": "#222222", "yellow": "#F0E442",
+}
+COLOURS = [c for name, c in PALETTE.items() if name != "yellow"]
+STANCE = "#e9e4d8"  # background of the phases on the ground
+
+RC: dict[str, Any] = {
+    "figure.dpi": 100,
+    "savefig.dpi": 160,
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9.0,
+    "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#555555",
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "xtick.color": "#333333",
+    "ytick.color": "#333333",
+    "lines.linewidth": 1.3,
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "saltus",
+    "path.simplify": True,
+    "path.simplify_threshold": 0.4,
+}
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def styled(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a drawing function under the style."""
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        with matplotlib.rc_context(RC):
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+def new_figure(width: float = 7.0, height: float = 3.4) -> Figure:
+    """Make an empty figure (inches) that lays itself out."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def axes_of(ax: Axes | None, width: float = 7.0, height: float = 3.4) -> tuple[Figure, Axes]:
+    """Return the given axes and their figure, or new ones."""
+    if ax is not None:
+        figure = ax.get_figure(root=True)
+        assert isinstance(figure, Figure)
+        return figure, ax
+    figure = new_figure(width, height)
+    return figure, figure.add_subplot()
+
+
+def freeze(figure: Figure) -> None:
+    """Keep the layout found at the first drawing, so that further ones are quick."""
+    figure.set_layout_engine("none")
+
+
+@styled
+def save(figure: Figure, path: str | Path, formats: Iterable[str] = ("png", "svg")) -> list[Path]:
+    """Write a figure as path.png, path.svg, path.pdf; the same figure always gives the same bytes."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    out = []
+    for kind in formats:
+        target = path.with_name(f"{path.name}.{kind}")
+        if kind == "svg":
+            target.write_text('<?xml version="1.0" encoding="utf-8"?>\n' + svg(figure), encoding="utf-8")
+        else:
+            stamp: Mapping[str, Any] = {"CreationDate": None} if kind == "pdf" else {}
+            figure.savefig(target, format=kind, metadata=dict(stamp))
+            freeze(figure)
+        out.append(target)
+    return out
+
+
+@styled
+def svg(figure: Figure) -> str:
+    """Return a figure as an <svg> element without metadata."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    freeze(figure)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    return re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

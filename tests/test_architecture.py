@@ -1,0 +1,102 @@
+"""Imports go one way, heavy libraries load late, and the code passes ruff and mypy."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "saltus"
+ORDER = ["errors", "machine", "model", "dynamics", "hybrid", "simulation"]
+LEAVES = {"view", "zoo", "studies", "cli", "doctor"}
+
+
+def modules():
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield path, path.relative_to(SOURCE).with_suffix("").parts
+
+
+def imported(path):
+    """Every module a file imports at any depth, as dotted names."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def part_of(dotted):
+    pieces = dotted.split(".")
+    return pieces[1] if pieces[0] == "saltus" and len(pieces) > 1 else None
+
+
+def test_imports_go_one_way():
+    wrong = []
+    for path, parts in modules():
+        own = parts[0]
+        for name in imported(path):
+            part = part_of(name)
+            if part is None or part == own:
+                continue
+            if own in ORDER and part in ORDER and ORDER.index(part) > ORDER.index(own):
+                wrong.append(f"{path.name} imports {name}")
+            if part in LEAVES and own not in LEAVES and own != "__init__":
+                wrong.append(f"{path.name} imports the leaf {name}")
+    assert not wrong
+
+
+def test_zoo_and_studies_use_public_names_only():
+    wrong = []
+    for path, parts in modules():
+        if parts[0] in ("zoo", "studies"):
+            for name in imported(path):
+                part = part_of(name)
+                if part in ORDER and name != "saltus.errors":
+                    wrong.append(f"{path.name} imports {name}")
+    assert not wrong
+
+
+def test_casadi_stays_out_of_view_and_cli():
+    for path, parts in modules():
+        if parts[0] in ("view", "cli"):
+            assert "casadi" not in {name.split(".")[0] for name in imported(path)}, path
+
+
+def test_import_is_light():
+    code = "import sys, saltus; print([m for m in ('casadi', 'numpy', 'heyoka', 'matplotlib', 'xarray', 'scipy') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
+
+
+def test_every_public_name_exists():
+    import saltus as sl
+
+    for name in sl.__all__:
+        assert getattr(sl, name) is not None
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
+def test_examples_run(example, tmp_path):
+    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_ruff():
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "src", "tests", "bench", "examples"],
+                          capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+def test_mypy():
+    done = subprocess.run([sys.executable, "-m", "mypy"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+def test_no_file_names_a_package_registry():
+    done = subprocess.run(["git", "grep", "-nIE", r"index-url|trusted-host|/simple/|registry\."], capture_output=True,
+                          text=True, cwd=ROOT)
+    hits = [line for line in done.stdout.splitlines() if not line.startswith(("docs/", "tests/test_architecture.py"))]
+    assert not hits
