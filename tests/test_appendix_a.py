@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import casadi as ca
 import numpy as np
 import pytest
-import saltus as sl
 from numpy import cos, sin
+
+import saltus as sl
 from saltus.dynamics.coordinates import choose
 from saltus.zoo import bolt_linkage
 
@@ -30,7 +31,8 @@ class State(SimpleNamespace):
     def __init__(self, q, v):
         q1, _, _, q2, q3, q4, q5 = q
         w1, _, _, w2, w3, w4, w5 = v
-        sums = {"1": q1, "2": q2, "3": q3, "4": q4, "5": q5, "12": q1 + q2, "123": q1 + q2 + q3, "23": q2 + q3, "45": q4 + q5}
+        sums = {"1": q1, "2": q2, "3": q3, "4": q4, "5": q5}
+        sums |= {"12": q1 + q2, "123": q1 + q2 + q3, "23": q2 + q3, "45": q4 + q5}
         super().__init__(
             w1=w1, w2=w2, w3=w3, w4=w4, w5=w5,
             **{f"s{k}": sin(x) for k, x in sums.items()}, **{f"c{k}": cos(x) for k, x in sums.items()},
@@ -76,7 +78,8 @@ C = {
     - s.w2 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2),
     (1, 5): lambda s: -(s.w1 + s.w2 + s.w3) * (l1 * lcm3 * m3 * s.s23 + lcm3 * ls * m3 * s.s3),
     (2, 1): lambda s: -s.w1 * (
-        0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123)) + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * ls * s.c1))
+        0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123))
+        + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * ls * s.c1))
     )
     - s.w2 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12) - s.w3 * lcm3 * m3 * s.c123,
     (2, 4): lambda s: -s.w1 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12)
@@ -205,11 +208,13 @@ CORRECTED = {
     ("H", (3, 3)): lambda s: m1 + m2 + m3 + m4 + m5 + mb,
     ("H", (3, 5)): lambda s: lcm3 * m3 * s.c123,
     ("C", (2, 1)): lambda s: -s.w1 * (
-        0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123)) + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * l1 * s.c1))
+        0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123))
+        + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * l1 * s.c1))
     )
     - s.w2 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12) - s.w3 * lcm3 * m3 * s.c123,
     ("C", (3, 1)): lambda s: -s.w1 * (
-        0.5 * (m3 * (2 * ls * s.s12 + 2 * l1 * s.s1 + 2 * lcm3 * s.s123)) + 0.5 * (m2 * (2 * lcm2 * s.s12 + 2 * l1 * s.s1))
+        0.5 * (m3 * (2 * ls * s.s12 + 2 * l1 * s.s1 + 2 * lcm3 * s.s123))
+        + 0.5 * (m2 * (2 * lcm2 * s.s12 + 2 * l1 * s.s1))
     )
     - s.w2 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12) - s.w3 * lcm3 * m3 * s.s123,
     ("C", (3, 4)): lambda s: -s.w1 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12)
@@ -217,7 +222,8 @@ CORRECTED = {
     ("C", (4, 1)): lambda s: s.w1 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2)
     - s.w3 * lcm3 * ls * m3 * s.s3,
     ("g", (3, 1)): lambda s: g * (mb + m1 + m2 + m3 + m4 + m5),
-    ("Gamma_dot", (4, 1)): lambda s: -s.w1 * l1 * s.s1 - l3 * s.s123 * (s.w1 + s.w2 + s.w3) - ls * s.s12 * (s.w1 + s.w2),
+    ("Gamma_dot", (4, 1)): lambda s: -s.w1 * l1 * s.s1 - l3 * s.s123 * (s.w1 + s.w2 + s.w3)
+    - ls * s.s12 * (s.w1 + s.w2),
     ("Gamma_dot", (4, 4)): lambda s: -l3 * s.s123 * (s.w1 + s.w2 + s.w3) - ls * s.s12 * (s.w1 + s.w2),
 }
 

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+
 import saltus as sl
 from saltus.errors import BadValue, CannotClose, Singular, UnknownName
 from saltus.model.assembly import assembler
@@ -224,12 +225,12 @@ def test_non_grashof_limits():
 
 
 def test_slider_crank_travel():
-    r, l, e = 0.1, 0.3, 0.05
-    start = slider_crank(r, l, e).assemble(q1=0.7, near={"x": 0.3, "q2": -0.8})
+    r, rod, e = 0.1, 0.3, 0.05
+    start = slider_crank(r, rod, e).assemble(q1=0.7, near={"x": 0.3, "q2": -0.8})
     assert start.travel("q1").full_turn
     travel = start.travel("x")
-    assert travel.low == pytest.approx(math.sqrt((l - r) ** 2 - e**2), abs=1e-9)
-    assert travel.high == pytest.approx(math.sqrt((l + r) ** 2 - e**2), abs=1e-9)
+    assert travel.low == pytest.approx(math.sqrt((rod - r) ** 2 - e**2), abs=1e-9)
+    assert travel.high == pytest.approx(math.sqrt((rod + r) ** 2 - e**2), abs=1e-9)
 
 
 def test_a_slide_without_limit_and_a_slide_of_a_planar_joint():
@@ -285,9 +286,9 @@ def test_transmission_is_the_sine_of_the_transmission_angle(q1):
 
 def test_transmission_vanishes_at_a_dead_centre():
     g, a, b, c = 0.4, 0.3, 0.1, 0.35
-    state = four_bar(g, a, b, c).assemble(q1=0.8, near={"q2": -1.0, "q3": 1.5})
-    high = state.travel("q1").high
-    seen = [four_bar(g, a, b, c).assemble(q1=high - d, near={"q2": -1, "q3": 2.0}).mobility().transmission for d in (1e-2, 1e-4)]
+    m = four_bar(g, a, b, c)
+    high = m.assemble(q1=0.8, near={"q2": -1.0, "q3": 1.5}).travel("q1").high
+    seen = [m.assemble(q1=high - d, near={"q2": -1, "q3": 2.0}).mobility().transmission for d in (1e-2, 1e-4)]
     assert seen[0] / seen[1] == pytest.approx(10, rel=0.05)  # a fold: the sine goes with the square root
 
 

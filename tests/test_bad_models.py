@@ -5,8 +5,18 @@ import math
 import casadi as ca
 import numpy as np
 import pytest
+
 import saltus as sl
-from saltus.errors import BadModel, BadValue, CannotClose, DuplicateName, MissingParam, SaltusError, Singular, UnknownName
+from saltus.errors import (
+    BadModel,
+    BadValue,
+    CannotClose,
+    DuplicateName,
+    MissingParam,
+    SaltusError,
+    Singular,
+    UnknownName,
+)
 
 
 def planar():
@@ -47,32 +57,41 @@ def refused(kind, call, *said):
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("call", "said"), [
-    (lambda m: m.link("arm", mass=1.0), ("link 'arm' exists already in 'machine'", "choose another name")),
-    (lambda m: m.rod("arm", mass=1.0, length=1.0), ("link 'arm' exists already",)),
-    (lambda m: m.revolute("pin", m.ground, m.links["arm"]), ("joint 'pin' exists already",)),
-    (lambda m: [m.param("k", 1.0), m.param("k", 2.0)], ("param 'k' exists already",)),
-    (lambda m: [m.input("u"), m.input("u")], ("input 'u' exists already",)),
-    (lambda m: [m.point("tip", m.links["arm"].at(1, 0))] * 2 and m.point("tip", m.links["arm"].at(1, 0)), ("point 'tip' exists",)),
-    (lambda m: [m.torque("t", m.links["arm"], 1.0), m.torque("t", m.links["arm"], 1.0)], ("force 't' exists already",)),
-    (lambda m: m.constraint("pin", m.q.pin), ("constraint 'pin' exists already",)),
-    (lambda m: m.link("ground", mass=1.0), ("link 'ground' exists already",)),
-])
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda m: m.link("arm", mass=1.0), ("link 'arm' exists already in 'machine'", "choose another name")),
+        (lambda m: m.rod("arm", mass=1.0, length=1.0), ("link 'arm' exists already",)),
+        (lambda m: m.revolute("pin", m.ground, m.links["arm"]), ("joint 'pin' exists already",)),
+        (lambda m: [m.param("k", 1.0), m.param("k", 2.0)], ("param 'k' exists already",)),
+        (lambda m: [m.input("u"), m.input("u")], ("input 'u' exists already",)),
+        (lambda m: [m.point("tip", m.ground.at(1, i)) for i in range(2)], ("point 'tip' exists already",)),
+        (
+            lambda m: [m.torque("t", m.links["arm"], 1.0), m.torque("t", m.links["arm"], 1.0)],
+            ("force 't' exists already",),
+        ),
+        (lambda m: m.constraint("pin", m.q.pin), ("constraint 'pin' exists already",)),
+        (lambda m: m.link("ground", mass=1.0), ("link 'ground' exists already",)),
+    ],
+)
 def test_duplicate_names(call, said):
     refused(DuplicateName, lambda: call(pendulum()), *said)
 
 
-@pytest.mark.parametrize(("call", "said"), [
-    (lambda m: m.assemble(pni=1.0), ("no coordinate named 'pni'", "Did you mean 'pin'?", "Valid names: pin")),
-    (lambda m: m.assemble(near={"hip": 1.0}), ("no coordinate named 'hip'",)),
-    (lambda m: m.assemble(rates={"hip": 1.0}), ("no velocity named 'hip'", "Valid names: pin")),
-    (lambda m: m.assemble(params={"mass": 1.0}), ("no param named 'mass'", "Valid names: none")),
-    (lambda m: m.position("tip"), ("no point named 'tip'",)),
-    (lambda m: m.q.hip, ("no coordinate named 'hip'", "Valid names: pin")),
-    (lambda m: m.joint_spring("s", "hip", stiffness=1.0), ("no joint coordinate named 'hip'",)),
-    (lambda m: m.keyframe("start"), ("no keyframe named 'start'",)),
-    (lambda m: m.assemble().mobility(["hip"]), ("no coordinate named 'hip'",)),
-])
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda m: m.assemble(pni=1.0), ("no coordinate named 'pni'", "Did you mean 'pin'?", "Valid names: pin")),
+        (lambda m: m.assemble(near={"hip": 1.0}), ("no coordinate named 'hip'",)),
+        (lambda m: m.assemble(rates={"hip": 1.0}), ("no velocity named 'hip'", "Valid names: pin")),
+        (lambda m: m.assemble(params={"mass": 1.0}), ("no param named 'mass'", "Valid names: none")),
+        (lambda m: m.position("tip"), ("no point named 'tip'",)),
+        (lambda m: m.q.hip, ("no coordinate named 'hip'", "Valid names: pin")),
+        (lambda m: m.joint_spring("s", "hip", stiffness=1.0), ("no joint coordinate named 'hip'",)),
+        (lambda m: m.keyframe("start"), ("no keyframe named 'start'",)),
+        (lambda m: m.assemble().mobility(["hip"]), ("no coordinate named 'hip'",)),
+    ],
+)
 def test_unknown_names(call, said):
     error = refused(UnknownName, lambda: call(pendulum()), *said)
     assert error.valid is not None
@@ -109,15 +128,18 @@ def test_mass_of_params_is_checked_with_their_values():
     assert m.assemble(params={"half": 0.2}).params["half"] == 0.2
 
 
-@pytest.mark.parametrize(("inertia", "said"), [
-    ((1, 1, 3), "no body has principal moments 1, 1, 3"),
-    ((0, 0, 1), "no body has principal moments 0, 0, 1"),
-    ((-1, 1, 1), "no body has principal moments"),
-    ((1, math.nan, 1), "not finite"),
-    ([[1, 0.5, 0], [0, 1, 0], [0, 0, 1]], "not symmetric"),
-    ([[1, 0], [0, 1]], "3 numbers or a 3 x 3 tensor"),
-    (0.5, "(Ixx, Iyy, Izz)"),
-])
+@pytest.mark.parametrize(
+    ("inertia", "said"),
+    [
+        ((1, 1, 3), "no body has principal moments 1, 1, 3"),
+        ((0, 0, 1), "no body has principal moments 0, 0, 1"),
+        ((-1, 1, 1), "no body has principal moments"),
+        ((1, math.nan, 1), "not finite"),
+        ([[1, 0.5, 0], [0, 1, 0], [0, 0, 1]], "not symmetric"),
+        ([[1, 0], [0, 1]], "3 numbers or a 3 x 3 tensor"),
+        (0.5, "(Ixx, Iyy, Izz)"),
+    ],
+)
 def test_impossible_inertia(inertia, said):
     refused(BadValue, lambda: spatial().link("arm", mass=1.0, inertia=inertia), "link 'arm'", said)
 
@@ -128,12 +150,19 @@ def test_inertia_of_params_is_checked_with_their_values():
     arm = m.link("arm", mass=1.0, inertia=[[0.1, 0, 0], [0, 0.1, 0], [0, 0, i]])
     m.revolute("pin", m.ground, arm)
     assert m.assemble().gap == 0
-    refused(BadValue, lambda: m.assemble(params={"i": 0.3}), "link 'arm'", "no body has principal moments 0.1, 0.1, 0.3")
+    refused(
+        BadValue, lambda: m.assemble(params={"i": 0.3}), "link 'arm'", "no body has principal moments 0.1, 0.1, 0.3"
+    )
 
 
 def test_planar_inertia_and_lengths():
     refused(BadValue, lambda: planar().link("arm", mass=1.0, inertia=-0.1), "link 'arm': inertia", "below 0")
-    refused(BadValue, lambda: planar().link("arm", mass=1.0, inertia=(1, 1, 1)), "link 'arm': inertia", "not a finite number")
+    refused(
+        BadValue,
+        lambda: planar().link("arm", mass=1.0, inertia=(1, 1, 1)),
+        "link 'arm': inertia",
+        "not a finite number",
+    )
     refused(BadValue, lambda: planar().rod("arm", mass=1.0, length=0.0), "rod 'arm': length is 0.0", "must be positive")
     refused(BadValue, lambda: planar().rod("arm", mass=1.0, length=1.0, radius=-1), "rod 'arm': radius", "below 0")
     refused(BadValue, lambda: sl.Mechanism("m", gravity=math.nan), "gravity", "not a finite number")
@@ -143,10 +172,14 @@ def test_points_have_the_dimension_of_the_machine():
     refused(BadValue, lambda: spatial().ground.at(1, 2), "link 'ground': a point takes (x, y, z)", "2 number(s) given")
     refused(BadValue, lambda: planar().ground.at(1), "link 'ground': a point takes (x, y)")
     refused(BadValue, lambda: planar().ground.end, "link 'ground' is not a rod", "use .at(x, y)")
-    refused(BadValue, lambda: spatial().ground.at(0, 0, 0, rotation=2 * np.eye(3)), "link 'ground'", "3 x 3 rotation matrix")
+    refused(
+        BadValue, lambda: spatial().ground.at(0, 0, 0, rotation=2 * np.eye(3)), "link 'ground'", "3 x 3 rotation matrix"
+    )
     refused(BadValue, lambda: spatial().ground.at(0, 0, 0, rotation=-np.eye(3)), "determinant -1")
     tilted = [[1, 0, 0], [0, 0, -1], [0, 1, 0]]
-    refused(BadValue, lambda: planar().ground.at(0, 0, rotation=tilted), "link 'ground'", "out of the plane", "spatial=True")
+    refused(
+        BadValue, lambda: planar().ground.at(0, 0, rotation=tilted), "link 'ground'", "out of the plane", "spatial=True"
+    )
 
 
 # ---- Params and symbols ---------------------------------------------------------------------------------------------
@@ -161,19 +194,22 @@ def test_a_param_without_value_must_be_given():
     assert m.assemble(params={"length": 0.4}).params == {"length": 0.4}
 
 
-@pytest.mark.parametrize("call", [
-    lambda m, x: m.link("other", mass=x),
-    lambda m, x: m.link("other", mass=1.0, com=(x, 0)),
-    lambda m, x: m.link("other", mass=1.0, inertia=x),
-    lambda m, x: m.torque("t", m.links["arm"], x),
-    lambda m, x: m.force("f", m.links["arm"].at(1, 0), (x, 0)),
-    lambda m, x: m.spring("s", m.ground, m.links["arm"].at(1, 0), stiffness=x),
-    lambda m, x: m.revolute("p2", m.ground.at(x, 0), m.link("other", mass=1.0)),
-    lambda m, x: m.revolute("p2", m.ground, m.link("other", mass=1.0), follows=x),
-    lambda m, x: m.revolute("p2", m.ground, m.link("other", mass=1.0), motor=sl.Motor(torque=x)),
-    lambda m, x: m.revolute("p2", m.ground, m.link("other", mass=1.0), motor=sl.Motor(rotor_inertia=x)),
-    lambda m, x: m.constraint("c", m.q.pin - x),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, x: m.link("other", mass=x),
+        lambda m, x: m.link("other", mass=1.0, com=(x, 0)),
+        lambda m, x: m.link("other", mass=1.0, inertia=x),
+        lambda m, x: m.torque("t", m.links["arm"], x),
+        lambda m, x: m.force("f", m.links["arm"].at(1, 0), (x, 0)),
+        lambda m, x: m.spring("s", m.ground, m.links["arm"].at(1, 0), stiffness=x),
+        lambda m, x: m.revolute("p2", m.ground.at(x, 0), m.link("other", mass=1.0)),
+        lambda m, x: m.revolute("p2", m.ground, m.link("other", mass=1.0), follows=x),
+        lambda m, x: m.revolute("p2", m.ground, m.link("other", mass=1.0), motor=sl.Motor(torque=x)),
+        lambda m, x: m.revolute("p2", m.ground, m.link("other", mass=1.0), motor=sl.Motor(rotor_inertia=x)),
+        lambda m, x: m.constraint("c", m.q.pin - x),
+    ],
+)
 def test_foreign_symbols(call):
     refused(BadModel, lambda: call(pendulum(), ca.SX.sym("foreign")), "the symbol 'foreign'", "m.param(...)")
     refused(BadModel, lambda: call(pendulum(), planar().param("foreign", 1.0).symbol), "the symbol 'foreign'")
@@ -185,7 +221,12 @@ def test_foreign_symbols(call):
 def test_a_joint_of_a_link_with_itself():
     m = planar()
     arm = m.link("arm", mass=1.0)
-    refused(BadModel, lambda: m.revolute("pin", arm, arm.at(1, 0)), "joint 'pin' joins link 'arm' to itself", "two different")
+    refused(
+        BadModel,
+        lambda: m.revolute("pin", arm, arm.at(1, 0)),
+        "joint 'pin' joins link 'arm' to itself",
+        "two different",
+    )
 
 
 def test_disconnected_links():
@@ -229,7 +270,8 @@ def test_a_free_joint_cannot_close_a_loop():
 def test_a_loop_joint_cannot_follow():
     m = pendulum()
     refused(
-        BadModel, lambda: m.revolute("second", m.ground, m.links["arm"], follows=m.time),
+        BadModel,
+        lambda: m.revolute("second", m.ground, m.links["arm"], follows=m.time),
         "joint 'second' on links 'ground' and 'arm' closes a loop and cannot also follow",
     )
 
@@ -254,17 +296,33 @@ def test_a_constraint_that_depends_on_nothing():
     m = pendulum()
     k = m.param("k", 1.0)
     refused(BadModel, lambda: m.constraint("c", k - 1), "constraint 'c' depends on no coordinate", "m.q.NAME")
-    refused(BadModel, lambda: m.constraint("c", [m.q.pin - 1, m.time]), "constraint 'c' depends on no coordinate in row 2")
+    refused(
+        BadModel, lambda: m.constraint("c", [m.q.pin - 1, m.time]), "constraint 'c' depends on no coordinate in row 2"
+    )
     refused(BadModel, lambda: m.constraint("c", []), "constraint 'c' depends on no coordinate")
 
 
 def test_constraints_and_couplings_are_of_positions():
     m = pendulum(motor=True)
-    refused(BadModel, lambda: m.constraint("c", m.v.pin - m.q.pin), "constraint 'c' uses \"pin'\"", "positions, time and Params only")
+    refused(
+        BadModel,
+        lambda: m.constraint("c", m.v.pin - m.q.pin),
+        "constraint 'c' uses \"pin'\"",
+        "positions, time and Params",
+    )
     refused(BadModel, lambda: m.constraint("c", m.q.pin - m.inputs["pin"]), "constraint 'c' uses 'u_pin'")
     other = m.link("other", mass=1.0)
-    refused(BadModel, lambda: m.revolute("p2", m.ground, other, follows=m.v.pin), "joint 'p2': follows uses", "positions, time")
-    refused(BadValue, lambda: m.slide("p2", m.ground, other, axes="xy", follows=m.q.pin), "follows takes 2 expression(s), 1 given")
+    refused(
+        BadModel,
+        lambda: m.revolute("p2", m.ground, other, follows=m.v.pin),
+        "joint 'p2': follows uses",
+        "positions, time",
+    )
+    refused(
+        BadValue,
+        lambda: m.slide("p2", m.ground, other, axes="xy", follows=m.q.pin),
+        "follows takes 2 expression(s), 1 given",
+    )
 
 
 # ---- axes and options -----------------------------------------------------------------------------------------------
@@ -277,25 +335,39 @@ def test_bad_axes(axis):
     refused(BadValue, lambda: m.revolute("pin", m.ground, arm, axis=axis), "joint 'pin': axis")
 
 
-@pytest.mark.parametrize(("call", "said"), [
-    (lambda m, arm: m.slide("s", m.ground, arm, axes="xx"), "not independent directions"),
-    (lambda m, arm: m.slide("s", m.ground, arm, axes=[]), "not independent directions"),
-    (lambda m, arm: m.slide("s", m.ground, arm, axes=[(1, 0, 0), (0, 1, 0), (1, 1, 0)]), "not independent directions"),
-    (lambda m, arm: m.universal("s", m.ground, arm, axes=("x", (1, 1, 0))), "perpendicular"),
-    (lambda m, arm: m.universal("s", m.ground, arm, axes="xyz"), "takes two axes"),
-    (lambda m, arm: m.planar("s", m.ground, arm, normal=(0, 0, 0)), "axis (0, 0, 0) is not a direction"),
-    (lambda m, arm: m.free("s", m.ground, arm, rotation="zzx"), "three Euler axes"),
-    (lambda m, arm: m.free("s", m.ground, arm, rotation="euler"), "neither 'quaternion' nor"),
-    (lambda m, arm: m.free("s", m.ground, arm, rotation=3), "neither 'quaternion' nor"),
-])
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda m, arm: m.slide("s", m.ground, arm, axes="xx"), "not independent directions"),
+        (lambda m, arm: m.slide("s", m.ground, arm, axes=[]), "not independent directions"),
+        (
+            lambda m, arm: m.slide("s", m.ground, arm, axes=[(1, 0, 0), (0, 1, 0), (1, 1, 0)]),
+            "not independent directions",
+        ),
+        (lambda m, arm: m.universal("s", m.ground, arm, axes=("x", (1, 1, 0))), "perpendicular"),
+        (lambda m, arm: m.universal("s", m.ground, arm, axes="xyz"), "takes two axes"),
+        (lambda m, arm: m.planar("s", m.ground, arm, normal=(0, 0, 0)), "axis (0, 0, 0) is not a direction"),
+        (lambda m, arm: m.free("s", m.ground, arm, rotation="zzx"), "three Euler axes"),
+        (lambda m, arm: m.free("s", m.ground, arm, rotation="euler"), "neither 'quaternion' nor"),
+        (lambda m, arm: m.free("s", m.ground, arm, rotation=3), "neither 'quaternion' nor"),
+    ],
+)
 def test_bad_joint_options(call, said):
     m = spatial()
     refused(BadValue, lambda: call(m, m.link("arm", mass=1.0)), "joint 's'", said)
 
 
-@pytest.mark.parametrize("options", [
-    {"torque": 0.0}, {"torque": -1.0}, {"speed": 0}, {"power": math.nan}, {"gear": -2.0}, {"rotor_inertia": -1e-3},
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"torque": 0.0},
+        {"torque": -1.0},
+        {"speed": 0},
+        {"power": math.nan},
+        {"gear": -2.0},
+        {"rotor_inertia": -1e-3},
+    ],
+)
 def test_bad_motors(options):
     name = next(iter(options))
     refused(BadValue, lambda: sl.Motor(**options), f"motor: {name} =", "expected")
@@ -303,23 +375,31 @@ def test_bad_motors(options):
 
 def test_bad_motors_on_joints():
     refused(BadValue, lambda: pendulum(motor="strong"), "joint 'pin': motor takes True or a Motor(...)")
-    refused(BadValue, lambda: pendulum(motor=sl.Motor(torque="5")), "motor on joint 'pin': torque", "not a finite number")
+    refused(
+        BadValue, lambda: pendulum(motor=sl.Motor(torque="5")), "motor on joint 'pin': torque", "not a finite number"
+    )
     refused(BadValue, lambda: pendulum(motor=sl.Motor(rotor_inertia=[1])), "motor on joint 'pin': rotor_inertia")
     m = planar()
     gear = m.param("gear", 5.0)
     pendulum(m, motor=sl.Motor(torque=1.0, gear=gear))
-    refused(BadValue, lambda: m.assemble(params={"gear": -1.0}), "motor on joint 'pin': gear is -1 for the given Params")
+    refused(
+        BadValue, lambda: m.assemble(params={"gear": -1.0}), "motor on joint 'pin': gear is -1 for the given Params"
+    )
     m = spatial()
     a = m.link("a", mass=1.0)
     m.free("f", m.ground, a)
-    refused(BadModel, lambda: m.universal("u", m.ground, a, motor=True), "joint 'u' on links 'ground' and 'a'", "2 motions")
+    refused(
+        BadModel, lambda: m.universal("u", m.ground, a, motor=True), "joint 'u' on links 'ground' and 'a'", "2 motions"
+    )
 
 
 def test_bad_forces():
     m = pendulum()
     tip = m.links["arm"].at(1, 0)
     refused(BadValue, lambda: m.spring("s", m.ground, tip, stiffness=-1.0), "spring 's': stiffness", "below 0")
-    refused(BadValue, lambda: m.spring("s", m.ground, tip, damping=math.nan), "spring 's': damping", "not a finite number")
+    refused(
+        BadValue, lambda: m.spring("s", m.ground, tip, damping=math.nan), "spring 's': damping", "not a finite number"
+    )
     refused(BadValue, lambda: m.joint_spring("s", "pin", rest=math.inf), "spring 's': rest")
     refused(BadValue, lambda: m.force("f", tip, (1.0,)), "force 'f'", "(x, y)")
 
@@ -328,7 +408,9 @@ def test_bad_forces():
 
 
 def test_a_linkage_that_cannot_close():
-    error = refused(CannotClose, four_bar(ground=2.0).assemble, "'machine' cannot close", "m at 'close'", "change lengths")
+    error = refused(
+        CannotClose, four_bar(ground=2.0).assemble, "'machine' cannot close", "m at 'close'", "change lengths"
+    )
     assert error.gap == pytest.approx(2.0 - 0.75, rel=1e-3)
     assert error.gaps == {"close": error.gap}
     error = refused(CannotClose, lambda: four_bar().assemble(q1=0.3, q2=0.1, q3=0.2), "with q1, q2, q3 held")
@@ -339,8 +421,10 @@ def test_contradictory_coordinates_and_rates():
     m = four_bar()
     refused(CannotClose, lambda: m.assemble(q1=0.5, q3=0.1), "with q1, q3 held", "Hold fewer coordinates")
     refused(
-        BadValue, lambda: m.assemble(q1=0.5, near={"q2": 0.3, "q3": 1.5}, rates={"q1": 1.0, "q3": 7.0}),
-        "rates q1, q3 contradict the loops of 'machine'", "give fewer",
+        BadValue,
+        lambda: m.assemble(q1=0.5, near={"q2": 0.3, "q3": 1.5}, rates={"q1": 1.0, "q3": 7.0}),
+        "rates q1, q3 contradict the loops of 'machine'",
+        "give fewer",
     )
     refused(BadValue, lambda: pendulum().assemble(pin=math.nan), "coordinate 'pin': nan is not a finite number")
     refused(BadValue, lambda: pendulum().assemble(pin=(1, 2)), "coordinate 'pin' takes 1 number(s)", "2 given")

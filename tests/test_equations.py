@@ -4,9 +4,10 @@ import casadi as ca
 import numpy as np
 import pinocchio as pin
 import pytest
-import saltus as sl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
+import saltus as sl
 from saltus.dynamics.coordinates import choose
 from saltus.model.joints import Ball, Shift, Turn
 from saltus.model.kinematics import Closure
@@ -216,16 +217,21 @@ def chain(follows=None):
     links = [m.link(f"l{i}", mass=1 + i, com=(0.1, 0.2, -0.1), inertia=(0.1, 0.12, 0.15)) for i in range(3)]
     m.universal("u", m.ground, links[0].at(0.1, 0, 0.2), axes=("z", "x"))
     m.slide("s", links[0].at(0.3, 0.1, 0), links[1], axes=(1, 2, 0.5))
-    m.revolute("r", links[2].at(0, 0.2, 0), links[1].at(0.4, 0, 0), axis=(1, 1, 0), follows=follows(m) if follows else None)
+    m.revolute(
+        "r", links[2].at(0, 0.2, 0), links[1].at(0.4, 0, 0), axis=(1, 1, 0), follows=follows(m) if follows else None
+    )
     return m
 
 
-@pytest.mark.parametrize("law", [
-    lambda m: 2 * m.q.u.alpha - 0.5,
-    lambda m: sl.sin(m.q.s) * m.q.u.beta,
-    lambda m: 0.3 * sl.sin(4 * m.time) + m.time**2,
-    lambda m: m.q.s * sl.cos(3 * m.time),
-])
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda m: 2 * m.q.u.alpha - 0.5,
+        lambda m: sl.sin(m.q.s) * m.q.u.beta,
+        lambda m: 0.3 * sl.sin(4 * m.time) + m.time**2,
+        lambda m: m.q.s * sl.cos(3 * m.time),
+    ],
+)
 def test_follows_equals_the_free_joint_held_to_the_law(law):
     """M a + h of the reduced model = N' (M a + h) of the full one, with v = N v_r + n."""
     r = np.random.default_rng(1)
@@ -358,7 +364,10 @@ def test_springs_on_loop_joints_measure_the_same_coordinate_as_on_tree_joints(ki
     m = sl.Mechanism("twice", spatial=True)
     a, b = m.link("a", mass=1.0), m.link("b", mass=1.0)
     m.free("base", m.ground, a, rotation="zyx")
-    ends = a.at(0.1, 0.2, 0.3, rotation=pin.exp3(r.normal(0, 1, 3))), b.at(0.3, 0, 0.1, rotation=pin.exp3(r.normal(0, 1, 3)))
+    ends = (
+        a.at(0.1, 0.2, 0.3, rotation=pin.exp3(r.normal(0, 1, 3))),
+        b.at(0.3, 0, 0.1, rotation=pin.exp3(r.normal(0, 1, 3))),
+    )
     for name in ("tree", "loop"):
         if kind == "revolute":
             m.revolute(name, *ends, axis=(1, 2, 3))
@@ -387,11 +396,11 @@ def geared(motor):
 
 def test_rotor_inertia_is_reflected_by_the_square_of_the_gear():
     plain, with_rotor = (sl.Equations(geared(sl.Motor(gear=20.0, rotor_inertia=J))) for J in (0.0, 1e-3))
-    M0, T0, h0 = (float(x) for x in plain.function("M", "kinetic_energy", "h")(0, 0.3, 2.0, 0, []))
-    M1, T1, h1 = (float(x) for x in with_rotor.function("M", "kinetic_energy", "h")(0, 0.3, 2.0, 0, []))
-    assert pytest.approx(400 * 1e-3) == M1 - M0
-    assert T1 - T0 == pytest.approx(400 * 1e-3 * 4 / 2)
-    assert h1 == pytest.approx(h0)
+    m_0, t_0, h_0 = (float(x) for x in plain.function("M", "kinetic_energy", "h")(0, 0.3, 2.0, 0, []))
+    m_1, t_1, h_1 = (float(x) for x in with_rotor.function("M", "kinetic_energy", "h")(0, 0.3, 2.0, 0, []))
+    assert m_1 - m_0 == pytest.approx(400 * 1e-3)
+    assert t_1 - t_0 == pytest.approx(400 * 1e-3 * 4 / 2)
+    assert h_1 == pytest.approx(h_0)
 
 
 def test_rotor_on_a_joint_that_follows_couples_by_its_rate():
@@ -406,21 +415,24 @@ def test_rotor_on_a_joint_that_follows_couples_by_its_rate():
     assert values[1] - values[0] == pytest.approx(9 * 100 * 1e-3)
 
 
-@pytest.mark.parametrize(("motor", "command", "rate", "expected"), [
-    (sl.Motor(), 7.0, 3.0, 7.0),
-    (sl.Motor(torque=2.0, gear=3.0), 50.0, 0.0, 6.0),
-    (sl.Motor(torque=2.0, gear=3.0), -50.0, 9.0, -6.0),
-    (sl.Motor(torque=2.0, speed=30.0, gear=3.0), 50.0, 5.0, 6.0 * (1 - 15 / 30)),  # on the torque-speed line
-    (sl.Motor(torque=2.0, speed=30.0, gear=3.0), 50.0, 12.0, 0.0),  # beyond the no-load speed
-    (sl.Motor(torque=2.0, speed=30.0, gear=3.0), -50.0, 12.0, -6.0),  # braking keeps the full torque
-    (sl.Motor(torque=2.0, speed=30.0, gear=3.0), -50.0, -5.0, -6.0 * (1 - 15 / 30)),
-    (sl.Motor(power=100.0), 50.0, 10.0, 10.0),
-    (sl.Motor(power=100.0), -50.0, 10.0, -10.0),
-    (sl.Motor(power=100.0), 50.0, 0.0, 50.0),
-    (sl.Motor(torque=8.0, power=100.0), 50.0, 20.0, 5.0),
-    (sl.Motor(speed=10.0), 5.0, 11.0, 0.0),
-    (sl.Motor(speed=10.0), -5.0, 11.0, -5.0),
-])
+@pytest.mark.parametrize(
+    ("motor", "command", "rate", "expected"),
+    [
+        (sl.Motor(), 7.0, 3.0, 7.0),
+        (sl.Motor(torque=2.0, gear=3.0), 50.0, 0.0, 6.0),
+        (sl.Motor(torque=2.0, gear=3.0), -50.0, 9.0, -6.0),
+        (sl.Motor(torque=2.0, speed=30.0, gear=3.0), 50.0, 5.0, 6.0 * (1 - 15 / 30)),  # on the torque-speed line
+        (sl.Motor(torque=2.0, speed=30.0, gear=3.0), 50.0, 12.0, 0.0),  # beyond the no-load speed
+        (sl.Motor(torque=2.0, speed=30.0, gear=3.0), -50.0, 12.0, -6.0),  # braking keeps the full torque
+        (sl.Motor(torque=2.0, speed=30.0, gear=3.0), -50.0, -5.0, -6.0 * (1 - 15 / 30)),
+        (sl.Motor(power=100.0), 50.0, 10.0, 10.0),
+        (sl.Motor(power=100.0), -50.0, 10.0, -10.0),
+        (sl.Motor(power=100.0), 50.0, 0.0, 50.0),
+        (sl.Motor(torque=8.0, power=100.0), 50.0, 20.0, 5.0),
+        (sl.Motor(speed=10.0), 5.0, 11.0, 0.0),
+        (sl.Motor(speed=10.0), -5.0, 11.0, -5.0),
+    ],
+)
 def test_motor_limits(motor, command, rate, expected):
     e = sl.Equations(geared(motor))
     torque, effort = e.function("torques", "Q")(0, 0.3, rate, command, [])

@@ -1,17 +1,21 @@
-"""Closed loops, planar and spatial: five formulations against KKT, Pinocchio and MuJoCo; constraint ranks; SPF's limit."""
+"""Closed loops: five formulations against KKT, Pinocchio and MuJoCo; constraint ranks; SPF off the constraints."""
 
 import casadi as ca
 import mujoco
 import numpy as np
 import pinocchio as pin
 import pytest
+from scipy.integrate import solve_ivp
+from test_equations import KINDS, Tree
+
 import saltus as sl
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from saltus.dynamics.coordinates import choose
 from saltus.model.assembly import assembler
 from saltus.model.joints import Ball, Shift, Turn
-from saltus.model.kinematics import placement_end, placement_start
+from saltus.model.kinematics import Kinematics, placement_end, placement_start
 from saltus.zoo import bolt_linkage
-from scipy.integrate import solve_ivp
 
 FORMULATIONS = [sl.SPF(), sl.Index1(), sl.Baumgarte(), sl.Projection(), sl.Minimal()]
 TILT = pin.exp3(np.array([0.4, -0.7, 0.3]))
@@ -135,10 +139,18 @@ def on_plane():
 
 
 LINKAGES = {
-    "four-bar": four_bar, "BOLT": bolt, "RSSR": lambda: spatial_four_bar("S"), "RSUR": lambda: spatial_four_bar("U"),
-    "four-bar in 3D": lambda: four_bar(spatial=True), "four-bar with a ball": lambda: four_bar(spatial=True, closing="spherical"),
-    "Bennett": bennett, "Sarrus": sarrus, "slide": slider_crank, "slide in 3D": lambda: slider_crank(True),
-    "weld": welded, "planar joint": on_plane,
+    "four-bar": four_bar,
+    "BOLT": bolt,
+    "RSSR": lambda: spatial_four_bar("S"),
+    "RSUR": lambda: spatial_four_bar("U"),
+    "four-bar in 3D": lambda: four_bar(spatial=True),
+    "four-bar with a ball": lambda: four_bar(spatial=True, closing="spherical"),
+    "Bennett": bennett,
+    "Sarrus": sarrus,
+    "slide": slider_crank,
+    "slide in 3D": lambda: slider_crank(True),
+    "weld": welded,
+    "planar joint": on_plane,
 }
 FREEDOM = {"BOLT": 3, "RSSR": 2, "planar joint": 3}
 REDUNDANT = {"four-bar in 3D": 3, "four-bar with a ball": 1, "Bennett": 3, "Sarrus": 1, "slide in 3D": 3}
@@ -166,7 +178,7 @@ class Numbers:
         self.h, self.Q, self.gamma = h.ravel(), Q.ravel(), gamma.ravel()
         free = np.linalg.solve(self.M, self.Q - self.h)
         L = np.linalg.cholesky(self.M)
-        scaled = np.linalg.solve(L, self.J.T).T  # least change of acceleration in the mass metric that fits J a = -gamma
+        scaled = np.linalg.solve(L, self.J.T).T  # least change in the mass metric that fits J a = -gamma
         self.a = free + np.linalg.solve(L.T, np.linalg.pinv(scaled, rcond=1e-9) @ (-self.gamma - self.J @ free))
 
     def formulation(self, f):
@@ -205,11 +217,63 @@ def test_all_formulations_agree_with_kkt_and_their_reactions_balance(linkage):
         np.testing.assert_allclose(balance, 0, atol=1e-9 * np.abs(n.M @ n.a).max(), err_msg=str(f))
 
 
+LOOP_RANK = {"revolute": 5, "slide": 5, "universal": 4, "spherical": 3, "weld": 6, "planar": 3}
+
+
+def close_somehow(tree, q, kind, name):
+    """Join two random links by a joint that fits where they are, at random joint coordinates."""
+    m, r = tree.m, tree.r
+    one, two = (m.links[n] for n in r.choice(tree.names, 2, replace=False))
+    k = Kinematics(m)
+    poses = ca.Function("at", [k.q], [k.pose(one.name).R, k.pose(one.name).p, k.pose(two.name).R, k.pose(two.name).p])
+    R1, p1, R2, p2 = (np.asarray(x) for x in poses(q))
+    a = pin.SE3(pin.exp3(r.normal(0, 1, 3)), r.normal(0, 0.3, 3))
+    x, y, z = np.eye(3)
+    turns = {"revolute": [z], "universal": [x, y], "planar": [z], "spherical": [x, y, z]}.get(kind, [])
+    moved = pin.SE3.Identity()
+    for axis in {"slide": [x], "planar": [x, y]}.get(kind, []):
+        moved = moved * pin.SE3(np.eye(3), r.normal(0, 0.3) * axis)
+    for axis in turns:
+        moved = moved * pin.SE3(pin.exp3(r.normal(0, 1) * axis), np.zeros(3))
+    b = pin.SE3(R2, p2.ravel()).inverse() * pin.SE3(R1, p1.ravel()) * a * moved
+    frames = (link.at(*f.translation, rotation=f.rotation) for link, f in ((one, a), (two, b)))
+    getattr(m, kind)(name, *frames)
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    st.lists(st.sampled_from(KINDS), min_size=3, max_size=5),
+    st.lists(st.sampled_from(list(LOOP_RANK)), min_size=1, max_size=2),
+    st.integers(0, 2**31),
+)
+def test_random_machines_with_random_loops(kinds, closing, seed):
+    """Whatever the loops lock, redundantly or entirely: five formulations and KKT give one acceleration."""
+    tree = Tree(["free", *kinds], seed)
+    q = tree.state()[0]
+    for i, kind in enumerate(closing):
+        close_somehow(tree, q, kind, f"loop{i}")
+    state = tree.m.assemble(near=dict(zip(tree.m.q_names, q, strict=True)))
+    np.testing.assert_allclose(state.positions, q, atol=1e-9)
+    n = Numbers(tree.m, state)
+    r = state.mobility().rank
+    assert r <= sum(LOOP_RANK[kind] for kind in closing)
+    singular = np.linalg.svd(n.J, compute_uv=False)
+    assume(r == 0 or singular[r - 1] > 1e-3 * singular[0])  # well away from dead centres
+    scale = max(1.0, np.abs(n.a).max(), np.abs(n.gamma).max())
+    for f in FORMULATIONS:
+        v, a, reactions = n.formulation(f)
+        np.testing.assert_allclose(v, n.v, atol=1e-9 * max(1.0, np.abs(n.v).max()), err_msg=str(f))
+        np.testing.assert_allclose(a, n.a, atol=1e-9 * scale, err_msg=str(f))
+        balance = n.M @ a + n.h - n.Q - n.J.T @ reactions
+        np.testing.assert_allclose(balance, 0, atol=1e-9 * max(1.0, np.abs(n.M @ n.a).max()), err_msg=str(f))
+
+
 # ---- Pinocchio ------------------------------------------------------------------------------------------------------
 
 
 def to_pinocchio(m, q, v):
     """A Pinocchio model of the tree, its state, the matrix B of v_theirs = B v, and joint and place of every link."""
+
     def numeric(x):
         return np.asarray(ca.Function("n", [m.p], [ca.densify(x)])(m.values()))
 
@@ -239,7 +303,9 @@ def to_pinocchio(m, q, v):
             place = place * pin.SE3(numeric(end.R), numeric(end.p).ravel())
             link = placement.child
             home[link.name] = at, place
-            inertia = pin.Inertia(float(numeric(ca.SX(link.mass)).item()), numeric(link.com).ravel(), numeric(link.inertia))
+            inertia = pin.Inertia(
+                float(numeric(ca.SX(link.mass)).item()), numeric(link.com).ravel(), numeric(link.inertia)
+            )
             model.appendBodyToJoint(at, inertia, place)
             add(link.name)
 
@@ -295,7 +361,8 @@ def test_mujoco_comes_nearer_as_its_loop_is_stiffened():
     shares = [1e-1, 1e-2, 1e-3, 1e-4]
     for share in shares:
         crank, coupler, rocker = (
-            f'<inertial pos="{x / 2} 0 0" mass="{0.3 + x}" diaginertia="2e-3 2e-3 2e-3"/><joint axis="0 0 1"/>' for x in bars
+            f'<inertial pos="{x / 2} 0 0" mass="{0.3 + x}" diaginertia="2e-3 2e-3 2e-3"/><joint axis="0 0 1"/>'
+            for x in bars
         )
         d = 1 - share
         model = mujoco.MjModel.from_xml_string(f"""
@@ -320,11 +387,19 @@ def test_mujoco_comes_nearer_as_its_loop_is_stiffened():
 # ---- constraint ranks -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "options", "rank"), [
-    ("revolute", {"axis": (1, 2, 3)}, 5), ("slide", {"axes": (1, 2, 3)}, 5), ("slide", {"axes": "xy"}, 4),
-    ("slide", {"axes": [(1, 0, 0), (1, 1, 0), (0, 1, 1)]}, 3), ("universal", {"axes": ((1, 1, 0), (1, -1, 2))}, 4),
-    ("spherical", {}, 3), ("weld", {}, 6), ("planar", {"normal": (1, 0, 2)}, 3),
-])
+@pytest.mark.parametrize(
+    ("kind", "options", "rank"),
+    [
+        ("revolute", {"axis": (1, 2, 3)}, 5),
+        ("slide", {"axes": (1, 2, 3)}, 5),
+        ("slide", {"axes": "xy"}, 4),
+        ("slide", {"axes": [(1, 0, 0), (1, 1, 0), (0, 1, 1)]}, 3),
+        ("universal", {"axes": ((1, 1, 0), (1, -1, 2))}, 4),
+        ("spherical", {}, 3),
+        ("weld", {}, 6),
+        ("planar", {"normal": (1, 0, 2)}, 3),
+    ],
+)
 def test_each_joint_kind_has_its_rank(kind, options, rank):
     """Two floating links joined by one joint lose as many freedoms as the joint locks."""
     m = sl.Mechanism("pair", spatial=True)
@@ -373,7 +448,12 @@ def test_parallelogram_swings_through_its_change_point():
     ode = sl.Index1().ode(n.e, choose(m, n.J))
     rhs = ca.Function("rhs", [n.e.t, ode.x, n.e.u, n.e.p], [ode.rhs])
     out = solve_ivp(
-        lambda t, x: np.asarray(rhs(t, x, 0.0, n.p)).ravel(), (0, 0.1), np.r_[n.q, n.v], method="DOP853", rtol=1e-10, atol=1e-10
+        lambda t, x: np.asarray(rhs(t, x, 0.0, n.p)).ravel(),
+        (0, 0.1),
+        np.r_[n.q, n.v],
+        method="DOP853",
+        rtol=1e-10,
+        atol=1e-10,
     )
     x = out.y[:, -1]
     assert x[0] > 0.2
@@ -404,9 +484,14 @@ def spf_run(epsilon, error, T=0.05):
     ode = sl.SPF(epsilon=epsilon).ode(n.e, choose(m, n.J, wanted=["q1"]))
     rhs = ca.Function("rhs", [n.e.t, ode.x, n.e.u, n.e.p], [ode.rhs])
     phi = n.e.function("phi")
-    q = n.q + [0, 0, error]
+    q = n.q + np.array([0, 0, error])
     out = solve_ivp(
-        lambda t, x: np.asarray(rhs(t, x, 0.0, n.p)).ravel(), (0, T), [*q, 5.0], method="DOP853", rtol=1e-11, atol=1e-13,
+        lambda t, x: np.asarray(rhs(t, x, 0.0, n.p)).ravel(),
+        (0, T),
+        [*q, 5.0],
+        method="DOP853",
+        rtol=1e-11,
+        atol=1e-13,
         t_eval=sorted({0.0, min(epsilon, T), min(5 * epsilon, T), T}),
     )
     return out.y[:, -1], np.array([np.asarray(phi(0, x[:3], np.zeros(3), 0.0, n.p)).ravel() for x in out.y.T[:3]])

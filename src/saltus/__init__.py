@@ -41,7 +41,7 @@ _HOME = {
     "SX": "casadi",
     "simulate": "saltus.simulation.run",
     "Trajectory": "saltus.simulation.trajectory",
-    "load": "saltus.simulation.trajectory",
+    "load": "saltus.simulation.store",
     "sin": "casadi",
     "cos": "casadi",
     "tan": "casadi",

@@ -10,8 +10,8 @@ import casadi as ca
 
 from saltus.dynamics.coordinates import Choice
 from saltus.dynamics.equations import Equations
-from saltus.model.linear import Factored, Positive
 from saltus.errors import BadValue
+from saltus.model.linear import Factored, Positive
 from saltus.model.symbols import SX
 
 

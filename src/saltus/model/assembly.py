@@ -241,6 +241,7 @@ class Assembler:
         return q, gap
 
     def right_way_round(self, q: np.ndarray, p: np.ndarray) -> bool:
+        """Whether no loop joint is closed in its mirror image."""
         _, _, turned = self._moving(0.0, q, p)
         return all(
             joint.is_right_way_round(turned[9 * i : 9 * i + 9].reshape(3, 3).T)
@@ -264,7 +265,7 @@ class Assembler:
         left = np.abs(J @ v + phi_t).max()
         if left > 1e-9 * max(1.0, np.abs(v).max()):
             raise BadValue(
-                f"rates {', '.join(given)} contradict the loops of {m.name!r} (off by {left:.3g} m/s); give fewer of them",
+                f"rates {', '.join(given)} contradict the loops of {m.name!r} (off by {left:.3g} m/s); give fewer",
                 given=dict(given),
             )
         return v

@@ -235,8 +235,8 @@ class Mechanism:
             )
         if not self.spatial and joints.leaves_plane(primitives):
             raise BadModel(
-                f"joint {name!r}: a {kind} joint like this leaves the plane of {self.name!r}, in which links turn about "
-                "z and slide along x and y; make the machine with spatial=True",
+                f"joint {name!r}: such a {kind} joint leaves the plane of {self.name!r}, in which links turn about z "
+                "and slide along x and y; make the machine with spatial=True",
                 joint=name,
             )
         if motor is True:
@@ -333,7 +333,8 @@ class Mechanism:
         self._number(rest, f"{part}: rest")
         self._number(damping, f"{part}: damping")
         coordinate = joint.name if isinstance(joint, Joint) else joint
-        valid = [n for j in self.joints.values() for n in j.v_names if not any(isinstance(p, Ball) for p in j.primitives)]
+        plain = [j for j in self.joints.values() if not any(isinstance(p, Ball) for p in j.primitives)]
+        valid = [n for j in plain for n in j.v_names]
         if coordinate not in valid:
             raise UnknownName("joint coordinate", coordinate, valid)
         return self._add_force(JointSpring(name, coordinate, stiffness, rest, damping))
@@ -479,7 +480,8 @@ class Mechanism:
     def _known_symbols(self, part: str, *expressions: SX, state: bool = False) -> None:
         known = {param.symbol.element_hash() for param in self.params.values()}
         if state:
-            known |= {s.element_hash() for s in (*self._q.values(), *self._v.values(), *self.inputs.values(), self.time)}
+            of_state = (*self._q.values(), *self._v.values(), *self.inputs.values(), self.time)
+            known |= {symbol.element_hash() for symbol in of_state}
         for expression in expressions:
             for symbol in ca.symvar(expression):
                 if symbol.element_hash() not in known:
@@ -495,7 +497,7 @@ class Mechanism:
         for symbol in (s for e in expressions for s in ca.symvar(e)):
             if symbol.element_hash() in rates:
                 raise BadModel(
-                    f"{part} uses {symbol.name()!r}, a velocity or an input; it may use positions, time and Params only",
+                    f"{part} uses {symbol.name()!r}, a velocity or an input; it may use positions, time and Params",
                     symbol=symbol.name(),
                 )
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from saltus.dynamics.coordinates import Choice
 from saltus.dynamics.equations import Equations, number
-from saltus.dynamics.formulations import ODE, Formulation
+from saltus.dynamics.formulations import Formulation
 from saltus.errors import BadValue, SaltusError, Singular
 from saltus.hybrid import DIRECTIONS, Domain, Edge, HybridSystem, Sliding, contact_closures
 from saltus.machine import Kernel
@@ -98,7 +98,7 @@ class Stage:
 
     def mass(self, t: float, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Mass matrix."""
-        return self._mass(t, q, p).reshape(self.equations.nv, self.equations.nv)
+        return np.asarray(self._mass(t, q, p)).reshape(self.equations.nv, self.equations.nv)
 
     @cached_property
     def _closure(self) -> Kernel:
@@ -118,7 +118,7 @@ class Stage:
         e, m, d = self.equations, self.system.mechanism, self.dimension
         holds, speeds = [SX(0, 1)], [SX(0, 1)]
         at_zero = contact_closures(m, self.domain.contacts, e.kinematics)
-        for i, (contact, closure) in enumerate(zip(self.domain.contacts, at_zero[0], strict=True)):
+        for contact, closure in zip(self.domain.contacts, at_zero[0], strict=True):
             rows = ca.substitute(closure.phi, at_zero[1], SX.zeros(at_zero[1].numel()))
             anchor = SX.zeros(d)
             for row, letter in enumerate(closure.locks):
@@ -239,7 +239,7 @@ class Program:
             mine = m.frame(contact.point)
             if mine is not frame and not (mine.link is frame.link and ca.is_equal(mine.position, frame.position, 5)):
                 continue
-            closure = [c for c in self.equations.closures if c.name == f"contact {i + 1}"][0]
+            closure = next(c for c in self.equations.closures if c.name == f"contact {i + 1}")
             out = SX.zeros(self.dimension)
             letters = "xyz" if m.spatial else "xy"
             for k, lock in enumerate(closure.locks):

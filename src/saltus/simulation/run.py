@@ -21,8 +21,9 @@ from saltus.simulation.control import Sampled
 from saltus.simulation.engines import choose as choose_engine
 from saltus.simulation.engines.port import Request, Segment, Stop
 from saltus.simulation.program import Program, Stage
+from saltus.simulation.record import Phase, record
 from saltus.simulation.signals import Entry, Signals, commands
-from saltus.simulation.trajectory import Event, Outcome, Phase, Trajectory, record
+from saltus.simulation.trajectory import Event, Outcome, Trajectory
 
 CHUNK = 4000  # steps between looks at progress and Ctrl-C
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, ever quicker, the last within so many seconds
@@ -133,9 +134,8 @@ class _Run:
                 elif seen[edge.name] == stop_after.get(edge.name, -1):
                     self.outcome = Outcome("stopped", f"after {seen[edge.name]} events {edge.name!r}", self.t)
                 elif self._chatters():
-                    self.outcome = Outcome(
-                        "chattering", f"events follow one another ever quicker, the last within {ZENO_GAP:g} s (Zeno)", self.t
-                    )
+                    quick = f"events follow one another ever quicker, the last within {ZENO_GAP:g} s (Zeno)"
+                    self.outcome = Outcome("chattering", quick, self.t)
                 else:
                     domain = target
         except KeyboardInterrupt:
@@ -337,8 +337,8 @@ class _Run:
                 if getattr(edge.guard, "strict", False):
                     return edge
                 self.notes.append(
-                    f"t = {self.t:.9g} s: guard {edge.name!r} was already past its surface when {program.domain.name!r} "
-                    f"was entered (value {g[i]:.3g}); it fires after it has come back"
+                    f"t = {self.t:.9g} s: guard {edge.name!r} was already past its surface when "
+                    f"{program.domain.name!r} was entered (value {g[i]:.3g}); it fires after it has come back"
                 )
         return None
 
@@ -350,8 +350,8 @@ class _Run:
                 if unarmed[i] and program.directions[i] * g[i] > 1e-6:
                     unarmed[i] = False
                     self.notes.append(
-                        f"t = {self.t:.9g} s: {edge.name!r} could not fire: from its surface the motion went straight to "
-                        f"the far side in {program.domain.name!r} (value {g[i]:.3g})"
+                        f"t = {self.t:.9g} s: {edge.name!r} could not fire: from its surface the motion went straight "
+                        f"to the far side in {program.domain.name!r} (value {g[i]:.3g})"
                     )
         return unarmed
 
@@ -406,14 +406,16 @@ class _Run:
         numbers = np.array([float(value) for value in values])
         if not np.isfinite(numbers).all():
             bad = [n for n, value in zip(m.inputs, numbers, strict=True) if not math.isfinite(value)]
-            raise BadValue(f"controller {name!r} returned a number that is not finite for {', '.join(bad)} at t = {self.t:.6g} s")
+            raise BadValue(
+                f"controller {name!r} returned a number that is not finite for {', '.join(bad)} at t = {self.t:.6g} s"
+            )
         p[layout.slice("held")] = numbers
 
     def _places(self, frame: Any) -> tuple[np.ndarray, np.ndarray]:
+        import casadi as ca
+
         from saltus.dynamics.equations import Equations
         from saltus.machine import Kernel
-
-        import casadi as ca
 
         key = ("place", id(frame))
         if key not in self.system._programs:
@@ -499,7 +501,7 @@ class _Run:
 def _why(stop: Stop, program: Program) -> str:
     if stop is Stop.NOT_FINITE:
         return (
-            f"the equations of {program.domain.name!r} gave a number that is not finite: look at the controller's output, "
-            "at springs of zero length, and at the loops for a dead centre"
+            f"the equations of {program.domain.name!r} gave a number that is not finite: look at the controller's "
+            "output, at springs of zero length, and at the loops for a dead centre"
         )
-    return f"the step fell below round-off in {program.domain.name!r}: the motion is singular there, or loosen tolerance"
+    return f"the step fell below round-off in {program.domain.name!r}: the motion is singular there; try a looser tolerance"

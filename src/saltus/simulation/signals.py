@@ -23,7 +23,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Signals:
-    """State of the machine at one instant: `s.q.hip`, `s.v.hip`, `s.p.kp`, `s.domain`, `s.entry.t`, `s.position("foot").y`.
+    """The machine at one instant: `s.q.hip`, `s.v.hip`, `s.p.kp`, `s.domain`, `s.entry.t`, `s.position("foot").y`.
 
     `s.domain` is plain text, so `if s.domain == "stance"` is legal; branching on the state itself uses `sl.where`.
     """

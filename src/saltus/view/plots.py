@@ -52,15 +52,15 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
     """Make empty artists of one machine; `move` puts them where the points are."""
     out: list[Any] = []
     size = 1.15 * width
-    for (name, outline), colour in zip(bones.links.items(), _cycle(len(bones.links), colours), strict=True):
+    for outline, colour in zip(bones.links.values(), _cycle(len(bones.links), colours), strict=True):
         if len(outline) > 2:
             shape = Polygon(np.zeros((len(outline), 2)), closed=True, facecolor=colour, edgecolor=colour, linewidth=width,
-                            joinstyle="round", alpha=alpha, zorder=3, label=name)
+                            joinstyle="round", alpha=alpha, zorder=3)
             out.append(ax.add_patch(shape))
         else:
             marker = "s" if len(outline) == 1 else ""
             (line,) = ax.plot([], [], color=colour, linewidth=width, solid_capstyle="round", alpha=alpha, zorder=3,
-                              marker=marker, markersize=3 * width, label=name)
+                              marker=marker, markersize=3 * width)
             out.append(line)
     for _ in bones.springs:
         out.append(ax.plot([], [], color=DARK, linewidth=0.3 * width, alpha=alpha, zorder=2)[0])
@@ -188,10 +188,12 @@ def plot_snapshots(
             left = spread * (k - 0.5) + float(local[0, :, 0].mean())
             ax.add_patch(Rectangle((left, ax.get_ylim()[0]), spread, np.ptp(ax.get_ylim()), color=STANCE, zorder=-1))
     ax.set_xticks(local[:, :, 0].mean(axis=1))
-    ax.set_xticklabels([f"{t:.2f} s\n{x:.2f} m" for t, x in zip(moments, base, strict=True)], fontsize=7.5)
+    where = [f"\n{x:.2f} m" if x_name else "" for x in base]
+    ax.set_xticklabels([f"{t:.2f} s{x}" for t, x in zip(moments, where, strict=True)], fontsize=7.5)
     ax.grid(False, axis="x")
     ax.set_aspect("equal", adjustable="box")
-    ax.set_xlabel("time (s) and x of the base (m); frames are drawn apart" + (", shaded: on the ground" if touching.any() else ""))
+    label = "time (s) and x of the base (m)" if x_name else "time (s)"
+    ax.set_xlabel(f"{label}; frames are drawn apart" + (", shaded: on the ground" if touching.any() else ""))
     ax.set_ylabel("z (m)" if m.spatial else "y (m)")
     return figure
 

@@ -1,0 +1,249 @@
+"""Study: BOLT runs 16 steps (Liu and Ben-Tzvi 2020, figs. 10 to 14).
+
+`saltus study bolt-running --out results/bolt-running` also draws bolt.png, the picture at the top of the README.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import saltus as sl
+from saltus.simulation.geometry import skeleton
+from saltus.simulation.strides import Strides, contact_spans, strides
+from saltus.studies import STUDIES
+from saltus.studies.result import Comparison, StudyResult
+from saltus.view import plots
+from saltus.view.style import PALETTE, STANCE, new_figure, styled
+
+STEPS, EPSILON = 16, 1e-3
+OFF = math.radians(0.5)  # inconsistency of the start for fig. 11
+
+
+def study() -> StudyResult:
+    """Run BOLT with the paper's rule for take-off, with zero force, and from a start that does not close."""
+    system = sl.zoo.bolt(takeoff="phase")
+    start = system.mechanism.keyframe("drop")
+    run = _run(system, start)
+    gait = strides(run)
+    plain_system = sl.zoo.bolt(takeoff="force")
+    plain_run = _run(plain_system, plain_system.mechanism.keyframe("drop"))
+    plain_gait = strides(plain_run)
+
+    off = start.positions.copy()
+    off[system.mechanism.q_names.index("q4")] += OFF
+    loose = _run(system, dataclasses.replace(start, positions=off), steps=4, rate=5000.0)
+    touchdowns = [e.t for e in loose.events if e.name == "touchdown"]
+    gap = np.abs(loose.arrays["gap"]).max(axis=1)
+    after_second = float(gap[loose.t > touchdowns[1]].max()) if len(touchdowns) > 1 else float("nan")
+    usual = float(np.abs(run.arrays["gap"]).max())
+    rate = _decay(loose.t, gap, touchdowns[0] if touchdowns else loose.t[-1])
+
+    x, y = run["boom.x"], run["boom.y"]
+    angle = math.degrees(np.mean([_folded(e.q[run.meta["q_names"].index("q1")]) for e in run.events if e.name == "touchdown"][4:]))
+    contact = run.meta["contacts"]["foot"]
+    data = {
+        **numbers(run, gait), "epsilon": EPSILON,
+        "crank_angle_at_touchdown_deg": angle, "apex_height": float(y[run.t > gait.starts[len(gait) // 2]].max()),
+        "fall_back_of_x": float((np.maximum.accumulate(x) - x).max()),
+        "share_of_contact_with_pulling_ground": contact["pulling"],
+        "force_rule": numbers(plain_run, plain_gait),
+        "inconsistent_start": {"angle_deg": 0.5, "gap_at_start": float(gap[0]), "gap_after_second_touchdown": after_second,
+                               "decay_time": 1 / rate},
+    }
+    growing = bool((gait.lengths > 0).all())
+    comparisons = [
+        Comparison("steps", STEPS, len(gait), tolerance=0, why="every one completed, no fall"),
+        Comparison("fell", "no", "yes" if data["fell"] else "no", holds=not data["fell"]),
+        Comparison("mean speed", 1.3, gait.mean_speed, "m/s", 0.05, why="printed as \"around 1.3 m/s\""),
+        Comparison("stride time", 0.284, gait.stride_time, "s", 0.001, why="printed to 1 ms; the gains are ours, the paper prints none"),
+        Comparison("loop gap throughout", "constraints hold (sec. 5.2)", f"at most {run.loop_gap:.1e} m", holds=run.loop_gap < 1e-7,
+                   why="below 1e-7 m: errors of the integrator only"),
+        Comparison("gap from a start 0.5 deg off", "tracks to zero asymptotically (fig. 11)",
+                   f"{gap[0]:.1e} m, then {after_second:.1e} m", holds=bool(after_second < 2 * usual),
+                   why=f"after the second touchdown, no more than twice that of a consistent start ({usual:.1e} m, between steps)"),
+        Comparison("time constant of its decay", EPSILON, 1 / rate, "s", 0.05 * EPSILON, why="w' = -w / epsilon; 5 % for the fit"),
+        Comparison("x grows with every stride", "x increases (fig. 12a)", "yes" if growing else "no", holds=growing),
+        Comparison("crank angle at touchdown", 0.0, angle, "deg", 10.0, why="\"impact happens when q1 reaches 360 deg\""),
+        Comparison("largest fall-back of x within a stride", None, data["fall_back_of_x"], "m", why="fig. 12a is drawn without numbers"),
+        Comparison("friction needed", None, contact["friction_need"], "", why="the paper assumes that the foot sticks"),
+        Comparison("smallest normal force", None, contact["normal_min"], "N", why="the paper's rule lets the ground pull"),
+        Comparison("take-off at zero force: mean speed", None, plain_gait.mean_speed, "m/s", why="our rule, for comparison"),
+        Comparison("take-off at zero force: stride time", None, plain_gait.stride_time, "s", why="our rule, for comparison"),
+    ]
+    notes = [
+        "The paper prints neither gains nor start nor the phase angle of take-off; those used here are ours.",
+        "The gait leans on the assumption that the foot sticks: the friction it needs is far above what any ground gives.",
+        "With the paper's rule for take-off the ground pulls for "
+        f"{100 * contact['pulling']:.0f} % of the contact time; with take-off at zero force it never does.",
+    ]
+    figures = {
+        "fig10_frames": _frames(run, gait), "fig11_constraint_errors": _errors(loose), "fig12_body": _body(run, gait),
+        "fig13_crank": _crank(run, system.controls["run"]), "fig14_dependent_angles": _dependent(run),
+        "torques": plots.plot_torques(run, system=system), "contacts": plots.plot_contacts(run), "energy": plots.plot_energy(run),
+        "bolt": picture(plain_run, plain_gait),
+    }
+    info = STUDIES["bolt-running"]
+    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+
+
+def _run(system: sl.HybridSystem, start: sl.State, steps: int = STEPS, rate: float = 1000.0) -> sl.Trajectory:
+    return sl.simulate(
+        system, start, until=60.0, domain="flight", control=system.controls["run"], formulation=sl.SPF(EPSILON),
+        stop_after={"touchdown": steps + 1}, rate=rate,
+    )
+
+
+def numbers(run: sl.Trajectory, gait: Strides) -> dict[str, Any]:
+    """Fields that every study of a gait gives."""
+    return {
+        "steps": len(gait), "mean_speed": gait.mean_speed, "stride_time": gait.stride_time, "duty_factor": gait.duty_factor,
+        "max_loop_gap": run.loop_gap, "fell": run.outcome.kind == "fell", "outcome": run.outcome.kind,
+        "energy_residual": run.energy_account["relative residual"],
+        "worst_friction_need": max(c["friction_need"] for c in run.meta["contacts"].values()),
+        "smallest_normal_force": min(c["normal_min"] for c in run.meta["contacts"].values()),
+        "loops": len(run.meta["constraints"]) // 2,
+    }
+
+
+def _decay(t: np.ndarray, gap: np.ndarray, until: float) -> float:
+    """Rate (1/s) at which a gap falls: slope of its logarithm while it is well above round-off."""
+    good = (t < until) & (gap > 1e-7)
+    return float(-np.polyfit(t[good], np.log(gap[good]), 1)[0])
+
+
+def _folded(angle: float) -> float:
+    return math.remainder(angle, 2 * math.pi)
+
+
+# ---- figures ----------------------------------------------------------------------------------------------------------
+
+
+def _frames(run: sl.Trajectory, gait: Strides) -> Figure:
+    first = float(gait.starts[-2]) - 0.03
+    return plots.plot_snapshots(run, times=first + 0.03 * np.arange(11))
+
+
+@styled
+def _errors(run: sl.Trajectory) -> Figure:
+    figure = new_figure(7.4, 4.6)
+    top, low = figure.subplots(2, 1)
+    plots.plot_gaps(run, log=False, ax=top, until=0.02)
+    plots.plot_gaps(run, log=True, ax=low, until=1.2)
+    top.set_title("start 0.5 deg off: the first 20 ms")
+    low.set_title("and over the first steps (largest value of each few milliseconds)")
+    top.set_xlabel("time (s)")
+    low.get_legend().remove()
+    return figure
+
+
+@styled
+def _body(run: sl.Trajectory, gait: Strides) -> Figure:
+    figure = new_figure(7.6, 6.0)
+    (a, b), (c, d) = figure.subplots(2, 2)
+    for ax, name, label in ((a, "boom.x", "x of the body (m)"), (b, "boom.y", "y of the body (m)")):
+        ax.plot(run.t, run[name])
+        for begin, end in contact_spans(run):
+            ax.axvspan(begin, end, color=STANCE, linewidth=0, zorder=-2)
+        ax.set_xlim(0, run.t[-1])
+        ax.set_xlabel("time (s); shaded: stance")
+        ax.set_ylabel(label)
+    since = float(gait.starts[3])
+    plots.plot_phase_portrait(run, "boom.y", since=since, ax=c)
+    plots.plot_phase_portrait(run, "q1", since=since, wrap=True, ax=d)
+    for ax, letter in zip((a, b, c, d), "abcd", strict=True):
+        ax.text(-0.14, 1.03, f"({letter})", transform=ax.transAxes, va="bottom", fontweight="bold")
+    return figure
+
+
+def command(run: sl.Trajectory, control: Any, joint: str = "q1", samples: int = 1200) -> tuple[np.ndarray, np.ndarray]:
+    """Angle that a PD law asks for over time: the law is linear in the angle, so it is where it would ask no torque at rest."""
+    names = run.meta["q_names"]
+    index, events = names.index(joint), run.events
+    times = np.linspace(0.0, run.t[-1], samples)
+    angles = []
+    for t in times:
+        entered = [e for e in events if e.t <= t]
+        entry_t, entry_q = (entered[-1].t, float(entered[-1].q[index])) if entered else (0.0, float(run[joint][0]))
+        domain = entered[-1].target if entered else events[0].source
+        ask = []
+        for angle in (0.0, 1.0):
+            s = SimpleNamespace(domain=domain, entry=SimpleNamespace(t=entry_t, q={joint: entry_q}), q={joint: angle}, v={joint: 0.0})
+            ask.append(float(control(t, s)[joint]))
+        angles.append(ask[0] / (ask[0] - ask[1]))
+    return times, np.array(angles)
+
+
+@styled
+def _crank(run: sl.Trajectory, control: Any) -> Figure:
+    figure = new_figure(7.4, 3.0)
+    ax = figure.add_subplot()
+    times, wanted = command(run, control)
+    for t, values, label, line in ((times, wanted, "commanded", "-"), (run.t, run["q1"], "simulated", "--")):
+        degrees = np.mod(np.degrees(values), 360.0)
+        degrees[1:][np.abs(np.diff(degrees)) > 180] = np.nan
+        ax.plot(t, degrees, line, label=label)
+    for begin, end in contact_spans(run):
+        ax.axvspan(begin, end, color=STANCE, linewidth=0, zorder=-2)
+    ax.set_xlim(0, run.t[-1])
+    ax.set_yticks(range(0, 361, 90))
+    ax.set_xlabel("time (s); shaded: stance")
+    ax.set_ylabel("crank angle q1 (deg)")
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
+    return figure
+
+
+@styled
+def _dependent(run: sl.Trajectory) -> Figure:
+    figure = new_figure(7.4, 5.4)
+    for ax, name in zip(figure.subplots(4, 1, sharex=True), ("q2", "q3", "q4", "q5"), strict=True):
+        degrees = np.degrees(run[name])
+        if np.ptp(degrees) > 360:
+            degrees = np.mod(degrees, 360.0)
+            degrees[1:][np.abs(np.diff(degrees)) > 180] = np.nan
+        ax.plot(run.t, degrees, color=PALETTE["blue"])
+        for begin, end in contact_spans(run):
+            ax.axvspan(begin, end, color=STANCE, linewidth=0, zorder=-2)
+        ax.set_xlim(0, run.t[-1])
+        ax.set_ylabel(f"{name} (deg)")
+    ax.set_xlabel("time (s); shaded: stance")
+    return figure
+
+
+@styled
+def picture(run: sl.Trajectory, gait: Strides) -> Figure:
+    """BOLT running to scale: frames, the paths of foot and hip, and the foot's path as the body sees it."""
+    m = run.mechanism
+    bones = skeleton(m, run.params)
+    begin, end = float(gait.starts[-4]) - 0.02, float(gait.starts[-1]) + 0.01
+    end = min(end, float(run.t[-1]))
+    moments = np.linspace(begin, end, 13)
+    points = plots.places(m, bones, np.asarray(run.at(moments)), run.params, moments)
+    fine = np.linspace(begin, end, 900)
+    paths = plots.places(m, bones, np.asarray(run.at(fine)), run.params, fine)
+    origin = paths[0, bones.named["hip"], 0]
+    figure = new_figure(10.0, 4.3)
+    ax = figure.add_subplot()
+    touching = plots.on_ground(run, moments)
+    for k, frame in enumerate(points):
+        drawn = plots.artists(ax, bones, width=4.6, alpha=0.95 if touching[k] or k == len(points) - 1 else 0.45)
+        plots.move(drawn, bones, frame - np.array([origin, 0.0]))
+    for name, colour in (("foot", PALETTE["vermillion"]), ("hip", PALETTE["black"])):
+        xy = paths[:, bones.named[name]] - np.array([origin, 0.0])
+        ax.plot(*xy.T, color=colour, linewidth=1.4, linestyle="-" if name == "foot" else ":", zorder=2.5, label=f"path of the {name}")
+    ax.set_ylim(-0.05, 0.60)
+    ax.set_xlim(float(points[0, :, 0].min() - origin) - 0.06, float(points[-1, :, 0].max() - origin) + 0.06)
+    plots.ground_line(ax)
+    ax.set_aspect("equal", adjustable="box")
+    ax.grid(False)
+    ax.set_xlabel("x (m)")
+    ax.set_ylabel("y (m)")
+    ax.legend(loc="upper left", ncols=2)
+    speed = f"BOLT running at {gait.mean_speed:.2f} m/s, {1000 * gait.stride_time:.0f} ms a stride, one motor, two closed loops"
+    ax.set_title(speed)
+    return figure
