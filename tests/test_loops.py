@@ -5,17 +5,17 @@ import mujoco
 import numpy as np
 import pinocchio as pin
 import pytest
-from scipy.integrate import solve_ivp
-from test_equations import KINDS, Tree
-
-import saltus as sl
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+
+import saltus as sl
 from saltus.dynamics.coordinates import choose
 from saltus.model.assembly import assembler
 from saltus.model.joints import Ball, Shift, Turn
 from saltus.model.kinematics import Kinematics, placement_end, placement_start
 from saltus.zoo import bolt_linkage
+from test_equations import KINDS, Tree
 
 FORMULATIONS = [sl.SPF(), sl.Index1(), sl.Baumgarte(), sl.Projection(), sl.Minimal()]
 TILT = pin.exp3(np.array([0.4, -0.7, 0.3]))
@@ -259,6 +259,7 @@ def test_random_machines_with_random_loops(kinds, closing, seed):
     assert r <= sum(LOOP_RANK[kind] for kind in closing)
     singular = np.linalg.svd(n.J, compute_uv=False)
     assume(r == 0 or singular[r - 1] > 1e-3 * singular[0])  # well away from dead centres
+    assume(np.linalg.cond(n.M) < 1e6)  # three slides may be nearly in one plane
     scale = max(1.0, np.abs(n.a).max(), np.abs(n.gamma).max())
     for f in FORMULATIONS:
         v, a, reactions = n.formulation(f)

@@ -28,8 +28,12 @@ BAD_INPUT, ENDED_BADLY, INTERRUPTED = 2, 1, 130
 DEFAULT_UNTIL = 5.0  # s
 LONGEST = 600.0  # s, with --steps and no --until
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
-                  help="Legged machines with closed kinematic chains: simulate, study, report.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Legged machines with closed kinematic chains: simulate, study, report.",
+)
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
@@ -113,7 +117,13 @@ def formulation_of(text: str | None) -> Any:
 
     if text is None:
         return None
-    kinds = {"spf": sl.SPF, "index1": sl.Index1, "baumgarte": sl.Baumgarte, "projection": sl.Projection, "minimal": sl.Minimal}
+    kinds = {
+        "spf": sl.SPF,
+        "index1": sl.Index1,
+        "baumgarte": sl.Baumgarte,
+        "projection": sl.Projection,
+        "minimal": sl.Minimal,
+    }
     name, _, gains = text.partition(":")
     if name.lower() not in kinds:
         raise UnknownName("formulation", name, kinds)
@@ -172,7 +182,12 @@ def control_of(model: Model, name: str | None) -> tuple[Any, str]:
 @contextmanager
 def progress_bar(quiet: bool) -> Iterator[Progress]:
     """Live progress on the error stream."""
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=28),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
         yield bar
 
@@ -187,7 +202,8 @@ def simulate_with_progress(
     if steps is not None:
         events = {e.name for e in model.system.edges}
         if "touchdown" not in events:
-            raise BadValue(f"--steps counts touchdowns and {model.name} has none (its events: {', '.join(sorted(events)) or 'none'}); use --until")
+            named = ", ".join(sorted(events)) or "none"
+            raise BadValue(f"--steps counts touchdowns and {model.name} has none (its events: {named}); use --until")
         if steps < 1:
             raise BadValue(f"--steps {steps}: give one or more", given=steps)
         stop_after = {"touchdown": steps + 1}
@@ -218,14 +234,26 @@ def facts(run: Any, seconds: float) -> dict[str, Any]:
         counts[event.name] = counts.get(event.name, 0) + 1
     contacts = run.meta["contacts"]
     return {
-        "model": run.meta["name"], "outcome": run.outcome.kind, "detail": run.outcome.detail, "time": run.outcome.t,
-        "events": counts, "steps": len(gait), "mean_speed": _number(gait.mean_speed), "stride_time": _number(gait.stride_time),
-        "duty_factor": _number(gait.duty_factor), "max_loop_gap": run.loop_gap,
-        "energy_residual": run.energy_account["relative residual"], "fell": run.outcome.kind == "fell",
+        "model": run.meta["name"],
+        "outcome": run.outcome.kind,
+        "detail": run.outcome.detail,
+        "time": run.outcome.t,
+        "events": counts,
+        "steps": len(gait),
+        "mean_speed": _number(gait.mean_speed),
+        "stride_time": _number(gait.stride_time),
+        "duty_factor": _number(gait.duty_factor),
+        "max_loop_gap": run.loop_gap,
+        "energy_residual": run.energy_account["relative residual"],
+        "fell": run.outcome.kind == "fell",
         "worst_friction_need": max((c["friction_need"] for c in contacts.values()), default=None),
         "smallest_normal_force": min((c["normal_min"] for c in contacts.values()), default=None),
-        "formulation": run.meta["formulation"], "engine": run.meta["engine"], "tolerance": run.meta["tolerance"],
-        "wall_time": seconds, "real_time_factor": run.duration / seconds, "notes": run.meta["notes"],
+        "formulation": run.meta["formulation"],
+        "engine": run.meta["engine"],
+        "tolerance": run.meta["tolerance"],
+        "wall_time": seconds,
+        "real_time_factor": run.duration / seconds,
+        "notes": run.meta["notes"],
     }
 
 
@@ -238,15 +266,25 @@ def summary_rows(f: Mapping[str, Any]) -> list[tuple[str, str]]:
     events = ", ".join(f"{n} x {name}" for name, n in f["events"].items()) or "none"
     rows = [("outcome", f"{f['outcome']} at {f['time']:.4f} s ({f['detail']})"), ("events", events)]
     if f["steps"]:
-        rows += [("strides", f"{f['steps']}"), ("mean speed", f"{f['mean_speed']:.4f} m/s (last half of the strides)"),
-                 ("stride time", f"{1000 * f['stride_time']:.2f} ms"), ("duty factor", f"{f['duty_factor']:.3f}")]
-    rows += [("largest loop gap", f"{f['max_loop_gap']:.2e} m"),
-             ("energy residual", f"{f['energy_residual']:.2e} of the energy exchanged")]
+        rows += [
+            ("strides", f"{f['steps']}"),
+            ("mean speed", f"{f['mean_speed']:.4f} m/s (last half of the strides)"),
+            ("stride time", f"{1000 * f['stride_time']:.2f} ms"),
+            ("duty factor", f"{f['duty_factor']:.3f}"),
+        ]
+    rows += [
+        ("largest loop gap", f"{f['max_loop_gap']:.2e} m"),
+        ("energy residual", f"{f['energy_residual']:.2e} of the energy exchanged"),
+    ]
     if f["worst_friction_need"] is not None:
-        rows += [("worst friction need", f"{f['worst_friction_need']:.3g}"),
-                 ("smallest normal force", f"{f['smallest_normal_force']:.3g} N")]
-    rows += [("solved with", f"{f['formulation']}, engine {f['engine']}, tolerance {f['tolerance']:g}"),
-             ("wall time", f"{f['wall_time']:.2f} s ({f['real_time_factor']:.1f}x real time, compiling included)")]
+        rows += [
+            ("worst friction need", f"{f['worst_friction_need']:.3g}"),
+            ("smallest normal force", f"{f['smallest_normal_force']:.3g} N"),
+        ]
+    rows += [
+        ("solved with", f"{f['formulation']}, engine {f['engine']}, tolerance {f['tolerance']:g}"),
+        ("wall time", f"{f['wall_time']:.2f} s ({f['real_time_factor']:.1f}x real time, compiling included)"),
+    ]
     return rows + [("note", note) for note in f["notes"]]
 
 
@@ -288,8 +326,14 @@ def write_results(
 
             film = view.animate(run, directory / "run.gif", progress=show)
             files.append(film)
-        page = view.report(run, directory / "report.html", figures=drawings, animation=film, command=command,
-                           summary=summary_rows(f)[1:])
+        page = view.report(
+            run,
+            directory / "report.html",
+            figures=drawings,
+            animation=film,
+            command=command,
+            summary=summary_rows(f)[1:],
+        )
     return [*files, page]
 
 
@@ -306,14 +350,25 @@ def run(
     model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, or a Python file that defines `system`.")],
     until: Annotated[float | None, typer.Option(help="Simulated time (s).", show_default="5")] = None,
     steps: Annotated[int | None, typer.Option(help="Stop after so many strides (touchdown to touchdown).")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="Give a Param another value; repeat for more.")] = None,
-    formulation: Annotated[str | None, typer.Option(help="spf, index1, baumgarte, projection or minimal; gains after a colon: spf:1e-4.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PARAM=VALUE", help="Give a Param another value; repeat for more."),
+    ] = None,
+    formulation: Annotated[
+        str | None, typer.Option(help="spf, index1, baumgarte, projection or minimal; gains after a colon: spf:1e-4.")
+    ] = None,
     engine: Annotated[str | None, typer.Option(help="native, heyoka or sundials.")] = None,
     tolerance: Annotated[float, typer.Option(help="Local error of a step.")] = 1e-9,
-    start: Annotated[str | None, typer.Option(help="Keyframe to start from.", show_default="the machine's last")] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Keyframe to start from.", show_default="the machine's last")
+    ] = None,
     domain: Annotated[str | None, typer.Option(help="Domain to start in.", show_default="the system's first")] = None,
-    control: Annotated[str | None, typer.Option(help="Controller of the system, or none.", show_default="its first")] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Result directory.", show_default="results/MODEL")] = None,
+    control: Annotated[
+        str | None, typer.Option(help="Controller of the system, or none.", show_default="its first")
+    ] = None,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="Result directory.", show_default="results/MODEL")
+    ] = None,
     animation: Annotated[bool, typer.Option(help="Write the animation.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -326,8 +381,17 @@ def run(
         until = machine.until or (LONGEST if steps is not None else DEFAULT_UNTIL)
     first = domain or machine.domain or next(iter(machine.system.domains))
     result, seconds = simulate_with_progress(
-        machine, begin, until=until, steps=steps, quiet=as_json, domain=first, control=law, params=params,
-        formulation=formulation_of(formulation), engine=engine, tolerance=tolerance,
+        machine,
+        begin,
+        until=until,
+        steps=steps,
+        quiet=as_json,
+        domain=first,
+        control=law,
+        params=params,
+        formulation=formulation_of(formulation),
+        engine=engine,
+        tolerance=tolerance,
     )
     numbers = {**facts(result, seconds), "start": start_name, "control": law_name, "domain": first}
     directory = out_dir or Path("results") / machine.name
@@ -345,17 +409,26 @@ def run(
 @speaking
 def demo(out_dir: Annotated[Path, typer.Option("--out", help="Result directory.")] = Path("results/demo")) -> None:
     """BOLT runs 16 steps: simulation, figures, animation and a report to look at."""
-    out.print("BOLT, a leg with one motor and two closed loops (Liu and Ben-Tzvi 2020), runs 16 steps.", soft_wrap=True)
+    out.print(
+        "BOLT, a leg with one motor and two closed loops (Liu and Ben-Tzvi 2020), runs 16 steps.", soft_wrap=True
+    )
     machine = model_of("bolt")
     begin, _ = start_of(machine, None, {})
     law, _ = control_of(machine, None)
-    result, seconds = simulate_with_progress(machine, begin, until=LONGEST, steps=16, quiet=False, domain="flight", control=law)
+    result, seconds = simulate_with_progress(
+        machine, begin, until=LONGEST, steps=16, quiet=False, domain="flight", control=law
+    )
     numbers = facts(result, seconds)
-    files = write_results(result, machine, out_dir, numbers, animation=True, quiet=False, command="saltus run bolt --steps 16")
+    files = write_results(
+        result, machine, out_dir, numbers, animation=True, quiet=False, command="saltus run bolt --steps 16"
+    )
     print_table("BOLT", summary_rows(numbers))
     out.print("\nLook at:", soft_wrap=True)
-    for path, what in ((files[-1], "everything on one page"), (out_dir / "run.gif", "the animation"),
-                       (out_dir / "run.nc", "the data: sl.load(...)")):
+    for path, what in (
+        (files[-1], "everything on one page"),
+        (out_dir / "run.gif", "the animation"),
+        (out_dir / "run.nc", "the data: sl.load(...)"),
+    ):
         out.print(f"  {escape(str(path))}  {what}", soft_wrap=True)
     out.print("Next: saltus zoo, saltus run raptor, saltus study list", soft_wrap=True)
     _finish(result)
@@ -383,7 +456,9 @@ def zoo() -> None:
 def study(
     name: Annotated[str, typer.Argument(help="A name of `saltus study list`, or list.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Result directory.", show_default="results/NAME")] = None,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="Result directory.", show_default="results/NAME")
+    ] = None,
 ) -> None:
     """Compute a published result, compare, draw its figures. Ends with code 1 if a stated agreement fails."""
     from saltus import studies
@@ -408,7 +483,11 @@ def _list_studies(as_json: bool) -> None:
     from saltus import studies
 
     if as_json:
-        print(json.dumps([{"name": s.name, "title": s.title, "source": s.source} for s in studies.STUDIES.values()], indent=2))
+        print(
+            json.dumps(
+                [{"name": s.name, "title": s.title, "source": s.source} for s in studies.STUDIES.values()], indent=2
+            )
+        )
         return
     table = Table(box=None, pad_edge=False)
     for column in ("study", "what it computes", "published in"):
@@ -441,11 +520,15 @@ def doctor() -> None:
 
     print_table("found", find.environment())
     print_table("packages", [row for row in versions() if row[0] != "python"])
-    rows = [(f"one BOLT flight evaluation, {way}", f"{1e6 * seconds:.3f} microseconds")
-            for way, seconds in find.evaluation_times().items()]
+    rows = [
+        (f"one BOLT flight evaluation, {way}", f"{1e6 * seconds:.3f} microseconds")
+        for way, seconds in find.evaluation_times().items()
+    ]
     s = find.swing()
-    rows.append(("10 s of free swing", f"{1000 * s['seconds']:.0f} ms ({10 / s['seconds']:.0f}x real time) on engine {s['engine']}, "
-                 f"loop gap {s['loop_gap']:.1e} m, energy residual {s['residual']:.1e}"))
+    pace = f"{1000 * s['seconds']:.0f} ms ({10 / s['seconds']:.0f}x real time) on engine {s['engine']}"
+    rows.append(
+        ("10 s of free swing", f"{pace}, loop gap {s['loop_gap']:.1e} m, energy residual {s['residual']:.1e}")
+    )
     print_table("speed", rows)
 
 

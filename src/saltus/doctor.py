@@ -21,8 +21,12 @@ def environment() -> list[tuple[str, str]]:
     rows = [
         ("python", f"{platform.python_version()} ({platform.python_implementation()})"),
         ("system", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
-        ("compiler", "none found: functions run on CasADi's virtual machine, runs on heyoka" if compiler is None
-         else f"{compiler.path} ({compiler.version})"),
+        (
+            "compiler",
+            "none found: functions run on CasADi's virtual machine, runs on heyoka"
+            if compiler is None
+            else f"{compiler.path} ({compiler.version})",
+        ),
         ("cache", str(cache_dir())),
     ]
     return rows + [(f"engine {name}", "available" if available(name) else "not available") for name in NAMES]
@@ -53,7 +57,9 @@ def evaluation_times() -> dict[str, float]:
     start = system.mechanism.keyframe("drop")
     base = start.p
     J = stage.closure(0.0, start.positions, base)[1]
-    program = Program(stage, SPF(), choose(system.mechanism, J, None, list(range(J.shape[0]))), system.controls["run"])
+    program = Program(
+        stage, SPF(), choose(system.mechanism, J, None, list(range(J.shape[0]))), system.controls["run"]
+    )
     p = np.zeros(program.layout.n_p)
     p[program.layout.slice("params")] = base
     p[program.layout.slice("entry_q")], p[program.layout.slice("entry_v")] = start.positions, start.velocities
@@ -77,5 +83,10 @@ def swing(engine: str | None = None) -> dict[str, Any]:
         begin = time.perf_counter()
         run = simulate(m, start, until=10.0, engine=engine, rate=100.0)
         took = time.perf_counter() - begin
-    return {"seconds": took, "loop_gap": run.loop_gap, "residual": run.energy_account["relative residual"],
-            "outcome": run.outcome.kind, "engine": run.meta["engine"]}
+    return {
+        "seconds": took,
+        "loop_gap": run.loop_gap,
+        "residual": run.energy_account["relative residual"],
+        "outcome": run.outcome.kind,
+        "engine": run.meta["engine"],
+    }

@@ -72,14 +72,20 @@ def skeleton(mechanism: Mechanism, params: Mapping[str, float] | None = None) ->
     return Skeleton(
         tuple(frames[i] for i in used),
         {name: tuple(at[i] for i in outline) for name, outline in outlines.items()},
-        tuple(at[i] for i in sorted(moving)), tuple(at[i] for i in sorted(on_ground)),
-        tuple((at[index[id(s.a)]], at[index[id(s.b)]]) for s in springs), {n: at[i] for n, i in named.items()},
+        tuple(at[i] for i in sorted(moving)),
+        tuple(at[i] for i in sorted(on_ground)),
+        tuple((at[index[id(s.a)]], at[index[id(s.b)]]) for s in springs),
+        {n: at[i] for n, i in named.items()},
     )
 
 
 def trace(
-    mechanism: Mechanism, q: np.ndarray, points: Sequence[Frame | str] | None = None, *,
-    params: Mapping[str, float] | None = None, t: np.ndarray | float = 0.0,
+    mechanism: Mechanism,
+    q: np.ndarray,
+    points: Sequence[Frame | str] | None = None,
+    *,
+    params: Mapping[str, float] | None = None,
+    t: np.ndarray | float = 0.0,
 ) -> np.ndarray:
     """World positions (m) of points at many configurations: an array (configurations, points, dimensions).
 
@@ -103,7 +109,9 @@ def _kernel(m: Mechanism, frames: Sequence[Frame], d: int, rows: int) -> Kernel:
     if key not in kept:
         k = Kinematics(m)
         places = [ca.densify(k.position(f))[:d] for f in frames]
-        function = ca.Function("trace", [k.t, k.q, k.p], ca.cse([ca.vertcat(SX(0, 1), *places)]), ["t", "q", "p"], ["x"])
+        function = ca.Function(
+            "trace", [k.t, k.q, k.p], ca.cse([ca.vertcat(SX(0, 1), *places)]), ["t", "q", "p"], ["x"]
+        )
         kept[key] = (Kernel(function, native), tuple(frames))  # frames are kept alive: their ids are the key
     return kept[key][0]
 

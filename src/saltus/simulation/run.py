@@ -504,4 +504,4 @@ def _why(stop: Stop, program: Program) -> str:
             f"the equations of {program.domain.name!r} gave a number that is not finite: look at the controller's "
             "output, at springs of zero length, and at the loops for a dead centre"
         )
-    return f"the step fell below round-off in {program.domain.name!r}: the motion is singular there; try a looser tolerance"
+    return f"the step fell below round-off in {program.domain.name!r}: singular motion; try a looser tolerance"

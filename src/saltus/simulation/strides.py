@@ -62,10 +62,12 @@ def strides(run: Trajectory, *, event: str = "touchdown", coordinate: str | None
         none = np.zeros(0)
         return Strides(none, none, none, starts)
     spans = contact_spans(run)
-    inside = np.array([
-        sum(max(0.0, min(b, end) - max(a, begin)) for a, b in spans)
-        for begin, end in zip(starts[:-1], starts[1:], strict=True)
-    ])
+    inside = np.array(
+        [
+            sum(max(0.0, min(b, end) - max(a, begin)) for a, b in spans)
+            for begin, end in zip(starts[:-1], starts[1:], strict=True)
+        ]
+    )
     times = np.diff(starts)
     return Strides(times, np.diff(along), inside / times, starts)
 

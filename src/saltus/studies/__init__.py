@@ -25,13 +25,25 @@ class Study:
 STUDIES = {
     s.name: s
     for s in (
-        Study("bolt-kinematics", "BOLT's foot and knee paths and loop angles over a turn of the crank", f"{LIU}, figs. 4, 5",
-              "saltus.studies.bolt_kinematics"),
+        Study(
+            "bolt-kinematics",
+            "BOLT's foot and knee paths and loop angles over a turn of the crank",
+            f"{LIU}, figs. 4, 5",
+            "saltus.studies.bolt_kinematics",
+        ),
         Study("bolt-running", "BOLT runs 16 steps", f"{LIU}, figs. 10 to 14", "saltus.studies.bolt_running"),
-        Study("raptor-hopping", "A Raptor-like leg with three loops hops in place", f"{KAMIDI}, figs. 7, 8",
-              "saltus.studies.raptor_hopping"),
-        Study("bolt-static-gait", "BOLT's crank turned slowly through full turns on a fixed base", f"{KAMIDI}, sec. IV",
-              "saltus.studies.bolt_static_gait"),
+        Study(
+            "raptor-hopping",
+            "A Raptor-like leg with three loops hops in place",
+            f"{KAMIDI}, figs. 7, 8",
+            "saltus.studies.raptor_hopping",
+        ),
+        Study(
+            "bolt-static-gait",
+            "BOLT's crank turned slowly through full turns on a fixed base",
+            f"{KAMIDI}, sec. IV",
+            "saltus.studies.bolt_static_gait",
+        ),
     )
 }
 

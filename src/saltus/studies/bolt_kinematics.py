@@ -15,7 +15,14 @@ from saltus.studies.result import Comparison, StudyResult
 from saltus.view.style import PALETTE, new_figure, styled
 
 SAMPLES = 721
-HEURISTIC = {"l_c": 0.164, "l_1": 0.040, "l_2": 0.180, "l_f": 0.095, "l_4": 0.180, "theta": math.radians(53)}  # Table 2
+HEURISTIC = {
+    "l_c": 0.164,
+    "l_1": 0.040,
+    "l_2": 0.180,
+    "l_f": 0.095,
+    "l_4": 0.180,
+    "theta": math.radians(53),
+}  # Table 2
 
 
 def study() -> StudyResult:
@@ -33,35 +40,67 @@ def study() -> StudyResult:
     rough = _heuristic(turn)
 
     data = {
-        "foot_x_min": foot[:, 0].min(), "foot_x_max": foot[:, 0].max(),
-        "foot_y_min": foot[:, 1].min(), "foot_y_max": foot[:, 1].max(),
-        "crank": turn[::4], "foot": foot[::4], "knee": knee[::4],
+        "foot_x_min": foot[:, 0].min(),
+        "foot_x_max": foot[:, 0].max(),
+        "foot_y_min": foot[:, 1].min(),
+        "foot_y_max": foot[:, 1].max(),
+        "crank": turn[::4],
+        "foot": foot[::4],
+        "knee": knee[::4],
         "loop_1_angles": {"theta_2": theta_2[::4], "theta_3": theta_3[::4]},
-        "knee_x_min": knee[:, 0].min(), "knee_x_max": knee[:, 0].max(),
-        "knee_y_min": knee[:, 1].min(), "knee_y_max": knee[:, 1].max(),
+        "knee_x_min": knee[:, 0].min(),
+        "knee_x_max": knee[:, 0].max(),
+        "knee_y_min": knee[:, 1].min(),
+        "knee_y_max": knee[:, 1].max(),
         "closed_form_difference": float(np.abs(by_hand - foot).max()),
         "concavity": top,
     }
     in_quadrant = bool(knee[:, 0].min() > 0 and knee[:, 1].max() < 0)
     span = f"x {knee[:, 0].min():.3f} to {knee[:, 0].max():.3f}, y {knee[:, 1].min():.3f} to {knee[:, 1].max():.3f} m"
     comparisons = [
-        Comparison("crank turns fully", "one revolution is one stride (sec. 2.2)", str(travel), holds=travel.full_turn,
-                   why="limit of travel on this branch"),
-        Comparison("knee path", "constrained to one quadrant (fig. 5a)", span, holds=in_quadrant,
-                   why="of the body frame; the text says the first, with y up it is the one in front and below"),
-        Comparison("concavity of the flight path", "slight, near the apex (sec. 3.2)", f"{1000 * top:.2f} mm",
-                   holds=bool(1e-4 < top < 0.01), why="depth below the convex hull of the path, between 0.1 and 10 mm"),
-        Comparison("foot path by a second way", 0.0, data["closed_form_difference"], "m", 1e-9,
-                   why="intersections of circles in closed form instead of Newton's method"),
-        *[Comparison(name.replace("_", " "), None, float(data[name]), "m", why="fig. 5b is drawn without numbers")
-          for name in ("foot_x_min", "foot_x_max", "foot_y_min", "foot_y_max")],
+        Comparison(
+            "crank turns fully",
+            "one revolution is one stride (sec. 2.2)",
+            str(travel),
+            holds=travel.full_turn,
+            why="limit of travel on this branch",
+        ),
+        Comparison(
+            "knee path",
+            "constrained to one quadrant (fig. 5a)",
+            span,
+            holds=in_quadrant,
+            why="of the body frame; the text says the first, with y up it is the one in front and below",
+        ),
+        Comparison(
+            "concavity of the flight path",
+            "slight, near the apex (sec. 3.2)",
+            f"{1000 * top:.2f} mm",
+            holds=bool(1e-4 < top < 0.01),
+            why="depth below the convex hull of the path, between 0.1 and 10 mm",
+        ),
+        Comparison(
+            "foot path by a second way",
+            0.0,
+            data["closed_form_difference"],
+            "m",
+            1e-9,
+            why="intersections of circles in closed form instead of Newton's method",
+        ),
+        *[
+            Comparison(name.replace("_", " "), None, float(data[name]), "m", why="fig. 5b is drawn without numbers")
+            for name in ("foot_x_min", "foot_x_max", "foot_y_min", "foot_y_max")
+        ],
     ]
     info = STUDIES["bolt-kinematics"]
     figures = {
-        "fig4_loop_1_angles": _angles(turn, theta_2, theta_3, rough), "fig5_paths": _paths(knee, foot, rough),
+        "fig4_loop_1_angles": _angles(turn, theta_2, theta_3, rough),
+        "fig5_paths": _paths(knee, foot, rough),
         "machine": sl.view.plot_machine(start),
     }
-    notes = ["The heuristic lengths of Table 2 close loop 1 but never loop 2, so only their loop 1 and knee are drawn, as in the paper."]
+    notes = [
+        "The heuristic lengths of Table 2 close loop 1 but never loop 2, so only their loop 1 and knee are drawn, as in the paper."
+    ]
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
 
 
@@ -115,7 +154,9 @@ def _concavity(foot: np.ndarray) -> float:
     upper = upper[np.argsort(upper[:, 0])]
     x, y = foot.T
     flight = y > (y.min() + y.max()) / 2
-    inside = flight & (x > upper[0, 0]) & (x < upper[-1, 0]) & (y > np.interp(x, [left[0], right[0]], [left[1], right[1]]))
+    inside = (
+        flight & (x > upper[0, 0]) & (x < upper[-1, 0]) & (y > np.interp(x, [left[0], right[0]], [left[1], right[1]]))
+    )
     return float((np.interp(x[inside], *upper.T) - y[inside]).max())
 
 
@@ -127,11 +168,19 @@ def _angles(turn: np.ndarray, theta_2: np.ndarray, theta_3: np.ndarray, rough: d
     figure = new_figure(6.5, 3.4)
     ax = figure.add_subplot()
     series: Sequence[tuple[np.ndarray, str, str, str]] = (
-        (theta_2, "HFE link, optimised", PALETTE["blue"], "-"), (theta_3, "femur, optimised", PALETTE["vermillion"], "-"),
-        (rough["theta_2"], "HFE link, heuristic", PALETTE["blue"], "--"), (rough["theta_3"], "femur, heuristic", PALETTE["vermillion"], "--"),
+        (theta_2, "HFE link, optimised", PALETTE["blue"], "-"),
+        (theta_3, "femur, optimised", PALETTE["vermillion"], "-"),
+        (rough["theta_2"], "HFE link, heuristic", PALETTE["blue"], "--"),
+        (rough["theta_3"], "femur, heuristic", PALETTE["vermillion"], "--"),
     )
     for values, label, colour, line in series:
-        ax.plot(np.degrees(turn), np.degrees(values - 2 * np.pi * np.round(values.mean() / (2 * np.pi))), line, color=colour, label=label)
+        ax.plot(
+            np.degrees(turn),
+            np.degrees(values - 2 * np.pi * np.round(values.mean() / (2 * np.pi))),
+            line,
+            color=colour,
+            label=label,
+        )
     ax.set_xlabel("crank angle (deg)")
     ax.set_ylabel("angle to the x axis (deg)")
     ax.set_xticks(range(0, 361, 60))

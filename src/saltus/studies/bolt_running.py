@@ -45,36 +45,83 @@ def study() -> StudyResult:
     rate = _decay(loose.t, gap, touchdowns[0] if touchdowns else loose.t[-1])
 
     x, y = run["boom.x"], run["boom.y"]
-    angle = math.degrees(np.mean([_folded(e.q[run.meta["q_names"].index("q1")]) for e in run.events if e.name == "touchdown"][4:]))
+    angle = math.degrees(
+        np.mean([_folded(e.q[run.meta["q_names"].index("q1")]) for e in run.events if e.name == "touchdown"][4:])
+    )
     contact = run.meta["contacts"]["foot"]
     data = {
-        **numbers(run, gait), "epsilon": EPSILON,
-        "crank_angle_at_touchdown_deg": angle, "apex_height": float(y[run.t > gait.starts[len(gait) // 2]].max()),
+        **numbers(run, gait),
+        "epsilon": EPSILON,
+        "crank_angle_at_touchdown_deg": angle,
+        "apex_height": float(y[run.t > gait.starts[len(gait) // 2]].max()),
         "fall_back_of_x": float((np.maximum.accumulate(x) - x).max()),
         "share_of_contact_with_pulling_ground": contact["pulling"],
         "force_rule": numbers(plain_run, plain_gait),
-        "inconsistent_start": {"angle_deg": 0.5, "gap_at_start": float(gap[0]), "gap_after_second_touchdown": after_second,
-                               "decay_time": 1 / rate},
+        "inconsistent_start": {
+            "angle_deg": 0.5,
+            "gap_at_start": float(gap[0]),
+            "gap_after_second_touchdown": after_second,
+            "decay_time": 1 / rate,
+        },
     }
     growing = bool((gait.lengths > 0).all())
     comparisons = [
         Comparison("steps", STEPS, len(gait), tolerance=0, why="every one completed, no fall"),
         Comparison("fell", "no", "yes" if data["fell"] else "no", holds=not data["fell"]),
-        Comparison("mean speed", 1.3, gait.mean_speed, "m/s", 0.05, why="printed as \"around 1.3 m/s\""),
-        Comparison("stride time", 0.284, gait.stride_time, "s", 0.001, why="printed to 1 ms; the gains are ours, the paper prints none"),
-        Comparison("loop gap throughout", "constraints hold (sec. 5.2)", f"at most {run.loop_gap:.1e} m", holds=run.loop_gap < 1e-7,
-                   why="below 1e-7 m: errors of the integrator only"),
-        Comparison("gap from a start 0.5 deg off", "tracks to zero asymptotically (fig. 11)",
-                   f"{gap[0]:.1e} m, then {after_second:.1e} m", holds=bool(after_second < 2 * usual),
-                   why=f"after the second touchdown, no more than twice that of a consistent start ({usual:.1e} m, between steps)"),
-        Comparison("time constant of its decay", EPSILON, 1 / rate, "s", 0.05 * EPSILON, why="w' = -w / epsilon; 5 % for the fit"),
+        Comparison("mean speed", 1.3, gait.mean_speed, "m/s", 0.05, why='printed as "around 1.3 m/s"'),
+        Comparison(
+            "stride time",
+            0.284,
+            gait.stride_time,
+            "s",
+            0.001,
+            why="printed to 1 ms; the gains are ours, the paper prints none",
+        ),
+        Comparison(
+            "loop gap throughout",
+            "constraints hold (sec. 5.2)",
+            f"at most {run.loop_gap:.1e} m",
+            holds=run.loop_gap < 1e-7,
+            why="below 1e-7 m: errors of the integrator only",
+        ),
+        Comparison(
+            "gap from a start 0.5 deg off",
+            "tracks to zero asymptotically (fig. 11)",
+            f"{gap[0]:.1e} m, then {after_second:.1e} m",
+            holds=bool(after_second < 2 * usual),
+            why=f"after the second touchdown, no more than twice that of a consistent start ({usual:.1e} m, between steps)",
+        ),
+        Comparison(
+            "time constant of its decay",
+            EPSILON,
+            1 / rate,
+            "s",
+            0.05 * EPSILON,
+            why="w' = -w / epsilon; 5 % for the fit",
+        ),
         Comparison("x grows with every stride", "x increases (fig. 12a)", "yes" if growing else "no", holds=growing),
-        Comparison("crank angle at touchdown", 0.0, angle, "deg", 10.0, why="\"impact happens when q1 reaches 360 deg\""),
-        Comparison("largest fall-back of x within a stride", None, data["fall_back_of_x"], "m", why="fig. 12a is drawn without numbers"),
-        Comparison("friction needed", None, contact["friction_need"], "", why="the paper assumes that the foot sticks"),
-        Comparison("smallest normal force", None, contact["normal_min"], "N", why="the paper's rule lets the ground pull"),
-        Comparison("take-off at zero force: mean speed", None, plain_gait.mean_speed, "m/s", why="our rule, for comparison"),
-        Comparison("take-off at zero force: stride time", None, plain_gait.stride_time, "s", why="our rule, for comparison"),
+        Comparison(
+            "crank angle at touchdown", 0.0, angle, "deg", 10.0, why='"impact happens when q1 reaches 360 deg"'
+        ),
+        Comparison(
+            "largest fall-back of x within a stride",
+            None,
+            data["fall_back_of_x"],
+            "m",
+            why="fig. 12a is drawn without numbers",
+        ),
+        Comparison(
+            "friction needed", None, contact["friction_need"], "", why="the paper assumes that the foot sticks"
+        ),
+        Comparison(
+            "smallest normal force", None, contact["normal_min"], "N", why="the paper's rule lets the ground pull"
+        ),
+        Comparison(
+            "take-off at zero force: mean speed", None, plain_gait.mean_speed, "m/s", why="our rule, for comparison"
+        ),
+        Comparison(
+            "take-off at zero force: stride time", None, plain_gait.stride_time, "s", why="our rule, for comparison"
+        ),
     ]
     notes = [
         "The paper prints neither gains nor start nor the phase angle of take-off; those used here are ours.",
@@ -83,9 +130,14 @@ def study() -> StudyResult:
         f"{100 * contact['pulling']:.0f} % of the contact time; with take-off at zero force it never does.",
     ]
     figures = {
-        "fig10_frames": _frames(run, gait), "fig11_constraint_errors": _errors(loose), "fig12_body": _body(run, gait),
-        "fig13_crank": _crank(run, system.controls["run"]), "fig14_dependent_angles": _dependent(run),
-        "torques": plots.plot_torques(run, system=system), "contacts": plots.plot_contacts(run), "energy": plots.plot_energy(run),
+        "fig10_frames": _frames(run, gait),
+        "fig11_constraint_errors": _errors(loose),
+        "fig12_body": _body(run, gait),
+        "fig13_crank": _crank(run, system.controls["run"]),
+        "fig14_dependent_angles": _dependent(run),
+        "torques": plots.plot_torques(run, system=system),
+        "contacts": plots.plot_contacts(run),
+        "energy": plots.plot_energy(run),
         "bolt": picture(plain_run, plain_gait),
     }
     info = STUDIES["bolt-running"]
@@ -94,16 +146,27 @@ def study() -> StudyResult:
 
 def _run(system: sl.HybridSystem, start: sl.State, steps: int = STEPS, rate: float = 1000.0) -> sl.Trajectory:
     return sl.simulate(
-        system, start, until=60.0, domain="flight", control=system.controls["run"], formulation=sl.SPF(EPSILON),
-        stop_after={"touchdown": steps + 1}, rate=rate,
+        system,
+        start,
+        until=60.0,
+        domain="flight",
+        control=system.controls["run"],
+        formulation=sl.SPF(EPSILON),
+        stop_after={"touchdown": steps + 1},
+        rate=rate,
     )
 
 
 def numbers(run: sl.Trajectory, gait: Strides) -> dict[str, Any]:
     """Fields that every study of a gait gives."""
     return {
-        "steps": len(gait), "mean_speed": gait.mean_speed, "stride_time": gait.stride_time, "duty_factor": gait.duty_factor,
-        "max_loop_gap": run.loop_gap, "fell": run.outcome.kind == "fell", "outcome": run.outcome.kind,
+        "steps": len(gait),
+        "mean_speed": gait.mean_speed,
+        "stride_time": gait.stride_time,
+        "duty_factor": gait.duty_factor,
+        "max_loop_gap": run.loop_gap,
+        "fell": run.outcome.kind == "fell",
+        "outcome": run.outcome.kind,
         "energy_residual": run.energy_account["relative residual"],
         "worst_friction_need": max(c["friction_need"] for c in run.meta["contacts"].values()),
         "smallest_normal_force": min(c["normal_min"] for c in run.meta["contacts"].values()),
@@ -161,7 +224,9 @@ def _body(run: sl.Trajectory, gait: Strides) -> Figure:
     return figure
 
 
-def command(run: sl.Trajectory, control: Any, joint: str = "q1", samples: int = 1200) -> tuple[np.ndarray, np.ndarray]:
+def command(
+    run: sl.Trajectory, control: Any, joint: str = "q1", samples: int = 1200
+) -> tuple[np.ndarray, np.ndarray]:
     """Angle that a PD law asks for over time: the law is linear in the angle, so it is where it would ask no torque at rest."""
     names = run.meta["q_names"]
     index, events = names.index(joint), run.events
@@ -173,7 +238,9 @@ def command(run: sl.Trajectory, control: Any, joint: str = "q1", samples: int = 
         domain = entered[-1].target if entered else events[0].source
         ask = []
         for angle in (0.0, 1.0):
-            s = SimpleNamespace(domain=domain, entry=SimpleNamespace(t=entry_t, q={joint: entry_q}), q={joint: angle}, v={joint: 0.0})
+            s = SimpleNamespace(
+                domain=domain, entry=SimpleNamespace(t=entry_t, q={joint: entry_q}), q={joint: angle}, v={joint: 0.0}
+            )
             ask.append(float(control(t, s)[joint]))
         angles.append(ask[0] / (ask[0] - ask[1]))
     return times, np.array(angles)
@@ -235,7 +302,14 @@ def picture(run: sl.Trajectory, gait: Strides) -> Figure:
         plots.move(drawn, bones, frame - np.array([origin, 0.0]))
     for name, colour in (("foot", PALETTE["vermillion"]), ("hip", PALETTE["black"])):
         xy = paths[:, bones.named[name]] - np.array([origin, 0.0])
-        ax.plot(*xy.T, color=colour, linewidth=1.4, linestyle="-" if name == "foot" else ":", zorder=2.5, label=f"path of the {name}")
+        ax.plot(
+            *xy.T,
+            color=colour,
+            linewidth=1.4,
+            linestyle="-" if name == "foot" else ":",
+            zorder=2.5,
+            label=f"path of the {name}",
+        )
     ax.set_ylim(-0.05, 0.60)
     ax.set_xlim(float(points[0, :, 0].min() - origin) - 0.06, float(points[-1, :, 0].max() - origin) + 0.06)
     plots.ground_line(ax)

@@ -45,26 +45,55 @@ def study() -> StudyResult:
     stance = phase & (foot[:, 1] < (foot[:, 1].min() + foot[:, 1].max()) / 2)
     advance = float(np.ptp(foot[stance, 0]))
     data = {
-        "turns": float(turned), "crank_speed": SPEED, "peak_torque": float(np.abs(torque[settled]).max()),
-        "static_peak_torque": float(np.abs(static[settled]).max()), "torque_difference": difference,
-        "speed_error": speed_error, "max_loop_gap": gap, "energy_residual": run.energy_account["relative residual"],
-        "advance_a_turn": advance, "foot_lift": float(np.ptp(foot[:, 1])), "outcome": run.outcome.kind,
+        "turns": float(turned),
+        "crank_speed": SPEED,
+        "peak_torque": float(np.abs(torque[settled]).max()),
+        "static_peak_torque": float(np.abs(static[settled]).max()),
+        "torque_difference": difference,
+        "speed_error": speed_error,
+        "max_loop_gap": gap,
+        "energy_residual": run.energy_account["relative residual"],
+        "advance_a_turn": advance,
+        "foot_lift": float(np.ptp(foot[:, 1])),
+        "outcome": run.outcome.kind,
     }
     comparisons = [
-        Comparison("a static gait is possible", "yes, by an option; not pictured (sec. IV)", f"{turned:.3f} full turns",
-                   holds=bool(run.outcome.ok and turned > TURNS - 0.02), why="the crank passes every angle; it lags its command by K_D/K_P"),
-        Comparison("loop gap throughout", "drift-free (sec. IV-A)", f"at most {gap:.1e} m", holds=gap < 1e-8,
-                   why="below 1e-8 m: errors of the integrator only"),
-        Comparison("torque against statics", 0.0, difference, "Nm", 0.02 * data["static_peak_torque"],
-                   why="tau = dV/dq1; 2 % of the peak for what inertia is left"),
+        Comparison(
+            "a static gait is possible",
+            "yes, by an option; not pictured (sec. IV)",
+            f"{turned:.3f} full turns",
+            holds=bool(run.outcome.ok and turned > TURNS - 0.02),
+            why="the crank passes every angle; it lags its command by K_D/K_P",
+        ),
+        Comparison(
+            "loop gap throughout",
+            "drift-free (sec. IV-A)",
+            f"at most {gap:.1e} m",
+            holds=gap < 1e-8,
+            why="below 1e-8 m: errors of the integrator only",
+        ),
+        Comparison(
+            "torque against statics",
+            0.0,
+            difference,
+            "Nm",
+            0.02 * data["static_peak_torque"],
+            why="tau = dV/dq1; 2 % of the peak for what inertia is left",
+        ),
         Comparison("peak torque", None, data["peak_torque"], "Nm", why="the paper prints no numbers for it"),
-        Comparison("advance a turn", None, advance, "m", why="span of the foot along x while in the lower half of its path"),
+        Comparison(
+            "advance a turn", None, advance, "m", why="span of the foot along x while in the lower half of its path"
+        ),
         Comparison("foot lift", None, data["foot_lift"], "m", why="span of the foot along y"),
     ]
     info = STUDIES["bolt-static-gait"]
     notes = ["The body is held by its boom, so the foot carries no load: torque is that of the leg's own weight."]
-    figures = {"torque": _torque(crank, torque, static, settled), "path": _path(m, foot, stance), "loop_gaps": plots.plot_gaps(run),
-               "frames": plots.plot_snapshots(run, times=until - 2 * math.pi / abs(SPEED) * np.linspace(1, 0, 9))}
+    figures = {
+        "torque": _torque(crank, torque, static, settled),
+        "path": _path(m, foot, stance),
+        "loop_gaps": plots.plot_gaps(run),
+        "frames": plots.plot_snapshots(run, times=until - 2 * math.pi / abs(SPEED) * np.linspace(1, 0, 9)),
+    }
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
 
 

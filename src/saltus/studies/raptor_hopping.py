@@ -33,23 +33,48 @@ def study() -> StudyResult:
     rows = len(run.meta["constraints"])
     half = run.t > gait.starts[len(gait) // 2]
     data = {
-        **numbers(run, gait), "epsilon": EPSILON, "apex_height": float(run["boom.y"][half].max()), "constraint_rows": rows,
+        **numbers(run, gait),
+        "epsilon": EPSILON,
+        "apex_height": float(run["boom.y"][half].max()),
+        "constraint_rows": rows,
         "drift_a_stride": float(gait.lengths[gait.steady].mean()),
-        "inconsistent_start": {"angle_deg": 0.5, "gap_at_start": float(gap[0]), "gap_after_second_touchdown": after_second},
+        "inconsistent_start": {
+            "angle_deg": 0.5,
+            "gap_at_start": float(gap[0]),
+            "gap_after_second_touchdown": after_second,
+        },
     }
     comparisons = [
-        Comparison("loops", 3, data["loops"], tolerance=0, why="sec. IV-B: a three-loop leg with one degree of freedom"),
+        Comparison(
+            "loops", 3, data["loops"], tolerance=0, why="sec. IV-B: a three-loop leg with one degree of freedom"
+        ),
         Comparison("constraint equations", 6, rows, tolerance=0, why="fig. 8: two a loop"),
-        Comparison("gait", "reminiscent of hopping (sec. IV-B)", f"{data['mean_speed']:.3f} m/s, apex {data['apex_height']:.3f} m",
-                   holds=not data["fell"] and abs(gait.mean_speed) < 0.1, why="in place: slower than 0.1 m/s, no fall"),
+        Comparison(
+            "gait",
+            "reminiscent of hopping (sec. IV-B)",
+            f"{data['mean_speed']:.3f} m/s, apex {data['apex_height']:.3f} m",
+            holds=not data["fell"] and abs(gait.mean_speed) < 0.1,
+            why="in place: slower than 0.1 m/s, no fall",
+        ),
         Comparison("steps", None, len(gait), why="fig. 7 shows a sequence without a number of steps"),
-        Comparison("loop gap throughout", "asymptotically zero drift (fig. 8)", f"at most {run.loop_gap:.1e} m",
-                   holds=run.loop_gap < 1e-7, why="below 1e-7 m: errors of the integrator only"),
-        Comparison("gap from a start 0.5 deg off", "converges to zero (fig. 8)", f"{gap[0]:.1e} m, then {after_second:.1e} m",
-                   holds=after_second < 2 * usual,
-                   why=f"after the second touchdown, no more than twice that of a consistent start ({usual:.1e} m, between steps)"),
+        Comparison(
+            "loop gap throughout",
+            "asymptotically zero drift (fig. 8)",
+            f"at most {run.loop_gap:.1e} m",
+            holds=run.loop_gap < 1e-7,
+            why="below 1e-7 m: errors of the integrator only",
+        ),
+        Comparison(
+            "gap from a start 0.5 deg off",
+            "converges to zero (fig. 8)",
+            f"{gap[0]:.1e} m, then {after_second:.1e} m",
+            holds=after_second < 2 * usual,
+            why=f"after the second touchdown, no more than twice that of a consistent start ({usual:.1e} m, between steps)",
+        ),
         Comparison("stride time", None, gait.stride_time, "s", why="the paper prints no time"),
-        Comparison("friction needed", None, data["worst_friction_need"], "", why="the paper assumes that the foot sticks"),
+        Comparison(
+            "friction needed", None, data["worst_friction_need"], "", why="the paper assumes that the foot sticks"
+        ),
     ]
     notes = [
         "A Raptor-like leg: the real dimensions are not public. Lengths, body mass, gains and start are ours.",
@@ -59,8 +84,10 @@ def study() -> StudyResult:
     figures = {
         "fig7_frames": plots.plot_snapshots(run, times=first + 0.05 * np.arange(10)),
         "fig8_constraint_errors": plots.plot_gaps(loose, until=min(1.2, float(loose.t[-1]))),
-        "coordinates": plots.plot_coordinates(run), "portrait": plots.plot_phase_portrait(run, "boom.y"),
-        "torques": plots.plot_torques(run, system=system), "contacts": plots.plot_contacts(run),
+        "coordinates": plots.plot_coordinates(run),
+        "portrait": plots.plot_phase_portrait(run, "boom.y"),
+        "torques": plots.plot_torques(run, system=system),
+        "contacts": plots.plot_contacts(run),
     }
     info = STUDIES["raptor-hopping"]
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
@@ -68,6 +95,12 @@ def study() -> StudyResult:
 
 def _run(system: sl.HybridSystem, start: sl.State, steps: int = STEPS, rate: float = 1000.0) -> sl.Trajectory:
     return sl.simulate(
-        system, start, until=60.0, domain="flight", control=system.controls["hop"], formulation=sl.SPF(EPSILON),
-        stop_after={"touchdown": steps + 1}, rate=rate,
+        system,
+        start,
+        until=60.0,
+        domain="flight",
+        control=system.controls["hop"],
+        formulation=sl.SPF(EPSILON),
+        stop_after={"touchdown": steps + 1},
+        rate=rate,
     )

@@ -80,12 +80,28 @@ class StudyResult:
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the figures, ready for JSON."""
         rows = [
-            {"quantity": c.quantity, "published": c.published, "computed": c.computed, "unit": c.unit,
-             "tolerance": c.tolerance, "agrees": c.agrees, "why": c.why}
+            {
+                "quantity": c.quantity,
+                "published": c.published,
+                "computed": c.computed,
+                "unit": c.unit,
+                "tolerance": c.tolerance,
+                "agrees": c.agrees,
+                "why": c.why,
+            }
             for c in self.comparisons
         ]
-        return plain({"study": self.name, "title": self.title, "source": self.source, **self.data,
-                      "comparisons": rows, "agrees": self.agrees, "notes": self.notes})
+        return plain(
+            {
+                "study": self.name,
+                "title": self.title,
+                "source": self.source,
+                **self.data,
+                "comparisons": rows,
+                "agrees": self.agrees,
+                "notes": self.notes,
+            }
+        )
 
     def write(self, directory: str | Path) -> list[Path]:
         """Write result.json and every figure as PNG and PDF."""

@@ -64,17 +64,23 @@ def animate(
             progress(k + 1, len(times))
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], duration=round(1000 / fps), loop=0,
-                   optimize=False, disposal=1)
+    frames[0].save(
+        path,
+        format="GIF",
+        save_all=True,
+        append_images=frames[1:],
+        duration=round(1000 / fps),
+        loop=0,
+        optimize=False,
+        disposal=1,
+    )
     return path
 
 
 class _Scene:
     """A canvas with its background drawn once, and the artists that move on it."""
 
-    def __init__(
-        self, run: Trajectory, m: Mechanism, times: np.ndarray, trail: str | None, ground: float
-    ) -> None:
+    def __init__(self, run: Trajectory, m: Mechanism, times: np.ndarray, trail: str | None, ground: float) -> None:
         from saltus.simulation.geometry import skeleton
 
         self.run, self.times = run, times
@@ -115,7 +121,8 @@ class _Scene:
 
     def _make_moving(self, m: Mechanism, trail: str | None, ground: float) -> None:
         ax, run = self.ax, self.run
-        name = trail or next((p for p in (*run.meta["forces"], "foot", *run.meta["points"]) if p in run.meta["points"]), None)
+        points = run.meta["points"]
+        name = trail or next((p for p in (*run.meta["forces"], "foot", *points) if p in points), None)
         self.trail_xy = None
         if name is not None:
             i = self.bones.named[name]
@@ -130,7 +137,9 @@ class _Scene:
         self.ground = ground
         self.machine = artists(ax, self.bones, width=5.0)
         box = {"facecolor": "white", "edgecolor": "none", "pad": 3.0}
-        self.text = ax.text(0.015, 0.975, "", transform=ax.transAxes, va="top", fontsize=10, family="monospace", bbox=box)
+        self.text = ax.text(
+            0.015, 0.975, "", transform=ax.transAxes, va="top", fontsize=10, family="monospace", bbox=box
+        )
         self.moving = [self.trail, self.marks, *self.machine, self.text]
         for artist in self.moving:
             artist.set_animated(True)
@@ -146,8 +155,9 @@ class _Scene:
         if self.has_ground:
             self._move_marks(x0)
         domain = "on the ground" if self.contact[k] else "in flight" if self.has_ground else ""
-        self.text.set_text(f"t = {t:6.3f} s   x = {x0:6.3f} m   {domain}".rstrip() if self.camera.any() else f"t = {t:6.3f} s   {domain}".rstrip())
-        self.text.get_bbox_patch().set_facecolor(STANCE if self.contact[k] else "white")
+        where = f"x = {x0:6.3f} m   " if self.camera.any() else ""
+        self.text.set_text(f"t = {t:6.3f} s   {where}{domain}".rstrip())
+        self.text.set_backgroundcolor(STANCE if self.contact[k] else "white")
         self.canvas.restore_region(self.background)
         for artist in self.moving:
             self.ax.draw_artist(artist)

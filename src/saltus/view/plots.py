@@ -32,15 +32,17 @@ def mechanism_of(run: Trajectory, mechanism: Mechanism | None) -> Mechanism:
     found = mechanism or run.mechanism
     if found is None:
         raise BadValue(
-            f"this run of {run.meta['name']!r} was loaded from a file, which holds no machine; pass mechanism=..., the one "
-            "it was made with"
+            f"this run of {run.meta['name']!r} was loaded from a file, which holds no machine; "
+            "pass mechanism=..., the one it was made with"
         )
     if list(found.q_names) != list(run.meta["q_names"]):
         raise BadValue(f"mechanism {found.name!r} has other coordinates than the run of {run.meta['name']!r}")
     return found
 
 
-def places(mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0) -> np.ndarray:
+def places(
+    mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0
+) -> np.ndarray:
     """Positions of the skeleton's points in the plane of the picture: x and y, in 3D x and z."""
     from saltus.simulation.geometry import trace
 
@@ -54,17 +56,40 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
     size = 1.15 * width
     for outline, colour in zip(bones.links.values(), _cycle(len(bones.links), colours), strict=True):
         if len(outline) > 2:
-            shape = Polygon(np.zeros((len(outline), 2)), closed=True, facecolor=colour, edgecolor=colour, linewidth=width,
-                            joinstyle="round", alpha=alpha, zorder=3)
+            shape = Polygon(
+                np.zeros((len(outline), 2)),
+                closed=True,
+                facecolor=colour,
+                edgecolor=colour,
+                linewidth=width,
+                joinstyle="round",
+                alpha=alpha,
+                zorder=3,
+            )
             out.append(ax.add_patch(shape))
         else:
             marker = "s" if len(outline) == 1 else ""
-            (line,) = ax.plot([], [], color=colour, linewidth=width, solid_capstyle="round", alpha=alpha, zorder=3,
-                              marker=marker, markersize=3 * width)
+            (line,) = ax.plot(
+                [],
+                [],
+                color=colour,
+                linewidth=width,
+                solid_capstyle="round",
+                alpha=alpha,
+                zorder=3,
+                marker=marker,
+                markersize=3 * width,
+            )
             out.append(line)
     for _ in bones.springs:
         out.append(ax.plot([], [], color=DARK, linewidth=0.3 * width, alpha=alpha, zorder=2)[0])
-    style = {"linestyle": "", "markeredgecolor": DARK, "markeredgewidth": 0.22 * width, "alpha": alpha, "zorder": 4}
+    style: dict[str, Any] = {
+        "linestyle": "",
+        "markeredgecolor": DARK,
+        "markeredgewidth": 0.22 * width,
+        "alpha": alpha,
+        "zorder": 4,
+    }
     out.append(ax.plot([], [], marker="o", markerfacecolor="white", markersize=size, **style)[0])
     out.append(ax.plot([], [], marker="^", markerfacecolor=DARK, markersize=1.6 * size, **style)[0])
     return out
@@ -109,9 +134,7 @@ def ground_line(ax: Axes, height: float = 0.0) -> None:
 
 
 @styled
-def plot_machine(
-    state: State, *, ground: float | None = None, names: bool = True, ax: Axes | None = None
-) -> Figure:
+def plot_machine(state: State, *, ground: float | None = None, names: bool = True, ax: Axes | None = None) -> Figure:
     """Draw a machine in one configuration: links as bars, pins as circles, named points, the ground (m)."""
     from saltus.simulation.geometry import skeleton
 
@@ -125,8 +148,10 @@ def plot_machine(
     if names:
         for name, i in bones.named.items():
             ax.annotate(name, points[i], xytext=(7, 4), textcoords="offset points", fontsize=8, color=DARK, zorder=5)
-    handles = [Line2D([], [], color=colour, linewidth=4, solid_capstyle="round", label=name)
-               for name, colour in zip(bones.links, _cycle(len(bones.links), True), strict=True)]
+    handles = [
+        Line2D([], [], color=colour, linewidth=4, solid_capstyle="round", label=name)
+        for name, colour in zip(bones.links, _cycle(len(bones.links), True), strict=True)
+    ]
     ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5))
     ax.set_title(m.name)
     _metres(ax, m)
@@ -152,13 +177,19 @@ def _frame(ax: Axes, points: np.ndarray, ground: float | None, margin: float = 0
 
 @styled
 def plot_snapshots(
-    run: Trajectory, *, times: Sequence[float] | None = None, count: int = 10, interval: float = 0.03, ground: float = 0.0,
-    mechanism: Mechanism | None = None, ax: Axes | None = None,
+    run: Trajectory,
+    *,
+    times: Any = None,
+    count: int = 10,
+    interval: float = 0.03,
+    ground: float = 0.0,
+    mechanism: Mechanism | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw the machine at several times side by side, as fig. 10 of Liu and Ben-Tzvi (2020).
 
     Frames are drawn apart from each other whatever the machine's speed; the tick below each gives its time
-    and where its base is. Without `times`, the last `count` frames, `interval` seconds apart.
+    and where its base is. Without `times` (s), the last `count` frames, `interval` seconds apart.
     """
     from saltus.simulation.geometry import skeleton
 
@@ -268,8 +299,11 @@ def plot_coordinates(
     lengths, angles = [n for n in chosen if not is_angle(run, n)], [n for n in chosen if is_angle(run, n)]
     turning = [] if rates else [n for n in angles if np.ptp(source[n]) > 2 * np.pi]
     swinging = [n for n in angles if n not in turning]
-    groups = [(lengths, "m/s" if rates else "m", 1.0), (turning, "deg", 180 / np.pi),
-              (swinging, "deg/s" if rates else "deg", 180 / np.pi)]
+    groups = [
+        (lengths, "m/s" if rates else "m", 1.0),
+        (turning, "deg", 180 / np.pi),
+        (swinging, "deg/s" if rates else "deg", 180 / np.pi),
+    ]
     groups = [g for g in groups if g[0]]
     figure = new_figure(7.0, 1.0 + 1.7 * len(groups))
     axes = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
@@ -323,10 +357,17 @@ def plot_phase_portrait(
     ax.set_xlabel(f"{name} ({'deg' if angle else 'm'})")
     ax.set_ylabel(f"rate of {name} ({'rad/s' if angle else 'm/s'})")
     if _has_contacts(run):
-        ax.legend(handles=[Line2D([], [], color=PALETTE["blue"], label="flight"),
-                           Line2D([], [], color=PALETTE["vermillion"], label="on the ground"),
-                           Line2D([], [], color="#888888", linestyle=":", label="impact")],
-                  loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, handlelength=1.4)
+        ax.legend(
+            handles=[
+                Line2D([], [], color=PALETTE["blue"], label="flight"),
+                Line2D([], [], color=PALETTE["vermillion"], label="on the ground"),
+                Line2D([], [], color="#888888", linestyle=":", label="impact"),
+            ],
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncols=3,
+            handlelength=1.4,
+        )
     return figure
 
 
@@ -346,8 +387,15 @@ def plot_path(
     grounded = on_ground(run, run.t)
     ax.plot(*np.where(keep[:, None], xy, np.nan).T, color=PALETTE["blue"], label=f"path of {point}")
     if grounded.any():
-        ax.plot(*np.where((keep & grounded)[:, None], xy, np.nan).T, color=PALETTE["vermillion"], linewidth=2.6,
-                solid_capstyle="round", marker="." if not relative else "", markersize=4, label="on the ground")
+        ax.plot(
+            *np.where((keep & grounded)[:, None], xy, np.nan).T,
+            color=PALETTE["vermillion"],
+            linewidth=2.6,
+            solid_capstyle="round",
+            marker="." if not relative else "",
+            markersize=4,
+            label="on the ground",
+        )
     if relative:
         ax.set_aspect("equal", adjustable="datalim")
     ax.set_xlabel("x relative to the base (m)" if relative else "x (m)")
@@ -425,8 +473,13 @@ def plot_torques(run: Trajectory, *, system: HybridSystem | None = None) -> Figu
         if limit is not None and np.isfinite(limit).any():
             shown = np.where(limit < 1.5 * np.abs(values).max() + 1e-9, limit, np.nan)
             for sign in (1, -1):
-                ax.plot(*_gaps(run, sign * shown), color=PALETTE["vermillion"], linestyle="--", linewidth=0.9,
-                        label="limit of the motor" if sign > 0 else "_")
+                ax.plot(
+                    *_gaps(run, sign * shown),
+                    color=PALETTE["vermillion"],
+                    linestyle="--",
+                    linewidth=0.9,
+                    label="limit of the motor" if sign > 0 else "_",
+                )
         m = run.mechanism
         unit = "Nm" if m is None or name not in run.meta["q_names"] or is_angle(run, name) else "N"
         ax.set_ylabel(f"{'torque' if unit == 'Nm' else 'force'} ({unit})")
@@ -446,7 +499,10 @@ def _limit(run: Trajectory, name: str, system: HybridSystem) -> np.ndarray | Non
     phase = run.arrays["phase"]
     for i, domain in enumerate(run.meta["domains"]):
         mine = phase == i
-        known = {**run.params, **{k: v for k, v in system.domains[domain].params.items() if isinstance(v, int | float)}}
+        known = {
+            **run.params,
+            **{k: v for k, v in system.domains[domain].params.items() if isinstance(v, int | float)},
+        }
 
         def number(value: Any, known: Mapping[str, Any] = known) -> float:
             value = known.get(getattr(value, "name", ""), value)
@@ -476,7 +532,8 @@ def plot_contacts(run: Trajectory) -> Figure:
         top.plot(*_gaps(run, normal), label=f"{name}: normal", color=COLOURS[2 * k % len(COLOURS)])
         top.plot(*_gaps(run, along), label=f"{name}: along x", color=COLOURS[(2 * k + 1) % len(COLOURS)])
         with np.errstate(divide="ignore", invalid="ignore"):
-            need = np.where(normal > 1e-6 * max(np.nanmax(np.abs(normal), initial=0.0), 1e-12), tangential / normal, np.nan)
+            pushing = normal > 1e-6 * max(float(np.nanmax(np.abs(normal), initial=0.0)), 1e-12)
+            need = np.where(pushing, tangential / normal, np.nan)
         low.plot(*_gaps(run, need), label=name, color=COLOURS[2 * k % len(COLOURS)])
     low.axhline(1.0, color="#888888", linestyle="--", linewidth=0.9)
     low.set_yscale("log")

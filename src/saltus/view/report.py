@@ -21,14 +21,21 @@ if TYPE_CHECKING:
     from saltus.simulation.trajectory import Trajectory
 
 TITLES = {
-    "snapshots": "Snapshots", "path": "Path", "coordinates": "Coordinates", "portraits": "Phase portraits",
-    "loop_gaps": "Loop gaps", "energy": "Energy", "torques": "Torques", "contacts": "Ground contact",
+    "snapshots": "Snapshots",
+    "path": "Path",
+    "coordinates": "Coordinates",
+    "portraits": "Phase portraits",
+    "loop_gaps": "Loop gaps",
+    "energy": "Energy",
+    "torques": "Torques",
+    "contacts": "Ground contact",
 }
 PACKAGES = ("saltus", "casadi", "numpy", "scipy", "heyoka", "scikit-sundae", "xarray", "netCDF4", "matplotlib")
 CSS = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #ddd; }
-table { border-collapse: collapse; margin: 0.6rem 0; } caption { text-align: left; color: #555; padding-bottom: 0.3rem; }
+table { border-collapse: collapse; margin: 0.6rem 0; }
+caption { text-align: left; color: #555; padding-bottom: 0.3rem; }
 th, td { padding: 0.2rem 0.9rem 0.2rem 0; text-align: left; border-bottom: 1px solid #eee; vertical-align: top; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; } svg, img { max-width: 100%; height: auto; }
 pre { background: #f5f5f5; padding: 0.8rem; overflow-x: auto; } .bad { color: #b03000; } .good { color: #00704f; }
@@ -70,7 +77,9 @@ def report(
     parts += ["<h2>How to make it again</h2>", f"<pre>{_e(command or _recipe(run))}</pre>"]
     text = (
         f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{_e(run.meta['name'])}</title>\n"
-        f"<meta name=viewport content='width=device-width'>\n<style>{CSS}</style>\n" + "\n".join(parts) + "\n</html>\n"
+        f"<meta name=viewport content='width=device-width'>\n<style>{CSS}</style>\n"
+        + "\n".join(parts)
+        + "\n</html>\n"
     )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,8 +144,13 @@ def _contacts(run: Trajectory) -> list[str]:
         (name, float(c["normal_min"]), float(c["friction_need"]), float(c["depth"]), 100 * float(c["pulling"]))
         for name, c in contacts.items()
     ]
-    head = ("contact", "smallest normal force (N)", "friction needed (1)", "below ground outside contact (m)",
-            "contact time with the ground pulling (%)")
+    head = (
+        "contact",
+        "smallest normal force (N)",
+        "friction needed (1)",
+        "below ground outside contact (m)",
+        "contact time with the ground pulling (%)",
+    )
     return ["<h2>Contacts</h2>", _table(head, rows)]
 
 
@@ -147,7 +161,7 @@ def _events(run: Trajectory) -> list[str]:
     for e in run.events:
         loss, share = (e.impact.T_c, 100 * e.impact.intensity) if e.impact else ("", "")
         rows.append((e.t, e.name, e.source, e.target or "end", loss, share, e.shift))
-    head = ("t (s)", "event", "from", "to", "energy lost (J)", "of the kinetic energy (%)", "shift onto constraints (m, rad)")
+    head = ("t (s)", "event", "from", "to", "lost (J)", "of the kinetic energy (%)", "shift (m, rad)")
     table = _table(head, rows)
     return ["<h2>Events</h2>", f"<details><summary>{len(rows)} events</summary>{table}</details>"]
 

@@ -10,18 +10,25 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 # Okabe and Ito (2008), "Color universal design": told apart with any common colour vision.
 PALETTE = {
-    "blue": "#0072B2", "vermillion": "#D55E00", "green": "#009E73", "purple": "#CC79A7",
-    "orange": "#E69F00", "sky": "#56B4E9", "black": "#222222", "yellow": "#F0E442",
+    "blue": "#0072B2",
+    "vermillion": "#D55E00",
+    "green": "#009E73",
+    "purple": "#CC79A7",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "black": "#222222",
+    "yellow": "#F0E442",
 }
 COLOURS = [c for name, c in PALETTE.items() if name != "yellow"]
 STANCE = "#e9e4d8"  # background of the phases on the ground
 
-RC: dict[str, Any] = {
+RC: Any = {
     "figure.dpi": 100,
     "savefig.dpi": 160,
     "font.family": ["DejaVu Sans"],
@@ -29,7 +36,7 @@ RC: dict[str, Any] = {
     "axes.titlesize": 10.0,
     "axes.titlelocation": "left",
     "axes.labelsize": 9.0,
-    "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+    "axes.prop_cycle": cycler(color=COLOURS),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#555555",
