@@ -43,7 +43,9 @@ def same(what: str, ours: Iterable[float], theirs: Iterable[float], tolerance: f
     return Row(f"{what}: same accelerations", f"{worst:.1e}", f"<= {tolerance:g}", True)
 
 
-def best(call: Callable[[], Any], repeats: int = 5, loop: int = 1, clock: Callable[[], float] = time.perf_counter) -> float:
+def best(
+    call: Callable[[], Any], repeats: int = 5, loop: int = 1, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Return the least seconds of one call over `repeats` loops: other processes only ever add."""
     least = math.inf
     for _ in range(repeats):

@@ -50,7 +50,8 @@ def rows(base: str) -> list[Row]:
     out = [same(f"{label}, NumPy", a, port.evaluate(q_port, w_port, 0.0)[2][back], 1e-8)]
     off = q + 1e-3 * np.sin(np.arange(len(q)))  # where the loops are open, SPF has terms of its own
     q_off = off[order]
-    out.append(same(f"{label}, NumPy, loops open", everything(off, w, zero, p)[1], port.evaluate(q_off, w_port, 0.0)[2][back], 1e-8))
+    ours, theirs = everything(off, w, zero, p)[1], port.evaluate(q_off, w_port, 0.0)[2][back]
+    out.append(same(f"{label}, NumPy, loops open", ours, theirs, 1e-8))
 
     in_c = min(rhs.time(20_000, [q, w, zero, p]) for _ in range(7))
     bound = rhs.bind()

@@ -75,7 +75,8 @@ class HandPort:
 
         H = np.zeros((7, 7))
         H[0, 0] = (I1 + I2 + I3 + L1**2 * M2 + LCM2**2 * M2 + LCM3**2 * M3 + LS**2 * M3 + L1**2 * M3
-                   + 2 * L1 * LCM3 * M3 * c23 + 2 * L1 * LCM2 * M2 * c2 + 2 * L1 * LS * M3 * c2 + 2 * LCM3 * LS * M3 * c3)
+                   + 2 * L1 * LCM3 * M3 * c23 + 2 * L1 * LCM2 * M2 * c2 + 2 * L1 * LS * M3 * c2
+                   + 2 * LCM3 * LS * M3 * c3)
         H[0, 1] = -M3 * (LS * s12 + L1 * s1 + LCM3 * s123) - M2 * (LCM2 * s12 + L1 * s1)
         H[0, 2] = M3 * (LS * c12 + L1 * c1 + LCM3 * c123) + M2 * (LCM2 * c12 + L1 * c1)
         H[0, 3] = (I2 + I3 + LCM2**2 * M2 + LCM3**2 * M3 + LS**2 * M3 + L1 * LCM3 * M3 * c23 + L1 * LCM2 * M2 * c2
@@ -137,8 +138,10 @@ class HandPort:
         ])
 
         J_dot = np.zeros((6 if self.stance else 4, 7))
-        J_dot[0, 0], J_dot[0, 3], J_dot[0, 5] = -d1 * L1 * c1 - L2 * c12 * (d1 + d2), -L2 * c12 * (d1 + d2), d4 * LF * c4
-        J_dot[1, 0], J_dot[1, 3], J_dot[1, 5] = -d1 * L1 * s1 - L2 * s12 * (d1 + d2), -L2 * s12 * (d1 + d2), d4 * LF * s4
+        J_dot[0, 0], J_dot[0, 3] = -d1 * L1 * c1 - L2 * c12 * (d1 + d2), -L2 * c12 * (d1 + d2)
+        J_dot[0, 5] = d4 * LF * c4
+        J_dot[1, 0], J_dot[1, 3] = -d1 * L1 * s1 - L2 * s12 * (d1 + d2), -L2 * s12 * (d1 + d2)
+        J_dot[1, 5] = d4 * LF * s4
         J_dot[2, 0] = -d1 * L1 * c1 - L3 * c123 * (d1 + d2 + d3) - LS * c12 * (d1 + d2)
         J_dot[2, 3] = -L3 * c123 * (d1 + d2 + d3) - LS * c12 * (d1 + d2)
         J_dot[2, 4] = -L3 * c123 * (d1 + d2 + d3)
@@ -241,7 +244,8 @@ class Pinocchio:
         self.constraints = pin.StdVec_RigidConstraintModel()
         self.constraint_data = pin.StdVec_RigidConstraintData()
         for one, place, two, other in loops:
-            c = pin.RigidConstraintModel(pin.ContactType.CONTACT_3D, model, one, place, two, other, pin.ReferenceFrame.LOCAL)
+            point, axes = pin.ContactType.CONTACT_3D, pin.ReferenceFrame.LOCAL
+            c = pin.RigidConstraintModel(point, model, one, place, two, other, axes)
             if baumgarte:
                 c.setBaumgarteCorrectorParameters(pin.BaumgarteCorrectorParameters(baumgarte**2, 2 * baumgarte))
             self.constraints.append(c)
@@ -283,7 +287,9 @@ def mjcf(fixed: bool, step: float = 1e-4, solref: str = "0.002 1", integrator: s
 <mujoco>
   <compiler angle="radian" autolimits="true"/>
   <option gravity="0 {-G} 0" timestep="{step}" integrator="{integrator}" solver="Newton" iterations="1"
-          tolerance="0" cone="pyramidal" jacobian="dense"><flag contact="disable" limit="disable" frictionloss="disable"/></option>
+          tolerance="0" jacobian="dense">
+    <flag contact="disable" limit="disable" frictionloss="disable"/>
+  </option>
   <worldbody>
     <body name="body">{slides}
       <body name="crank">{hinge("q1")}{inertial("crank")}
@@ -338,7 +344,8 @@ def gap(q: np.ndarray) -> float:
 def foot(q: np.ndarray) -> np.ndarray:
     """Foot relative to the body, m."""
     q4, q5 = q[-2:]
-    return np.array([HIP[0] + L4 * math.cos(q4) + L5 * math.cos(q4 + q5), HIP[1] + L4 * math.sin(q4) + L5 * math.sin(q4 + q5)])
+    x, y = L4 * math.cos(q4) + L5 * math.cos(q4 + q5), L4 * math.sin(q4) + L5 * math.sin(q4 + q5)
+    return np.array([HIP[0] + x, HIP[1] + y])
 
 
 def energy(q: np.ndarray, v: np.ndarray) -> float:

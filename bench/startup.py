@@ -22,10 +22,15 @@ def python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
+def timed(code: str) -> float:
+    """Seconds that some code takes in a fresh interpreter, its own start left out."""
+    return float(python(f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"))
+
+
 def run() -> list[Row]:
     """Measure."""
     empty = best(lambda: python("pass"), 7)
-    seconds = float(min(python("import time; t = time.perf_counter(); import saltus; print(time.perf_counter() - t)") for _ in range(7)))
+    seconds = min(timed("import saltus") for _ in range(7))
     code = f"import saltus, sys; print(*[m for m in {HEAVY!r} if m in sys.modules])"
     heavy = python(code).split()
     rows = [
@@ -33,8 +38,8 @@ def run() -> list[Row]:
         Row("an interpreter that does nothing", f"{empty:.3g} s"),
         Row("heavy libraries imported by it", ", ".join(heavy) or "none", "none", not heavy),
     ]
-    model = "import time; t = time.perf_counter(); from saltus.zoo.bolt import bolt; bolt(); print(time.perf_counter() - t)"
-    rows.append(Row("a model: libraries and BOLT's description", f"{min(float(python(model)) for _ in range(3)):.3g} s"))
+    model = min(timed("from saltus.zoo.bolt import bolt; bolt()") for _ in range(5))
+    rows.append(Row("a model: libraries and BOLT's description", f"{model:.3g} s"))
     if importlib.util.find_spec("saltus.cli") is None:
         return [*rows, Row("saltus run bolt", "skipped, there is no command line yet")]
     return rows + command()

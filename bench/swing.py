@@ -33,7 +33,8 @@ class Result:
 
     def row(self) -> Row:
         """Line of the table."""
-        return Row(self.name, f"{self.cpu:.3g} s; tip {self.error:.1e} m, gap {self.gap:.1e} m, energy {self.energy:.1e}")
+        quality = f"tip {self.error:.1e} m, gap {self.gap:.1e} m, energy {self.energy:.1e}"
+        return Row(self.name, f"{self.cpu:.3g} s; {quality}")
 
 
 class Swing:
@@ -48,7 +49,9 @@ class Swing:
         self.first = peers.energy(self.q, self.v)
         self.scale = float(reference.energy["kinetic"].max())
 
-    def result(self, name: str, cpu: float, at_look: np.ndarray, q: np.ndarray, v: np.ndarray, evaluations: int = 0) -> Result:
+    def result(
+        self, name: str, cpu: float, at_look: np.ndarray, q: np.ndarray, v: np.ndarray, evaluations: int
+    ) -> Result:
         """Judge samples (one row a time) of positions and velocities."""
         error = float(np.linalg.norm(peers.foot(at_look) - self.tip))
         worst = max(abs(peers.energy(a, b) - self.first) for a, b in zip(q, v, strict=True)) / self.scale
@@ -71,15 +74,17 @@ def saltus(swing: Swing) -> list[Result]:
         for tolerance in (1e-6, 3e-7, 1e-7, 1e-8):
 
             def call(formulation: Any = formulation, tolerance: float = tolerance) -> sl.Trajectory:
-                return sl.simulate(swing.machine, swing.start, until=UNTIL, formulation=formulation, tolerance=tolerance, rate=100)
+                return sl.simulate(
+                    swing.machine, swing.start, until=UNTIL, formulation=formulation, tolerance=tolerance, rate=100
+                )
 
             run = [call() for _ in range(22)][-1]  # after 20,000 samples what records them is compiled too
             cpu = best(call, 7, clock=time.process_time)
             step = max(1, len(run.t) // 1000)
             look = run.at(np.array([LOOK]))[0]
             name = f"Saltus {formulation!r}, {tolerance:g}"
-            result = swing.result(name, cpu, look, run.arrays["q"][::step], run.arrays["v"][::step], run.meta["evaluations"])
-            out.append(result)
+            q, v = run.arrays["q"][::step], run.arrays["v"][::step]
+            out.append(swing.result(name, cpu, look, q, v, run.meta["evaluations"]))
     return out
 
 
@@ -137,7 +142,8 @@ def mujoco(swing: Swing) -> Iterator[Result]:
                 kept_q.append(leg.data.qpos.copy()), kept_v.append(leg.data.qvel.copy())
                 leg.mujoco.mj_step(leg.model, leg.data, nstep=every)
             cpu = time.process_time() - start
-            yield swing.result(f"MuJoCo RK4, step {step:g} s, solref {solref}", cpu, at_look, np.array(kept_q), np.array(kept_v), 4 * n)
+            name = f"MuJoCo RK4, step {step:g} s, solref {solref}"
+            yield swing.result(name, cpu, at_look, np.array(kept_q), np.array(kept_v), 4 * n)
 
 
 def hand_port(swing: Swing) -> Iterator[Result]:
@@ -150,7 +156,8 @@ def hand_port(swing: Swing) -> Iterator[Result]:
 
     for method, tolerance in (("RK45", 1e-7), ("LSODA", 1e-8), ("DOP853", 1e-6), ("DOP853", 1e-7)):
         start = time.process_time()
-        run = solve_ivp(rhs, (0, LOOK), np.append(swing.q, swing.v[0]), method, rtol=tolerance, atol=tolerance, max_step=0.05)
+        x = np.append(swing.q, swing.v[0])
+        run = solve_ivp(rhs, (0, LOOK), x, method, rtol=tolerance, atol=tolerance)
         cpu = (time.process_time() - start) * UNTIL / LOOK
         q = run.y[:5].T
         v = np.array([rhs(0, x)[:5] for x in run.y.T])

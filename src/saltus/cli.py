@@ -299,23 +299,30 @@ def print_table(title: str, rows: list[tuple[str, str]]) -> None:
 
 
 def write_results(
-    run: Any, model: Model, directory: Path, f: Mapping[str, Any], *, animation: bool, quiet: bool, command: str
+    run: Any,
+    model: Model,
+    directory: Path,
+    numbers: Mapping[str, Any],
+    *,
+    animation: bool,
+    quiet: bool,
+    command: str,
+    png: bool = False,
 ) -> list[Path]:
     """Write data, figures, animation and report of a run."""
     directory.mkdir(parents=True, exist_ok=True)
-    files = [run.save(directory / "run.nc")]
-    (directory / "summary.json").write_text(json.dumps(f, indent=2) + "\n", encoding="utf-8")
-    files.append(directory / "summary.json")
+    files = [run.save(directory / "run.nc"), directory / "summary.json"]
+    files[1].write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
     from saltus import view
-    from saltus.view.style import svg
 
     with progress_bar(quiet) as bar:
         drawings = {}
         figures = view.figures(run, system=model.system)
         task = bar.add_task("drawing", total=len(figures), note="")
         for name, figure in figures.items():
-            files += view.save(figure, directory / name, ("png",))
-            drawings[name] = svg(figure)
+            written = view.save(figure, directory / name, ("svg", "png") if png else ("svg",))
+            drawings[name] = written[0].read_text(encoding="utf-8")
+            files += written
             bar.update(task, advance=1, note=name)
         film = None
         if animation:
@@ -326,13 +333,9 @@ def write_results(
 
             film = view.animate(run, directory / "run.gif", progress=show)
             files.append(film)
+        rows = summary_rows(numbers)[1:]
         page = view.report(
-            run,
-            directory / "report.html",
-            figures=drawings,
-            animation=film,
-            command=command,
-            summary=summary_rows(f)[1:],
+            run, directory / "report.html", figures=drawings, animation=film, command=command, summary=rows
         )
     return [*files, page]
 
@@ -370,6 +373,7 @@ def run(
         Path | None, typer.Option("--out", help="Result directory.", show_default="results/MODEL")
     ] = None,
     animation: Annotated[bool, typer.Option(help="Write the animation.")] = True,
+    png: Annotated[bool, typer.Option("--png", help="Write the figures as PNG too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Simulate a machine and write data, figures, animation and report. Ctrl-C keeps what was simulated."""
@@ -396,7 +400,9 @@ def run(
     numbers = {**facts(result, seconds), "start": start_name, "control": law_name, "domain": first}
     directory = out_dir or Path("results") / machine.name
     command = "saltus " + " ".join(sys.argv[1:])
-    files = write_results(result, machine, directory, numbers, animation=animation, quiet=as_json, command=command)
+    files = write_results(
+        result, machine, directory, numbers, animation=animation, quiet=as_json, command=command, png=png
+    )
     if as_json:
         print(json.dumps({**numbers, "files": [str(x) for x in files]}, indent=2))
     else:
@@ -419,9 +425,8 @@ def demo(out_dir: Annotated[Path, typer.Option("--out", help="Result directory."
         machine, begin, until=LONGEST, steps=16, quiet=False, domain="flight", control=law
     )
     numbers = facts(result, seconds)
-    files = write_results(
-        result, machine, out_dir, numbers, animation=True, quiet=False, command="saltus run bolt --steps 16"
-    )
+    again = "saltus run bolt --steps 16"
+    files = write_results(result, machine, out_dir, numbers, animation=True, quiet=False, command=again, png=True)
     print_table("BOLT", summary_rows(numbers))
     out.print("\nLook at:", soft_wrap=True)
     for path, what in (

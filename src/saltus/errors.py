@@ -75,6 +75,14 @@ class Singular(SaltusError):
     """A configuration in which the equations lose rank and no other coordinates help."""
 
 
+class NoImpact(SaltusError):
+    """Contacts that move apart, or not at all: nothing collides."""
+
+
+class GainsEnergy(SaltusError):
+    """An impact law that would raise the kinetic energy, which no passive contact can; carries the numbers."""
+
+
 class BadFile(SaltusError):
     """A file that is truncated, foreign or of another version."""
 

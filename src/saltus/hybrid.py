@@ -9,6 +9,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.dynamics.collision import ForceLaw, Law
 from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
 from saltus.model.assembly import State
 from saltus.model.kinematics import Closure, Kinematics
@@ -157,7 +158,32 @@ class Map:
     function: Callable[[Any], Mapping[str, Any]]
 
 
-Reset = Continuous | PlasticImpact | Map
+@dataclass(frozen=True, eq=False)
+class Collision:
+    """Contacts that collide by a law: restitution ("newton" or "poisson"), Coulomb friction, or a force law.
+
+    `contacts` take part in the impact whether or not the target domain keeps them, as in
+    Collision([sl.Sliding("ball")], restitution=0.8) on an edge from flight to flight. See `sl.impact`.
+    """
+
+    contacts: Sequence[Contact]
+    restitution: float = 0.0
+    law: str = "newton"
+    friction: float | None = None
+    force: ForceLaw | None = None
+
+    def __post_init__(self) -> None:
+        if not self.contacts:
+            raise BadValue("collision without contacts; give those that collide, as in Collision([sl.Pinned('foot')])")
+        self.rule  # noqa: B018 - refuses numbers that no law can have
+
+    @property
+    def rule(self) -> Law:
+        """The law in numbers."""
+        return Law(self.restitution, self.law, self.friction, self.force)
+
+
+Reset = Continuous | PlasticImpact | Collision | Map
 
 # ---- the graph ----------------------------------------------------------------------------------------------------
 
@@ -176,13 +202,17 @@ class Domain:
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """Leave `source` for `target` when the guard fires; target None ends the run with `name` as its outcome."""
+    """Leave `source` for `target` when the guard fires; target None ends the run with `name` as its outcome.
+
+    With `candidates` the impact decides: the first of them that its velocities and impulses are consistent with.
+    """
 
     name: str
     source: Domain
     target: Domain | None
     guard: Guard
     reset: Reset
+    candidates: tuple[Domain, ...] = ()
 
 
 class HybridSystem:
@@ -237,10 +267,24 @@ class HybridSystem:
             )
 
     def edge(
-        self, source: Domain | str, target: Domain | str, *, guard: Guard, reset: Reset | None = None, name: str = ""
+        self, source: Domain | str, target: Domain | str | Sequence[Domain | str], *, guard: Guard,
+        reset: Reset | None = None, name: str = "",
     ) -> Edge:
-        """Go from source to target when the guard fires. Guards that fire together are taken in the order written."""
-        source, target = self._domain(source), self._domain(target)
+        """Go from source to target when the guard fires. Guards that fire together are taken in the order written.
+
+        A list of targets lets the impact decide which contacts stay: the first target is taken in which no contact
+        that holds is pulled and no contact that is given up moves into the ground.
+        """
+        source = self._domain(source)
+        several = isinstance(target, Sequence) and not isinstance(target, str)
+        candidates = tuple(self._domain(one) for one in target) if several else ()
+        if several and not (candidates and isinstance(reset, PlasticImpact | Collision)):
+            raise BadModel(
+                f"edge from {source.name!r}: a list of targets leaves the choice to an impact; name at least one and use "
+                "reset=sl.PlasticImpact() or sl.Collision(...)",
+                source=source.name,
+            )
+        target = candidates[0] if several else self._domain(target)
         if isinstance(guard, Liftoff):
             touching = [_same(self.mechanism, c.point, guard.point) for c in source.contacts]
             if not any(touching):
@@ -248,7 +292,7 @@ class HybridSystem:
                     f"liftoff of a point that domain {source.name!r} has no contact at; it would never fire",
                     domain=source.name,
                 )
-        edge = Edge(name or guard.label, source, target, guard, reset or Continuous())
+        edge = Edge(name or guard.label, source, target, guard, reset or Continuous(), candidates)
         self.edges.append(edge)
         return edge
 
@@ -267,9 +311,10 @@ class HybridSystem:
         while todo:
             domain = todo.pop()
             for edge in self.edges:
-                if edge.source is domain and edge.target is not None and edge.target.name not in reached:
-                    reached.add(edge.target.name)
-                    todo.append(edge.target)
+                for target in edge.candidates or (edge.target,):
+                    if edge.source is domain and target is not None and target.name not in reached:
+                        reached.add(target.name)
+                        todo.append(target)
         return [f"domain {n!r} cannot be reached from {start.name!r}" for n in self.domains if n not in reached]
 
     @property

@@ -1,4 +1,10 @@
-"""Impacts: what suddenly appearing constraints do to velocity and energy."""
+"""Ideal impacts: what suddenly appearing constraints do to velocity and energy.
+
+Constraints A v+ = 0 that appear at once split the velocity, orthogonally in the mass metric, into an admissible
+part v_a that survives and a constrained part v_c that is lost (Font-Llagunes and Kövecses 2009, eqs. 1 to 4).
+Constraints B that hold before and after, the closed loops, take part in the orthogonality and lose nothing.
+All functions take stacks: leading axes of M, A, B and v run over configurations.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+RANK_TOL = 1e-10  # singular values below this share of the largest count as zero
+
 
 @dataclass(frozen=True, eq=False)
 class Impact:
-    """An ideal plastic impact: the velocity splits in the mass metric into admissible and constrained parts.
+    """What an impact did: an event of a run keeps one.
 
-    `v` is the velocity after it (the admissible part), `impulses` (N s) act along the rows of A with
-    M (v+ - v-) = A' impulses. `T_a` survives, `T_c` is lost (J). `rank` below the number of rows means that
-    rows depend on each other: velocities and energies are unique, the impulses are the least-norm set.
+    `v` is the velocity after it. `impulses` (N s) act along the constraint rows named in `rows`. `T_a` and `T_c`
+    (J) are the admissible and the constrained part of the kinetic energy before, `T_after` is the energy left:
+    `T_a` in an ideal plastic impact. `rank` below the number of rows means that rows depend on each other:
+    velocities and energies are unique, the impulses are the least-norm set.
     """
 
     v: np.ndarray
@@ -21,6 +30,8 @@ class Impact:
     T_a: float
     T_c: float
     rank: int
+    T_after: float
+    rows: tuple[str, ...] = ()
 
     @property
     def intensity(self) -> float:
@@ -28,21 +39,119 @@ class Impact:
         total = self.T_a + self.T_c
         return self.T_c / total if total > 0 else 0.0
 
+    @property
+    def lost(self) -> float:
+        """Energy lost (J): T_c where the impact was ideal and plastic."""
+        return self.T_a + self.T_c - self.T_after
 
-def plastic_impact(M: np.ndarray, A: np.ndarray, v: np.ndarray, moving: np.ndarray | None = None) -> Impact:
+
+def plastic_impact(
+    M: np.ndarray, A: np.ndarray, v: np.ndarray, moving: np.ndarray | None = None, rows: tuple[str, ...] = ()
+) -> Impact:
     """Project `v` onto A v + moving = 0 along M^-1 A', dependent rows included."""
-    L = np.linalg.cholesky(M)
-    scaled = np.linalg.solve(L, A.T).T  # rows of A in coordinates in which the mass matrix is one
-    error = A @ v + (0 if moving is None else moving)
-    U, s, Vt = np.linalg.svd(scaled, full_matrices=False)
-    keep = s > 1e-10 * s[0] if len(s) else np.zeros(0, bool)
-    drop = Vt[keep].T @ ((U[:, keep].T @ error) / s[keep])
-    impulses = -U[:, keep] @ ((U[:, keep].T @ error) / s[keep] ** 2)
-    after = v - np.linalg.solve(L.T, drop)
-    return Impact(
-        v=after,
-        impulses=impulses,
-        T_a=float(after @ M @ after / 2),
-        T_c=float(drop @ drop / 2),
-        rank=int(keep.sum()),
-    )
+    parts = Decomposition(M, A)
+    u = A @ v + (0 if moving is None else moving)
+    after = v - parts.constrained_velocity(u)
+    T_a = float(after @ M @ after / 2)
+    return Impact(after, parts.impulses(u), T_a, float(parts.energy(u)), int(parts.rank), T_a, rows)
+
+
+class Decomposition:
+    """Space of constrained motion of the rows A, in the mass metric and within the loops B.
+
+    With M = L L', velocities y = L' v have the energy |y|^2 / 2. There the rows of B span what the loops forbid;
+    what A adds to it, the rows A L'^-1 without their part in B, is decomposed into singular values.
+    """
+
+    def __init__(self, M: np.ndarray, A: np.ndarray, B: np.ndarray | None = None) -> None:
+        self.M, self.A = M, A
+        self._L = np.linalg.cholesky(M)
+        n = M.shape[-1]
+        self._loops = np.zeros((*M.shape[:-2], 0, n))
+        scaled = self._scaled(A)
+        size = np.linalg.norm(scaled, axis=(-2, -1))[..., None]
+        if B is not None and B.shape[-2]:
+            _, s, rows = np.linalg.svd(self._scaled(B), full_matrices=False)
+            self._loops = rows * (s > RANK_TOL * s[..., :1])[..., None]
+            scaled = scaled - (scaled @ _t(self._loops)) @ self._loops
+        self.scaled = scaled
+        self._U, s, rows = np.linalg.svd(scaled, full_matrices=False)
+        keep = s > RANK_TOL * size
+        self._s, self._inverse = s, np.divide(1.0, s, out=np.zeros_like(s), where=keep)
+        self._rows = rows * keep[..., None]
+        self.rank = keep.sum(axis=-1)
+
+    def _scaled(self, rows: np.ndarray) -> np.ndarray:
+        return _t(np.linalg.solve(self._L, _t(rows)))
+
+    def _unscaled(self, y: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(_t(self._L), y[..., None])[..., 0]
+
+    def _along(self, u: np.ndarray) -> np.ndarray:
+        return (_t(self._U) @ u[..., None])[..., 0] * self._inverse
+
+    def constrained_velocity(self, u: np.ndarray) -> np.ndarray:
+        """v_c of a velocity that has u = A v along the rows."""
+        return self._unscaled((_t(self._rows) @ self._along(u)[..., None])[..., 0])
+
+    def energy(self, u: np.ndarray) -> np.ndarray:
+        """T_c (J) of a velocity that has u = A v along the rows."""
+        return (self._along(u) ** 2).sum(axis=-1) / 2
+
+    def impulses(self, u: np.ndarray) -> np.ndarray:
+        """Impulses (N s) that stop the velocities u along the rows: the least-norm set where rows are dependent."""
+        return -(self._U @ (self._along(u) * self._inverse)[..., None])[..., 0]
+
+    def push(self, impulses: np.ndarray) -> np.ndarray:
+        """Change of velocity, M^-1 A' impulses, kept within the loops."""
+        return self._unscaled((_t(self.scaled) @ impulses[..., None])[..., 0])
+
+    @property
+    def mobility(self) -> np.ndarray:
+        """G = A M^-1 A' within the loops (1/kg): velocity along the rows by an impulse along the rows."""
+        return self.scaled @ _t(self.scaled)
+
+    @property
+    def effective_mass(self) -> np.ndarray:
+        """Inverse of the mobility (kg), its pseudoinverse where rows are dependent: T_c = u' m u / 2."""
+        return self._U * (self._inverse**2)[..., None, :] @ _t(self._U)
+
+    @property
+    def P_a(self) -> np.ndarray:
+        """Projector onto admissible motion (Zana et al. 2018, eq. 27, with loops and new constraints in it)."""
+        gone = _t(self._loops) @ self._loops + _t(self._rows) @ self._rows
+        kept = np.eye(self.M.shape[-1]) - gone
+        return np.linalg.solve(_t(self._L), kept @ _t(self._L))
+
+    @property
+    def modes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Intensities xi and velocities (columns, 1 J each) of P_c' M P_c v = xi M v on motions the loops allow.
+
+        xi is 1 for the first `rank` columns, which span the constrained motion and are ordered by effective mass,
+        lightest row combination last, and 0 for the rest. For a single configuration.
+        """
+        first = self._rows[: int(self.rank)]
+        taken = np.vstack([self._loops[np.abs(self._loops).any(axis=-1)], first])
+        _, s, rest = np.linalg.svd(taken) if len(taken) else (None, np.zeros(0), np.eye(self.M.shape[-1]))
+        free = rest[int((s > 0.5).sum()) :]
+        vectors = np.linalg.solve(self._L.T, np.sqrt(2.0) * np.vstack([first[::-1], free]).T)
+        return np.concatenate([np.ones(len(first)), np.zeros(len(free))]), vectors
+
+
+def critical_friction(G: np.ndarray) -> np.ndarray:
+    """kappa_c = |G_nt| / G_nn of Zana et al. (2018), eq. 24, for one contact with its normal row last."""
+    return _ratio(np.linalg.norm(G[..., -1, :-1], axis=-1), G[..., -1, -1])
+
+
+def sticking_friction(G: np.ndarray) -> np.ndarray:
+    """Friction from which on a contact at rest along the ground stays so, |G_tt^-1 G_tn| (Routh's criterion)."""
+    need = np.linalg.pinv(G[..., :-1, :-1], rcond=RANK_TOL, hermitian=True) @ G[..., :-1, -1:]
+    return np.linalg.norm(need[..., 0], axis=-1)
+
+
+def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.divide(a, b, out=np.full(np.shape(a), np.nan), where=b > 0)
+
+
+def _t(a: np.ndarray) -> np.ndarray:
+    return np.swapaxes(a, -1, -2)

@@ -146,8 +146,10 @@ class Program:
         self.dimension = stage.dimension
         sliding = [c for c in self.domain.contacts if isinstance(c, Sliding)]
         normals, slip = SX.sym("normal", len(sliding)), SX.sym("slip", (stage.dimension - 1) * len(sliding))
-        contacts = stage.equations.closures[len(m.loops) + len(m.constraints) :]
-        e = self.equations = Equations(m, contacts, ca.vertcat(stage.anchors, slip, normals))
+        e = self.equations = stage.equations  # what one program derives from them, the next one finds
+        if sliding:  # friction adds efforts and symbols of its own
+            contacts = e.closures[len(m.loops) + len(m.constraints) :]
+            e = self.equations = Equations(m, contacts, ca.vertcat(stage.anchors, slip, normals))
         self._normals = normals
         self._add_friction(sliding, slip)
         ode = self.ode = formulation.ode(e, choice)

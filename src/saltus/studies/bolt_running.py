@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 
 import saltus as sl
 from saltus.simulation.geometry import skeleton
-from saltus.simulation.strides import Strides, contact_spans, strides
+from saltus.simulation.strides import Strides, strides
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import plots
-from saltus.view.style import PALETTE, STANCE, new_figure, styled
+from saltus.view.style import PALETTE, new_figure, styled
 
 STEPS, EPSILON = 16, 1e-3
 OFF = math.radians(0.5)  # inconsistency of the start for fig. 11
@@ -211,8 +211,7 @@ def _body(run: sl.Trajectory, gait: Strides) -> Figure:
     (a, b), (c, d) = figure.subplots(2, 2)
     for ax, name, label in ((a, "boom.x", "x of the body (m)"), (b, "boom.y", "y of the body (m)")):
         ax.plot(run.t, run[name])
-        for begin, end in contact_spans(run):
-            ax.axvspan(begin, end, color=STANCE, linewidth=0, zorder=-2)
+        plots.shade(ax, run)
         ax.set_xlim(0, run.t[-1])
         ax.set_xlabel("time (s); shaded: stance")
         ax.set_ylabel(label)
@@ -255,8 +254,7 @@ def _crank(run: sl.Trajectory, control: Any) -> Figure:
         degrees = np.mod(np.degrees(values), 360.0)
         degrees[1:][np.abs(np.diff(degrees)) > 180] = np.nan
         ax.plot(t, degrees, line, label=label)
-    for begin, end in contact_spans(run):
-        ax.axvspan(begin, end, color=STANCE, linewidth=0, zorder=-2)
+    plots.shade(ax, run)
     ax.set_xlim(0, run.t[-1])
     ax.set_yticks(range(0, 361, 90))
     ax.set_xlabel("time (s); shaded: stance")
@@ -274,8 +272,7 @@ def _dependent(run: sl.Trajectory) -> Figure:
             degrees = np.mod(degrees, 360.0)
             degrees[1:][np.abs(np.diff(degrees)) > 180] = np.nan
         ax.plot(run.t, degrees, color=PALETTE["blue"])
-        for begin, end in contact_spans(run):
-            ax.axvspan(begin, end, color=STANCE, linewidth=0, zorder=-2)
+        plots.shade(ax, run)
         ax.set_xlim(0, run.t[-1])
         ax.set_ylabel(f"{name} (deg)")
     ax.set_xlabel("time (s); shaded: stance")

@@ -104,9 +104,10 @@ class _Scene:
         self.canvas = FigureCanvasAgg(self.figure)
         bottom = 0.5 / self.figure.get_figheight()
         ax = self.ax = self.figure.add_axes((0.10, bottom, 0.88, 0.97 - bottom))
-        ax.set_xlim(centre[0] - half_x, centre[0] + half_x)
-        ax.set_ylim(centre[1] - half_y, centre[1] + half_y)
-        ax.set_aspect("equal", adjustable="datalim")
+        width, height = 0.88 * self.figure.get_figwidth(), (0.97 - bottom) * self.figure.get_figheight()
+        scale = max(half_x / width, half_y / height)  # metres an inch, the same both ways
+        ax.set_xlim(centre[0] - scale * width, centre[0] + scale * width)
+        ax.set_ylim(centre[1] - scale * height, centre[1] + scale * height)
         ax.set_xlabel("x relative to the base (m)" if x_name else "x (m)")
         ax.set_ylabel("z (m)" if m.spatial else "y (m)")
         self._draw_ground(ground)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon, Rectangle
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from saltus.simulation.geometry import Skeleton
     from saltus.simulation.trajectory import Trajectory
 
+SHOWN = 2500  # samples drawn of a curve
 UNLIMITED = 1e8  # Nm, W: a limit above this is none
 DARK = PALETTE["black"]
 
@@ -154,14 +156,10 @@ def plot_machine(state: State, *, ground: float | None = None, names: bool = Tru
     ]
     ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5))
     ax.set_title(m.name)
-    _metres(ax, m)
-    return figure
-
-
-def _metres(ax: Axes, m: Mechanism | None) -> None:
-    ax.set_aspect("equal", adjustable="datalim" if ax.get_autoscale_on() else "box")
+    ax.set_aspect("equal", adjustable="box")
     ax.set_xlabel("x (m)")
-    ax.set_ylabel("z (m)" if m is not None and m.spatial else "y (m)")
+    ax.set_ylabel("z (m)" if m.spatial else "y (m)")
+    return figure
 
 
 def _frame(ax: Axes, points: np.ndarray, ground: float | None, margin: float = 0.08) -> None:
@@ -246,25 +244,37 @@ def on_ground(run: Trajectory, t: np.ndarray) -> np.ndarray:
     return out
 
 
-def _shade(ax: Axes, run: Trajectory) -> None:
+def shade(ax: Axes, run: Trajectory) -> None:
     """Mark the phases on the ground."""
     from saltus.simulation.strides import contact_spans
 
-    for begin, end in contact_spans(run):
-        ax.axvspan(begin, end, color=STANCE, linewidth=0, zorder=-2)
+    spans = [(begin, end - begin) for begin, end in contact_spans(run)]
+    if spans:
+        bars = PolyCollection(
+            [[(a, 0), (a, 1), (a + w, 1), (a + w, 0)] for a, w in spans],
+            facecolor=STANCE, linewidth=0, zorder=-2, transform=ax.get_xaxis_transform(),
+        )
+        ax.add_collection(bars, autolim=False)
 
 
-def _time_axis(ax: Axes, run: Trajectory, shade: bool = True) -> None:
-    if shade:
-        _shade(ax, run)
+def _time_axis(ax: Axes, run: Trajectory) -> None:
+    shade(ax, run)
     ax.set_xlim(float(run.t[0]), float(run.t[-1]))
-    ax.set_xlabel("time (s)" + ("; shaded: on the ground" if shade and _has_contacts(run) else ""))
+    ax.set_xlabel("time (s)" + ("; shaded: on the ground" if _has_contacts(run) else ""))
 
 
-def _gaps(run: Trajectory, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Break a curve where the machine changes domain, so that jumps are not joined."""
-    cuts = np.flatnonzero(np.diff(run.arrays["phase"])) + 1
-    return np.insert(run.t, cuts, np.nan), np.insert(values, cuts, np.nan)
+def curve(run: Trajectory, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Times and values for a line, broken where the machine changes domain, so that jumps are not joined.
+
+    Long runs are thinned to a few thousand samples; those at events stay.
+    """
+    phase = run.arrays["phase"]
+    cuts = np.flatnonzero(np.diff(phase)) + 1
+    keep = np.zeros(len(phase), bool)
+    keep[:: max(1, len(phase) // SHOWN)] = True
+    keep[[0, -1, *cuts, *(cuts - 1)]] = True
+    new = np.searchsorted(np.flatnonzero(keep), cuts)
+    return np.insert(run.t[keep], new, np.nan), np.insert(values[keep], new, np.nan)
 
 
 def is_angle(run: Trajectory, name: str) -> bool:
@@ -312,7 +322,7 @@ def plot_coordinates(
             values = source[name] * scale
             if members is turning and not turns:
                 values = _folded(values)
-            ax.plot(*_gaps(run, values), label=name)
+            ax.plot(*curve(run, values), label=name)
         what = {"m": "position", "m/s": "velocity", "deg": "angle", "deg/s": "angular rate"}[unit]
         ax.set_ylabel(f"{what} ({unit})")
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
@@ -343,17 +353,20 @@ def plot_phase_portrait(
     q, v = run[name][keep] * scale, run.v[name][keep] * (1.0 if angle else scale)
     if wrap:
         q = np.mod(q, 360.0)
-    grounded = on_ground(run, run.t[keep])
-    for i in np.unique(phase):
-        mine = phase == i
-        colour = PALETTE["vermillion"] if grounded[mine].mean() > 0.5 and _has_contacts(run) else PALETTE["blue"]
-        x, y = q[mine].copy(), v[mine]
-        if wrap:
-            x[1:][np.abs(np.diff(x)) > 180] = np.nan
-        ax.plot(x, y, color=colour, linewidth=1.0)
-    for a in np.flatnonzero(np.diff(phase)):
-        if abs(q[a + 1] - q[a]) < 180 or not wrap:
-            ax.plot(q[a : a + 2], v[a : a + 2], color="#888888", linestyle=":", linewidth=1.0)
+    grounded = on_ground(run, run.t[keep]) & _has_contacts(run)
+    cuts = np.flatnonzero(np.diff(phase)) + 1
+    folds = np.flatnonzero(np.abs(np.diff(q)) > 180) + 1 if wrap else np.zeros(0, int)
+    breaks = np.union1d(cuts, folds)
+    for mask, colour in ((~grounded, PALETTE["blue"]), (grounded, PALETTE["vermillion"])):
+        if mask.any():
+            mine = np.where(mask, q, np.nan), np.where(mask, v, np.nan)
+            ax.plot(*(np.insert(x, breaks, np.nan) for x in mine), color=colour, linewidth=1.0)
+    jumps = np.array([c for c in cuts if c not in folds], int)
+    if len(jumps):
+        ends = np.stack([jumps - 1, jumps, jumps], axis=1).ravel()
+        x, y = q[ends].copy(), v[ends].copy()
+        x[2::3] = np.nan
+        ax.plot(x, y, color="#888888", linestyle=":", linewidth=1.0)
     ax.set_xlabel(f"{name} ({'deg' if angle else 'm'})")
     ax.set_ylabel(f"rate of {name} ({'rad/s' if angle else 'm/s'})")
     if _has_contacts(run):
@@ -411,8 +424,8 @@ def plot_gaps(run: Trajectory, *, log: bool = True, until: float | None = None, 
     gap, names = run.arrays["gap"], run.meta["constraints"]
     floor = 1e-18
     for i, name in enumerate(names):
-        curve = _envelope(run.t, np.maximum(np.abs(gap[:, i]), floor)) if log else _gaps(run, gap[:, i])
-        ax.plot(*curve, label=f"w{i + 1} ({name})", linewidth=1.0)
+        line = _envelope(run.t, np.maximum(np.abs(gap[:, i]), floor)) if log else curve(run, gap[:, i])
+        ax.plot(*line, label=f"w{i + 1} ({name})", linewidth=1.0)
     ax.set_ylabel("loop gap |w| (m)" if log else "loop gap (m)")
     if log and len(names):
         ax.set_yscale("log")
@@ -439,12 +452,12 @@ def plot_energy(run: Trajectory) -> Figure:
     top, low = figure.subplots(2, 1, sharex=True)
     energy = run.energy
     for name in ("kinetic", "potential", "total"):
-        top.plot(*_gaps(run, energy[name]), label=name)
+        top.plot(*curve(run, energy[name]), label=name)
     top.set_ylabel("energy (J)")
     phase = run.arrays["phase"]
-    low.plot(*_gaps(run, energy["total"] - energy["total"][0]), label="change of energy", color=PALETTE["black"])
+    low.plot(*curve(run, energy["total"] - energy["total"][0]), label="change of energy", color=PALETTE["black"])
     for i, name in enumerate(run.meta["channels"]):
-        low.plot(*_gaps(run, run.arrays["work"][:, i]), label=f"work of {name}")
+        low.plot(*curve(run, run.arrays["work"][:, i]), label=f"work of {name}")
     lost = np.zeros(len(run.t))
     for event in run.impacts:
         lost[phase >= event.phase] -= event.impact.T_c if event.impact else 0.0
@@ -468,13 +481,13 @@ def plot_torques(run: Trajectory, *, system: HybridSystem | None = None) -> Figu
     axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
     for ax, name in zip(axes, names, strict=True):
         values = run.torques[name]
-        ax.plot(*_gaps(run, values), label=f"delivered at {name}")
+        ax.plot(*curve(run, values), label=f"delivered at {name}")
         limit = _limit(run, name, system) if system is not None else None
         if limit is not None and np.isfinite(limit).any():
             shown = np.where(limit < 1.5 * np.abs(values).max() + 1e-9, limit, np.nan)
             for sign in (1, -1):
                 ax.plot(
-                    *_gaps(run, sign * shown),
+                    *curve(run, sign * shown),
                     color=PALETTE["vermillion"],
                     linestyle="--",
                     linewidth=0.9,
@@ -529,12 +542,12 @@ def plot_contacts(run: Trajectory) -> Figure:
         normal = np.where(grounded, force[:, -1], np.nan)
         tangential = np.where(grounded, np.linalg.norm(force[:, :-1], axis=1), np.nan)
         along = np.where(grounded, force[:, 0], np.nan)
-        top.plot(*_gaps(run, normal), label=f"{name}: normal", color=COLOURS[2 * k % len(COLOURS)])
-        top.plot(*_gaps(run, along), label=f"{name}: along x", color=COLOURS[(2 * k + 1) % len(COLOURS)])
+        top.plot(*curve(run, normal), label=f"{name}: normal", color=COLOURS[2 * k % len(COLOURS)])
+        top.plot(*curve(run, along), label=f"{name}: along x", color=COLOURS[(2 * k + 1) % len(COLOURS)])
         with np.errstate(divide="ignore", invalid="ignore"):
             pushing = normal > 1e-6 * max(float(np.nanmax(np.abs(normal), initial=0.0)), 1e-12)
             need = np.where(pushing, tangential / normal, np.nan)
-        low.plot(*_gaps(run, need), label=name, color=COLOURS[2 * k % len(COLOURS)])
+        low.plot(*curve(run, need), label=name, color=COLOURS[2 * k % len(COLOURS)])
     low.axhline(1.0, color="#888888", linestyle="--", linewidth=0.9)
     low.set_yscale("log")
     top.axhline(0.0, color="#888888", linewidth=0.9)

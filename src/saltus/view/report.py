@@ -56,7 +56,7 @@ def report(
     """Write one HTML file about a run that needs nothing else: no network, no other files.
 
     `figures` are matplotlib figures or <svg> texts, by default all that make sense; `animation` is a GIF to put
-    in; `command` says how to make the run again; `summary` are extra rows of the first table.
+    in; `command` says how to make the run again; `summary` are rows for the first table, in place of its own.
     """
     shown = figures if figures is not None else all_figures(run, system=system)
     outcome = run.outcome
@@ -64,7 +64,7 @@ def report(
     parts = [
         f"<h1>{_e(run.meta['name'])}</h1>",
         f"<p class={kind}><strong>{_e(outcome.kind)}</strong> at t = {outcome.t:.6g} s: {_e(outcome.detail)}</p>",
-        _table(("", ""), [*summary, *_facts(run)] if summary else _facts(run)),
+        _table(("", ""), list(summary) or _facts(run)),
     ]
     if animation is not None:
         data = base64.b64encode(Path(animation).read_bytes()).decode()

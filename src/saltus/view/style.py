@@ -30,7 +30,7 @@ STANCE = "#e9e4d8"  # background of the phases on the ground
 
 RC: Any = {
     "figure.dpi": 100,
-    "savefig.dpi": 160,
+    "savefig.dpi": 140,
     "font.family": ["DejaVu Sans"],
     "font.size": 9.0,
     "axes.titlesize": 10.0,

@@ -1,0 +1,1 @@
+"""Analysis of machines: impacts, orbits, their stability and their families."""
