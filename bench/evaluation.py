@@ -8,7 +8,7 @@ import casadi as ca
 import numpy as np
 
 import saltus as sl
-from bench import Row, best, micro, peers, same
+from bench import Row, best, micro, peers, race, same
 from saltus.dynamics.coordinates import choose
 from saltus.machine import Kernel
 from saltus.model.assembly import assembler
@@ -53,54 +53,51 @@ def rows(base: str) -> list[Row]:
     ours, theirs = everything(off, w, zero, p)[1], port.evaluate(q_off, w_port, 0.0)[2][back]
     out.append(same(f"{label}, NumPy, loops open", ours, theirs, 1e-8))
 
-    in_c = min(rhs.time(20_000, [q, w, zero, p]) for _ in range(7))
     bound = rhs.bind()
     for target, value in zip(bound.args, (q, w, zero, p), strict=True):
         target[...] = value
-    from_python = best(bound.evaluate, 7, 20_000)
-    hand = best(lambda: port.evaluate(q_port, w_port, 0.0), 5, 300)
-    out += [
+    timers = {
+        "C": lambda: rhs.time(20_000, [q, w, zero, p]),
+        "Python": lambda: best(bound.evaluate, 1, 20_000),
+        "NumPy": lambda: best(lambda: port.evaluate(q_port, w_port, 0.0), 1, 200),
+    }
+    if peers.installed("pinocchio"):
+        pin = peers.Pinocchio(fixed)
+        out.append(same(f"{label}, Pinocchio", a, pin.acceleration(q, v), 1e-8))
+        timers["Pinocchio"] = lambda: best(lambda: pin.acceleration(q, v), 1, 5000)
+        timers["Pinocchio's call"] = lambda: best(lambda: pin.overhead(q, v), 1, 5000)
+    if peers.installed("mujoco"):  # mj_step with Euler and a tiny step is mj_forward looped in C
+        mj = peers.MuJoCo(fixed, step=1e-9, integrator="Euler")
+        out.append(same(f"{label}, MuJoCo (its constraints are soft)", a, mj.acceleration(q, v), 1e-2))
+        timers["mj_forward"] = lambda: best(lambda: mj.mujoco.mj_forward(mj.model, mj.data), 1, 5000)
+        timers["mj_step"] = lambda: best(lambda: mj.mujoco.mj_step(mj.model, mj.data, nstep=5000), 1) / 5000
+    return out + report(label, race(timers))
+
+
+def report(label: str, least: dict[str, float]) -> list[Row]:
+    """Lines of the table from the least times of each."""
+    in_c = least["C"]
+    out = [
         Row(f"{label}: Saltus, loop in C", micro(in_c)),
-        Row(f"{label}: Saltus, called from Python", micro(from_python)),
-        Row.at_most(f"{label}: call from Python / loop in C", from_python / in_c, 2, "x"),
-        Row(f"{label}: NumPy hand port", micro(hand)),
-        Row.at_least(f"{label}: NumPy / Saltus", hand / in_c, 300),
+        Row(f"{label}: Saltus, called from Python", micro(least["Python"])),
+        Row.at_most(f"{label}: call from Python / loop in C", least["Python"] / in_c, 2, "x"),
+        Row(f"{label}: NumPy hand port", micro(least["NumPy"])),
+        Row.at_least(f"{label}: NumPy / Saltus", least["NumPy"] / in_c, 300),
     ]
-    out += pinocchio(label, fixed, q, v, a, in_c) if peers.installed("pinocchio") else [skipped(label, "Pinocchio")]
-    out += mujoco(label, fixed, q, v, a, in_c) if peers.installed("mujoco") else [skipped(label, "MuJoCo")]
+    if "Pinocchio" in least:
+        call, python = least["Pinocchio"], least["Pinocchio's call"]
+        measured = f"{micro(call)}, of which the call {micro(python)}"
+        out.append(Row(f"{label}: Pinocchio constraintDynamics from Python", measured))
+        out.append(Row.at_least(f"{label}: Pinocchio without the call / Saltus in C", (call - python) / in_c, 8))
+    else:
+        out.append(Row(f"{label}: Pinocchio", "skipped, not installed"))
+    if "mj_step" in least:
+        forward, step = least["mj_forward"], least["mj_step"]
+        out.append(Row(f"{label}: MuJoCo", f"mj_forward from Python {micro(forward)}, loop in C {micro(step)}"))
+        out.append(Row.at_least(f"{label}: MuJoCo / Saltus in C", min(forward, step) / in_c, 8))
+    else:
+        out.append(Row(f"{label}: MuJoCo", "skipped, not installed"))
     return out
-
-
-def skipped(label: str, name: str) -> Row:
-    """Line for a tool that is not there."""
-    return Row(f"{label}: {name}", "skipped, not installed")
-
-
-def pinocchio(label: str, fixed: bool, q: np.ndarray, v: np.ndarray, a: np.ndarray, in_c: float) -> list[Row]:
-    """`constraintDynamics`; Python's share of a call is measured with a call that does nothing."""
-    leg = peers.Pinocchio(fixed)
-    agree = same(f"{label}, Pinocchio", a, leg.acceleration(q, v), 1e-8)
-    call = best(lambda: leg.acceleration(q, v), 7, 5000)
-    python = best(lambda: leg.overhead(q, v), 7, 5000)
-    return [
-        agree,
-        Row(f"{label}: Pinocchio constraintDynamics from Python", f"{micro(call)}, of which the call {micro(python)}"),
-        Row.at_least(f"{label}: Pinocchio without the call / Saltus in C", (call - python) / in_c, 8),
-    ]
-
-
-def mujoco(label: str, fixed: bool, q: np.ndarray, v: np.ndarray, a: np.ndarray, in_c: float) -> list[Row]:
-    """`mj_forward` from Python, and mj_step(nstep) with Euler, which is mj_forward looped in C."""
-    leg = peers.MuJoCo(fixed, step=1e-9, integrator="Euler")
-    agree = same(f"{label}, MuJoCo", a, leg.acceleration(q, v), 1e-2)
-    call = best(lambda: leg.mujoco.mj_forward(leg.model, leg.data), 7, 5000)
-    loop = best(lambda: leg.mujoco.mj_step(leg.model, leg.data, nstep=5000), 7) / 5000
-    return [
-        agree,
-        Row(f"{label}: MuJoCo mj_forward from Python", micro(call)),
-        Row(f"{label}: MuJoCo mj_step, loop in C", micro(loop)),
-        Row.at_least(f"{label}: MuJoCo / Saltus, both in C", min(loop, call) / in_c, 8),
-    ]
 
 
 def run() -> list[Row]:

@@ -156,7 +156,7 @@ def test_following_stays_closed_and_comes_back(bolt):
     start = bolt.keyframe("crank level")
     there = np.linspace(0, 4 * np.pi, 300)
     path = start.follow("q1", np.r_[there, there[::-1]])
-    phi, _ = assembler(bolt).closure.batch(np.zeros((len(path), 1)), path, start.p)
+    phi, _ = assembler(bolt).closures_at(path, start.p)
     assert np.abs(phi).max() <= 1e-12
     np.testing.assert_allclose(path[:300], path[:299:-1], atol=1e-11)
 
@@ -350,3 +350,31 @@ def test_names_are_checked(bolt):
             call()
     with pytest.raises(BadValue, match="part of a quaternion"):
         rssr().assemble(q1=0.3).travel("ball.qx")
+
+
+def test_near_a_state_stays_on_its_branch():
+    """From crank angle 0 to 100 degrees the branch is BOLT's own only if it is followed on the way."""
+    m = sl.zoo.bolt_linkage(base="fixed")
+    level = m.keyframe("crank level")
+    there = m.assemble(q1=math.radians(100.0), near=level)
+    followed = level.follow("q1", np.radians(np.arange(0, 101)))[-1]
+    np.testing.assert_allclose(there.positions, followed, atol=1e-12)
+    longer = m.assemble(q1=math.radians(100.0), near=level, params={"l_5": 0.32})
+    assert longer.params["l_5"] == 0.32
+    np.testing.assert_allclose(longer.positions, followed, atol=1e-12)  # the shin's length is in no loop
+    with pytest.raises(sl.errors.BadValue, match="four"):
+        m.assemble(q1=0.0, near=sl.zoo.four_bar().keyframe("middle"))
+
+
+def test_a_joint_that_locks_nothing_new_still_measures():
+    """A slide between two links on parallel slides removes no freedom; its spring reads the distance."""
+    m = sl.Mechanism("two masses")
+    low, high = m.link("low", mass=1.0), m.link("high", mass=2.0)
+    m.slide("z_low", m.ground, low, axes="y")
+    m.slide("z_high", m.ground, high, axes="y")
+    m.slide("leg", low, high, axes="y")
+    m.joint_spring("spring", "leg", stiffness=100.0, rest=1.0)
+    state = m.assemble(z_low=0.2, z_high=0.9)
+    assert state.mobility().freedom == 2
+    Q = sl.Equations(m).kernel("Q")(0.0, state.positions, state.velocities, [], state.p)
+    np.testing.assert_allclose(Q, [-30.0, 30.0], atol=1e-12)

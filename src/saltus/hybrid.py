@@ -280,13 +280,13 @@ class HybridSystem:
         candidates = tuple(self._domain(one) for one in target) if several else ()
         if several and not (candidates and isinstance(reset, PlasticImpact | Collision)):
             raise BadModel(
-                f"edge from {source.name!r}: a list of targets leaves the choice to an impact; name at least one and use "
-                "reset=sl.PlasticImpact() or sl.Collision(...)",
+                f"edge from {source.name!r}: a list of targets leaves the choice to an impact; name at least one and "
+                "use reset=sl.PlasticImpact() or sl.Collision(...)",
                 source=source.name,
             )
         target = candidates[0] if several else self._domain(target)
         if isinstance(guard, Liftoff):
-            touching = [_same(self.mechanism, c.point, guard.point) for c in source.contacts]
+            touching = [same_point(self.mechanism, c.point, guard.point) for c in source.contacts]
             if not any(touching):
                 raise BadModel(
                     f"liftoff of a point that domain {source.name!r} has no contact at; it would never fire",
@@ -345,7 +345,18 @@ def contact_closures(
     return out, anchors
 
 
-def _same(mechanism: Mechanism, a: Frame | str, b: Frame | str) -> bool:
+def contact_names(mechanism: Mechanism, contacts: Sequence[Contact]) -> list[str]:
+    """Name of each contact's point, or of its link, told apart where several are on one link."""
+    out: list[str] = []
+    for contact in contacts:
+        frame = mechanism.frame(contact.point)
+        name = next((n for n, f in mechanism.points.items() if f is frame), frame.link.name)
+        out.append(name if name not in out else f"{name} {sum(n.split()[0] == name for n in out) + 1}")
+    return out
+
+
+def same_point(mechanism: Mechanism, a: Frame | str, b: Frame | str) -> bool:
+    """Whether two frames are the same point of the same link."""
     first, second = mechanism.frame(a), mechanism.frame(b)
     return first is second or (
         first.link is second.link and bool(ca.is_equal(ca.densify(first.position), ca.densify(second.position), 5))

@@ -172,12 +172,12 @@ class Entrance:
             return q, v, Y, None
         for attempt in range(4):
             phi, slope, N, M, J, phi_t = self.closing(t, q, v, theta)
+            slope, N = slope.reshape(len(phi), -1), N.reshape(rows.nq, nv)
             if attempt == 3 or np.abs(phi).max() < 1e-15:
                 break
             step = np.linalg.lstsq(slope[:, rows.q] @ N, phi, rcond=1e-10)[0]
             q = self.helper.move(q, -step, theta)
-        J, M, N = J.reshape(len(phi), nv), M.reshape(nv, nv), N.reshape(rows.nq, nv)
-        slope = slope.reshape(len(phi), -1)
+        J, M = J.reshape(len(phi), nv), M.reshape(nv, nv)
         Y[rows.q] -= N @ np.linalg.lstsq(slope[:, rows.q] @ N, slope[:, columns] @ Y, rcond=1e-10)[0]
         error = float(np.abs(J @ v + phi_t).max())
         if isinstance(edge.reset, Continuous | Map) and error > SPEED_ERROR * max(1.0, float(np.abs(v).max())):

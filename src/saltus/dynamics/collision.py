@@ -61,7 +61,9 @@ class Law:
         if self.friction is not None and not self.friction >= 0:
             raise BadValue(f"collision: friction is {self.friction}; it must be zero or more", given=self.friction)
         if self.force is not None and (self.friction is not None or self.kind == "poisson"):
-            raise BadValue("collision: a force law stands for the friction and goes with Newton's restitution; drop the other")
+            raise BadValue(
+                "collision: a force law stands for the friction and goes with Newton's restitution; drop the other"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +84,9 @@ class Contacts:
         return {name: values[self.d * i : self.d * (i + 1)] for i, name in enumerate(self.names)}
 
 
-def collide(G: np.ndarray, u: np.ndarray, contacts: Contacts, law: Law, energy: float) -> tuple[np.ndarray, tuple[str, ...]]:
+def collide(
+    G: np.ndarray, u: np.ndarray, contacts: Contacts, law: Law, energy: float
+) -> tuple[np.ndarray, tuple[str, ...]]:
     """Impulses and what each contact did. `energy` (J) before; a law that would raise it is refused."""
     if law.force is not None:
         p, modes = _by_force(G, u, contacts, law)
@@ -126,14 +130,15 @@ def _holding(G: np.ndarray, u: np.ndarray, contacts: Contacts, law: Law) -> tupl
                 return p, modes
             tried.append(_contradiction(contacts, chosen, pulls, enters, p, after))
     raise BadValue(
-        "no set of contacts is consistent with this impact: " + "; ".join(tried) + ". A foot that holds along the ground "
-        "would be pulled: give friction=..., or bilateral=True if the ground may pull",
+        f"no set of contacts is consistent with this impact: {'; '.join(tried)}. Holding along the ground would need it to "
+        "pull: give friction=..., or bilateral=True if it may",
         tried=tried,
     )
 
 
 def _contradiction(
-    contacts: Contacts, chosen: Sequence[int], pulls: Sequence[int], enters: Sequence[int], p: np.ndarray, after: np.ndarray
+    contacts: Contacts, chosen: Sequence[int], pulls: Sequence[int], enters: Sequence[int], p: np.ndarray,
+    after: np.ndarray,
 ) -> str:
     names, normals = contacts.names, contacts.normals
     held = " and ".join(names[i] for i in chosen) or "none"
@@ -256,8 +261,8 @@ class Course:
             return float(s @ (Gtn - self.friction * Gtt @ s))
 
         angles = np.linspace(-math.pi, math.pi, 721)
-        values = [across(a) for a in angles]
-        roots = [brentq(across, a, b) for a, b, x, y in zip(angles, angles[1:], values, values[1:], strict=False) if x * y <= 0]
+        pairs = itertools.pairwise((a, across(a)) for a in angles)
+        roots = [brentq(across, a, b) for (a, x), (b, y) in pairs if x * y <= 0]
         best = max(roots, key=onward)
         return np.array([math.cos(best), math.sin(best)])
 
@@ -278,8 +283,9 @@ class Course:
                 return False
         if not math.isfinite(end):
             raise BadValue(
-                "collision: the point cannot leave the ground (its normal mobility is zero): the machine holds it there; "
-                "no impact law applies", mobility=self.G,
+                "collision: the machine holds the point where it is (its normal mobility is zero), so it cannot collide; "
+                "leave this contact out",
+                mobility=self.G,
             )
         self._step(end, rate, du)
         return True
@@ -306,9 +312,10 @@ class Course:
             return float(np.linalg.norm(x[: m - 1])) - least
 
         ends.terminal = stops.terminal = True  # type: ignore[attr-defined]
+        long = 1e6 * float(np.trace(np.linalg.pinv(self.G, hermitian=True)))
         found = solve_ivp(
-            rates, (0.0, 1e6 * float(np.trace(np.linalg.pinv(self.G, hermitian=True)))), np.concatenate([self.u, self.p]),
-            method="DOP853", rtol=1e-12, atol=1e-14 * max(self.speed, 1e-300), events=(ends, stops),
+            rates, (0.0, long), np.concatenate([self.u, self.p]), method="DOP853", rtol=1e-12,
+            atol=1e-14 * self.speed, events=(ends, stops),
         )
         self.u, self.p = found.y[:m, -1], found.y[m:, -1]
         if len(found.t_events[1]):
@@ -368,8 +375,8 @@ def _cones(G: np.ndarray, u: np.ndarray, contacts: Contacts, law: Law, least: np
         if moved <= 1e-14 * max(float(np.abs(p).max()), 1e-300):
             return p
     raise BadValue(
-        f"collision of {', '.join(contacts.names)}: impulses did not settle in {SWEEPS} sweeps; contacts that depend on "
-        "each other with this friction have no unique impulses: leave one out or lower the friction",
+        f"collision of {', '.join(contacts.names)}: impulses did not settle in {SWEEPS} sweeps; contacts that depend "
+        "on each other may have none with this friction: leave one out or lower the friction",
         impulses=p,
     )
 
@@ -404,8 +411,8 @@ def _by_force(G: np.ndarray, u: np.ndarray, contacts: Contacts, law: Law) -> tup
     off = float(np.abs(given(p) - found.x).max(initial=0.0))
     if off > 1e-9 * max(float(np.abs(p).max()), 1e-300):
         raise BadValue(
-            f"force law: no impulses satisfy it (off by {off:.3g} N s at best); a law that jumps, such as a sign of the "
-            "velocity, needs friction=... instead",
+            f"force law: no impulses satisfy it (off by {off:.3g} N s at best); a law that jumps, such as a sign of "
+            "the velocity, needs friction=... instead",
             impulses=contacts.split(p),
         )
     return p, tuple("force law" for _ in contacts.names)

@@ -44,6 +44,12 @@ class Impact:
         """Energy lost (J): T_c where the impact was ideal and plastic."""
         return self.T_a + self.T_c - self.T_after
 
+    @property
+    def share_lost(self) -> float:
+        """Energy lost by energy before: xi where the impact was ideal and plastic."""
+        total = self.T_a + self.T_c
+        return self.lost / total if total > 0 else 0.0
+
 
 def plastic_impact(
     M: np.ndarray, A: np.ndarray, v: np.ndarray, moving: np.ndarray | None = None, rows: tuple[str, ...] = ()

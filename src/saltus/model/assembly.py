@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -103,9 +103,18 @@ class Assembler:
         self.v_of_q = self._velocity_index()
         self._closings: dict[tuple[tuple[int, ...], tuple[int, ...]], Closing] = {}
 
+    def closure(self, t: float, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """phi and J."""
+        phi, J = self._closure(t, q, p)
+        return phi, J.reshape(len(phi), self.nv)
+
+    def closures_at(self, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """phi and J at many configurations, one row of q each."""
+        phi, J = self._closure.batch(np.zeros((len(q), 1)), q, p)
+        return phi, J.reshape(len(q), -1, self.nv)
+
     @cached_property
-    def closure(self) -> Kernel:
-        """phi and J at (t, q, p)."""
+    def _closure(self) -> Kernel:
         k = self.kinematics
         outputs = ca.cse([ca.densify(self.phi), ca.densify(self.J)])
         return Kernel(ca.Function("closure", [k.t, k.q, k.p], outputs, ["t", "q", "p"], ["phi", "J"]))
@@ -157,13 +166,15 @@ class Assembler:
     # ---- closing ------------------------------------------------------------------------------------------------
 
     def assemble(
-        self, fixed: Mapping[str, Any], near: Mapping[str, Any], rates: Mapping[str, Any],
+        self, fixed: Mapping[str, Any], near: Mapping[str, Any] | State, rates: Mapping[str, Any],
         params: Mapping[str, float] | None,
     ) -> State:
         """Close the loops; see Mechanism.assemble."""
         m = self.mechanism
         p = m.values(params)
         held = flatten(fixed, m.q_names)
+        if isinstance(near, State):
+            return self._from_neighbour(near, held, rates, p)
         guess = flatten({k: v for k, v in near.items() if k not in fixed}, m.q_names)
         q = np.zeros(self.nq)
         for b in self.balls:
@@ -174,17 +185,35 @@ class Assembler:
             given = [n for n in m.q_names[b : b + 4] if n in held]
             if 0 < len(given) < 4 or np.linalg.norm(q[b : b + 4]) < 1e-6:
                 raise BadValue(f"give all four numbers of the quaternion {m.q_names[b : b + 4]}, not all zero")
-        q = self.unit(q)
-        locked = sorted({v for name in held for v in self.v_of_q[m.q_names.index(name)]})
-        free = [i for i in range(self.nv) if i not in locked]
-        q = self.close(q, free, p, list(held))
-        v = self.velocities(q, p, rates)
-        values = dict(zip(m.params, p, strict=True))
-        return State(m, q, v, values)
+        return self._state(self.close(self.unit(q), self._free(held), p, list(held)), rates, p)
+
+    def _from_neighbour(
+        self, near: State, held: Mapping[str, float], rates: Mapping[str, Any], p: np.ndarray
+    ) -> State:
+        """Stay on the branch of a closed configuration while the held coordinates and Params go to their new values."""
+        if near.mechanism is not self.mechanism:
+            raise BadValue(f"near is a state of {near.mechanism.name!r}, not of {self.mechanism.name!r}")
+        index = [self.mechanism.q_names.index(name) for name in held]
+        first, last = near.positions[index], np.array(list(held.values()))
+        moves = max(np.abs(last - first).max(initial=0.0) / 0.1, 10 * np.abs(near.p - p).max(initial=0.0) / 0.1)
+        q, count, free = near.positions, int(np.ceil(moves)) + 1, self._free(held)
+        for share in np.arange(1, count + 1) / count:
+            q = q.copy()
+            q[index] = first + share * (last - first)
+            q = self.close(self.unit(q), free, near.p + share * (p - near.p), list(held))
+        return self._state(q, rates, p)
+
+    def _free(self, held: Iterable[str]) -> list[int]:
+        """Velocities that move none of the held coordinates."""
+        locked = {v for name in held for v in self.v_of_q[self.mechanism.q_names.index(name)]}
+        return [i for i in range(self.nv) if i not in locked]
+
+    def _state(self, q: np.ndarray, rates: Mapping[str, Any], p: np.ndarray) -> State:
+        return State(self.mechanism, q, self.velocities(q, p, rates), dict(zip(self.mechanism.params, p, strict=True)))
 
     def close(self, q: np.ndarray, free: Sequence[int], p: np.ndarray, held: Sequence[str] = ()) -> np.ndarray:
         """Move the free coordinates until the loops close, as near to the start as they do."""
-        if not self.closures:
+        if not self.owner:
             return q
         best, best_gap = self.newton(q, free, p)
         if best_gap <= CLOSED and self.right_way_round(best, p):
@@ -255,7 +284,7 @@ class Assembler:
         v = np.zeros(self.nv)
         for name, value in given.items():
             v[m.v_names.index(name)] = value
-        if not self.closures:
+        if not self.owner:
             return v
         _, J = self.closure(0.0, q, p)
         phi_t, _, _ = self._moving(0.0, q, p)

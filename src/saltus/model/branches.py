@@ -71,7 +71,7 @@ def _same(q: np.ndarray, other: np.ndarray, free: Sequence[int], turns: Sequence
 def _newton_on_all(a: Assembler, q: np.ndarray, free: Sequence[int], p: np.ndarray) -> np.ndarray:
     """Damped Gauss-Newton on many starts at once; returns those that closed."""
     for _ in range(60):
-        phi, J = a.closure.batch(np.zeros((len(q), 1)), q, p)
+        phi, J = a.closures_at(q, p)
         Jf = J[:, :, free]
         normal = np.einsum("nij,nik->njk", Jf, Jf)
         size = np.trace(normal, axis1=1, axis2=2)[:, None, None] + 1e-30
@@ -79,5 +79,5 @@ def _newton_on_all(a: Assembler, q: np.ndarray, free: Sequence[int], p: np.ndarr
         step = -np.linalg.solve(normal, np.einsum("nij,ni->nj", Jf, phi)[..., None])[..., 0]
         step *= np.minimum(1.0, 0.6 / (np.abs(step).max(axis=1, keepdims=True) + 1e-300))
         q[:, free] += step
-    phi, _ = a.closure.batch(np.zeros((len(q), 1)), q, p)
+    phi, _ = a.closures_at(q, p)
     return q[np.abs(phi).max(axis=1) < 1e-8]

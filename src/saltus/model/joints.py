@@ -219,8 +219,6 @@ def planar(normal: Any, part: str) -> tuple[Primitive, ...]:
     """Two translations across the normal and a rotation about it."""
     n = unit(normal, part)
     first, second = perpendicular([n])
-    if n @ np.cross(first, second) < 0:
-        first, second = second, first
     names = [_letter(first), _letter(second)]
     if not all(name in AXES for name in names):
         names = ["s1", "s2"]

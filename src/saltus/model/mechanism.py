@@ -419,12 +419,14 @@ class Mechanism:
     def assemble(
         self,
         *,
-        near: Mapping[str, Any] | None = None,
+        near: Mapping[str, Any] | State | None = None,
         rates: Mapping[str, Any] | None = None,
         params: Mapping[str, float] | None = None,
         **fixed: Any,
     ) -> State:
         """Close all loops with the given coordinates held, the others free to move from `near`.
+
+        `near` is a rough guess by name, or a State: then its branch is followed to the new values.
 
         `rates` holds velocities; those not given follow from the loops, or are zero where they are free.
         """

@@ -14,7 +14,7 @@ from saltus.dynamics.coordinates import Choice
 from saltus.dynamics.equations import Equations, number
 from saltus.dynamics.formulations import Formulation
 from saltus.errors import BadValue, SaltusError, Singular
-from saltus.hybrid import DIRECTIONS, Domain, Edge, HybridSystem, Sliding, contact_closures
+from saltus.hybrid import DIRECTIONS, Domain, Edge, HybridSystem, Sliding, contact_closures, contact_names
 from saltus.machine import Kernel
 from saltus.model.kinematics import Kinematics
 from saltus.model.parts import Frame
@@ -78,6 +78,15 @@ class Stage:
         self.dimension = 3 if m.spatial else 2
         closures, self.anchors = contact_closures(m, domain.contacts, Kinematics(m))
         self.equations = Equations(m, closures, self.anchors)
+
+    @cached_property
+    def row_names(self) -> tuple[str, ...]:
+        """What each constraint row locks: joints by name, contacts by their points."""
+        e, m = self.equations, self.system.mechanism
+        own = len(e.closures) - len(self.domain.contacts)
+        named = [(c.name + ":", c.locks) for c in e.closures[:own]]
+        named += list(zip(contact_names(m, self.domain.contacts), [c.locks for c in e.closures[own:]], strict=True))
+        return tuple(f"{name} {lock}" for name, locks in named for lock in locks)
 
     def with_domain_params(self, expressions: Sequence[SX]) -> list[SX]:
         """Insert the values that Params take in this domain."""

@@ -78,7 +78,7 @@ def record(run: _Run, rate: float) -> Trajectory:
         raise BadValue("the run ended before any time passed: " + (run.outcome.detail if run.outcome else ""))
     arrays = {name: np.concatenate([s[name] for s in samples]) for name in samples[0]}
     energies = arrays["kinetic"] + arrays["potential"]
-    last_loss = sum(e.impact.T_c for e in run.events if e.impact is not None and e.phase == len(run.phases))
+    last_loss = sum(e.impact.lost for e in run.events if e.impact is not None and e.phase == len(run.phases))
     resets = _reset_energy(run)
     scale = np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()
     meta = {
@@ -196,7 +196,7 @@ def _reset_energy(run: _Run) -> float:
             wanted.append((before.program, before.breaks[-1][-1:], before.x_end[None, :], before.parameters[-1]))
     energies = [float(T[0, 0] + V[0, 0]) for _, _, _, _, T, V, *_ in _outputs(wanted)]
     followed = [e.impact for e in run.events if e.impact is not None and e.phase < len(run.phases)]
-    return sum(energies[::2]) - sum(energies[1::2]) + sum(impact.T_c for impact in followed)
+    return sum(energies[::2]) - sum(energies[1::2]) + sum(impact.lost for impact in followed)
 
 
 def _contact_summary(

@@ -12,7 +12,7 @@ from saltus.dynamics.coordinates import PREFER, Choice, choose
 from saltus.dynamics.formulations import SPF, Baumgarte, Formulation
 from saltus.dynamics.impact import Impact, plastic_impact
 from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
-from saltus.hybrid import Domain, Edge, HybridSystem, Map, PlasticImpact, Sliding
+from saltus.hybrid import Collision, Domain, Edge, HybridSystem, Map, PlasticImpact, Sliding
 from saltus.model.assembly import State, assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import dependent_columns, independent_rows, quality, rank
@@ -23,6 +23,7 @@ from saltus.simulation.engines.port import Request, Segment, Stop
 from saltus.simulation.program import Program, Stage
 from saltus.simulation.record import Phase, record
 from saltus.simulation.signals import Entry, Signals, commands
+from saltus.simulation.strike import consistent_target, strike
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
 
 CHUNK = 4000  # steps between looks at progress and Ctrl-C
@@ -433,13 +434,22 @@ class _Run:
         shift = 0.0
         if isinstance(edge.reset, Map):
             self._map(edge.reset)
-        if edge.target is not None:
-            impact, shift = self._settle(edge.target, edge=edge)
+        elif isinstance(edge.reset, Collision):
+            hit = strike(self.system, edge.reset.contacts, edge.source.params)
+            now = hit.at(self.t, self.q, self.v, self.params)
+            impact, _ = hit.collide(now, self.v, edge.reset.rule)
+            self.v = impact.v
+        target = edge.target
+        if edge.candidates:
+            target = consistent_target(self.system, edge, self.t, self.q, self.v, self.params)
+        if target is not None:
+            ideal, shift = self._settle(target, edge=edge)
+            impact = impact or ideal
         self.events.append(
-            Event(self.t, edge.name, edge.source.name, edge.target.name if edge.target else None, q, v,
+            Event(self.t, edge.name, edge.source.name, target.name if target else None, q, v,
                   self.q.copy(), self.v.copy(), impact, shift, len(self.phases))
         )
-        return edge.target
+        return target
 
     def _map(self, reset: Map) -> None:
         m = self.system.mechanism
@@ -475,7 +485,7 @@ class _Run:
         error = np.abs(J @ self.v + phi_t).max()
         impact: Impact | None = None
         if edge is not None and isinstance(edge.reset, PlasticImpact):
-            impact = plastic_impact(self._mass(stage, base), J, self.v, phi_t)
+            impact = plastic_impact(self._mass(stage, base), J, self.v, phi_t, stage.row_names)
             self.v = impact.v
             acting = int(np.abs(J).any(axis=1).sum())
             note = (
@@ -487,7 +497,7 @@ class _Run:
         elif edge is not None and error > SPEED_ERROR * max(1.0, float(np.abs(self.v).max())):
             raise BadModel(
                 f"edge {edge.name!r}: its reset leaves velocities that violate the constraints of {domain.name!r} by "
-                f"{error:.3g} m/s; use reset=sl.PlasticImpact()",
+                f"{error:.3g} m/s; use reset=sl.PlasticImpact(), or after a collision list domains that fit as targets",
                 edge=edge.name, error=float(error),
             )
         elif not (first and tolerant):

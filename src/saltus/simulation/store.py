@@ -108,7 +108,7 @@ def _from_dataset(data: xarray.Dataset) -> Trajectory:
         impact = record_["impact"]
         if impact is not None:
             values: dict[str, Any] = {k: np.array(v) if isinstance(v, list) else v for k, v in impact.items()}
-            impact = Impact(**values)
+            impact = Impact(**{**values, "rows": tuple(impact["rows"])})
         q0, v0, q1, v1 = (data[f"event_{n}"].values[i] for n in ("q_before", "v_before", "q", "v"))
         events.append(Event(record_["t"], record_["name"], record_["source"], record_["target"], q0, v0, q1, v1, impact,
                             record_["shift"], record_["phase"]))

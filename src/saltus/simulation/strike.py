@@ -10,10 +10,25 @@ import numpy as np
 
 from saltus.dynamics.collision import Contacts, Law, collide
 from saltus.dynamics.impact import Decomposition, Impact
-from saltus.hybrid import Contact, Domain, HybridSystem, Pinned, Rolling, Sliding
+from saltus.errors import BadModel
+from saltus.hybrid import (
+    Contact,
+    Domain,
+    Edge,
+    HybridSystem,
+    Pinned,
+    PlasticImpact,
+    Rolling,
+    Sliding,
+    contact_names,
+    same_point,
+)
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import Param
 from saltus.simulation.program import Stage
+
+TOUCHING = 1e-5  # m: a contact this near is on the ground
+FITS = 1e-6  # m/s: what a collision may leave along a contact that holds afterwards
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +52,7 @@ class Strike:
         whole = tuple(Pinned(c.point) if isinstance(c, Sliding) else c for c in contacts)
         self.stage = Stage(system, Domain("impact", whole, params))
         sticks = tuple(not isinstance(c, Sliding) for c in contacts)
-        self.contacts = Contacts(tuple(_names(m, contacts)), self.stage.dimension, sticks)
+        self.contacts = Contacts(tuple(contact_names(m, contacts)), self.stage.dimension, sticks)
         self.rows = tuple(f"{n} {x}" for n in self.contacts.names for x in "xyz"[: self.stage.dimension])
         self.loops = len(self.stage.equations.row_names) - len(self.rows)
         self._ground = system.ground
@@ -82,15 +97,65 @@ def strike(system: HybridSystem, contacts: Sequence[Contact], params: Mapping[st
 
 def _key(m: Mechanism, contact: Contact) -> tuple[Any, ...]:
     radius = contact.radius if isinstance(contact, Rolling) else 0.0
-    size = float(radius) if isinstance(radius, int | float) else (radius.name if isinstance(radius, Param) else str(radius))
+    size = str(radius.symbol if isinstance(radius, Param) else radius)
     return type(contact).__name__, id(m.frame(contact.point)), size
 
 
-def _names(m: Mechanism, contacts: Sequence[Contact]) -> list[str]:
-    """Name of each contact's point, or of its link, told apart where several are on one link."""
-    out: list[str] = []
-    for contact in contacts:
-        frame = m.frame(contact.point)
-        name = next((n for n, f in m.points.items() if f is frame), frame.link.name)
-        out.append(name if name not in out else f"{name} {out.count(name) + 1}")
+
+# ---- which domain follows -----------------------------------------------------------------------------------------
+
+
+def consistent_target(
+    system: HybridSystem, edge: Edge, t: float, q: np.ndarray, v: np.ndarray, params: np.ndarray
+) -> Domain:
+    """Choose the first candidate of an edge that fits the impact.
+
+    After a plastic impact no contact that holds may be pulled and none that is given up may move into the ground;
+    after a collision, which has happened by now, the velocity must fit the candidate's contacts.
+    """
+    why = []
+    for domain in edge.candidates:
+        others = _unlike(system.mechanism, [edge.source, *edge.candidates], domain)
+        hit = strike(system, [*domain.contacts, *others], domain.params)
+        now = hit.at(t, q, v, params)
+        wrong = _inconsistent(hit, now, len(domain.contacts), isinstance(edge.reset, PlasticImpact))
+        if not wrong:
+            return domain
+        why.append(f"{domain.name!r}: " + ", ".join(wrong))
+    raise BadModel(
+        f"edge {edge.name!r} at t = {t:.6g} s: the impact fits none of its targets ({'; '.join(why)}); add a domain "
+        "with the contacts that do hold",
+        edge=edge.name, why=why,
+    )
+
+
+def _unlike(m: Mechanism, domains: Sequence[Domain], chosen: Domain) -> list[Contact]:
+    """Contacts of the domains at points where the chosen one has none."""
+    out: list[Contact] = []
+    for contact in (c for domain in domains for c in domain.contacts):
+        if not any(same_point(m, contact.point, other.point) for other in (*chosen.contacts, *out)):
+            out.append(contact)
     return out
+
+
+def _inconsistent(hit: Strike, now: Numbers, held: int, plastic: bool) -> list[str]:
+    """What contradicts that the first `held` contacts hold after the impact and the others do not."""
+    d, names = hit.contacts.d, hit.contacts.names
+    touches = np.abs(now.heights) <= TOUCHING
+    wrong = [f"{names[i]} is {now.heights[i]:.3g} m off the ground" for i in range(held) if not touches[i]]
+    rows = [i for i in hit.acting if i < d * held]
+    parts = Decomposition(now.M, now.A[rows], now.B)
+    after, p = now.u, np.zeros(len(now.u))
+    if plastic:
+        p[rows] = parts.impulses(now.u[rows])
+        after = now.u + now.A @ parts.push(p[rows])
+    elif rows and np.abs(now.u[rows]).max() > FITS * max(1.0, float(np.abs(now.u).max())):
+        wrong.append(f"its contacts move at {np.abs(now.u[rows]).max():.3g} m/s")
+    small = 1e-9 * max(float(np.abs(now.u).max(initial=0.0)), 1e-300)
+    for i, name in enumerate(names):
+        k = d * i + d - 1
+        if i < held and p[k] < -1e-9 * float(np.abs(p).max()):
+            wrong.append(f"{name} is pulled by {-p[k]:.3g} N s")
+        if i >= held and plastic and touches[i] and after[k] < -small:
+            wrong.append(f"{name} moves into the ground at {-after[k]:.3g} m/s")
+    return wrong

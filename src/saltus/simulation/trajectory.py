@@ -55,6 +55,25 @@ class Event:
     phase: int
 
 
+class Impacts(list[Event]):
+    """The impacts of a run, in order."""
+
+    def table(self) -> str:
+        """Text for print: energies before (T_c lost where it was ideal), what was lost, impulses at the contacts."""
+        head = f"{'t (s)':>10}  {'event':<12} {'to':<12} {'T (J)':>10} {'T_c (J)':>10} {'xi':>7} {'lost (J)':>10}"
+        lines = [head + "  impulses (N s)"]
+        for e in self:
+            i = e.impact
+            assert i is not None
+            pushes = zip(i.rows, i.impulses, strict=True)
+            said = ", ".join(f"{row} {p:.4g}" for row, p in pushes if ":" not in row)
+            lines.append(
+                f"{e.t:10.6f}  {e.name:<12} {e.target or 'end':<12} {i.T_a + i.T_c:10.5g} {i.T_c:10.5g} "
+                f"{i.intensity:7.4f} {i.lost:10.5g}  {said}"
+            )
+        return "\n".join(lines)
+
+
 @dataclass(frozen=True, eq=False)
 class Piece:
     """Polynomials of one phase: state at any time between its breaks."""
@@ -157,9 +176,9 @@ class Trajectory:
         return float(self.meta["loop_gap"])
 
     @property
-    def impacts(self) -> list[Event]:
-        """Events with an impact."""
-        return [e for e in self.events if e.impact is not None]
+    def impacts(self) -> Impacts:
+        """Events with an impact; `run.impacts.table()` says what each cost."""
+        return Impacts(e for e in self.events if e.impact is not None)
 
     def at(self, t: float | np.ndarray) -> Named | np.ndarray:
         """Positions at any time by name (an array of times gives rows of all positions)."""
@@ -196,7 +215,7 @@ class Trajectory:
         """
         account = {"change": float(self.meta["energy_end"] - self.meta["energy_start"])}
         account |= {f"work of {name}": float(w) for name, w in self.meta["work"].items()}
-        account["lost at impacts"] = -float(sum(e.impact.T_c for e in self.events if e.impact))
+        account["lost at impacts"] = -float(sum(e.impact.lost for e in self.events if e.impact))
         account["moved by resets"] = float(self.meta["energy_of_resets"])
         explained = sum(value for name, value in account.items() if name != "change")
         account["residual"] = account["change"] - explained

@@ -460,7 +460,7 @@ def plot_energy(run: Trajectory) -> Figure:
         low.plot(*curve(run, run.arrays["work"][:, i]), label=f"work of {name}")
     lost = np.zeros(len(run.t))
     for event in run.impacts:
-        lost[phase >= event.phase] -= event.impact.T_c if event.impact else 0.0
+        lost[phase >= event.phase] -= event.impact.lost if event.impact else 0.0
     if run.impacts:
         low.plot(run.t, lost, label="lost at impacts", drawstyle="steps-post")
     low.set_ylabel("account (J)")

@@ -159,7 +159,7 @@ def _events(run: Trajectory) -> list[str]:
         return []
     rows = []
     for e in run.events:
-        loss, share = (e.impact.T_c, 100 * e.impact.intensity) if e.impact else ("", "")
+        loss, share = (e.impact.lost, 100 * e.impact.share_lost) if e.impact else ("", "")
         rows.append((e.t, e.name, e.source, e.target or "end", loss, share, e.shift))
     head = ("t (s)", "event", "from", "to", "lost (J)", "of the kinetic energy (%)", "shift (m, rad)")
     table = _table(head, rows)

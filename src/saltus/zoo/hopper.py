@@ -50,8 +50,8 @@ def hopper_linkage(*, coordinates: int = 2) -> sl.Mechanism:
         m.constraint("upper", m.q.z_1 - m.q.z_2)
         m.constraint("lower", m.q.z_3 - m.q.z_4)
     above, below = (blocks[0], blocks[1]) if coordinates == 2 else (blocks[1], blocks[2])
-    # Fixed L0 above the lower mass and without a rest length: signed, so it may turn over, as in eq. 10.
-    m.spring("leg", below.at(0, L0), above, stiffness=k, damping=d)
+    m.slide("leg", below, above, axes="y")  # removes no freedom: it measures the signed distance of eq. 10
+    m.joint_spring("spring", "leg", stiffness=k, rest=L0, damping=d)
     m.point("body", blocks[0].at(0, 0))
     m.point("foot", blocks[-1].at(0, 0))
 
