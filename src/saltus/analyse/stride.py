@@ -85,6 +85,7 @@ class Passage:
     arcs: list[Arc]
     Y: np.ndarray
     flow: np.ndarray
+    dt: list[np.ndarray]  # shift of the time of each event, one entry a column
 
     @property
     def duration(self) -> float:
@@ -188,13 +189,14 @@ class Stride:
         """Go on from event to event until `stop` says so; Lost if the motion never gets there."""
         rows = self.rows
         Y = np.zeros((rows.n, 0)) if Y is None else np.asarray(Y, float)
-        moment, crossings, arcs = start, [], []
+        moment, crossings, arcs, dt = start, [], [], []
         while True:
             domain = self.system.domains[moment.domain]
             dynamics = self.dynamics(domain, moment.t, moment.q, theta)
             crossing, arc, Y = self._stay(dynamics, moment, theta, Y, start.t + self.longest)
             crossings.append(crossing)
             arcs.append(arc)
+            dt.append(Y[rows.t].copy())
             if crossing.edge.target is None:
                 raise Lost(f"it ended with {crossing.edge.name!r} at t = {crossing.t:.4g} s", reason=crossing.edge.name)
             moment = Moment(crossing.edge.target.name, crossing.t, crossing.q, crossing.v)
@@ -205,7 +207,7 @@ class Stride:
         after = self.dynamics(self.system.domains[moment.domain], moment.t, moment.q, theta)
         p = self.entrance(after.domain, after).remember(moment.t, moment.q, moment.v, theta)
         f = after.rates(moment.t, np.concatenate([moment.q, moment.v]), p)[0]
-        return Passage(start, moment, crossings, arcs, Y, Y[rows.x] - np.outer(f, Y[rows.t]))
+        return Passage(start, moment, crossings, arcs, Y, Y[rows.x] - np.outer(f, Y[rows.t]), dt)
 
     def _stay(
         self, dynamics: Dynamics, moment: Moment, theta: np.ndarray, Y: np.ndarray, t_end: float
