@@ -57,7 +57,8 @@ def command() -> list[Row]:
             done = subprocess.run([*script, "--no-animation", "--out", str(Path(directory) / "out")], env=environment,
                                   capture_output=True, text=True)
             if done.returncode:
-                raise RuntimeError(f"saltus run bolt ended with {done.returncode}: {done.stderr[-500:]}")
+                said = done.stderr.strip().splitlines()[-1:]
+                raise RuntimeError(f"saltus run bolt ended with {done.returncode}: {said}")
             return time.perf_counter() - start
 
         try:

@@ -89,3 +89,7 @@ class BadFile(SaltusError):
 
 class NoCompiler(SaltusError):
     """Native code was asked for by name on a machine without a C compiler."""
+
+
+class NoOrbit(SaltusError):
+    """No periodic orbit was found; carries `history`, the residuals, and `best`, the nearest State (or None)."""

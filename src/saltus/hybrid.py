@@ -276,15 +276,18 @@ class HybridSystem:
         that holds is pulled and no contact that is given up moves into the ground.
         """
         source = self._domain(source)
-        several = isinstance(target, Sequence) and not isinstance(target, str)
-        candidates = tuple(self._domain(one) for one in target) if several else ()
-        if several and not (candidates and isinstance(reset, PlasticImpact | Collision)):
+        candidates: tuple[Domain, ...] = ()
+        if isinstance(target, Domain | str):
+            target = self._domain(target)
+        elif target and isinstance(reset, PlasticImpact | Collision):
+            candidates = tuple(self._domain(one) for one in target)
+            target = candidates[0]
+        else:
             raise BadModel(
                 f"edge from {source.name!r}: a list of targets leaves the choice to an impact; name at least one and "
                 "use reset=sl.PlasticImpact() or sl.Collision(...)",
                 source=source.name,
             )
-        target = candidates[0] if several else self._domain(target)
         if isinstance(guard, Liftoff):
             touching = [same_point(self.mechanism, c.point, guard.point) for c in source.contacts]
             if not any(touching):

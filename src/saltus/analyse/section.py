@@ -16,7 +16,7 @@ from saltus.hybrid import Continuous, Edge, HybridSystem
 from saltus.machine import Kernel
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import RANK_TOL, scaled_rows
+from saltus.model.rank import RANK_TOL
 from saltus.model.symbols import SX
 
 SHIFT = 0.7312  # m or rad: any number that no machine is periodic with
@@ -197,22 +197,21 @@ class Section:
         r = self.rows
         _, slope, N = self._at(moment, theta)
         nv, timed = r.nv, int(sameness.timed)
-        C = np.hstack([slope[:, :timed], slope[:, r.q] @ N, slope[:, r.v]])
-        fixed = np.zeros((len(sameness.cyclic), C.shape[1]))
+        raw = np.hstack([slope[:, :timed], slope[:, r.q] @ N, slope[:, r.v]])
+        fixed = np.zeros((len(sameness.cyclic), raw.shape[1]))
         for k, i in enumerate(sameness.cyclic):
             fixed[k, timed + self.helper.v_of_q[i][0]] = 1.0
-        C = scaled_rows(np.vstack([C, fixed]))
-        lift = np.zeros((r.n, C.shape[1]))
+        raw = np.vstack([raw, fixed])
+        given = np.vstack([slope[:, [1 + r.nq + r.nv + i for i in params]], np.zeros((len(fixed), len(params)))])
+        lengths = np.linalg.norm(raw, axis=1)
+        usable = lengths > 1e-12 * lengths.max(initial=0.0)
+        C, given = raw[usable] / lengths[usable, None], given[usable] / lengths[usable, None]
+        lift = np.zeros((r.n, raw.shape[1]))
         lift[0, :timed] = 1.0
         lift[r.q, timed : timed + nv] = N
         lift[r.v, timed + nv :] = np.eye(nv)
         null = _null(C)
-        own = np.zeros((r.n, len(params)))
-        if self.size:
-            given = np.vstack([slope[:, [1 + r.nq + r.nv + i for i in params]], np.zeros((len(fixed), len(params)))])
-            raw = np.vstack([np.hstack([slope[:, :timed], slope[:, r.q] @ N, slope[:, r.v]]), fixed])
-            lengths = np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1e-300)
-            own = lift @ -np.linalg.lstsq(C, given / lengths, rcond=1e-10)[0]
+        own = lift @ -np.linalg.lstsq(C, given, rcond=1e-10)[0] if len(C) else np.zeros((r.n, len(params)))
         for k, i in enumerate(params):
             own[r.p.start + list(r.params).index(i), k] = 1.0
         return lift @ null, own

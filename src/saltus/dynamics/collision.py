@@ -130,8 +130,8 @@ def _holding(G: np.ndarray, u: np.ndarray, contacts: Contacts, law: Law) -> tupl
                 return p, modes
             tried.append(_contradiction(contacts, chosen, pulls, enters, p, after))
     raise BadValue(
-        f"no set of contacts is consistent with this impact: {'; '.join(tried)}. Holding along the ground would need it to "
-        "pull: give friction=..., or bilateral=True if it may",
+        f"no set of contacts is consistent with this impact: {'; '.join(tried)}. Holding along the ground would need "
+        "it to pull: give friction=..., or bilateral=True if it may",
         tried=tried,
     )
 
@@ -283,8 +283,8 @@ class Course:
                 return False
         if not math.isfinite(end):
             raise BadValue(
-                "collision: the machine holds the point where it is (its normal mobility is zero), so it cannot collide; "
-                "leave this contact out",
+                "collision: the machine holds the point where it is (its normal mobility is zero), so it cannot "
+                "collide; leave this contact out",
                 mobility=self.G,
             )
         self._step(end, rate, du)

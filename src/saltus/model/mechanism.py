@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
-from saltus.errors import BadModel, BadValue, DuplicateName, MissingParam, UnknownName
+from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.model import joints
 from saltus.model.forces import Force, ForceElement, JointSpring, Spring, Torque
 from saltus.model.joints import Ball, Joint
-from saltus.model.parts import Frame, Link, Motor, check_tensor, inertia_tensor, point_of
-from saltus.model.symbols import SX, Named, Number, Param, vector
+from saltus.model.parts import Frame, Link, Motor, inertia_tensor, point_of
+from saltus.model.registry import Registry
+from saltus.model.symbols import SX, Named, Number, vector
 
 if TYPE_CHECKING:
     from saltus.model.assembly import State
@@ -39,7 +39,7 @@ class Constraint:
     phi: SX
 
 
-class Mechanism:
+class Mechanism(Registry):
     """A machine of links and joints. Planar by default (x right, y up, turns about z), 3D with `spatial=True` (z up).
 
     SI units throughout. Every number may be a Param or an expression of Params. Joining a link that is not
@@ -47,87 +47,26 @@ class Mechanism:
     """
 
     def __init__(self, name: str, *, spatial: bool = False, gravity: Any = 9.81) -> None:
-        self.name = name
+        super().__init__(name)
         self.spatial = spatial
-        self.params: dict[str, Param] = {}
         self.links: dict[str, Link] = {}
         self.joints: dict[str, Joint] = {}
         self.forces: dict[str, ForceElement] = {}
         self.constraints: dict[str, Constraint] = {}
         self.points: dict[str, Frame] = {}
-        self.inputs: dict[str, SX] = {}
         self.keyframes: dict[str, dict[str, Any]] = {}
-        self.time = SX.sym("t")
         self.ground = Link("ground", 0.0, SX(3, 1), SX(3, 3), spatial)
         self.links["ground"] = self.ground
         self.placements: list[Placement] = []
         self.loops: list[Joint] = []
         self._waiting: list[Joint] = []
         self._placed: set[str] = {"ground"}
-        self._q: dict[str, SX] = {}
-        self._v: dict[str, SX] = {}
-        self._checks: list[tuple[str, str, SX]] = []
-        self._checker: tuple[tuple[int, int], ca.Function] | None = None
         down = (0, -1, 0) if not spatial else (0, 0, -1)
         if isinstance(gravity, Sequence | np.ndarray):
             self.gravity = point_of(list(gravity), spatial, "gravity")
         else:
             self._number(gravity, "gravity")
             self.gravity = vector(*[g * gravity for g in down])
-
-    # ---- Params -------------------------------------------------------------------------------------------------
-
-    def param(self, name: str, value: float | None = None, unit: str = "") -> Param:
-        """Declare a named number. Without a value it must be given wherever numbers are needed."""
-        self._new_name("param", name, self.params)
-        param = Param(name, None if value is None else float(value), unit)
-        self.params[name] = param
-        return param
-
-    def values(self, given: Mapping[str, float] | None = None) -> np.ndarray:
-        """Return the vector of all Params, defaults overridden by `given`, checked."""
-        given = dict(given or {})
-        for name in given:
-            if name not in self.params:
-                raise UnknownName("param", name, self.params)
-        out = []
-        for name, param in self.params.items():
-            value = given.get(name, param.value)
-            if value is None:
-                raise MissingParam(
-                    f"param {name!r} of {self.name!r} has no value; pass params={{{name!r}: ...}} or give it a default",
-                    param=name,
-                )
-            if not math.isfinite(value):
-                raise BadValue(f"param {name!r}: {value} is not a finite number", param=name)
-            out.append(float(value))
-        p = np.array(out)
-        self._check_numbers(p)
-        return p
-
-    @property
-    def p(self) -> SX:
-        """All Params as one symbol vector."""
-        return ca.vertcat(SX(0, 1), *[param.symbol for param in self.params.values()])
-
-    def _check_numbers(self, p: np.ndarray) -> None:
-        if not self._checks:
-            return
-        key = (len(self.params), len(self._checks))
-        if self._checker is None or self._checker[0] != key:
-            checked = ca.vertcat(*[ca.vec(ca.densify(e)) for *_, e in self._checks])
-            self._checker = key, ca.Function("check", [self.p], [checked])
-        flat = np.asarray(self._checker[1](p)).ravel()
-        for part, what, expression in self._checks:
-            numbers, flat = flat[: expression.numel()], flat[expression.numel() :]
-            if len(numbers) == 9:
-                check_tensor(numbers.reshape(3, 3), part)
-            elif what == "inertia" and numbers[0] == 0:
-                continue
-            elif not math.isfinite(numbers[0]) or numbers[0] <= 0:
-                raise BadValue(
-                    f"{part}: {what} is {numbers[0]:.6g} for the given Params; it must be positive", part=part
-                )
 
     # ---- links --------------------------------------------------------------------------------------------------
 
@@ -445,63 +384,6 @@ class Mechanism:
         if name not in self.keyframes:
             raise UnknownName("keyframe", name, self.keyframes)
         return self.assemble(**{**self.keyframes[name], **overrides})
-
-    # ---- checks -------------------------------------------------------------------------------------------------
-
-    def _new_name(self, kind: str, name: str, taken: Mapping[str, Any]) -> None:
-        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
-            raise BadValue(f"{kind} name {name!r}: use letters, digits and _ (a valid Python name)", given=name)
-        if "." in name and kind != "input":
-            raise BadValue(f"{kind} name {name!r} has a dot; dots separate a joint from its coordinates", given=name)
-        if name in taken:
-            raise DuplicateName(f"{kind} {name!r} exists already in {self.name!r}; choose another name", name=name)
-
-    def _number(self, value: Number, part: str, lowest: float = -math.inf) -> None:
-        if isinstance(value, Param | SX):
-            self._known_symbols(part, vector(value))
-        elif isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            raise BadValue(f"{part}: {value!r} is not a finite number", given=value)
-        elif value < lowest:
-            raise BadValue(f"{part}: {value} is below {lowest:g}", given=value)
-
-    def _positive(self, value: Number, part: str, what: str) -> None:
-        self._number(value, f"{part}: {what}")
-        expression = None
-        if isinstance(value, Param | SX):
-            expression = vector(value)
-            defaults = {n: p.value for n, p in self.params.items()}
-            if all(defaults[s.name()] is not None for s in ca.symvar(expression)):
-                known = [(p.symbol, p.value) for p in self.params.values() if p.value is not None]
-                f = ca.Function("f", [ca.vertcat(*[symbol for symbol, _ in known])], [expression])
-                value = float(f([number for _, number in known]))
-        if not isinstance(value, Param | SX) and not value > 0:
-            raise BadValue(f"{part}: {what} is {value}; it must be positive", part=part, given=value)
-        if expression is not None:
-            self._checks.append((part, what, ca.densify(expression)))
-
-    def _known_symbols(self, part: str, *expressions: SX, state: bool = False) -> None:
-        known = {param.symbol.element_hash() for param in self.params.values()}
-        if state:
-            of_state = (*self._q.values(), *self._v.values(), *self.inputs.values(), self.time)
-            known |= {symbol.element_hash() for symbol in of_state}
-        for expression in expressions:
-            for symbol in ca.symvar(expression):
-                if symbol.element_hash() not in known:
-                    raise BadModel(
-                        f"{part} uses the symbol {symbol.name()!r}, which is not of {self.name!r}; declare it with "
-                        "m.param(...)" + (", m.input(...) or use m.q, m.v, m.time" if state else ""),
-                        symbol=symbol.name(),
-                    )
-
-    def _without_rates(self, part: str, *expressions: SX) -> None:
-        """Refuse velocities and inputs where only positions and time have a meaning."""
-        rates = {s.element_hash() for s in (*self._v.values(), *self.inputs.values())}
-        for symbol in (s for e in expressions for s in ca.symvar(e)):
-            if symbol.element_hash() in rates:
-                raise BadModel(
-                    f"{part} uses {symbol.name()!r}, a velocity or an input; it may use positions, time and Params",
-                    symbol=symbol.name(),
-                )
 
     def _frame(self, place: Any, name: str) -> Frame:
         if isinstance(place, Link):

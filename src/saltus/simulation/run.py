@@ -56,7 +56,7 @@ def simulate(
     `progress(t, until, events)` is called now and then. Ctrl-C keeps what was simulated.
     """
     if isinstance(system, Mechanism):
-        system = _alone(system)
+        system = alone(system)
     if not (until > 0 and math.isfinite(until)):
         raise BadValue(f"until is {until}; give a time in seconds above zero", given=until)
     if not 1e-14 <= tolerance <= 1e-2:
@@ -73,7 +73,7 @@ def simulate(
     return record(run.finished(until), rate)
 
 
-def _alone(mechanism: Mechanism) -> HybridSystem:
+def alone(mechanism: Mechanism) -> HybridSystem:
     """Return the one-domain system of a mechanism, made once."""
     key = (len(mechanism.joints), len(mechanism.params), len(mechanism.forces), len(mechanism.constraints))
     kept = mechanism.__dict__.get("_alone")

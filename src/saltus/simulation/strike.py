@@ -71,19 +71,21 @@ class Strike:
     def collide(self, now: Numbers, v: np.ndarray, law: Law) -> tuple[Impact, tuple[str, ...]]:
         """What the contacts do to the velocity, and what each of them did."""
         T = float(v @ now.M @ v / 2)
-        acting = self.acting if law.friction is None and law.force is None else list(range(len(self.rows)))
-        ideal, whole = Decomposition(now.M, now.A[acting], now.B), Decomposition(now.M, now.A, now.B)
+        whole = Decomposition(now.M, now.A, now.B)
         p, modes = collide(whole.mobility, now.u, self.contacts, law, T)
         after = v + whole.push(p)
+        acting = self.acting([mode != "lifts off" for mode in modes])
+        ideal = Decomposition(now.M, now.A[acting], now.B)
         T_c = float(ideal.energy(now.u[acting]))
         impact = Impact(after, p, T - T_c, T_c, int(ideal.rank), float(after @ now.M @ after / 2), self.rows)
         return impact, modes
 
-    @property
-    def acting(self) -> list[int]:
-        """Rows that an ideal contact constrains: of a sliding one only the normal."""
-        d = self.stage.dimension
-        return [i for i in range(len(self.rows)) if self.contacts.sticks[i // d] or i % d == d - 1]
+    def acting(self, held: Sequence[bool] | None = None) -> list[int]:
+        """Rows that an ideal contact constrains, of a sliding one only the normal; `held` leaves contacts out."""
+        d, sticks = self.stage.dimension, self.contacts.sticks
+        return [
+            i for i in range(len(self.rows)) if (held is None or held[i // d]) and (sticks[i // d] or i % d == d - 1)
+        ]
 
 
 def strike(system: HybridSystem, contacts: Sequence[Contact], params: Mapping[str, Any] | None = None) -> Strike:
@@ -143,7 +145,7 @@ def _inconsistent(hit: Strike, now: Numbers, held: int, plastic: bool) -> list[s
     d, names = hit.contacts.d, hit.contacts.names
     touches = np.abs(now.heights) <= TOUCHING
     wrong = [f"{names[i]} is {now.heights[i]:.3g} m off the ground" for i in range(held) if not touches[i]]
-    rows = [i for i in hit.acting if i < d * held]
+    rows = [i for i in hit.acting() if i < d * held]
     parts = Decomposition(now.M, now.A[rows], now.B)
     after, p = now.u, np.zeros(len(now.u))
     if plastic:
