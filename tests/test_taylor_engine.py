@@ -1,4 +1,4 @@
-"""The Taylor engine: conversion of every operation, tolerances, the disk cache, arming, projection."""
+"""The Taylor engine: conversion of every operation, tolerances, arming, projection."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from saltus import errors
 from saltus.simulation.engines import taylor
+from saltus.simulation.engines.convert import convert
 from saltus.simulation.engines.port import Flow, Request, Stop
 
 T, P = ca.SX.sym("t"), ca.SX.sym("p")
@@ -80,7 +81,7 @@ def test_every_operation_is_converted_or_refused():
     ]
     function = ca.Function("every", [T, X, P], [ca.vertcat(*rows, P * T)])
     variables = [hy.expression("a"), hy.expression("b")]
-    compiled = hy.cfunc(taylor.convert(function, [hy.time], variables, [hy.par[0]]), variables)
+    compiled = hy.cfunc(convert(function, [hy.time], variables, [hy.par[0]]), variables)
     points = [*np.random.default_rng(1).uniform(-0.9, 0.9, (40, 2)), (0.3, 0.3), (0.5, 0.0), (-0.5, -0.5)]
     for point in points:
         expected = function(0.7, point, 1.3).full().ravel()
@@ -92,7 +93,7 @@ def test_zero_has_no_sign():
     variables = [hy.expression("a"), hy.expression("b")]
     values = ca.vertcat(*(op(name, X[0]) for name in ("sign", "not", "fabs")))
     function = ca.Function("zero", [T, X, P], [values])
-    compiled = hy.cfunc(taylor.convert(function, [hy.time], variables, [hy.par[0]]), variables)
+    compiled = hy.cfunc(convert(function, [hy.time], variables, [hy.par[0]]), variables)
     np.testing.assert_array_equal(compiled([0.0, 0.0]), [0.0, 1.0, 0.0])
 
 
@@ -100,14 +101,14 @@ def test_zero_has_no_sign():
 def test_what_has_no_series_is_refused_by_name(name, arity):
     value = op(name, *(X[0], X[1])[:arity])
     with pytest.raises(errors.BadValue, match=f"'{name}'.*native or sundials"):
-        taylor.convert(ca.Function("f", [T, X, P], [value]), [hy.time], hy.make_vars("a", "b"), [hy.par[0]])
+        convert(ca.Function("f", [T, X, P], [value]), [hy.time], hy.make_vars("a", "b"), [hy.par[0]])
 
 
 def test_matrix_functions_are_expanded_and_sparse_rows_kept():
     t, x, p = ca.MX.sym("t"), ca.MX.sym("x", 2), ca.MX.sym("p")
     sparse = ca.vertcat(ca.MX(1, 1), ca.dot(x, x))
     function = ca.Function("f", [t, x, p], [sparse])
-    first, second = taylor.convert(function, [hy.time], hy.make_vars("a", "b"), [hy.par[0]])
+    first, second = convert(function, [hy.time], hy.make_vars("a", "b"), [hy.par[0]])
     assert first == hy.expression(0.0)
     assert hy.cfunc([second], hy.make_vars("a", "b"))([3.0, 4.0])[0] == 25.0
 
@@ -117,7 +118,7 @@ def test_functions_without_scalar_form_are_refused():
     root = ca.rootfinder("root", "newton", {"x": x, "p": p, "g": x * x - p})
     function = ca.Function("f", [t, x, p], [root(x, p)])
     with pytest.raises(errors.BadValue, match="native or sundials"):
-        taylor.convert(function, [hy.time], hy.make_vars("a", "b"), [hy.par[0]])
+        convert(function, [hy.time], hy.make_vars("a", "b"), [hy.par[0]])
 
 
 @pytest.mark.parametrize(("given", "used"), [(1e-9, 1e-9), (3e-9, 1e-9), (1e-3, 1e-6), (1e-20, 1e-15)])
@@ -187,26 +188,6 @@ def test_a_guard_the_projection_carries_over_zero_fires():
     assert segment.stop is Stop.EVENT
     assert segment.breaks[-1] == pytest.approx(0.5)
     np.testing.assert_allclose(segment.x, [0.5, 1.0])
-
-
-def test_integrators_are_kept_on_disk(monkeypatch, tmp_path):
-    monkeypatch.setattr(taylor, "cache_dir", lambda: tmp_path)
-    case = flow(ca.vertcat(X[1], -P * X[0]))
-    first = taylor.TaylorEngine().prepare(case).run(request([1, 0], 1))
-    (stored,) = tmp_path.iterdir()
-
-    def refuse(*_, **__):
-        raise AssertionError("compiled again")
-
-    with monkeypatch.context() as inner:
-        inner.setattr(taylor.TaylorStepper, "_build", refuse)
-        second = taylor.TaylorEngine().prepare(case).run(request([1, 0], 1))
-    np.testing.assert_array_equal(first.x, second.x)
-    stored.write_bytes(stored.read_bytes()[:100])
-    mended = taylor.TaylorEngine().prepare(case).run(request([1, 0], 1))
-    np.testing.assert_array_equal(first.x, mended.x)
-    taylor.TaylorEngine().prepare(case).run(request([1, 0], 1, tol=1e-9))
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_wrong_options_and_times_are_named(ball):

@@ -456,16 +456,20 @@ def zoo() -> None:
     out.print(table)
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 @speaking
 def study(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="A name of `saltus study list`, or list.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Result directory.", show_default="results/NAME")
     ] = None,
 ) -> None:
-    """Compute a published result, compare, draw its figures. Ends with code 1 if a stated agreement fails."""
+    """Compute a published result, compare, draw its figures. Ends with code 1 if a stated agreement fails.
+
+    Further options are those of the study, as in `saltus study compass-heelstrike --theta 40 --rho 0.25`.
+    """
     from saltus import studies
 
     if name == "list":
@@ -473,7 +477,7 @@ def study(
         return
     with progress_bar(as_json) as bar:
         bar.add_task(f"study {name}", total=None, note="")
-        result = studies.run(name)
+        result = studies.run(name, **study_options(context.args))
         directory = out_dir or Path("results") / name
         files = result.write(directory)
     if as_json:
@@ -482,6 +486,21 @@ def study(
         _print_study(result, directory)
     if not result.agrees:
         raise typer.Exit(ENDED_BADLY)
+
+
+def study_options(arguments: list[str]) -> dict[str, float]:
+    """Turn ["--theta", "40", "--rho=0.25"] into numbers by name."""
+    given: dict[str, float] = {}
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        try:
+            if not name.startswith("--"):
+                raise ValueError
+            given[name[2:].replace("-", "_")] = float(value if equals else next(words, ""))
+        except ValueError:
+            raise BadValue(f"study option {word!r}: write --NAME NUMBER, as in --theta 40", given=word) from None
+    return given
 
 
 def _list_studies(as_json: bool) -> None:

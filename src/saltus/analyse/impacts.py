@@ -124,7 +124,7 @@ class ImpactResult:
     def velocity_at(self, contact: Place, *, after: bool = True) -> np.ndarray:
         """Velocity (m/s) of a contact, on the ground or not: tangential first, normal last."""
         state = self.after if after else self.before
-        hit = strike(self.system, [as_contact(contact)])
+        hit = strike(self.system, [place_contact(contact)])
         return hit.at(0.0, state.positions, state.velocities, state.p).u
 
     # ---- what the machine is like there -----------------------------------------------------------------------------
@@ -202,7 +202,8 @@ class ImpactResult:
         def row(name: str, value: float, unit: str) -> str:
             return f"  {name:<34}{value:>14.6g} {unit}".rstrip()
 
-        lines = [f"impact of {self.before.mechanism.name}: {', '.join(map(' '.join, zip(self.names, self.modes, strict=True)))}"]
+        done = ", ".join(f"{name} {mode}" for name, mode in zip(self.names, self.modes, strict=True))
+        lines = [f"impact of {self.before.mechanism.name}: {done}"]
         lines += [row("kinetic energy before, T", self.T, "J"), row("constrained, T_c", self.T_c, "J"),
                   row("admissible, T_a", self.T_a, "J"), row("intensity, xi = T_c / T", self.xi, ""),
                   row("kinetic energy after", self.T_after, "J"), row("lost", self.lost, "J")]
@@ -252,8 +253,8 @@ def impact(
     if side not in (1, -1):
         raise BadValue(f"side is {side}; give 1 (surface below the points) or -1 (above them)", given=side)
     rule = Law(restitution, law, friction, force)
-    new, params = _contacts(system, contacts)
-    stood = [as_contact(c) for c in standing]
+    new, params = contacts_of(system, contacts)
+    stood = [place_contact(c) for c in standing]
     hit = strike(system, [*new, *stood], params)
     v = _consistent(hit, state, len(new), project)
     now = hit.at(0.0, state.positions, v, state.p)
@@ -274,30 +275,33 @@ def impact(
         _approaching(hit, now, len(new))
         event, modes = hit.collide(now, v, rule)
         acting = hit.acting([mode != "lifts off" for mode in modes])
-    rows = hit.rows if side == 1 else tuple(r[:-1] + "-" + r[-1] if r[-1] == "xyz"[hit.contacts.d - 1] else r for r in hit.rows)
+    up = "xyz"[hit.contacts.d - 1]
+    rows = tuple(r if side == 1 or not r.endswith(up) else f"{r[:-1]}-{up}" for r in hit.rows)
     return ImpactResult(
-        replace(state, velocities=v), replace(state, velocities=event.v), hit.contacts.names, rows, tuple(acting), modes,
-        event, now, system,
+        replace(state, velocities=v), replace(state, velocities=event.v), hit.contacts.names, rows, tuple(acting),
+        modes, event, now, system,
     )
 
 
-def as_contact(place: Place) -> Contact:
+def place_contact(place: Place) -> Contact:
     """Return a contact of a contact, a point or the name of one; points stick."""
     return place if isinstance(place, Pinned | Sliding | Rolling) else Pinned(place)
 
 
-def _contacts(
+def contacts_of(
     system: HybridSystem, given: Place | Domain | Sequence[Place]
 ) -> tuple[list[Contact], dict[str, object]]:
+    """Contacts meant by points, contacts or a domain, and the Params of the domain."""
     if isinstance(given, str) and given in system.domains:
         given = system.domains[given]
     if isinstance(given, str) and given not in system.mechanism.points:
         raise UnknownName("domain or point", given, [*system.domains, *system.mechanism.points])
     if isinstance(given, Domain):
         out, params = list(given.contacts), dict(given.params)
+    elif isinstance(given, Pinned | Sliding | Rolling | Frame | str):
+        out, params = [place_contact(given)], {}
     else:
-        one = isinstance(given, Pinned | Sliding | Rolling | Frame | str)
-        out, params = [as_contact(c) for c in ([given] if one else given)], {}  # type: ignore[list-item, union-attr]
+        out, params = [place_contact(c) for c in given], {}
     if not out:
         raise BadValue("impact without contacts: name the points that strike, or a domain that has contacts")
     return out, params
@@ -317,8 +321,9 @@ def _consistent(hit: Strike, state: State, new: int, project: bool) -> np.ndarra
         return plastic_impact(now.M, kept, v, moving).v
     worst = int(np.abs(speed).argmax())
     raise BadValue(
-        f"the velocities before the impact break {names[worst]!r} of {state.mechanism.name!r} by {abs(speed[worst]):.3g} m/s: "
-        "that is no impact but a state that cannot be. Give rates the loops allow (m.assemble(rates=...)), or project=True",
+        f"the velocities before the impact break {names[worst]!r} of {state.mechanism.name!r} by "
+        f"{abs(speed[worst]):.3g} m/s: that is no impact but a state that cannot be. Give rates the loops allow "
+        "(m.assemble(rates=...)), or project=True",
         row=names[worst], error=float(abs(speed[worst])),
     )
 

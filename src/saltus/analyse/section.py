@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.analyse.stride import Moment, Passage, Stride
+from saltus.analyse.variation import Rows
 from saltus.errors import UnknownName
 from saltus.hybrid import Continuous, Edge, HybridSystem
 from saltus.machine import Kernel
@@ -188,13 +189,13 @@ class Section:
         return np.linalg.lstsq(C[usable] / lengths[usable, None], c[usable] / lengths[usable], rcond=1e-10)[0]
 
     def basis(
-        self, moment: Moment, theta: np.ndarray, sameness: Sameness, params: Sequence[int]
+        self, moment: Moment, theta: np.ndarray, sameness: Sameness, rows: Rows
     ) -> tuple[np.ndarray, np.ndarray]:
         """Perturbations (t, q, v, Params): columns tangent to the section, then one for each chosen Param.
 
         Cyclic coordinates are held: shifting them gives the same gait elsewhere.
         """
-        r = self.rows
+        r, params = rows, rows.params
         _, slope, N = self._at(moment, theta)
         nv, timed = r.nv, int(sameness.timed)
         raw = np.hstack([slope[:, :timed], slope[:, r.q] @ N, slope[:, r.v]])
@@ -212,8 +213,8 @@ class Section:
         lift[r.v, timed + nv :] = np.eye(nv)
         null = _null(C)
         own = lift @ -np.linalg.lstsq(C, given, rcond=1e-10)[0] if len(C) else np.zeros((r.n, len(params)))
-        for k, i in enumerate(params):
-            own[r.p.start + list(r.params).index(i), k] = 1.0
+        for k in range(len(params)):
+            own[r.p.start + k, k] = 1.0
         return lift @ null, own
 
 

@@ -62,11 +62,8 @@ class Shooting:
 
     def with_free(self, params: tuple[str, ...], where: Mapping[Any, float] | None = None) -> Shooting:
         """Return the same equations with other Params free."""
-        out = Shooting(self.stride.with_params(params), self.sections, self.events, self.sameness, self.relabel,
-                       self.period, self.where if where is None else where)
-        for section in out.sections:
-            section.rows = out.stride.rows
-        return out
+        return Shooting(self.stride.with_params(params), self.sections, self.events, self.sameness, self.relabel,
+                        self.period, self.where if where is None else where)
 
     # ---- evaluation ---------------------------------------------------------------------------------------------
 
@@ -77,16 +74,17 @@ class Shooting:
             return len(crossings) == count
 
         passage = self.stride.run(point.nodes[i], point.theta, Y, stop=there)
-        aim = self.sections[(i + 1) % len(self.sections)].edge
-        if passage.crossings[-1].edge is not aim:
+        j = (i + 1) % len(self.sections)
+        arrived = self.relabel.domains[passage.end.domain] if j == 0 else passage.end.domain
+        if arrived != point.nodes[j].domain:
             names = " -> ".join(c.edge.name for c in passage.crossings)
-            raise Lost(f"its events are {names}, which does not end with {aim.name!r}", reason="other events")
+            raise Lost(f"its events are {names}, which does not lead to {point.nodes[j].domain!r}", reason="other events")
         return passage
 
     def evaluate(self, point: Point, derivatives: bool = True) -> Evaluation:
         """Run all arcs; Lost if one of them does not arrive."""
         rows, same, m = self.stride.rows, self.sameness, len(point.nodes)
-        bases = [s.basis(n, point.theta, same, self.free) for s, n in zip(self.sections, point.nodes, strict=True)]
+        bases = [s.basis(n, point.theta, same, rows) for s, n in zip(self.sections, point.nodes, strict=True)]
         sizes = [b.shape[1] for b, _ in bases]
         at = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
         n_free, total = len(self.free), int(at[-1]) + len(self.free)
@@ -141,46 +139,43 @@ class Shooting:
         self, what: Any, point: Point, passages: Sequence[Passage], bases: Sequence[Any], at: np.ndarray, total: int
     ) -> tuple[float, np.ndarray]:
         """Value of a condition and its gradient over the unknowns."""
-        gradient = np.zeros(total)
-        rows = self.stride.rows
-        derivatives = passages[0].Y.shape[1] > 0 or total == 0
+        rows, derivatives = self.stride.rows, passages[0].Y.shape[1] > 0
+        seeds = [np.hstack(b) for b in bases]
 
-        def add(i: int, row: np.ndarray) -> None:
-            if derivatives:
-                k = at[i + 1] - at[i]
-                gradient[at[i] : at[i + 1]] += row[:k]
-                gradient[at[-1] :] += row[k:]
+        def add(gradient: np.ndarray, i: int, row: np.ndarray) -> None:
+            k = at[i + 1] - at[i]
+            gradient[at[i] : at[i + 1]] += row[:k]
+            gradient[at[-1] :] += row[k:]
 
+        time, by_time, length, by_length = 0.0, np.zeros(total), 0.0, np.zeros(total)
         if callable(what):
             if what not in self.signals:
                 self.signals[what] = Signal(self.stride, what, point.nodes[0].domain)
             node = point.nodes[0]
             value, slope = self.signals[what].kernel(node.t, node.q, node.v, point.theta)
-            add(0, np.ravel(slope)[self.stride.columns] @ np.hstack(bases[0]))
-            return float(np.ravel(value)[0]), gradient
-        value, length, advance = 0.0, 0.0, np.zeros(total)
+            add(by_time, 0, np.ravel(slope)[self.stride.columns] @ seeds[0])
+            return float(np.ravel(value)[0]), by_time
         domain = what.removeprefix("time in ")
         if what not in ("period", "speed") and domain not in self.stride.system.domains:
             valid = ["period", "speed", *(f"time in {d}" for d in self.stride.system.domains)]
             raise UnknownName("condition", what, valid)
         for i, passage in enumerate(passages):
-            starts = [np.hstack(bases[i])[rows.t] if derivatives else np.zeros(0), *passage.dt[:-1]]
-            for arc, a, b in zip(passage.arcs, starts, passage.dt, strict=True):
+            shifts = [seeds[i][rows.t], *passage.dt]
+            for k, arc in enumerate(passage.arcs):
                 if what in ("period", "speed") or arc.dynamics.domain.name == domain:
-                    value += arc.duration
-                    add(i, b - a if derivatives else b)
+                    time += arc.duration
+                    if derivatives:
+                        add(by_time, i, shifts[k + 1] - shifts[k])
         if what != "speed":
-            return value, gradient
+            return time, by_time
         if not self.sameness.cyclic:
             raise BadValue("speed: no coordinate of this machine is free to travel, so it has no speed", given=what)
         j = self.sameness.cyclic[0]
-        by_time, gradient = gradient, advance
         for i, passage in enumerate(passages):
             length += passage.end.q[j] - passage.start.q[j]
             if derivatives:
-                add(i, passage.Y[1 + j] - np.hstack(bases[i])[1 + j])
-        # `add` writes into the gradient bound last: d(length / time)
-        return length / value, gradient / value - length / value**2 * by_time
+                add(by_length, i, passage.Y[1 + j] - seeds[i][1 + j])
+        return length / time, by_length / time - length / time**2 * by_time
 
     # ---- moving -------------------------------------------------------------------------------------------------
 

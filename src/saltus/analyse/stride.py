@@ -12,7 +12,7 @@ import numpy as np
 from saltus.analyse.variation import Dynamics, Entrance, Reset, Rows, Variation
 from saltus.dynamics.impact import Impact
 from saltus.errors import BadValue, SaltusError, UnknownName
-from saltus.hybrid import Continuous, Domain, Edge, HybridSystem, Liftoff, Map, PlasticImpact, Touchdown
+from saltus.hybrid import Continuous, Domain, Edge, HybridSystem, Map, PlasticImpact
 from saltus.machine import Kernel
 from saltus.model.rank import independent_rows
 from saltus.simulation.control import Sampled
@@ -100,17 +100,14 @@ class Passage:
         """What unilateral contact forbids: the ground pulling, a foot below it; one text a violation."""
         out = []
         for arc in self.arcs:
-            watched = [i for i, e in enumerate(arc.dynamics.edges) if isinstance(e.guard, Liftoff | Touchdown)]
-            if not watched or len(arc.breaks) < 2:
+            if len(arc.breaks) < 2:
                 continue
             t, x = arc.sampled(4)
-            g = np.array([arc.dynamics.rates(ti, xi, arc.p)[1] for ti, xi in zip(t, x, strict=True)])
-            for i in watched:
-                worst = g[:, i].min()
-                if worst < -1e-7 * max(1.0, float(np.abs(g[:, i]).max())):
-                    pulls = isinstance(arc.dynamics.edges[i].guard, Liftoff)
-                    what = f"the ground pulls with {-worst:.4g} N" if pulls else f"the foot is {-worst:.4g} m below the ground"
-                    out.append(f"{what} in {arc.dynamics.domain.name!r}")
+            clearances = np.array([arc.dynamics.clearances(ti, xi, arc.p) for ti, xi in zip(t, x, strict=True)])
+            for kind, values in zip(arc.dynamics.clearance_kinds, clearances.reshape(len(t), -1).T, strict=True):
+                worst = float(values.min())
+                if worst < -1e-7 * max(1.0, float(np.abs(values).max())):
+                    out.append(kind.format(-worst) + f" in {arc.dynamics.domain.name!r}")
         return out
 
 
@@ -303,7 +300,8 @@ class Stride:
         way = d.directions
         armed = np.where(way == 0, np.abs(g) > 1e-12, way * g < -1e-12)
         for i, edge in enumerate(d.edges):
-            if armed[i]:
+            mark = edge.source is edge.target and isinstance(edge.reset, Continuous)  # it was crossed to get here
+            if armed[i] or mark:
                 continue
             if abs(g[i]) <= 1e-12 and (way[i] * rate[i] > 1e-9 or (way[i] == 0 and abs(rate[i]) > 1e-9)):
                 return armed, i

@@ -12,7 +12,7 @@ from saltus.dynamics.coordinates import Choice
 from saltus.dynamics.formulations import Index1
 from saltus.dynamics.impact import plastic_impact
 from saltus.errors import BadModel, BadValue
-from saltus.hybrid import Continuous, Edge, Map, PlasticImpact, Sliding
+from saltus.hybrid import Continuous, Edge, Map, PlasticImpact, Sliding, Touchdown
 from saltus.machine import Kernel
 from saltus.model.assembly import assembler
 from saltus.model.rank import independent_rows
@@ -69,6 +69,23 @@ class Dynamics:
         used = set(ca.jacobian(self.g[guard], self.p).sparsity().get_triplet()[1])
         blocks = [self.layout.slice(name) for name in ("entry_t", "entry_q", "entry_v")]
         return any(b.start <= i < b.stop for i in used for b in blocks)
+
+    @cached_property
+    def clearance_kinds(self) -> list[str]:
+        """What each of the clearances means when it is negative."""
+        pulls = ["the ground pulls with {:.4g} N" for _ in self.domain.contacts]
+        return pulls + ["a foot is {:.4g} m below the ground" for e in self.edges if isinstance(e.guard, Touchdown)]
+
+    @cached_property
+    def clearances(self) -> Kernel:
+        """Normal force of every contact and height of every point that may touch down."""
+        m = self.stage.system.mechanism
+        normals = [self.program.forces(m.frame(c.point))[-1] for c in self.domain.contacts]
+        feet = [self.g[i] for i, e in enumerate(self.edges) if isinstance(e.guard, Touchdown)]
+        inner = self.program._function("normals", ca.vertcat(SX(0, 1), *normals))
+        forces = inner(self.t, ca.vertcat(self.x, SX.zeros(self.layout.n_work)), self.p)
+        out = ca.densify(ca.vertcat(SX(0, 1), forces, *feet))
+        return Kernel(ca.Function("clearances", [self.t, self.x, self.p], [out]), native=False)
 
     @cached_property
     def rates(self) -> Kernel:

@@ -12,36 +12,37 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
+from saltus.dynamics.contact import Touch, touch
 from saltus.machine import Kernel
-from saltus.model.forces import Force, JointSpring, Spring, Torque
+from saltus.model.forces import CompliantContact, Force, JointSpring, Spring, Torque
 from saltus.model.kinematics import Closure, Kinematics, Motion, Pose, placement_end, placement_start
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
-from saltus.model.symbols import SX, Number, Param, cross, vector
-
-
-def number(value: Number) -> SX:
-    """Turn a number, a Param or an expression into a scalar expression."""
-    return vector(value.symbol) if isinstance(value, Param) else SX(value)
+from saltus.model.symbols import SX, cross, number
 
 
 class Equations:
     """All expressions of one mechanism with one set of constraints.
 
     `extra` are constraints beyond the loops (contacts of a domain), with their own parameter symbols appended
-    to the mechanism's Params in `p`.
+    to the mechanism's Params in `p`. With `released` the virtual displacements of drives are coordinates too, after
+    all others. `z` are states beyond positions and velocities (the memory of soft contacts), `z_dot` their rates.
     """
 
-    def __init__(self, mechanism: Mechanism, extra: Sequence[Closure] = (), extra_p: SX | None = None) -> None:
+    def __init__(
+        self, mechanism: Mechanism, extra: Sequence[Closure] = (), extra_p: SX | None = None, *, released: bool = False
+    ) -> None:
         mechanism.check()
         self.mechanism = mechanism
-        self.kinematics = k = Kinematics(mechanism)
+        self.kinematics = k = Kinematics(mechanism, released=released)
         self.t, self.q, self.v, self.a = k.t, k.q, k.v, k.a
         self.u = ca.vertcat(SX(0, 1), *mechanism.inputs.values())
         self.p = k.p if extra_p is None else ca.vertcat(k.p, extra_p)
         self.q_dot, self.q_pull = k.q_dot, k.q_pull
         self.closures = [*k.closures(), *extra]
         self.nq, self.nv = self.q.numel(), self.v.numel()
+        soft = [f.memory for f in mechanism.forces.values() if isinstance(f, CompliantContact)]
+        self.z = ca.vertcat(SX(0, 1), *soft)
 
     # ---- unconstrained dynamics ---------------------------------------------------------------------------------
 
@@ -106,7 +107,7 @@ class Equations:
         wrench = {name: (zero, zero) for name in m.links}
         for name, (w, w_dot, a) in state.items():
             link = m.links[name]
-            if name == "ground":
+            if _is_zero(link.mass):
                 continue
             at_com = a + cross(w_dot, link.com) + cross(w, cross(w, link.com))
             force = number(link.mass) * at_com
@@ -142,6 +143,8 @@ class Equations:
     @cached_property
     def torques(self) -> SX:
         """What each input delivers after its motor's limits; inputs without a motor pass through."""
+        if self.passive:
+            return SX.zeros(len(self.mechanism.inputs))
         delivered = []
         for name, command in self.mechanism.inputs.items():
             joint = self.mechanism.joints.get(name.split(".")[0])
@@ -170,6 +173,8 @@ class Equations:
                 out[name] = ca.jtimes(self.velocity(element.point), self.v, element.value, True)
             elif isinstance(element, Torque):
                 out[name] = ca.jtimes(self.spin(element.link.name), self.v, element.value, True)
+            else:
+                out[name] = self.touches[name].effort(self.v)
         for i, name in enumerate(m.inputs):
             joint = m.joints.get(name.split(".")[0])
             if joint is not None and joint.motor is not None and name in joint.v_names:
@@ -180,6 +185,17 @@ class Equations:
     def Q(self) -> SX:
         """Sum of all applied generalised forces."""
         return ca.sparsify(sum(self.efforts.values(), SX(self.nv, 1)))
+
+    @cached_property
+    def touches(self) -> dict[str, Touch]:
+        """Expressions of every soft contact, by name."""
+        soft = {n: f for n, f in self.mechanism.forces.items() if isinstance(f, CompliantContact)}
+        return {name: touch(element, self.kinematics) for name, element in soft.items()}
+
+    @cached_property
+    def z_dot(self) -> SX:
+        """Rates of the states z."""
+        return ca.densify(ca.vertcat(SX(0, 1), *[t.stretch_rate for t in self.touches.values()]))
 
     def _stretch(self, spring: Spring) -> tuple[SX, SX]:
         """Length of a spring and its rate; both stay smooth where its ends meet.
@@ -287,6 +303,7 @@ class Equations:
             elif isinstance(element, JointSpring):
                 deflection = self.kinematics.coordinate(element.coordinate) - number(element.rest)
                 total += number(element.stiffness) * deflection**2 / 2
+        total += sum((t.energy for t in self.touches.values()), SX(1, 1))
         return ca.cse(total)
 
     @cached_property
@@ -315,16 +332,27 @@ class Equations:
             elif isinstance(element, JointSpring):
                 if not _is_zero(element.damping):
                     out[name] = -number(element.damping) * self._rate(element.coordinate) ** 2
+            elif isinstance(element, Force):
+                out[name] = ca.dot(element.value, self.velocity(element.point))
+            elif isinstance(element, Torque):
+                out[name] = ca.dot(element.value, self.spin(element.link.name))
+            elif isinstance(element, CompliantContact):
+                out[name] = -self.touches[name].loss
+            elif name.startswith("motor "):
+                coordinate = name.removeprefix("motor ")
+                out[name] = self.torques[list(self.mechanism.inputs).index(coordinate)] * self._rate(coordinate)
             else:
                 out[name] = ca.dot(effort, self.v)
         return out
 
     def function(self, *names: str) -> ca.Function:
-        """CasADi function (t, q, v, u, p) of expressions of this object by attribute name, e.g. "M", "h", "J"."""
+        """CasADi function (t, q, v, u, p) of expressions of this object by attribute name, e.g. "M", "h", "J".
+
+        A machine with states z takes them last.
+        """
         outputs = [ca.densify(getattr(self, n)) for n in names]
-        return ca.Function(
-            "_".join(names), [self.t, self.q, self.v, self.u, self.p], ca.cse(outputs), list("tqvup"), list(names)
-        )
+        inputs = [self.t, self.q, self.v, self.u, self.p, *([self.z] if self.z.numel() else [])]
+        return ca.Function("_".join(names), inputs, ca.cse(outputs), list("tqvupz")[: len(inputs)], list(names))
 
     def kernel(self, *names: str) -> Kernel:
         """Compile expressions of this object, as in `function`."""

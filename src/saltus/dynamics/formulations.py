@@ -220,9 +220,9 @@ class Minimal(Formulation):
         if not choice.rows:
             return base
         closed = r.newton(self.iterations)
-        at = ca.Function("at", [e.t, e.q, base.w, e.u, e.p],
+        at = ca.Function("at", [e.t, e.q, base.w, e.u, e.p, e.z],
                          [ca.densify(x) for x in (base.v, base.a, base.q_dot, base.reactions)])
-        v, a, q_dot, f = at(e.t, closed, base.w, e.u, e.p)
+        v, a, q_dot, f = at(e.t, closed, base.w, e.u, e.p, e.z)
         return ODE(
             equations=e, choice=choice, w=base.w, v=v, a=a, q_dot=q_dot, reactions=f,
             independent=base.independent, project=ca.cse(ca.densify(ca.vertcat(closed, base.w))), volume=base.volume,
@@ -271,9 +271,9 @@ class _Reduced:
         phi_dot = ca.substitute(e.phi_dot[self.rows], e.v, along)
         second = ca.jtimes(phi_dot, ca.vertcat(e.q, e.t), ca.vertcat(e.q_dot, 1))
         inserted = ca.Function(
-            "inserted", [e.t, e.q, e.v, along, e.u, e.p], [bias, second, ca.densify(e.Q), e.q_dot + e.q_pull]
+            "inserted", [e.t, e.q, e.v, along, e.u, e.p, e.z], [bias, second, ca.densify(e.Q), e.q_dot + e.q_pull]
         )
-        bias, second, Q, q_dot = inserted(e.t, e.q, ca.densify(v), ca.densify(consistent), e.u, e.p)
+        bias, second, Q, q_dot = inserted(e.t, e.q, ca.densify(v), ca.densify(consistent), e.u, e.p, e.z)
         turning = self.scatter(SX(len(self.i), 1), -self.Jz.solve(second))
         load = Q - bias - ca.mtimes(e.M, turning)
         H = ca.mtimes([self.rho.T, e.M, self.rho])

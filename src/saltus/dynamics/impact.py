@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RANK_TOL = 1e-10  # singular values below this share of the largest count as zero
+SAFE = 1e-6  # rows whose QR factors keep this distance from dependence are independent
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +78,7 @@ class Decomposition:
         scaled = self._scaled(A)
         size = np.linalg.norm(scaled, axis=(-2, -1))[..., None]
         if B is not None and B.shape[-2]:
-            _, s, rows = np.linalg.svd(self._scaled(B), full_matrices=False)
-            self._loops = rows * (s > RANK_TOL * s[..., :1])[..., None]
+            self._loops = _row_space(self._scaled(B))
             scaled = scaled - (scaled @ _t(self._loops)) @ self._loops
         self.scaled = scaled
         self._U, s, rows = np.linalg.svd(scaled, full_matrices=False)
@@ -157,6 +157,21 @@ def sticking_friction(G: np.ndarray) -> np.ndarray:
 
 def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.divide(a, b, out=np.full(np.shape(a), np.nan), where=b > 0)
+
+
+def _row_space(rows: np.ndarray) -> np.ndarray:
+    """Orthonormal rows that span the given ones; zero rows fill up where some depend on others.
+
+    QR where all are independent, which it costs a fraction to find out, singular values elsewhere.
+    """
+    n = rows.shape[-1]
+    if rows.shape[-2] <= n:
+        Q, R = np.linalg.qr(_t(rows))
+        diagonal = np.abs(np.diagonal(R, axis1=-2, axis2=-1))
+        if (diagonal.min(axis=-1) > SAFE * diagonal.max(axis=-1)).all():
+            return _t(Q)
+    _, s, right = np.linalg.svd(rows, full_matrices=False)
+    return right * (s > RANK_TOL * s[..., :1])[..., None]
 
 
 def _t(a: np.ndarray) -> np.ndarray:

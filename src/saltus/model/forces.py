@@ -1,9 +1,11 @@
-"""Springs, dampers, applied forces and torques: each gives a potential or a generalised force."""
+"""Springs, dampers, soft ground, applied forces and torques: each gives a potential or a generalised force."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+from saltus.model.joints import Joint
 from saltus.model.parts import Frame, Link
 from saltus.model.symbols import SX, Number
 
@@ -55,4 +57,24 @@ class Torque:
     value: SX
 
 
-ForceElement = Spring | JointSpring | Force | Torque
+@dataclass(frozen=True, eq=False)
+class CompliantContact:
+    """Soft ground under a point, or under the lowest point of a constant-curvature segment (`place` its joint).
+
+    See `saltus.dynamics.contact` for the law. `memory` (m) is the stretch of the friction spring, a state of its
+    own: one number a tangential direction, none without friction.
+    """
+
+    name: str
+    place: Frame | Joint
+    stiffness: Number
+    damping: Number
+    exponent: float
+    friction: Number
+    friction_stiffness: Number
+    friction_damping: Number
+    ground: Number | Callable[..., Number]
+    memory: SX = field(default_factory=lambda: SX(0, 1))
+
+
+ForceElement = Spring | JointSpring | Force | Torque | CompliantContact

@@ -56,7 +56,27 @@ class Ball:
     suffix: str = ""
 
 
-Primitive = Turn | Shift | Ball
+@dataclass(frozen=True, eq=False)
+class Bend:
+    """A constant-curvature segment of the given length (m): turn and shift at a fraction of it.
+
+    It leaves frame a along `along`; the coordinates are the angles (rad) by which its end is bent `towards` one
+    or two perpendicular directions. See `saltus.model.bend`.
+    """
+
+    along: tuple[float, float, float]
+    towards: tuple[tuple[float, float, float], ...]
+    length: SX
+    fraction: float = 1.0
+
+    @property
+    def suffixes(self) -> list[str]:
+        """Names of its coordinates, such as bend_x."""
+        letters = [_letter(np.array(direction)) for direction in self.towards]
+        return [f"bend_{x}" if x in AXES else f"bend_{i + 1}" for i, x in enumerate(letters)]
+
+
+Primitive = Turn | Shift | Ball | Bend
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,6 +114,8 @@ class Joint:
         for primitive in self.primitives:
             if isinstance(primitive, Ball):
                 names += [f"{ball_prefix}{letter}" for letter in ball]
+            elif isinstance(primitive, Bend):
+                names += primitive.suffixes
             else:
                 names.append(primitive.suffix)
         if len(names) == 1:
@@ -155,6 +177,7 @@ def leaves_plane(primitives: Sequence[Primitive]) -> bool:
         isinstance(p, Ball)
         or (isinstance(p, Turn) and abs(p.axis[2]) < 1 - 1e-12)
         or (isinstance(p, Shift) and abs(p.axis[2]) > 1e-12)
+        or (isinstance(p, Bend) and any(abs(axis[2]) > 1e-12 for axis in (p.along, *p.towards)))
         for p in primitives
     )
 
@@ -213,6 +236,21 @@ def universal(axes: Any, part: str) -> tuple[Primitive, ...]:
     if abs(first @ second) > 1e-9:
         raise BadValue(f"{part}: the axes of a universal joint are perpendicular; {axes!r} are not", given=axes)
     return (Turn("alpha", tuple(first)), Turn("beta", tuple(second)))
+
+
+def bend(length: SX, along: Any, towards: Any, fraction: float, part: str) -> tuple[Primitive, ...]:
+    """One constant-curvature segment that bends towards one or two perpendicular directions."""
+    axes = [unit(along, part), *(unit(t, part) for t in towards)]
+    if not 1 <= len(towards) <= 2 or len(_orthonormal(axes)) < len(axes) or np.abs(np.triu(
+            np.array(axes) @ np.array(axes).T, 1)).max() > 1e-9:
+        raise BadValue(
+            f"{part}: a segment along {along!r} bends towards one or two directions perpendicular to it and to each "
+            f"other; {towards!r} given",
+            given=towards,
+        )
+    if not 0 <= fraction <= 1:
+        raise BadValue(f"{part}: fraction is {fraction}; give a part of the length between 0 and 1", given=fraction)
+    return (Bend(tuple(axes[0]), tuple(tuple(a) for a in axes[1:]), length, float(fraction)),)
 
 
 def planar(normal: Any, part: str) -> tuple[Primitive, ...]:

@@ -8,7 +8,8 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
-from saltus.model.joints import Ball, Joint, Shift, Turn, perpendicular
+from saltus.model.bend import arc_point, arc_spin, arc_turn, bending
+from saltus.model.joints import Ball, Bend, Joint, Shift, Turn, perpendicular
 from saltus.model.mechanism import Mechanism, Placement
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, quaternion_rotation, rotation, vector
@@ -38,7 +39,7 @@ class Motion:
     """One primitive of a placed joint: its pose, and its rates as linear expressions of v (and a).
 
     `w`, `w_dot`: angular rate and its derivative in the child's axes; `d`, `d_dot`: those of the shift,
-    in the parent's axes. Either pair is zero.
+    in the parent's axes. Where nothing turns or nothing shifts the pair is zero.
     """
 
     pose: Pose
@@ -59,14 +60,19 @@ class Closure:
 
 
 class Kinematics:
-    """Symbols of a mechanism and the expressions of its geometry in them."""
+    """Symbols of a mechanism and the expressions of its geometry in them.
 
-    def __init__(self, mechanism: Mechanism) -> None:
+    With `released` drives the virtual displacements of given motions are coordinates too, after all others.
+    """
+
+    def __init__(self, mechanism: Mechanism, *, released: bool = False) -> None:
         m = mechanism
         self.mechanism = m
         self.t = m.time
-        self.q = ca.vertcat(SX(0, 1), *m.q)
-        self.v = ca.vertcat(SX(0, 1), *m.v)
+        self._slack = ca.vertcat(SX(0, 1), *[d.symbol for d in m.drives.values()])
+        self._released = SX.sym("slack'", self._slack.numel() if released else 0)
+        self.q = ca.vertcat(SX(0, 1), *m.q, self._slack if released else SX(0, 1))
+        self.v = ca.vertcat(SX(0, 1), *m.v, self._released)
         self.a = SX.sym("a", self.v.numel())
         self.p = m.p
         self._q_at = {name: i for i, name in enumerate(m.q_names)}
@@ -108,10 +114,19 @@ class Kinematics:
                     pulls += [QUATERNION_PULL * excess * e for e in (w, x, y, z)]
                     q, v = q[4:], v[3:]
                 else:
-                    rates.append(v[0])
-                    pulls.append(SX(1, 1))
-                    q, v = q[1:], v[1:]
-        return ca.vertcat(SX(0, 1), *rates), ca.vertcat(SX(0, 1), *pulls)
+                    n = len(primitive.towards) if isinstance(primitive, Bend) else 1
+                    rates += v[:n]
+                    pulls += [SX(1, 1)] * n
+                    q, v = q[n:], v[n:]
+        still = SX(self._released.numel(), 1)
+        return ca.vertcat(SX(0, 1), *rates, self._released), ca.vertcat(SX(0, 1), *pulls, still)
+
+    def follows(self, joint: Joint) -> list[SX]:
+        """What takes the place of a joint's own coordinates."""
+        given = list(joint.follows or ())
+        if self._released.numel() or not given or not self._slack.numel():
+            return given
+        return list(ca.substitute(given, [self._slack], [SX.zeros(self._slack.numel())]))
 
     @cached_property
     def balls(self) -> list[int]:
@@ -121,7 +136,7 @@ class Kinematics:
             for primitive in placement.joint.primitives if placement.joint.follows is None else ():
                 if isinstance(primitive, Ball):
                     out.append(at)
-                at += 4 if isinstance(primitive, Ball) else 1
+                at += 4 if isinstance(primitive, Ball) else len(getattr(primitive, "towards", "1"))
         return out
 
     def displaced(self, step: SX) -> SX:
@@ -146,7 +161,8 @@ class Kinematics:
         qi = [self._q_at[n] for n in joint.q_names] if joint.follows is None else []
         vi = [self._v_at[n] for n in joint.v_names] if joint.follows is None else []
         zero = SX(3, 1)
-        for k, primitive in enumerate(joint.primitives):
+        followed = self.follows(joint)
+        for primitive in joint.primitives:
             if isinstance(primitive, Ball):
                 R = quaternion_rotation(*[self.q[i] for i in qi[:4]])
                 w, w_dot = self.v[vi[:3]], self.a[vi[:3]]
@@ -156,11 +172,17 @@ class Kinematics:
                     out.append(Motion(Pose(R, zero), w, w_dot, zero, zero))
                 qi, vi = qi[4:], vi[3:]
                 continue
+            if isinstance(primitive, Bend):
+                n = len(primitive.towards)
+                bent, followed = (followed[:n], followed[n:]) if followed else ([self.q[i] for i in qi[:n]], followed)
+                out.append(self._bent(primitive, bent, placement.reversed))
+                qi, vi = qi[n:], vi[n:]
+                continue
             if joint.follows is None:
                 value, rate, second = self.q[qi[0]], self.v[vi[0]], self.a[vi[0]]
                 qi, vi = qi[1:], vi[1:]
             else:
-                value = joint.follows[k]
+                value, followed = followed[0], followed[1:]
                 rate = self.rate(value)
                 second = self.second_rate(rate)
             axis = vector(*[sign * c for c in primitive.axis])
@@ -171,6 +193,16 @@ class Kinematics:
                 assert isinstance(primitive, Shift)
                 out.append(Motion(Pose(SX.eye(3), axis * value), zero, zero, axis * rate, axis * second))
         return out[::-1] if placement.reversed else out
+
+    def _bent(self, bend: Bend, values: list[SX], from_the_end: bool) -> Motion:
+        """Motion of a constant-curvature segment, seen from its root or from the other side."""
+        k = bending(bend.towards, values)
+        pose = Pose(arc_turn(bend.along, k, bend.fraction), arc_point(bend.along, k, bend.length, bend.fraction))
+        w = arc_spin(bend.along, k, self.rate(k), bend.fraction)
+        if from_the_end:
+            w, pose = -ca.mtimes(pose.R, w), pose.inverse()
+        d = self.rate(pose.p)
+        return Motion(pose, w, self.second_rate(w), d, self.second_rate(d))
 
     def pose(self, link: str) -> Pose:
         """World pose of a link."""
@@ -184,9 +216,9 @@ class Kinematics:
             placement = by_child[link]
             joint, sign = placement.joint, -1 if placement.reversed else 1
             for k, primitive in enumerate(joint.primitives):
-                if isinstance(primitive, Turn):
-                    value = joint.follows[k] if joint.follows else self.q[self._q_at[joint.q_names[k]]]
-                    total += sign * primitive.axis[2] * value
+                if isinstance(primitive, Turn | Bend):
+                    value = self.follows(joint)[k] if joint.follows else self.q[self._q_at[joint.q_names[k]]]
+                    total += sign * _turn_about_z(primitive) * value
             for frame, side in ((joint.a, sign), (joint.b, -sign)):
                 total += side * ca.atan2(frame.rotation[1, 0], frame.rotation[0, 0])
             link = placement.parent.name
@@ -228,7 +260,7 @@ class Kinematics:
             return self.q[self._q_at[name]]
         joint = self.mechanism.joints[name.split(".")[0]]
         if joint.follows is not None:
-            return joint.follows[joint.q_names.index(name)]
+            return self.follows(joint)[joint.q_names.index(name)]
         a, b = self.relative(joint.a, joint.b)
         primitive = joint.primitives[joint.q_names.index(name)]
         assert isinstance(primitive, Turn | Shift)
@@ -256,6 +288,13 @@ class Kinematics:
         while link != ancestor:
             pose, link = self.local[link] @ pose, self.parent[link]
         return pose
+
+
+def _turn_about_z(primitive: Turn | Bend) -> float:
+    """Angle about z for one unit of a planar primitive's coordinate."""
+    if isinstance(primitive, Turn):
+        return primitive.axis[2]
+    return float(np.cross(primitive.along, primitive.towards[0])[2] * primitive.fraction)
 
 
 def placement_start(placement: Placement) -> Frame:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
 
-from saltus.errors import BadModel, BadValue, UnknownName
+from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
 from saltus.model import joints
-from saltus.model.forces import Force, ForceElement, JointSpring, Spring, Torque
-from saltus.model.joints import Ball, Joint
+from saltus.model.forces import CompliantContact, Force, ForceElement, JointSpring, Spring, Torque
+from saltus.model.joints import Ball, Bend, Joint
 from saltus.model.parts import Frame, Link, Motor, inertia_tensor, point_of
 from saltus.model.registry import Registry
 from saltus.model.symbols import SX, Named, Number, vector
@@ -39,6 +39,18 @@ class Constraint:
     phi: SX
 
 
+@dataclass(frozen=True, eq=False)
+class Drive:
+    """A coordinate whose motion is given: `symbol` is a virtual displacement from it (zero), `speed` its rate.
+
+    The effort a drive takes is the generalised force on `symbol`, its power that times `speed`.
+    """
+
+    name: str
+    symbol: SX
+    speed: SX
+
+
 class Mechanism(Registry):
     """A machine of links and joints. Planar by default (x right, y up, turns about z), 3D with `spatial=True` (z up).
 
@@ -53,6 +65,7 @@ class Mechanism(Registry):
         self.joints: dict[str, Joint] = {}
         self.forces: dict[str, ForceElement] = {}
         self.constraints: dict[str, Constraint] = {}
+        self.drives: dict[str, Drive] = {}
         self.points: dict[str, Frame] = {}
         self.keyframes: dict[str, dict[str, Any]] = {}
         self.ground = Link("ground", 0.0, SX(3, 1), SX(3, 3), spatial)
@@ -87,6 +100,12 @@ class Mechanism(Registry):
         self._known_symbols(part, SX(vector(mass)), link.com, link.inertia)
         self.links[name] = link
         return link
+
+    def massless(self, name: str) -> Link:
+        """Add a link without mass, moved by a joint that `follows`, or with something heavy further out."""
+        self._new_name("link", name, self.links)
+        self.links[name] = Link(name, 0.0, SX(3, 1), SX(3, 3), self.spatial)
+        return self.links[name]
 
     def rod(self, name: str, *, mass: Number, length: Number, radius: Number = 0.0) -> Link:
         """Add a uniform rod along x from its start to its end; centre of mass and inertia follow."""
@@ -125,6 +144,39 @@ class Mechanism(Registry):
     ) -> Joint:
         """Two turns alpha, beta about perpendicular axes (rad)."""
         return self._join(name, "universal", a, b, joints.universal(axes, f"joint {name!r}"), motor, follows)
+
+    def bend(
+        self, name: str, a: Any, b: Any, *, length: Number, along: Any = "x", towards: Any = "y",
+        fraction: float = 1.0, motor: Any = None, follows: Any = None,
+    ) -> Joint:
+        """Join by an inextensible segment of constant curvature and `length` (m), without mass of its own.
+
+        It leaves a `along` an axis and bends by angles (rad) `towards` one or two others, as in "yz"; b sits at
+        the given `fraction` of its length. A straight segment is a state like any other.
+        """
+        part = f"joint {name!r}"
+        self._positive(length, part, "length")
+        primitives = joints.bend(vector(length), along, towards, fraction, part)
+        return self._join(name, "bend", a, b, primitives, motor, follows)
+
+    def driven(self, name: str, value: Number) -> SX:
+        """Declare a motion given in time, `value` an expression of `m.time` and Params, for use in `follows`.
+
+        Runs report the effort it takes as `run.drives[name]` and its work in the energy account.
+        """
+        expression = vector(value)
+        self._known_symbols(f"driven {name!r}", expression, state=True)
+        moving = ca.vertcat(SX(0, 1), *self._q.values(), *self._v.values(), *self.inputs.values())
+        if ca.depends_on(expression, moving):
+            raise BadModel(f"driven {name!r} uses the state; it is a function of m.time and Params", name=name)
+        return self._drive(name, expression)
+
+    def _drive(self, name: str, expression: SX) -> SX:
+        if name in self.drives:
+            raise DuplicateName(f"drive {name!r} exists already in {self.name!r}; choose another name", name=name)
+        drive = Drive(name, SX.sym(f"slack_{name}"), ca.densify(ca.jtimes(expression, self.time, SX(1))))
+        self.drives[name] = drive
+        return expression + drive.symbol
 
     def spherical(self, name: str, a: Any, b: Any) -> Joint:
         """Ball joint: unit quaternion in q, angular velocity in b's frame in v (rad/s)."""
@@ -187,24 +239,31 @@ class Mechanism(Registry):
             self._number(motor.rotor_inertia, f"motor on joint {name!r}: rotor_inertia", lowest=0.0)
         elif motor not in (None, False):
             raise BadValue(f"joint {name!r}: motor takes True or a Motor(...), not {motor!r}", given=motor)
-        joint = Joint(name, kind, a, b, primitives, motor or None, self._followed(name, primitives, follows))
+        joint = Joint(name, kind, a, b, primitives, motor or None)
+        if follows is not None:
+            joint = replace(joint, follows=self._followed(joint, follows))
         self.joints[name] = joint
         self._waiting.append(joint)
         self._place()
         return joint
 
-    def _followed(self, name: str, primitives: Sequence[Any], follows: Any) -> tuple[SX, ...] | None:
-        if follows is None:
-            return None
+    def _followed(self, joint: Joint, follows: Any) -> tuple[SX, ...]:
+        """Expressions a joint follows; one that depends on time and names no drive becomes a drive of its own."""
         given = follows if isinstance(follows, list | tuple) else [follows]
-        if len(given) != len(primitives):
+        if len(given) != len(joint.q_names):
             raise BadValue(
-                f"joint {name!r}: follows takes {len(primitives)} expression(s), {len(given)} given", given=follows
+                f"joint {joint.name!r}: follows takes {len(joint.q_names)} expression(s), {len(given)} given",
+                given=follows,
             )
         expressions = tuple(vector(e) for e in given)
-        self._known_symbols(f"joint {name!r}: follows", *expressions, state=True)
-        self._without_rates(f"joint {name!r}: follows", *expressions)
-        return expressions
+        slack = ca.vertcat(SX(0, 1), *[d.symbol for d in self.drives.values()])
+        plain = ca.substitute(list(expressions), [slack], [SX.zeros(slack.numel())])
+        self._known_symbols(f"joint {joint.name!r}: follows", *plain, state=True)
+        self._without_rates(f"joint {joint.name!r}: follows", *plain)
+        return tuple(
+            self._drive(name, e) if ca.depends_on(e, self.time) and not ca.depends_on(e, slack) else e
+            for name, e in zip(joint.q_names, expressions, strict=True)
+        )
 
     def _place(self) -> None:
         """Place every waiting joint that touches the placed part, in the order they were written."""
@@ -232,7 +291,9 @@ class Mechanism(Registry):
 
     def _close(self, joint: Joint) -> None:
         problem = None
-        if joint.follows is not None:
+        if joint.kind == "bend":
+            problem = f"{joint.title}: a bend places a link and cannot close a loop; weld its end where it belongs"
+        elif joint.follows is not None:
             problem = f"{joint.title} closes a loop and cannot also follow an expression; give it no `follows`"
         elif joint.kind == "free" or (joint.kind == "planar" and not self.spatial):
             problem = f"{joint.title}: both links are placed already and a free joint removes no freedom; leave it out"
@@ -284,6 +345,38 @@ class Mechanism(Registry):
         expression = point_of(value, self.spatial, f"force {name!r}")
         self._known_symbols(f"force {name!r}", expression, state=True)
         return self._add_force(Force(name, frame, expression))
+
+    def compliant_contact(
+        self, name: str, place: Any, *, stiffness: Number, damping: Number = 0.0, exponent: float = 1.5,
+        friction: Number = 0.0, friction_stiffness: Number | None = None, friction_damping: Number = 0.01,
+        ground: Any = 0.0,
+    ) -> CompliantContact:
+        """Put soft ground under a point, or under a `bend` joint's lowest point.
+
+        Normal force `stiffness` depth^`exponent` (1 + `damping` depth'), in N/m^exponent and s/m, never a pull.
+        Friction springs back from where the point took hold (`friction_stiffness` N/m, the normal one unless
+        given; `friction_damping` s), limited by Coulomb's law with coefficient `friction`. `ground` is a height
+        (m) or a function of x (and y in 3D) that gives one.
+        """
+        part = f"contact {name!r}"
+        tangential = stiffness if friction_stiffness is None else friction_stiffness
+        for what, value in (("stiffness", stiffness), ("friction_stiffness", tangential),
+                            ("friction_damping", friction_damping)):
+            self._positive(value, part, what)
+        for what, value, lowest in (("damping", damping, 0.0), ("friction", friction, 0.0), ("exponent", exponent, 1.0)):
+            self._number(value, f"{part}: {what}", lowest=lowest)
+        if isinstance(place, Joint):
+            if not any(isinstance(p, Bend) for p in place.primitives) or self.joints.get(place.name) is not place:
+                raise BadValue(f"{part}: {place!r} is no bend joint of {self.name!r}; give one, or a point", given=place)
+        else:
+            place = self._frame(place, name)
+        if not callable(ground):
+            self._number(ground, f"{part}: ground")
+        has_friction = not isinstance(friction, int | float) or friction > 0
+        memory = SX.sym(f"stretch_{name}", (2 if self.spatial else 1) if has_friction else 0)
+        return self._add_force(CompliantContact(
+            name, place, stiffness, damping, exponent, friction, tangential, friction_damping, ground, memory
+        ))
 
     def torque(self, name: str, link: Link, value: Any) -> Torque:
         """Apply a torque (Nm, world axes) on a link: one number in the plane, three in 3D."""
@@ -350,6 +443,16 @@ class Mechanism(Registry):
                 "(m.free(...) lets a link float)",
                 links=loose,
             )
+        heavy = {name for name, link in self.links.items() if not isinstance(link.mass, float) or link.mass > 0}
+        for placement in reversed(self.placements):
+            if placement.child.name in heavy:
+                heavy.add(placement.parent.name)
+            elif placement.joint.follows is None and placement.joint.v_names and not self.loops:
+                raise BadModel(
+                    f"{placement.joint.title} moves a link without mass; let it follow a given motion "
+                    "(follows=m.driven(...)) or give the link a mass",
+                    joint=placement.joint.name,
+                )
         if not self._v:
             raise BadModel(f"{self.name!r} has no coordinate: nothing in it can move; add a joint", name=self.name)
 

@@ -156,6 +156,11 @@ def vector(*entries: Number) -> SX:
     return ca.sparsify(ca.vertcat(*[SX(e.symbol) if isinstance(e, Param) else SX(e) for e in entries]))
 
 
+def number(value: Number) -> SX:
+    """Turn a number, a Param or an expression into a scalar expression."""
+    return vector(value.symbol) if isinstance(value, Param) else SX(value)
+
+
 def cross(a: SX, b: SX) -> SX:
     """Cross product that keeps structural zeros."""
     return ca.mtimes(skew(a), b)

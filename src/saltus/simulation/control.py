@@ -70,9 +70,9 @@ class ConstantSpeed:
         entry = s.entry.q[self.joint]
         ramp = entry + self.speed * (t - s.entry.t)
         if self.hold is not None:
-            turn = 2 * math.pi
-            if self.speed < 0:
-                ramp = ca.fmax(ramp, self.hold + turn * ca.floor((entry - self.hold) / turn))
-            else:
-                ramp = ca.fmin(ramp, self.hold + turn * ca.ceil((entry - self.hold) / turn))
+            sense = 1 if self.speed > 0 else -1
+            ahead = sense * (self.hold - entry)
+            wrapped = ca.atan2(ca.sin(ahead), ca.cos(ahead))
+            way = ca.if_else(wrapped < 0, wrapped + 2 * math.pi, wrapped)  # to the next hold angle, less than a turn
+            ramp = entry + sense * ca.fmin(sense * (ramp - entry), way)
         return {self.joint: self.kp * (ramp - s.q[self.joint]) - self.kd * s.v[self.joint]}

@@ -26,12 +26,23 @@ from saltus.simulation.signals import Entry, Signals, commands
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things are in the state x = (q, w, work) and in the run-time parameters p."""
+    """Where things are in the state x = (q, w, work, z) and in the run-time parameters p."""
 
     nq: int
     nw: int
     n_work: int
+    n_z: int
     sizes: tuple[tuple[str, int], ...]
+
+    @property
+    def work(self) -> slice:
+        """Place of the work channels in x."""
+        return slice(self.nq + self.nw, self.nq + self.nw + self.n_work)
+
+    @property
+    def z(self) -> slice:
+        """Place in x of the states that are neither positions nor velocities nor work."""
+        return slice(self.work.stop, self.work.stop + self.n_z)
 
     def slice(self, name: str) -> slice:
         """Place of a block of p."""
@@ -158,9 +169,11 @@ class Program:
         e = self.equations = stage.equations  # what one program derives from them, the next one finds
         if sliding:  # friction adds efforts and symbols of its own
             contacts = e.closures[len(m.loops) + len(m.constraints) :]
-            e = self.equations = Equations(m, contacts, ca.vertcat(stage.anchors, slip, normals))
+            own_p = ca.vertcat(stage.anchors, slip, normals)
+        e = self.equations = Equations(m, contacts, own_p, passive=control is None)
         self._normals = normals
-        self._add_friction(sliding, slip)
+        self._add_friction(e, sliding, slip)
+        self._sliding = sliding, slip
         ode = self.ode = formulation.ode(e, choice)
 
         entry_t, entry_q, entry_v = SX.sym("entry_t"), SX.sym("entry_q", e.nq), SX.sym("entry_v", e.nv)
@@ -171,23 +184,25 @@ class Program:
             "entry_v": entry_v, "held": held, "smallest_volume": smallest,
         }
         self.p = ca.vertcat(*blocks.values())
-        self.power_names = list(e.powers)
+        self._drive_load = self._drives()
+        self._channels = self._powers()
+        self.power_names = list(self._channels)
         sizes = tuple((n, int(b.numel())) for n, b in blocks.items())
-        self.layout = Layout(e.nq, ode.w.numel(), len(self.power_names), sizes)
+        self.layout = Layout(e.nq, ode.w.numel(), len(self.power_names), e.z.numel(), sizes)
         self.work = SX.sym("work", self.layout.n_work)
-        self.x = ca.vertcat(e.q, ode.w, self.work)
+        self.x = ca.vertcat(e.q, ode.w, self.work, e.z)
         self.u = self._control(held)
         self._smallest = smallest
 
     # ---- friction of sliding contacts ---------------------------------------------------------------------------
 
-    def _add_friction(self, sliding: Sequence[Sliding], slip: SX) -> None:
+    def _add_friction(self, e: Equations, sliding: Sequence[Sliding], slip: SX) -> None:
         """Friction -mu N s at each sliding point, s its direction of slip at entry; N is solved for later.
 
         N depends linearly on itself through the friction it causes, so it enters as a symbol and the reaction
         that comes out is set equal to it.
         """
-        e, tangents = self.equations, self.dimension - 1
+        tangents = self.dimension - 1
         for k, contact in enumerate(sliding):
             push = -number(contact.friction) * self._normals[k] * slip[tangents * k : tangents * (k + 1)]
             velocity = e.velocity(self.system.mechanism.frame(contact.point))[:tangents]
@@ -207,6 +222,43 @@ class Program:
         sizes = [c.phi.numel() for c in self.equations.closures if c.name.startswith("contact ")]
         at = first + sum(sizes[:contact])
         return at + (component if component >= 0 else sizes[contact] - 1)
+
+    # ---- given motions ------------------------------------------------------------------------------------------
+
+    def _drives(self) -> SX:
+        """Effort of every drive: what is left of M a + h = Q + J' f in the direction of its displacement."""
+        m, e = self.system.mechanism, self.equations
+        if not m.drives:
+            return SX(0, 1)
+        contacts, anchors = contact_closures(m, self.domain.contacts, Kinematics(m, released=True))
+        full = Equations(m, contacts, anchors, released=True)
+        self._add_friction(full, *self._sliding)
+        reactions = SX.sym("reaction", e.phi.numel())
+        load = (full.inverse_dynamics - full.Q - ca.mtimes(full.J.T, reactions))[e.nv :]
+        still = SX.zeros(len(m.drives))
+        insert = {
+            "q": (full.q, ca.vertcat(e.q, still)), "v": (full.v, ca.vertcat(ca.densify(self.ode.v), still)),
+            "a": (full.a, ca.vertcat(ca.densify(self.ode.a), still)), "anchors": (anchors, self.stage.anchors),
+            "reactions": (reactions, ca.densify(self.ode.reactions)),
+        }
+        others = [e.t, m.p, e.u, e.z, self._sliding[1], self._normals]
+        at = ca.Function("load", [symbol for symbol, _ in insert.values()] + others, [ca.densify(load)])
+        return at(*[value for _, value in insert.values()], *others)
+
+    def _powers(self) -> dict[str, SX]:
+        """Power (W) by channel: of forces that store no energy, of drives, of constraints that move in time."""
+        m, e = self.system.mechanism, self.equations
+        own = self._with_v(*e.powers.values()) if e.powers else []
+        out = dict(zip(e.powers, own, strict=True))
+        for i, (name, drive) in enumerate(m.drives.items()):
+            out[f"drive {name}"] = self._drive_load[i] * drive.speed
+        at = 0
+        for closure in e.closures:
+            rows = slice(at, at + closure.phi.numel())
+            if closure.name in m.constraints and ca.depends_on(m.constraints[closure.name].phi, m.time):
+                out[f"constraint {closure.name}"] = -ca.dot(self.ode.reactions[rows], e.phi_t[rows])
+            at = rows.stop
+        return out
 
     # ---- tracing ------------------------------------------------------------------------------------------------
 
@@ -282,8 +334,8 @@ class Program:
     def _with_v(self, *expressions: SX) -> list[SX]:
         """Insert the velocities of the formulation for the symbols v."""
         e = self.equations
-        f = ca.Function("with_v", [e.t, e.q, e.v, e.u, e.p], list(map(ca.densify, expressions)))
-        out = f(e.t, e.q, ca.densify(self.ode.v), e.u, e.p)
+        f = ca.Function("with_v", [e.t, e.q, e.v, e.u, e.p, e.z], list(map(ca.densify, expressions)))
+        out = f(e.t, e.q, ca.densify(self.ode.v), e.u, e.p, e.z)
         return list(out) if isinstance(out, tuple | list) else [out]
 
     # ---- functions ----------------------------------------------------------------------------------------------
@@ -291,8 +343,9 @@ class Program:
     @cached_property
     def flow(self) -> Flow:
         """Right-hand side, guards and projection for an engine."""
-        powers = self._with_v(ca.vertcat(SX(0, 1), *self.equations.powers.values()))[0]
-        rhs = self._function("rhs", ca.vertcat(self.ode.rhs, powers))
+        powers = ca.vertcat(SX(0, 1), *self._channels.values())
+        z_dot = self._with_v(self.equations.z_dot)[0]
+        rhs = self._function("rhs", ca.vertcat(self.ode.rhs, powers, z_dot))
         signals = self._signals(self.forces)
         rows = []
         for edge in self.edges:
@@ -302,7 +355,7 @@ class Program:
         guards = self._function("guards", ca.vertcat(SX(0, 1), *rows))
         project = None
         if self.ode.project is not None:
-            project = self._function("project", ca.vertcat(self.ode.project, self.work))
+            project = self._function("project", ca.vertcat(self.ode.project, self.work, self.equations.z))
         return Flow(f"{self.system.mechanism.name}/{self.domain.name}", rhs, guards, project)
 
     @cached_property
@@ -336,22 +389,26 @@ class Program:
         e, m = self.equations, self.system.mechanism
         T, V, torques, momentum = self._with_v(e.kinetic_energy, e.potential_energy, e.torques, e.momentum)
         contacts = [self.forces(m.frame(c.point)) for c in self.domain.contacts]
+        soft = self._with_v(*[t.force[: self.dimension] for t in e.touches.values()]) if e.touches else []
         points = [e.position(name)[: self.dimension] for name in m.points]
         return _Often(self._function(
             "outputs", self.ode.v, self.ode.a, torques, e.phi, T, V, momentum,
-            ca.vertcat(SX(0, 1), *contacts), ca.vertcat(SX(0, 1), *points),
+            ca.vertcat(SX(0, 1), *contacts, *soft), ca.vertcat(SX(0, 1), *points), self._drive_load,
         ))
 
     def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
-        """v, a, torques, phi, T, V, momentum, contact forces and points, one row a time."""
+        """v, a, torques, phi, T, V, momentum, contact forces, points and efforts of drives, one row a time."""
         return [out.reshape(len(t), -1) for out in self._outputs.batch(t, x, p)]
 
     # ---- vectors ------------------------------------------------------------------------------------------------
 
-    def state_vector(self, q: np.ndarray, v: np.ndarray, work: np.ndarray | None = None) -> np.ndarray:
+    def state_vector(
+        self, q: np.ndarray, v: np.ndarray, work: np.ndarray | None = None, z: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return x from all positions and velocities."""
         w = v[list(self.ode.independent)]
-        return np.concatenate([q, w, np.zeros(self.layout.n_work) if work is None else work])
+        work = np.zeros(self.layout.n_work) if work is None else work
+        return np.concatenate([q, w, work, np.zeros(self.layout.n_z) if z is None else z])
 
     def check_volume(self, t: float, x: np.ndarray, p: np.ndarray) -> float:
         """Volume now; Singular if the coordinates cannot carry the motion."""

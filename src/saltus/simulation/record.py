@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saltus.errors import BadValue
+from saltus.model.forces import CompliantContact
 from saltus.simulation.trajectory import Piece, Trajectory
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def record(run: _Run, rate: float) -> Trajectory:
             work[:, place] += samples[-1].pop("own_work")
             samples[-1]["work"] = work
             gap = max(gap, _gap_at_steps(phase, s.piece))
-        end = phase.x_end[layout.nq + layout.nw :]
+        end = phase.x_end[layout.work]
         if len(end) and phase.breaks:
             done[place] += end
         if index + 1 < len(run.phases) and run.phases[index + 1].program.domain is phase.program.domain:
@@ -85,12 +86,12 @@ def record(run: _Run, rate: float) -> Trajectory:
         "name": m.name,
         "dimension": d,
         "q_names": m.q_names, "v_names": m.v_names, "inputs": list(m.inputs), "points": list(m.points),
-        "forces": list(contact_names), "channels": channels,
+        "forces": list(contact_names), "channels": channels, "drives": list(m.drives),
         "constraints": [n for c in run.phases[0].program.equations.closures if not c.name.startswith("contact ")
                         for n in [f"{c.name}: {lock}" for lock in c.locks]],
         "domains": [phase.program.domain.name for phase in run.phases],
         "params": dict(zip(m.params, map(float, run.params), strict=True)),
-        "formulation": repr(run.formulation), "engine": run.engine.name, "tolerance": run.tolerance,
+        "formulation": repr(run.formulation), "engine": ", ".join(run.engines), "tolerance": run.tolerance,
         "steps": run.steps, "evaluations": run.evaluations, "rejected": run.rejected,
         "outcome": asdict(run.outcome) if run.outcome else {},
         "notes": run.notes, "loop_gap": gap,
@@ -143,16 +144,19 @@ def _named(s: _Samples, outputs: list[np.ndarray], contacts: Mapping[str, Any], 
     phase, t, x, n = s.phase, s.t, s.x, len(s.t)
     program = phase.program
     layout, m = program.layout, program.system.mechanism
-    v, a, torques, phi, T, V, momentum, forces, points = outputs
+    v, a, torques, phi, T, V, momentum, forces, points, drives = outputs
     own = sum(c.phi.numel() for c in program.equations.closures if not c.name.startswith("contact "))
     ground = np.zeros((n, len(contacts), d))
     for i, contact in enumerate(phase.contacts):
         ground[:, _contact_index(m, contacts, contact)] = forces[:, d * i : d * (i + 1)]
+    soft = len(soft_contacts(m))
+    if soft:
+        ground[:, len(contacts) - soft :] = forces[:, -d * soft :].reshape(n, soft, d)
     return {
         "t": t, "q": x[:, : layout.nq], "v": v, "a": a, "torques": torques, "gap": phi[:, :own],
         "kinetic": T[:, 0], "potential": V[:, 0], "momentum": momentum, "forces": ground,
         "points": points.reshape(n, len(m.points), d),
-        "own_work": x[:, layout.nq + layout.nw :],
+        "own_work": x[:, layout.work], "drives": drives,
     }
 
 
@@ -176,7 +180,12 @@ def _contact_names(run: _Run) -> dict[str, Any]:
             frame = m.frame(contact.point)
             name = next((n for n, f in m.points.items() if f is frame), frame.link.name)
             out.setdefault(name, frame)
-    return out
+    return out | soft_contacts(m)
+
+
+def soft_contacts(mechanism: Any) -> dict[str, Any]:
+    """Compliant contacts by name, with their point or joint."""
+    return {n: f.place for n, f in mechanism.forces.items() if isinstance(f, CompliantContact)}
 
 
 def _contact_index(mechanism: Any, contacts: Mapping[str, Any], contact: Any) -> int:
@@ -208,6 +217,8 @@ def _contact_summary(
         holding = np.array([
             any(_contact_index(m, contacts, c) == i for c in run.phases[k].contacts) for k in range(len(run.phases))
         ])[arrays["phase"]]
+        if name in soft_contacts(m):
+            holding = arrays["forces"][:, i].any(axis=1)
         normal = arrays["forces"][holding, i, d - 1]
         tangential = np.linalg.norm(arrays["forces"][holding, i, : d - 1], axis=1)
         pushing = normal > 1e-6 * max(float(np.abs(normal).max(initial=0.0)), 1e-12)

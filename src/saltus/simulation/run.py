@@ -44,10 +44,11 @@ def simulate(
     params: Mapping[str, float] | None = None,
     independent: Sequence[str] | None = None,
     rate: float = 1000.0,
+    begin: float = 0.0,
     stop_after: Mapping[str, int] | None = None,
     progress: Callable[[float, float, int], None] | None = None,
 ) -> Trajectory:
-    """Run a machine from `start` at t = 0 until `until` (s), or until an event ends it.
+    """Run a machine from `start` at t = `begin` until `until` (s), or until an event ends it.
 
     `control` is a function (t, s) -> {input: value}, traced once a domain and compiled, or a `Sampled`
     one. `tolerance` bounds the local error of a step: absolute for positions (rad, m), relative for
@@ -57,8 +58,8 @@ def simulate(
     """
     if isinstance(system, Mechanism):
         system = alone(system)
-    if not (until > 0 and math.isfinite(until)):
-        raise BadValue(f"until is {until}; give a time in seconds above zero", given=until)
+    if not (until > begin and math.isfinite(until)):
+        raise BadValue(f"until is {until}; give a time in seconds above {begin:g}", given=until)
     if not 1e-14 <= tolerance <= 1e-2:
         raise BadValue(f"tolerance is {tolerance}; give a number between 1e-14 and 1e-2", given=tolerance)
     if start.mechanism is not system.mechanism:
@@ -69,6 +70,7 @@ def simulate(
             raise UnknownName("event", name, known)
     first = _first_domain(system, domain)
     run = _Run(system, start, params, control, formulation or SPF(), tolerance, engine, independent)
+    run.t = begin
     run.go(first, until, dict(stop_after or {}), progress)
     return record(run.finished(until), rate)
 
@@ -104,9 +106,13 @@ class _Run:
     ) -> None:
         self.system, self.control, self.formulation = system, control, formulation
         self.tolerance, self.independent = tolerance, independent
-        self.engine = choose_engine(engine)
+        self.engine = engine
+        self.engines: dict[str, None] = {}  # those in use, in order
+        if engine is not None:
+            choose_engine(engine)  # an unknown name is refused before anything is built
         self.params = system.mechanism.values({**start.params, **(params or {})})
         self.t, self.q, self.v = 0.0, start.positions.copy(), start.velocities.copy()
+        self.z: np.ndarray | None = None  # states that are neither positions nor velocities, zero at the start
         self.phases: list[Phase] = []
         self.events: list[Event] = []
         self.outcome: Outcome | None = None
@@ -219,9 +225,11 @@ class _Run:
         programs = self.system._programs
         if key not in programs:
             programs[key] = Program(stage, self.formulation, choice, self.control)
-        stepper = (*key, self.engine.name)
+        engine = choose_engine(self.engine, programs[key].flow)
+        self.engines[engine.name] = None
+        stepper = (*key, engine.name)
         if stepper not in programs:
-            programs[stepper] = self.engine.prepare(programs[key].flow)
+            programs[stepper] = engine.prepare(programs[key].flow)
         return programs[key], programs[stepper]
 
     def _phase(
@@ -235,7 +243,7 @@ class _Run:
         while True:  # once a choice of coordinates
             program, stepper = self._program(stage, self._choice(stage, base))
             p = self._parameters(program, stage, base, entry)
-            x = program.state_vector(self.q, self.v, work)
+            x = program.state_vector(self.q, self.v, work, self.z)
             volume = program.check_volume(self.t, x, p)
             p[program.layout.slice("smallest_volume")] = 0.1 * volume
             phase = Phase(program, self.t, p, list(domain.contacts))
@@ -243,7 +251,7 @@ class _Run:
             edge, again = self._integrate(phase, stepper, x, until, progress)
             if not again:
                 return edge
-            work = phase.x_end[program.layout.nq + program.layout.nw :]
+            work = phase.x_end[program.layout.work]
 
     def _parameters(
         self, program: Program, stage: Stage, base: np.ndarray, entry: tuple[float, np.ndarray, np.ndarray]
@@ -358,8 +366,8 @@ class _Run:
 
     def _tolerances(self, program: Program) -> tuple[np.ndarray, np.ndarray]:
         layout, tol = program.layout, self.tolerance
-        atol = np.full(layout.nq + layout.nw + layout.n_work, tol)
-        rtol = np.concatenate([np.zeros(layout.nq), np.full(layout.nw + layout.n_work, tol)])
+        atol = np.full(layout.z.stop, tol)
+        rtol = np.concatenate([np.zeros(layout.nq), np.full(layout.nw + layout.n_work, tol), np.zeros(layout.n_z)])
         return atol, rtol
 
     def _count(self, segment: Segment) -> None:
@@ -368,7 +376,7 @@ class _Run:
         self.rejected += segment.rejected
 
     def _read(self, program: Program, x: np.ndarray, p: np.ndarray) -> None:
-        self.q = x[: program.layout.nq].copy()
+        self.q, self.z = x[: program.layout.nq].copy(), x[program.layout.z].copy()
         self.v = np.ravel(program.velocity(self.t, x, p)).copy()
 
     def _other_choice(self, program: Program, p: np.ndarray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +66,7 @@ def strides(run: Trajectory, *, event: str = "touchdown", coordinate: str | None
     inside = np.array(
         [
             sum(max(0.0, min(b, end) - max(a, begin)) for a, b in spans)
-            for begin, end in zip(starts[:-1], starts[1:], strict=True)
+            for begin, end in itertools.pairwise(starts)
         ]
     )
     times = np.diff(starts)

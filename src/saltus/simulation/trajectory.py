@@ -134,6 +134,11 @@ class Trajectory:
         return Named(self.meta["inputs"], self.arrays["torques"].T, "input")
 
     @property
+    def drives(self) -> Named:
+        """Efforts of given motions over time by name (Nm, N)."""
+        return Named(self.meta["drives"], self.arrays["drives"].T, "drive")
+
+    @property
     def params(self) -> dict[str, float]:
         """Param values of the run."""
         return dict(self.meta["params"])
@@ -262,6 +267,7 @@ class Trajectory:
                 "v": (("time", "velocity"), a["v"]),
                 "a": (("time", "velocity"), a["a"]),
                 "torques": (("time", "input"), a["torques"]),
+                "drives": (("time", "drive"), a["drives"]),
                 "phase": (("time",), a["phase"]),
                 "kinetic": (("time",), a["kinetic"], {"units": "J"}),
                 "potential": (("time",), a["potential"], {"units": "J"}),
@@ -274,6 +280,7 @@ class Trajectory:
             coords={
                 "time": ("time", a["t"], {"units": "s"}),
                 "coordinate": m["q_names"], "velocity": m["v_names"], "input": m["inputs"], "channel": m["channels"],
+                "drive": m["drives"],
                 "constraint": m["constraints"], "point": m["points"], "contact": m["forces"], "axis": axis,
                 "component": ["px", "py", "pz", "lx", "ly", "lz"],
             },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from dataclasses import dataclass
 
 from saltus.errors import UnknownName
@@ -10,11 +11,15 @@ from saltus.studies.result import Comparison, StudyResult
 
 LIU = "Liu and Ben-Tzvi (2020), J. Mechanisms Robotics 12"
 KAMIDI = "Kamidi, Williams and Ben-Tzvi (2018), A framework for modeling closed kinematic chains"
+FONT = "Font-Llagunes and Kövecses (2009), Analysis of topology changes in multibody systems"
 
 
 @dataclass(frozen=True)
 class Study:
-    """Name, title and source of a study, and the module whose `study()` computes it."""
+    """Name, title and source of a study, and the module whose `study()` computes it.
+
+    Keyword arguments of `study` are its options: numbers, in degrees where they are angles.
+    """
 
     name: str
     title: str
@@ -44,15 +49,32 @@ STUDIES = {
             f"{KAMIDI}, sec. IV",
             "saltus.studies.bolt_static_gait",
         ),
+        Study(
+            "pantograph-impact",
+            "Energy, intensity and impulse of a pantograph that hits a wall, by direction",
+            f"{FONT}, tables 3, 4, fig. 5",
+            "saltus.studies.pantograph_impact",
+        ),
+        Study(
+            "compass-heelstrike",
+            "What the heel strike of a compass walker costs, by foot radius, step and lean",
+            f"{FONT}, figs. 2, 3",
+            "saltus.studies.compass_heelstrike",
+        ),
     )
 }
 
 
-def run(name: str) -> StudyResult:
-    """Compute a study by name."""
+def run(name: str, **options: float) -> StudyResult:
+    """Compute a study by name, with options it declares."""
     if name not in STUDIES:
         raise UnknownName("study", name, STUDIES)
-    result: StudyResult = importlib.import_module(STUDIES[name].module).study()
+    compute = importlib.import_module(STUDIES[name].module).study
+    declared = inspect.signature(compute).parameters
+    for option in options:
+        if option not in declared:
+            raise UnknownName(f"option of study {name!r}", option, declared)
+    result: StudyResult = compute(**options)
     return result
 
 

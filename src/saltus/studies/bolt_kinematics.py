@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import saltus as sl
-from saltus.simulation.geometry import trace
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.style import PALETTE, new_figure, styled
@@ -31,7 +30,7 @@ def study() -> StudyResult:
     start = m.keyframe("crank level")
     turn = np.linspace(0.0, 2 * np.pi, SAMPLES)
     q = start.follow("q1", turn)
-    points = trace(m, q, ["knee", "foot"])
+    points = sl.trace(m, q, ["knee", "foot"])
     knee, foot = points[:, 0], points[:, 1]
     theta_2, theta_3 = q[:, 0] + q[:, 1], q[:, m.q_names.index("q4")]
     travel = start.travel("q1")
@@ -99,7 +98,7 @@ def study() -> StudyResult:
         "machine": sl.view.plot_machine(start),
     }
     notes = [
-        "The heuristic lengths of Table 2 close loop 1 but never loop 2, so only their loop 1 and knee are drawn, as in the paper."
+        "The heuristic lengths of Table 2 close loop 1 but never loop 2, so only loop 1 and knee are drawn for them."
     ]
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
 
@@ -141,7 +140,7 @@ def _heuristic(turn: np.ndarray) -> dict[str, np.ndarray]:
     m.point("knee", femur.end)
     start = max(m.branches(q1=0.0), key=lambda s: -abs(math.remainder(s.q.q4 + 0.6, 2 * math.pi)))
     q = start.follow("q1", turn)
-    return {"theta_2": q[:, 0] + q[:, 1], "theta_3": q[:, m.q_names.index("q4")], "knee": trace(m, q, ["knee"])[:, 0]}
+    return {"theta_2": q[:, 0] + q[:, 1], "theta_3": q[:, m.q_names.index("q4")], "knee": sl.trace(m, q, ["knee"])[:, 0]}
 
 
 def _concavity(foot: np.ndarray) -> float:
@@ -160,7 +159,7 @@ def _concavity(foot: np.ndarray) -> float:
     return float((np.interp(x[inside], *upper.T) - y[inside]).max())
 
 
-# ---- figures ----------------------------------------------------------------------------------------------------------
+# ---- figures ------------------------------------------------------------------------------------------------------
 
 
 @styled

@@ -14,8 +14,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import saltus as sl
-from saltus.simulation.geometry import skeleton
-from saltus.simulation.strides import Strides, strides
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import plots
@@ -30,10 +28,10 @@ def study() -> StudyResult:
     system = sl.zoo.bolt(takeoff="phase")
     start = system.mechanism.keyframe("drop")
     run = _run(system, start)
-    gait = strides(run)
+    gait = sl.strides(run)
     plain_system = sl.zoo.bolt(takeoff="force")
     plain_run = _run(plain_system, plain_system.mechanism.keyframe("drop"))
-    plain_gait = strides(plain_run)
+    plain_gait = sl.strides(plain_run)
 
     off = start.positions.copy()
     off[system.mechanism.q_names.index("q4")] += OFF
@@ -89,7 +87,7 @@ def study() -> StudyResult:
             "tracks to zero asymptotically (fig. 11)",
             f"{gap[0]:.1e} m, then {after_second:.1e} m",
             holds=bool(after_second < 2 * usual),
-            why=f"after the second touchdown, no more than twice that of a consistent start ({usual:.1e} m, between steps)",
+            why=f"after the second touchdown, at most twice that of a consistent start ({usual:.1e} m)",
         ),
         Comparison(
             "time constant of its decay",
@@ -125,7 +123,7 @@ def study() -> StudyResult:
     ]
     notes = [
         "The paper prints neither gains nor start nor the phase angle of take-off; those used here are ours.",
-        "The gait leans on the assumption that the foot sticks: the friction it needs is far above what any ground gives.",
+        "The gait leans on a foot that sticks: the friction it needs is far above what any ground gives.",
         "With the paper's rule for take-off the ground pulls for "
         f"{100 * contact['pulling']:.0f} % of the contact time; with take-off at zero force it never does.",
     ]
@@ -157,7 +155,7 @@ def _run(system: sl.HybridSystem, start: sl.State, steps: int = STEPS, rate: flo
     )
 
 
-def numbers(run: sl.Trajectory, gait: Strides) -> dict[str, Any]:
+def numbers(run: sl.Trajectory, gait: sl.Strides) -> dict[str, Any]:
     """Fields that every study of a gait gives."""
     return {
         "steps": len(gait),
@@ -184,12 +182,12 @@ def _folded(angle: float) -> float:
     return math.remainder(angle, 2 * math.pi)
 
 
-# ---- figures ----------------------------------------------------------------------------------------------------------
+# ---- figures ------------------------------------------------------------------------------------------------------
 
 
-def _frames(run: sl.Trajectory, gait: Strides) -> Figure:
+def _frames(run: sl.Trajectory, gait: sl.Strides) -> Figure:
     first = float(gait.starts[-2]) - 0.03
-    return plots.plot_snapshots(run, times=first + 0.03 * np.arange(11))
+    return sl.view.plot_snapshots(run, times=first + 0.03 * np.arange(11))
 
 
 @styled
@@ -206,7 +204,7 @@ def _errors(run: sl.Trajectory) -> Figure:
 
 
 @styled
-def _body(run: sl.Trajectory, gait: Strides) -> Figure:
+def _body(run: sl.Trajectory, gait: sl.Strides) -> Figure:
     figure = new_figure(7.6, 6.0)
     (a, b), (c, d) = figure.subplots(2, 2)
     for ax, name, label in ((a, "boom.x", "x of the body (m)"), (b, "boom.y", "y of the body (m)")):
@@ -226,7 +224,7 @@ def _body(run: sl.Trajectory, gait: Strides) -> Figure:
 def command(
     run: sl.Trajectory, control: Any, joint: str = "q1", samples: int = 1200
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Angle that a PD law asks for over time: the law is linear in the angle, so it is where it would ask no torque at rest."""
+    """Angle that a PD law asks for over time: the law is linear in the angle; this is where it asks no torque at rest."""
     names = run.meta["q_names"]
     index, events = names.index(joint), run.events
     times = np.linspace(0.0, run.t[-1], samples)
@@ -280,41 +278,10 @@ def _dependent(run: sl.Trajectory) -> Figure:
 
 
 @styled
-def picture(run: sl.Trajectory, gait: Strides) -> Figure:
-    """BOLT running to scale: frames, the paths of foot and hip, and the foot's path as the body sees it."""
-    m = run.mechanism
-    bones = skeleton(m, run.params)
-    begin, end = float(gait.starts[-4]) - 0.02, float(gait.starts[-1]) + 0.01
-    end = min(end, float(run.t[-1]))
-    moments = np.linspace(begin, end, 13)
-    points = plots.places(m, bones, np.asarray(run.at(moments)), run.params, moments)
-    fine = np.linspace(begin, end, 900)
-    paths = plots.places(m, bones, np.asarray(run.at(fine)), run.params, fine)
-    origin = paths[0, bones.named["hip"], 0]
-    figure = new_figure(10.0, 4.3)
-    ax = figure.add_subplot()
-    touching = plots.on_ground(run, moments)
-    for k, frame in enumerate(points):
-        drawn = plots.artists(ax, bones, width=4.6, alpha=0.95 if touching[k] or k == len(points) - 1 else 0.45)
-        plots.move(drawn, bones, frame - np.array([origin, 0.0]))
-    for name, colour in (("foot", PALETTE["vermillion"]), ("hip", PALETTE["black"])):
-        xy = paths[:, bones.named[name]] - np.array([origin, 0.0])
-        ax.plot(
-            *xy.T,
-            color=colour,
-            linewidth=1.4,
-            linestyle="-" if name == "foot" else ":",
-            zorder=2.5,
-            label=f"path of the {name}",
-        )
-    ax.set_ylim(-0.05, 0.60)
-    ax.set_xlim(float(points[0, :, 0].min() - origin) - 0.06, float(points[-1, :, 0].max() - origin) + 0.06)
-    plots.ground_line(ax)
-    ax.set_aspect("equal", adjustable="box")
-    ax.grid(False)
-    ax.set_xlabel("x (m)")
-    ax.set_ylabel("y (m)")
-    ax.legend(loc="upper left", ncols=2)
-    speed = f"BOLT running at {gait.mean_speed:.2f} m/s, {1000 * gait.stride_time:.0f} ms a stride, one motor, two closed loops"
-    ax.set_title(speed)
+def picture(run: sl.Trajectory, gait: sl.Strides) -> Figure:
+    """BOLT running to scale, with the paths of foot and hip."""
+    until = min(float(gait.starts[-1]) + 0.01, float(run.t[-1]))
+    figure = sl.view.plot_strobe(run, since=float(gait.starts[-4]) - 0.02, until=until, paths=("foot", "hip"))
+    pace = f"{gait.mean_speed:.2f} m/s, {1000 * gait.stride_time:.0f} ms a stride"
+    figure.axes[0].set_title(f"BOLT running: {pace}, one motor, two closed loops")
     return figure

@@ -15,7 +15,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import saltus as sl
-from saltus.simulation.geometry import trace
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import plots
@@ -92,7 +91,7 @@ def study() -> StudyResult:
         "torque": _torque(crank, torque, static, settled),
         "path": _path(m, foot, stance),
         "loop_gaps": plots.plot_gaps(run),
-        "frames": plots.plot_snapshots(run, times=until - 2 * math.pi / abs(SPEED) * np.linspace(1, 0, 9)),
+        "frames": sl.view.plot_snapshots(run, times=until - 2 * math.pi / abs(SPEED) * np.linspace(1, 0, 9)),
     }
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
 
@@ -115,11 +114,11 @@ def _torque(crank: np.ndarray, torque: np.ndarray, static: np.ndarray, keep: np.
 
 @styled
 def _path(m: sl.Mechanism, foot: np.ndarray, stance: np.ndarray) -> Figure:
-    figure = plots.plot_machine(m.keyframe("crank level"))
+    figure = sl.view.plot_machine(m.keyframe("crank level"))
     ax = figure.axes[0]
     ax.plot(*foot.T, color=PALETTE["black"], linewidth=1.0, zorder=2)
     ax.plot(*np.where(stance[:, None], foot, np.nan).T, color=PALETTE["vermillion"], linewidth=3.0, zorder=2)
-    reach = trace(m, m.keyframe("crank level").positions)[0]
+    reach = sl.trace(m, m.keyframe("crank level").positions)[0]
     low = min(foot[:, 1].min(), reach[:, 1].min())
     ax.set_ylim(low - 0.03, 0.12)
     ax.set_xlim(foot[:, 0].min() - 0.08, max(foot[:, 0].max(), reach[:, 0].max()) + 0.08)

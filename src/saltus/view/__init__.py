@@ -1,16 +1,17 @@
 """Pictures, animations and reports of machines and runs. It draws; it computes no physics."""
 
 from saltus.view.animation import animate
+from saltus.view.drawing import plot_machine, plot_snapshots, plot_strobe
+from saltus.view.impact_plots import plot_impact_curves, plot_impact_map
+from saltus.view.orbit_plots import plot_family, plot_multipliers
 from saltus.view.plots import (
     figures,
     plot_contacts,
     plot_coordinates,
     plot_energy,
     plot_gaps,
-    plot_machine,
     plot_path,
     plot_phase_portrait,
-    plot_snapshots,
     plot_torques,
 )
 from saltus.view.report import report
@@ -24,10 +25,13 @@ __all__ = [
     "plot_coordinates",
     "plot_energy",
     "plot_gaps",
+    "plot_impact_curves",
+    "plot_impact_map",
     "plot_machine",
     "plot_path",
     "plot_phase_portrait",
     "plot_snapshots",
+    "plot_strobe",
     "plot_torques",
     "report",
     "save",

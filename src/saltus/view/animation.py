@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from saltus.errors import BadValue
-from saltus.view.plots import artists, mechanism_of, move, on_ground, places
+from saltus.view.drawing import artists, mechanism_of, move, on_ground, places
 from saltus.view.style import PALETTE, STANCE, styled
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def animate(
     end = float(run.t[-1]) if until is None else min(float(until), float(run.t[-1]))
     if not end > begin:
         raise BadValue(f"animate: nothing to draw between {begin:g} and {end:g} s")
-    times = np.arange(begin, end + 1e-12, speed / fps)
+    times = begin + speed / fps * np.arange(int((end - begin) * fps / speed + 1e-9) + 1)
+    times = np.minimum(times, end)
     scene = _Scene(run, mechanism_of(run, mechanism), times, trail, ground)
     palette: Any = None
     frames: list[Any] = []
@@ -128,7 +129,7 @@ class _Scene:
         if name is not None:
             i = self.bones.named[name]
             step = float(self.times[1] - self.times[0]) if len(self.times) > 1 else TRAIL
-            fine = np.arange(self.times[0], self.times[-1] + 1e-12, min(step, 0.004))
+            fine = np.linspace(self.times[0], self.times[-1], len(self.times) * max(1, int(step / 0.004)))
             from saltus.simulation.geometry import trace
 
             world = trace(m, np.asarray(run.at(fine)), [self.bones.frames[i]], params=run.params, t=fine)[:, 0]

@@ -1,4 +1,4 @@
-"""Figures of machines and runs: each function takes a run or a state, draws, and returns a matplotlib Figure."""
+"""Figures of runs over time: each function takes a run, draws, and returns a matplotlib Figure."""
 
 from __future__ import annotations
 
@@ -10,238 +10,20 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Polygon, Rectangle
 
 from saltus.errors import BadValue, UnknownName
+from saltus.view.drawing import has_contacts, on_ground, plot_snapshots
 from saltus.view.style import COLOURS, PALETTE, STANCE, axes_of, new_figure, styled
 
 if TYPE_CHECKING:
     from saltus.hybrid import HybridSystem
-    from saltus.model.assembly import State
     from saltus.model.mechanism import Mechanism
-    from saltus.simulation.geometry import Skeleton
     from saltus.simulation.trajectory import Trajectory
 
 SHOWN = 2500  # samples drawn of a curve
 UNLIMITED = 1e8  # Nm, W: a limit above this is none
-DARK = PALETTE["black"]
-
-# ---- machines -----------------------------------------------------------------------------------------------------
-
-
-def mechanism_of(run: Trajectory, mechanism: Mechanism | None) -> Mechanism:
-    """Return the machine of a run; one loaded from a file does not bring it along."""
-    found = mechanism or run.mechanism
-    if found is None:
-        raise BadValue(
-            f"this run of {run.meta['name']!r} was loaded from a file, which holds no machine; "
-            "pass mechanism=..., the one it was made with"
-        )
-    if list(found.q_names) != list(run.meta["q_names"]):
-        raise BadValue(f"mechanism {found.name!r} has other coordinates than the run of {run.meta['name']!r}")
-    return found
-
-
-def places(
-    mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0
-) -> np.ndarray:
-    """Positions of the skeleton's points in the plane of the picture: x and y, in 3D x and z."""
-    from saltus.simulation.geometry import trace
-
-    world = trace(mechanism, q, bones.frames, params=params, t=t)
-    return world if world.shape[2] == 2 else world[:, :, [0, 2]]
-
-
-def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5, colours: bool = True) -> list[Any]:
-    """Make empty artists of one machine; `move` puts them where the points are."""
-    out: list[Any] = []
-    size = 1.15 * width
-    for outline, colour in zip(bones.links.values(), _cycle(len(bones.links), colours), strict=True):
-        if len(outline) > 2:
-            shape = Polygon(
-                np.zeros((len(outline), 2)),
-                closed=True,
-                facecolor=colour,
-                edgecolor=colour,
-                linewidth=width,
-                joinstyle="round",
-                alpha=alpha,
-                zorder=3,
-            )
-            out.append(ax.add_patch(shape))
-        else:
-            marker = "s" if len(outline) == 1 else ""
-            (line,) = ax.plot(
-                [],
-                [],
-                color=colour,
-                linewidth=width,
-                solid_capstyle="round",
-                alpha=alpha,
-                zorder=3,
-                marker=marker,
-                markersize=3 * width,
-            )
-            out.append(line)
-    for _ in bones.springs:
-        out.append(ax.plot([], [], color=DARK, linewidth=0.3 * width, alpha=alpha, zorder=2)[0])
-    style: dict[str, Any] = {
-        "linestyle": "",
-        "markeredgecolor": DARK,
-        "markeredgewidth": 0.22 * width,
-        "alpha": alpha,
-        "zorder": 4,
-    }
-    out.append(ax.plot([], [], marker="o", markerfacecolor="white", markersize=size, **style)[0])
-    out.append(ax.plot([], [], marker="^", markerfacecolor=DARK, markersize=1.6 * size, **style)[0])
-    return out
-
-
-def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
-    """Put a machine's artists at the given points (one row a point)."""
-    n = len(bones.links)
-    for artist, outline in zip(artists[:n], bones.links.values(), strict=True):
-        if isinstance(artist, Polygon):
-            artist.set_xy(points[list(outline)])
-        else:
-            artist.set_data(points[list(outline)].T)
-    for artist, (a, b) in zip(artists[n : n + len(bones.springs)], bones.springs, strict=True):
-        artist.set_data(_coil(points[a], points[b]).T)
-    artists[-2].set_data(points[list(bones.joints)].T)
-    artists[-1].set_data(points[list(bones.fixed)].T)
-
-
-def _cycle(n: int, colours: bool) -> list[str]:
-    return [COLOURS[i % len(COLOURS)] if colours else "#9a9a9a" for i in range(n)]
-
-
-def _coil(a: np.ndarray, b: np.ndarray, turns: int = 8) -> np.ndarray:
-    """Zigzag from a to b."""
-    along = b - a
-    length = float(np.hypot(*along))
-    if length < 1e-12:
-        return np.array([a, b])
-    across = np.array([-along[1], along[0]]) / length * min(0.04, 0.15 * length)
-    s = np.linspace(0.15, 0.85, 2 * turns + 1)
-    side = np.where(np.arange(len(s)) % 2, 1.0, -1.0)
-    side[[0, -1]] = 0
-    return np.vstack([a, a + s[:, None] * along + side[:, None] * across, b])
-
-
-def ground_line(ax: Axes, height: float = 0.0) -> None:
-    """Draw the ground from side to side."""
-    ax.axhline(height, color="#777777", linewidth=1.2, zorder=1)
-    low = ax.get_ylim()[0]
-    ax.axhspan(min(low, height - 0.02), height, color="#efefef", zorder=0, linewidth=0)
-
-
-@styled
-def plot_machine(state: State, *, ground: float | None = None, names: bool = True, ax: Axes | None = None) -> Figure:
-    """Draw a machine in one configuration: links as bars, pins as circles, named points, the ground (m)."""
-    from saltus.simulation.geometry import skeleton
-
-    figure, ax = axes_of(ax, 5.0, 4.6)
-    m = state.mechanism
-    bones = skeleton(m, state.params)
-    points = places(m, bones, state.positions, state.params)[0]
-    drawn = artists(ax, bones)
-    move(drawn, bones, points)
-    _frame(ax, points, ground)
-    if names:
-        for name, i in bones.named.items():
-            ax.annotate(name, points[i], xytext=(7, 4), textcoords="offset points", fontsize=8, color=DARK, zorder=5)
-    handles = [
-        Line2D([], [], color=colour, linewidth=4, solid_capstyle="round", label=name)
-        for name, colour in zip(bones.links, _cycle(len(bones.links), True), strict=True)
-    ]
-    ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    ax.set_title(m.name)
-    ax.set_aspect("equal", adjustable="box")
-    ax.set_xlabel("x (m)")
-    ax.set_ylabel("z (m)" if m.spatial else "y (m)")
-    return figure
-
-
-def _frame(ax: Axes, points: np.ndarray, ground: float | None, margin: float = 0.08) -> None:
-    low, high = points.reshape(-1, 2).min(axis=0), points.reshape(-1, 2).max(axis=0)
-    if ground is not None:
-        low[1] = min(low[1], ground)
-    pad = margin * max(*(high - low), 1e-3)
-    ax.set_xlim(low[0] - pad, high[0] + pad)
-    ax.set_ylim(low[1] - pad, high[1] + pad)
-    if ground is not None:
-        ground_line(ax, ground)
-
-
-@styled
-def plot_snapshots(
-    run: Trajectory,
-    *,
-    times: Any = None,
-    count: int = 10,
-    interval: float = 0.03,
-    ground: float = 0.0,
-    mechanism: Mechanism | None = None,
-    ax: Axes | None = None,
-) -> Figure:
-    """Draw the machine at several times side by side, as fig. 10 of Liu and Ben-Tzvi (2020).
-
-    Frames are drawn apart from each other whatever the machine's speed; the tick below each gives its time
-    and where its base is. Without `times` (s), the last `count` frames, `interval` seconds apart.
-    """
-    from saltus.simulation.geometry import skeleton
-
-    m = mechanism_of(run, mechanism)
-    if times is None:
-        first = max(float(run.t[0]), float(run.t[-1]) - (count - 1) * interval)
-        times = np.arange(first, float(run.t[-1]) + 1e-12, interval)
-    moments = np.asarray(times, float)
-    bones = skeleton(m, run.params)
-    rows = np.asarray(run.at(moments))
-    points = places(m, bones, rows, run.params, moments)
-    base = points[:, bones.links[next(iter(bones.links))][0], 0] if bones.links else points[:, 0, 0]
-    x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
-    if x_name:
-        base = rows[:, run.meta["q_names"].index(x_name)]
-    local = points - np.stack([base, np.zeros(len(base))], axis=1)[:, None, :]
-    spread = 1.12 * float(np.ptp(local[:, :, 0]))
-    local[:, :, 0] += spread * np.arange(len(moments))[:, None]
-    height = float(np.ptp(local[:, :, 1]))
-    figure, ax = axes_of(ax, 9.0, max(1.8, 8.4 * height / (spread * len(moments)) + 1.0))
-    _frame(ax, local, ground if _has_contacts(run) else None, margin=0.02)
-    touching = on_ground(run, moments)
-    for k in range(len(moments)):
-        drawn = artists(ax, bones, width=2.6)
-        move(drawn, bones, local[k])
-        if touching[k]:
-            left = spread * (k - 0.5) + float(local[0, :, 0].mean())
-            ax.add_patch(Rectangle((left, ax.get_ylim()[0]), spread, np.ptp(ax.get_ylim()), color=STANCE, zorder=-1))
-    ax.set_xticks(local[:, :, 0].mean(axis=1))
-    where = [f"\n{x:.2f} m" if x_name else "" for x in base]
-    ax.set_xticklabels([f"{t:.2f} s{x}" for t, x in zip(moments, where, strict=True)], fontsize=7.5)
-    ax.grid(False, axis="x")
-    ax.set_aspect("equal", adjustable="box")
-    label = "time (s) and x of the base (m)" if x_name else "time (s)"
-    ax.set_xlabel(f"{label}; frames are drawn apart" + (", shaded: on the ground" if touching.any() else ""))
-    ax.set_ylabel("z (m)" if m.spatial else "y (m)")
-    return figure
-
 
 # ---- over time ----------------------------------------------------------------------------------------------------
-
-
-def _has_contacts(run: Trajectory) -> bool:
-    return bool(run.meta["forces"])
-
-
-def on_ground(run: Trajectory, t: np.ndarray) -> np.ndarray:
-    """Whether the machine is in a phase with ground contact at each of the times."""
-    from saltus.simulation.strides import contact_spans
-
-    out = np.zeros(len(t), bool)
-    for begin, end in contact_spans(run):
-        out |= (t >= begin) & (t <= end)
-    return out
 
 
 def shade(ax: Axes, run: Trajectory) -> None:
@@ -260,7 +42,7 @@ def shade(ax: Axes, run: Trajectory) -> None:
 def _time_axis(ax: Axes, run: Trajectory) -> None:
     shade(ax, run)
     ax.set_xlim(float(run.t[0]), float(run.t[-1]))
-    ax.set_xlabel("time (s)" + ("; shaded: on the ground" if _has_contacts(run) else ""))
+    ax.set_xlabel("time (s)" + ("; shaded: on the ground" if has_contacts(run) else ""))
 
 
 def curve(run: Trajectory, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -353,7 +135,7 @@ def plot_phase_portrait(
     q, v = run[name][keep] * scale, run.v[name][keep] * (1.0 if angle else scale)
     if wrap:
         q = np.mod(q, 360.0)
-    grounded = on_ground(run, run.t[keep]) & _has_contacts(run)
+    grounded = on_ground(run, run.t[keep]) & has_contacts(run)
     cuts = np.flatnonzero(np.diff(phase)) + 1
     folds = np.flatnonzero(np.abs(np.diff(q)) > 180) + 1 if wrap else np.zeros(0, int)
     breaks = np.union1d(cuts, folds)
@@ -369,7 +151,7 @@ def plot_phase_portrait(
         ax.plot(x, y, color="#888888", linestyle=":", linewidth=1.0)
     ax.set_xlabel(f"{name} ({'deg' if angle else 'm'})")
     ax.set_ylabel(f"rate of {name} ({'rad/s' if angle else 'm/s'})")
-    if _has_contacts(run):
+    if has_contacts(run):
         ax.legend(
             handles=[
                 Line2D([], [], color=PALETTE["blue"], label="flight"),
@@ -459,9 +241,10 @@ def plot_energy(run: Trajectory) -> Figure:
     for i, name in enumerate(run.meta["channels"]):
         low.plot(*curve(run, run.arrays["work"][:, i]), label=f"work of {name}")
     lost = np.zeros(len(run.t))
-    for event in run.impacts:
-        lost[phase >= event.phase] -= event.impact.lost if event.impact else 0.0
-    if run.impacts:
+    hits = [(e.phase, e.impact.lost) for e in run.events if e.impact is not None]
+    for after, loss in hits:
+        lost[phase >= after] -= loss
+    if hits:
         low.plot(run.t, lost, label="lost at impacts", drawstyle="steps-post")
     low.set_ylabel("account (J)")
     for ax in (top, low):
@@ -532,7 +315,7 @@ def _limit(run: Trajectory, name: str, system: HybridSystem) -> np.ndarray | Non
 @styled
 def plot_contacts(run: Trajectory) -> Figure:
     """Draw ground forces (N), and below them the friction coefficient they need."""
-    if not _has_contacts(run):
+    if not has_contacts(run):
         raise BadValue(f"{run.meta['name']!r} has no ground contacts, so it has no ground forces to draw")
     figure = new_figure(7.0, 4.6)
     top, low = figure.subplots(2, 1, sharex=True)
@@ -585,14 +368,14 @@ def figures(
     makers["energy"] = lambda: plot_energy(run)
     if run.meta["inputs"]:
         makers["torques"] = lambda: plot_torques(run, system=system)
-    if _has_contacts(run):
+    if has_contacts(run):
         makers["contacts"] = lambda: plot_contacts(run)
     return {name: make() for name, make in makers.items()}
 
 
 def _frame_interval(run: Trajectory) -> float:
     """Time between snapshots: 0.03 s as in the paper for legs on the ground, else a tenth of the run."""
-    return 0.03 if _has_contacts(run) and run.duration > 0.3 else max(run.duration / 9.001, 1e-9)
+    return 0.03 if has_contacts(run) and run.duration > 0.3 else max(run.duration / 9.001, 1e-9)
 
 
 @styled

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import saltus as sl
 
 
@@ -14,12 +16,12 @@ def hopper_linkage(*, coordinates: int = 2) -> sl.Mechanism:
     above, z_3 and z_4 below, tied by z_1 - z_2 = 0 and z_3 - z_4 = 0 (eq. 7), the spring between 2 and 3.
 
     Params: m total mass (kg), mu share of the upper mass, k stiffness (N/m), L0 rest length (m); d is the
-    damping in force (N s/m), which a hybrid system sets to d_F in flight and d_G, negative, on the ground
-    (D = d / (2 sqrt(k m)) of the paper). The four-coordinate model has mu_U and mu_L too, the shares of
+    damping in force (N s/m), which a hybrid system sets to d_F in flight and to d_G = 2 D_G sqrt(k m), negative,
+    on the ground; the Param is the paper's ratio D_G, by default that of its d_G = -80 N s/m. The four-coordinate model has mu_U and mu_L too, the shares of
     particles 1 and 3 (eqs. 1 to 4; the paper prints no values, and the motion does not depend on them).
     The length of the spring is signed, upper minus lower, as in eq. 10.
 
-    The keyframe "lift-off" is the start of the periodic orbit at the default Params.
+    The keyframe "lift-off" (also "takeoff") is the start of the periodic orbit at the default Params.
     """
     if coordinates not in (2, 4):
         raise sl.errors.BadValue(
@@ -31,7 +33,7 @@ def hopper_linkage(*, coordinates: int = 2) -> sl.Mechanism:
     mu = m.param("mu", 0.8)
     k = m.param("k", 15000.0, "N/m")
     m.param("d_F", 150.0, "N s/m")
-    m.param("d_G", -80.0, "N s/m")
+    m.param("D_G", -80.0 / (2 * math.sqrt(15000.0 * 75.0)))
     L0 = m.param("L0", 1.0, "m")
     d = m.param("d", 150.0, "N s/m")
     upper, lower = mass * mu, mass * (1 - mu)
@@ -57,7 +59,7 @@ def hopper_linkage(*, coordinates: int = 2) -> sl.Mechanism:
 
     height, speed = 1.01909185656609, 1.74034810614098
     half = len(names) // 2
-    m.keyframes["lift-off"] = {
+    m.keyframes["takeoff"] = m.keyframes["lift-off"] = {
         **dict.fromkeys(names[:half], height),
         **dict.fromkeys(names[half:], 0.0),
         "rates": {**dict.fromkeys(names[:half], speed), **dict.fromkeys(names[half:], 0.0)},
@@ -66,7 +68,7 @@ def hopper_linkage(*, coordinates: int = 2) -> sl.Mechanism:
 
 
 def hopper(*, coordinates: int = 2) -> sl.HybridSystem:
-    """The hopper in flight and on the ground: damping d_F in the air, d_G (which drives it) on the ground.
+    """The hopper in flight and on the ground: damping d_F in the air, negative damping D_G (which drives it) on the ground.
 
     Touchdown is a plastic impact of the lower mass; lift-off where the ground force falls to zero. As in the
     paper only the direction of that crossing counts: the ground may pull right after touchdown on some orbits,
@@ -74,8 +76,9 @@ def hopper(*, coordinates: int = 2) -> sl.HybridSystem:
     """
     m = hopper_linkage(coordinates=coordinates)
     system = sl.HybridSystem(m)
+    drive = 2 * m.params["D_G"] * sl.sqrt(m.params["k"] * m.params["m"])
     flight = system.domain("flight", params={"d": m.params["d_F"]})
-    ground = system.domain("ground", contacts=[sl.Pinned("foot")], params={"d": m.params["d_G"]})
+    ground = system.domain("ground", contacts=[sl.Pinned("foot")], params={"d": drive})
     system.edge(flight, ground, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
     system.edge(ground, flight, guard=sl.Liftoff("foot"), reset=sl.Continuous())
     return system

@@ -11,6 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+TIE = 1e-12  # guards whose roots are this close (relative to the time) fire together
+
+_KINKS = {
+    ca.OP_LT, ca.OP_LE, ca.OP_EQ, ca.OP_NE, ca.OP_NOT, ca.OP_AND, ca.OP_OR, ca.OP_IF_ELSE_ZERO, ca.OP_FABS, ca.OP_SIGN,
+    ca.OP_FMIN, ca.OP_FMAX, ca.OP_FLOOR, ca.OP_CEIL, ca.OP_FMOD,
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,12 @@ class Flow:
     def n_guards(self) -> int:
         """Number of guard functions."""
         return int(self.guards.size1_out(0))
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the right-hand side branches or clips anywhere."""
+        f = self.rhs.expand()
+        return any(f.instruction_id(k) in _KINKS for k in range(f.n_instructions()))
 
 
 class Stop(enum.Enum):
@@ -106,3 +119,15 @@ class Engine(Protocol):
 
     def prepare(self, flow: Flow, **options: Any) -> Stepper:
         """Compile or wrap the flow."""
+
+
+def crosses(before: Array, after: Array, directions: NDArray[np.int32]) -> Mask:
+    """Which guards go through zero between two values, in their direction."""
+    rising = (before < 0) & (after >= 0) & (directions >= 0)
+    falling = (before > 0) & (after <= 0) & (directions <= 0)
+    return rising | falling
+
+
+def away(g: Array, request: Request) -> Mask:
+    """Which guards are far enough on the side they fire from to be armed."""
+    return np.where(request.directions == 0, np.abs(g), -request.directions * g) > request.arm_tol

@@ -9,35 +9,19 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from sksundae.cvode import CVODE
 
 from saltus import errors
 from saltus.machine import Kernel
-from saltus.simulation.engines.port import Array, Flow, Request, Segment, Stop
+from saltus.simulation.engines.port import TIE, Array, Flow, Request, Segment, Stop, away, crosses
 
-TIE = 1e-12  # guards whose roots are this close (relative to the time) fire together
 DRIFT = 100.0  # tolerances a state may be off its manifold before the run is started anew on it
 DEGREE = 5  # of CVODE's own interpolant at its highest order
 
 # Six points fix a polynomial of degree five, so sampling CVODE there recovers its interpolant without loss.
 _NODES = (1 - np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)) / 2
 _FIT = np.linalg.inv(_NODES[1:, None] ** np.arange(1, DEGREE + 1))
-
-Mask = NDArray[np.bool_]
-
-
-def _crosses(before: Array, after: Array, directions: NDArray[np.int32]) -> Mask:
-    """Which guards go through zero between two values, in their direction."""
-    rising = (before < 0) & (after >= 0) & (directions >= 0)
-    falling = (before > 0) & (after <= 0) & (directions <= 0)
-    return rising | falling
-
-
-def _away(g: Array, request: Request) -> Mask:
-    """Which guards are far enough on the side they fire from to be armed."""
-    return np.where(request.directions == 0, np.abs(g), -request.directions * g) > request.arm_tol
 
 
 class SundialsStepper:
@@ -119,7 +103,7 @@ class _Run:
         self.t, self.x = float(request.t), np.array(request.x, float)
         self.breaks, self.pieces = [self.t], list[Array]()
         self.g = self.guards(self.t, self.x)
-        self.armed = request.armed | _away(self.g, request)
+        self.armed = request.armed | away(self.g, request)
 
     def go(self) -> Segment:
         """Step to the end."""
@@ -153,7 +137,7 @@ class _Run:
             fired = self.advance(float(result.t), self.sample(solver, float(result.t)))
             if not fired and self.project():
                 after = self.guards(self.t, self.x)
-                jumped = self.armed & _crosses(self.g, after, request.directions)
+                jumped = self.armed & crosses(self.g, after, request.directions)
                 fired = tuple(np.flatnonzero(jumped).tolist())
                 self.g = after
                 if not fired and self.t < request.t_end:
@@ -181,19 +165,19 @@ class _Run:
 
         for low, high in itertools.pairwise(_NODES):
             ahead = along(high)
-            hit = np.flatnonzero(self.armed & _crosses(values, ahead, request.directions))
+            hit = np.flatnonzero(self.armed & crosses(values, ahead, request.directions))
             if hit.size:
                 roots = [brentq(lambda s, i=i: along(s)[i], low, high, xtol=1e-16) for i in hit]
                 s = min(roots)
                 window = TIE * max(1.0, abs(t0)) / h
                 before, after = along(s - window), along(s + window)
-                ties = self.armed & _crosses(before, after, request.directions)
+                ties = self.armed & crosses(before, after, request.directions)
                 ties[hit[roots.index(s)]] = True
                 slope = np.where(after == before, 1.0, after - before)
                 self.append(t0 + s * h, piece * s ** np.arange(DEGREE + 1)[:, None])
                 return tuple(sorted(np.flatnonzero(ties).tolist(), key=lambda i: (-before[i] / slope[i], i)))
             values = ahead
-            self.armed = self.armed | _away(values, request)
+            self.armed = self.armed | away(values, request)
         self.g = values
         self.append(t, piece)
         return ()

@@ -2,152 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import math
-import os
-import pickle
-import tempfile
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import casadi as ca
 import heyoka as hy
 import numpy as np
-from numpy.typing import NDArray
 
 from saltus import errors
-from saltus.machine import Kernel, cache_dir
-from saltus.simulation.engines.port import Array, Flow, Request, Segment, Stop
+from saltus.machine import Kernel
+from saltus.simulation.engines.convert import convert, scalar
+from saltus.simulation.engines.port import TIE, Array, Flow, Mask, Request, Segment, Stop, crosses
 
-TIE = 1e-12  # guards whose roots are this close (relative to the time) fire together
 _NUDGE = 1e-30  # keeps a guard off exact zero, where heyoka loses the next root of the step
 _SLACK = 1e-3  # an arming event stops at the arming distance up to rounding
 
-Mask = NDArray[np.bool_]
-Expression = Any  # heyoka ships no types
 Evaluate = Callable[[float, Array, Array], Array]
-Instruction = tuple[int, tuple[int, ...], tuple[int, ...], float]
-
-
-def _select(condition: Expression, yes: Expression, no: Expression) -> Expression:
-    return hy.select(condition, hy.expression(yes), hy.expression(no))
-
-
-_UNARY: dict[int, Callable[[Expression], Expression]] = {
-    ca.OP_ASSIGN: lambda a: a,
-    ca.OP_NEG: lambda a: -a,
-    ca.OP_SQ: lambda a: a * a,
-    ca.OP_TWICE: lambda a: 2.0 * a,
-    ca.OP_INV: lambda a: 1.0 / a,
-    ca.OP_SQRT: hy.sqrt,
-    ca.OP_EXP: hy.exp,
-    ca.OP_EXPM1: hy.expm1,
-    ca.OP_LOG: hy.log,
-    ca.OP_LOG1P: hy.log1p,
-    ca.OP_SIN: hy.sin,
-    ca.OP_COS: hy.cos,
-    ca.OP_TAN: hy.tan,
-    ca.OP_ASIN: hy.asin,
-    ca.OP_ACOS: hy.acos,
-    ca.OP_ATAN: hy.atan,
-    ca.OP_SINH: hy.sinh,
-    ca.OP_COSH: hy.cosh,
-    ca.OP_TANH: hy.tanh,
-    ca.OP_ASINH: hy.asinh,
-    ca.OP_ACOSH: hy.acosh,
-    ca.OP_ATANH: hy.atanh,
-    ca.OP_ERF: hy.erf,
-    ca.OP_FABS: lambda a: _select(hy.gte(a, 0.0), a, -a),
-    ca.OP_SIGN: lambda a: _select(hy.gt(a, 0.0), 1.0, _select(hy.lt(a, 0.0), -1.0, a)),
-    ca.OP_NOT: lambda a: hy.eq(a, 0.0),
-}
-
-_BINARY: dict[int, Callable[[Expression, Expression], Expression]] = {
-    ca.OP_ADD: lambda a, b: a + b,
-    ca.OP_SUB: lambda a, b: a - b,
-    ca.OP_MUL: lambda a, b: a * b,
-    ca.OP_DIV: lambda a, b: a / b,
-    ca.OP_POW: lambda a, b: a**b,
-    ca.OP_CONSTPOW: lambda a, b: a**b,
-    ca.OP_ATAN2: hy.atan2,
-    ca.OP_HYPOT: lambda a, b: hy.sqrt(a * a + b * b),
-    ca.OP_FMIN: lambda a, b: _select(hy.lte(a, b), a, b),
-    ca.OP_FMAX: lambda a, b: _select(hy.gte(a, b), a, b),
-    ca.OP_COPYSIGN: lambda a, b: _select(hy.eq(hy.gte(a, 0.0), hy.gte(b, 0.0)), a, -a),
-    ca.OP_IF_ELSE_ZERO: lambda a, b: _select(a, b, 0.0),
-    ca.OP_LT: hy.lt,
-    ca.OP_LE: hy.lte,
-    ca.OP_EQ: hy.eq,
-    ca.OP_NE: hy.neq,
-    ca.OP_AND: lambda a, b: hy.logical_and([hy.neq(a, 0.0), hy.neq(b, 0.0)]),
-    ca.OP_OR: lambda a, b: hy.logical_or([hy.neq(a, 0.0), hy.neq(b, 0.0)]),
-    ca.OP_LIFT: lambda a, b: a,
-}
-
-
-def _op_name(op: int) -> str:
-    return next(name[3:].lower() for name in dir(ca) if name.startswith("OP_") and getattr(ca, name) == op)
-
-
-def _scalar(function: ca.Function) -> ca.Function:
-    """The function over scalars (SX), whose instructions can be read."""
-    if function.is_a("SXFunction"):
-        return function
-    try:
-        return function.expand()
-    except RuntimeError as error:
-        raise errors.BadValue(
-            f"function {function.name()!r} does not expand to scalar operations, as engine 'heyoka' needs; "
-            "use engine native or sundials",
-            function=function.name(),
-        ) from error
-
-
-def _instructions(function: ca.Function) -> list[Instruction]:
-    """The instruction list of a scalar function: operation, inputs, outputs, constant."""
-    listing: list[Instruction] = []
-    for k in range(function.n_instructions()):
-        op = function.instruction_id(k)
-        constant = function.instruction_constant(k) if op == ca.OP_CONST else 0.0
-        taken, given = tuple(function.instruction_input(k)), tuple(function.instruction_output(k))
-        listing.append((op, taken, given, constant))
-    return listing
-
-
-def convert(function: ca.Function, *arguments: Sequence[Expression]) -> list[Expression]:
-    """Write the first output of a CasADi function as heyoka expressions, one a row.
-
-    `arguments` gives, for each input, the heyoka expressions of its rows. Operations heyoka has no Taylor
-    series for (floor, ceil, fmod, remainder, erfinv, printme, calls of other functions) raise BadValue.
-    """
-    function = _scalar(function)
-    inputs = [function.sparsity_in(i).row() for i in range(function.n_in())]
-    rows = function.sparsity_out(0).row()
-    outputs: list[Expression] = [hy.expression(0.0)] * function.size1_out(0)
-    work: dict[int, Expression] = {}
-    for op, taken, given, constant in _instructions(function):
-        if op == ca.OP_INPUT:
-            which, entry = taken
-            work[given[0]] = arguments[which][inputs[which][entry]]
-        elif op == ca.OP_OUTPUT:
-            if given[0] == 0:
-                outputs[rows[given[1]]] = work[taken[0]]
-        elif op == ca.OP_CONST:
-            work[given[0]] = hy.expression(constant)
-        elif op in _UNARY:
-            work[given[0]] = hy.expression(_UNARY[op](work[taken[0]]))
-        elif op in _BINARY:
-            work[given[0]] = hy.expression(_BINARY[op](work[taken[0]], work[taken[1]]))
-        else:
-            raise errors.BadValue(
-                f"operation {_op_name(op)!r} in function {function.name()!r} has no Taylor series in engine "
-                "'heyoka'; use engine native or sundials",
-                op=_op_name(op),
-                function=function.name(),
-            )
-    return outputs
 
 
 def tolerance(request: Request) -> float:
@@ -161,13 +32,6 @@ def tolerance(request: Request) -> float:
         raise errors.BadValue("atol and rtol are all zero; engine 'heyoka' needs one positive entry")
     exponent = math.floor(math.log10(positive.min()) + 1e-9)
     return float(10.0 ** min(max(exponent, -15), -6))
-
-
-def _crosses(before: Array, after: Array, directions: NDArray[np.int32]) -> Mask:
-    """Which guards go through zero between two values, in their direction."""
-    rising = (before < 0) & (after >= 0) & (directions >= 0)
-    falling = (before > 0) & (after <= 0) & (directions <= 0)
-    return rising | falling
 
 
 def _evaluate(function: ca.Function) -> Evaluate:
@@ -189,7 +53,7 @@ class _Projection:
         t, p = integrator.time, self.request.p
         self.before = integrator.state.copy()
         integrator.state[:] = after = self.project(t, self.before, p)
-        crossed = _crosses(self.guards(t, self.before, p), self.guards(t, after, p), self.request.directions)
+        crossed = crosses(self.guards(t, self.before, p), self.guards(t, after, p), self.request.directions)
         self.jumped = self.armed & crossed
         return not self.jumped.any()
 
@@ -199,7 +63,7 @@ class TaylorStepper:
 
     def __init__(self, flow: Flow, tol: float | None = None, compact_mode: bool = True) -> None:
         self.flow, self.tol, self.compact_mode = flow, tol, compact_mode
-        self._functions = _scalar(flow.rhs), _scalar(flow.guards)
+        self._functions = scalar(flow.rhs), scalar(flow.guards)
         self._rhs, self._guards = _evaluate(flow.rhs), _evaluate(flow.guards)
         self._project = None if flow.project is None else _evaluate(flow.project)
         self._integrators: dict[float, Any] = {}
@@ -281,7 +145,7 @@ class TaylorStepper:
         shift = window * self._rhs(t, x, request.p)
         before = self._guards(t - window, x - shift, request.p)
         after = self._guards(t + window, x + shift, request.p)
-        found = hit | (armed & _crosses(before, after, request.directions))
+        found = hit | (armed & crosses(before, after, request.directions))
         change = np.where(after == before, 1.0, after - before)
         return tuple(sorted(np.flatnonzero(found).tolist(), key=lambda i: (-before[i] / change[i], i)))
 
@@ -293,18 +157,8 @@ class TaylorStepper:
 
     def _integrator(self, tol: float) -> Any:
         if tol not in self._integrators:
-            path = _cache_path(self._key(tol))
-            integrator = _load(path)
-            if integrator is None:
-                integrator = self._build(tol)
-                _store(path, integrator)
-            self._integrators[tol] = integrator
+            self._integrators[tol] = self._build(tol)
         return self._integrators[tol]
-
-    def _key(self, tol: float) -> str:
-        listings = [(_instructions(f), _sizes(f)) for f in self._functions]
-        parts = (listings, tol, self.compact_mode, _target())
-        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def _build(self, tol: float) -> Any:
         """Compile. Each guard gives two events, e = a g + b rising and falling; see _event_parameters."""
@@ -390,42 +244,10 @@ class _Record:
         )
 
 
-def _sizes(function: ca.Function) -> list[tuple[int, list[int]]]:
-    """What the instructions do not say: which rows the entries of the inputs and of the output are."""
-    sparsities = [*(function.sparsity_in(i) for i in range(function.n_in())), function.sparsity_out(0)]
-    return [(sparsity.size1(), sparsity.row()) for sparsity in sparsities]
-
-
-@functools.cache
-def _target() -> str:
-    """The heyoka version and the processor it compiles for: a stored integrator holds machine code."""
-    x = hy.expression("x")
-    return f"{hy.__version__} {hy.cfunc([x], [x]).llvm_states[0]!r}"
-
-
-def _cache_path(key: str) -> Path:
-    return cache_dir() / f"heyoka-{key}.pickle"
-
-
-def _load(path: Path) -> Any:
-    """The stored integrator, or None. The directory belongs to its owner alone, so the pickle is our own."""
-    try:
-        return pickle.loads(path.read_bytes())
-    except Exception:  # no file, or a truncated one, which raises almost anything: compiling mends both
-        return None
-
-
-def _store(path: Path, integrator: Any) -> None:
-    """Write whole or not at all, so that two processes cannot spoil each other's file."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(pickle.dumps(integrator))
-    os.replace(file.name, path)
-
-
 class TaylorEngine:
     """Taylor series through heyoka: the last digits, and no C compiler needed.
 
-    Compiling takes seconds; integrators are kept on disk, so it happens once for each flow and tolerance.
+    Compiling takes seconds; heyoka keeps what it compiled on disk, so it happens once for each flow and tolerance.
 
     heyoka has one tolerance, taken as the least positive entry of atol and rtol (see `tolerance`), and holds
     the error relative to max(1, max |x_i|, |guards|); guards are scaled to at most 1 at the start.

@@ -1,0 +1,1 @@
+"""Design: kinematic study of a driven linkage, sensitivity, lookup tables, and optimisation over Params."""

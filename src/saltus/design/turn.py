@@ -1,0 +1,288 @@
+"""Turn: a linkage walked through its driver's turn, for one design or many at once, in compiled C."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.errors import BadModel, BadValue, Singular, UnknownName
+from saltus.machine import build, c_source, densified
+from saltus.model.assembly import State, assembler
+from saltus.model.symbols import SX
+
+_FLAGS = ("-ffp-contract=fast",)
+_PREAMBLE = """
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+#define _DEFAULT_SOURCE
+#define CASADI_SYMBOL_EXPORT static
+"""
+
+
+class _Walk(ctypes.Structure):
+    """The same layout as `Walk` in walk.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_longlong) for name in ("count", "samples", "driver")),
+        *((name, ctypes.c_void_p) for name in ("p", "p_start", "q_start", "values", "signs", "columns")),
+        *((name, ctypes.c_void_p) for name in ("Q", "out", "gap", "flips")),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """Some designs on their way round: positions (designs, samples, coordinates) if they were kept, and readings.
+
+    `gap` is the largest distance (m) by which a loop stays open on the way, zero for a design that assembles all
+    the way; `flips` counts the samples at which it closes only the other way round, on another branch.
+    """
+
+    gap: np.ndarray
+    flips: np.ndarray
+    values: np.ndarray
+    q: np.ndarray | None = None
+
+    @property
+    def assembles(self) -> np.ndarray:
+        """Whether each design closes at every sample, on the branch of the start."""
+        return (self.gap == 0) & (self.flips == 0)
+
+
+class Turn:
+    """The way of a linkage while `driver` goes once round, from a state that says where and on which branch.
+
+    `samples` positions are looked at, evenly over the turn; `between=(low, high)` goes from one value to another
+    instead, both included. All other freedoms stay where the start has them. A branch is known by the signs of
+    the determinants of its loop equations, which change only at dead centres.
+    """
+
+    def __init__(
+        self, start: State, driver: str, samples: int = 360, *, between: tuple[float, float] | None = None
+    ) -> None:
+        m = self.mechanism = start.mechanism
+        a = self._assembler = assembler(m)
+        if samples < 8:
+            raise BadValue(f"samples is {samples}; a turn needs at least 8", given=samples)
+        if a.balls:
+            raise BadModel(f"{m.name!r} has quaternions; a turn is of a linkage of pins and slides")
+        if not a.owner:
+            raise BadModel(f"{m.name!r} has no loop: its coordinates are free, there is nothing a driver could drive")
+        self.start, self.driver, self.samples = start, driver, samples
+        self.index = a.driver(driver)
+        closing = a.closing(start.positions, start.p, [self.index])
+        if self.index in closing.columns:
+            raise Singular(f"{driver} cannot drive {m.name!r}: the loops hold it where it is; drive another coordinate")
+        first = float(start.positions[self.index])
+        if between is None:
+            self.values = first + 2 * np.pi * np.arange(samples) / samples
+            self.closed = True
+        else:
+            self.values, self.closed = np.linspace(*between, samples), False
+        self.rows, self.columns, self._factored = list(closing.rows), list(closing.columns), closing.factored
+        self.redundant = len(self.rows) < len(a.owner)
+        k = a.kinematics
+        if ca.depends_on(a.phi, k.t):
+            raise BadModel(f"the loops of {m.name!r} depend on time; a turn is of a linkage that one driver moves")
+        self.q, self.p = k.q, k.p
+        self.phi, self.J = a.phi[self.rows], ca.sparsify(a.J)[self.rows, :]
+        self.held = {i: float(x) for i, x in enumerate(start.positions) if i not in self.columns and i != self.index}
+        self._libraries: dict[Any, Any] = {}
+        self.signs = np.sign(self.determinants_at(self._first(), start.p))
+        self._check_start()
+
+    def _first(self) -> np.ndarray:
+        """The start's positions at the first value of the driver."""
+        at = float(self.start.positions[self.index])
+        if self.values[0] == at:
+            return self.start.positions
+        return self.start.follow(self.driver, [float(self.values[0])])[0]
+
+    def _check_start(self) -> None:
+        if (self.signs == 0).any():
+            raise Singular(f"the start of {self.mechanism.name!r} is a dead centre; start from another {self.driver}")
+
+    # ---- expressions of one position ----------------------------------------------------------------------------
+
+    @cached_property
+    def rate(self) -> SX:
+        """dq/ds: how all coordinates move with the driver, from J dq/ds = 0."""
+        out = SX(self._assembler.nq, 1)
+        out[self.index] = 1
+        out[self.columns] = -self._factored.solve(self.J[:, self.index])
+        return ca.cse(out)
+
+    @cached_property
+    def by_params(self) -> SX:
+        """dq/dp at a fixed driver, by implicit differentiation: J_c dq_c/dp = -dphi/dp."""
+        out = SX(self._assembler.nq, self.p.numel())
+        out[self.columns, :] = -self._factored.solve(ca.sparsify(ca.jacobian(self.phi, self.p)))
+        return ca.cse(out)
+
+    def along(self, expression: SX) -> SX:
+        """Total derivative of an expression of q and p with respect to the driver."""
+        return ca.jtimes(expression, self.q, self.rate)
+
+    def gradient(self, expression: SX) -> SX:
+        """Total derivative of an expression of q and p with respect to all Params, at a fixed driver."""
+        return ca.jacobian(expression, self.p) + ca.mtimes(ca.jacobian(expression, self.q), self.by_params)
+
+    @cached_property
+    def determinants(self) -> SX:
+        """Determinant of each block of the loop equations: its sign tells the branch."""
+        chosen = self.J[:, self.columns]
+        return ca.vertcat(*[ca.det(ca.densify(chosen[r, c])) for r, c in self._factored.blocks])
+
+    @cached_property
+    def transmission(self) -> SX:
+        """Sine of the transmission angle of each block, positive on the branch of the start, zero at a dead centre.
+
+        The determinant of the block with its columns scaled to unit length; for a dyad of two links the sine of
+        the angle between them.
+        """
+        chosen = self.J[:, self.columns]
+        out = []
+        for sign, (r, c) in zip(self.signs, self._factored.blocks, strict=True):
+            block = ca.densify(chosen[r, c])
+            lengths = [ca.norm_2(block[:, i]) for i in range(len(c))]
+            out.append(float(sign) * ca.det(block) / _product(lengths))
+        return ca.vertcat(*out)
+
+    @cached_property
+    def loops(self) -> list[str]:
+        """Which loop joint each block of the equations belongs to."""
+        return [self._assembler.owner[self.rows[r[0]]] for r, _ in self._factored.blocks]
+
+    def determinants_at(self, q: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Numbers of `determinants`."""
+        return np.asarray(ca.Function("det", [self.q, self.p], [self.determinants])(q, p)).ravel()
+
+    # ---- walking ------------------------------------------------------------------------------------------------
+
+    def params(self, designs: Mapping[str, Any] | None = None) -> np.ndarray:
+        """Rows of all Params: the start's values, with those named given as one number or one a design."""
+        designs = designs or {}
+        names = list(self.mechanism.params)
+        for name in designs:
+            if name not in names:
+                raise UnknownName("param", name, names)
+        count = max([np.size(v) for v in designs.values()], default=1)
+        out = np.tile(self.start.p, (count, 1))
+        for name, value in designs.items():
+            out[:, names.index(name)] = value
+        return out
+
+    def walk(
+        self, p: np.ndarray, reading: ca.Function | None = None, *, keep: bool = True, threads: int | None = None
+    ) -> Walked:
+        """Go round with every row of Params; `reading(Q, p)` is evaluated on the whole turn of each.
+
+        Q has one column a sample. `keep` returns the positions, which for many designs need room.
+        """
+        p = np.ascontiguousarray(np.atleast_2d(p), float)
+        count, outputs = len(p), 0 if reading is None else int(reading.numel_out(0))
+        run = self._library(reading)
+        q = np.empty((count, self.samples, self._assembler.nq)) if keep else None
+        values, gap, flips = np.empty((count, outputs)), np.empty(count), np.empty(count, np.int32)
+        q_start = np.ascontiguousarray(self._begin)
+        steady = np.ascontiguousarray(self.values)
+        columns = np.array(self.columns, np.int32)
+        start_p, signs = np.ascontiguousarray(self.start.p), np.ascontiguousarray(self.signs)
+
+        def part(begin: int, end: int) -> int:
+            walk = _Walk(
+                count=end - begin, samples=self.samples, driver=self.index, p=p[begin:].ctypes.data,
+                p_start=start_p.ctypes.data, q_start=q_start.ctypes.data, values=steady.ctypes.data,
+                signs=signs.ctypes.data, columns=columns.ctypes.data,
+                Q=None if q is None else q[begin:].ctypes.data, out=values[begin:].ctypes.data,
+                gap=gap[begin:].ctypes.data, flips=flips[begin:].ctypes.data,
+            )
+            return int(run(ctypes.byref(walk)))
+
+        parts = max(1, min(threads or os.cpu_count() or 1, count // 8))
+        edges = [count * i // parts for i in range(parts + 1)]
+        if parts == 1:
+            failed = [part(0, count)] if count else []
+        else:
+            with ThreadPoolExecutor(parts) as pool:
+                failed = list(pool.map(part, edges[:-1], edges[1:]))
+        if any(failed):
+            raise MemoryError(f"no memory for {count} designs of {self.mechanism.name!r}; walk fewer at once")
+        return Walked(gap, flips, values, q)
+
+    @cached_property
+    def _begin(self) -> np.ndarray:
+        return self._first().copy()
+
+    def _library(self, reading: ca.Function | None) -> Any:
+        key = None if reading is None else hash(reading)
+        if key not in self._libraries:
+            a, chosen = self._assembler, self.J[:, self.columns]
+            step = -self._factored.solve(self.phi)
+            wanted = [ca.densify(e) for e in (step, self.determinants, self.phi, chosen)]
+            (step, det, phi, chosen), symbols, constants = self._split(wanted)
+            functions = [
+                ca.Function("saltus_constants", [self.p], [constants]),
+                ca.Function("saltus_newton", [self.q, symbols], ca.cse([step, det])),
+                ca.Function("saltus_closure", [self.q, symbols], ca.cse([phi, chosen])),
+                *([] if reading is None else [densified(reading, "saltus_reading")]),
+            ]
+            sizes = {
+                "NQ": a.nq, "NP": self.p.numel(), "NC": len(self.columns), "NB": len(self._factored.blocks),
+                "NK": constants.numel(),
+                "NOUT": 0 if reading is None else reading.numel_out(0), "READ": int(reading is not None),
+            }
+            defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
+            source = _PREAMBLE + c_source(functions) + defines + Path(__file__).with_name("walk.c").read_text()
+            run = ctypes.CDLL(str(build(source, _FLAGS))).saltus_walk
+            self._libraries[key] = (run, reading)  # the reading stays alive: its hash is the key
+        return self._libraries[key][0]
+
+    def mapped(self, name: str, expression: SX) -> ca.Function:
+        """(Q, p) -> the expression at every sample, one column each."""
+        (each,), symbols, constants = self._split([ca.densify(expression)])
+        one = ca.Function(name, [self.q, symbols], ca.cse([each]))
+        Q, p = self.symbols
+        first = ca.Function(name + "_constants", [self.p], [constants])
+        over = one.map(name + "_map", "serial", self.samples, [1], [])
+        return ca.Function(name + "_turn", [Q, p], [over(Q, first(p))])
+
+    @cached_property
+    def symbols(self) -> tuple[ca.MX, ca.MX]:
+        """Positions over the whole turn, one column a sample, and all Params."""
+        return ca.MX.sym("Q", self._assembler.nq, self.samples), ca.MX.sym("p", self.p.numel())
+
+    def _split(self, expressions: list[SX]) -> tuple[list[SX], SX, SX]:
+        """Take out what depends on Params alone, to be computed once a design: (rest, symbols, their values)."""
+        rest, symbols, values = ca.extract_parametric(expressions, self.p, {"extract_trivial": True})
+        return rest, ca.vertcat(SX(0, 1), *symbols), ca.vertcat(SX(0, 1), *values)
+
+    def index_of(self, value: float) -> int:
+        """Sample at a value of the driver; refuse one that lies between samples."""
+        apart = self.values - value
+        if self.closed:
+            apart = (apart + np.pi) % (2 * np.pi) - np.pi
+        nearest = int(np.abs(apart).argmin())
+        spacing = abs(self.values[1] - self.values[0])
+        if abs(apart[nearest]) > 1e-6 * spacing:
+            raise BadValue(
+                f"{self.driver} = {value:.6g} is no sample of the turn; the nearest is {self.values[nearest]:.6g}. "
+                "Start the turn there or choose `samples` so that it becomes one", given=value,
+            )
+        return nearest
+
+
+def _product(entries: Sequence[SX]) -> SX:
+    out = entries[0]
+    for entry in entries[1:]:
+        out = out * entry
+    return out

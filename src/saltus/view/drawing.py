@@ -1,0 +1,282 @@
+"""Pictures of machines: in one configuration, as a strip of snapshots, and to scale along their way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon, Rectangle
+
+from saltus.errors import BadValue, UnknownName
+from saltus.view.style import COLOURS, PALETTE, STANCE, axes_of, styled
+
+if TYPE_CHECKING:
+    from saltus.model.assembly import State
+    from saltus.model.mechanism import Mechanism
+    from saltus.simulation.geometry import Skeleton
+    from saltus.simulation.trajectory import Trajectory
+
+DARK = PALETTE["black"]
+
+# ---- parts -----------------------------------------------------------------------------------------------------
+
+
+def has_contacts(run: Trajectory) -> bool:
+    """Whether the system has contacts with the ground at all."""
+    return bool(run.meta["forces"])
+
+
+def on_ground(run: Trajectory, t: np.ndarray) -> np.ndarray:
+    """Whether the machine is in a phase with ground contact at each of the times."""
+    from saltus.simulation.strides import contact_spans
+
+    out = np.zeros(len(t), bool)
+    for begin, end in contact_spans(run):
+        out |= (t >= begin) & (t <= end)
+    return out
+
+
+def mechanism_of(run: Trajectory, mechanism: Mechanism | None) -> Mechanism:
+    """Return the machine of a run; one loaded from a file does not bring it along."""
+    found = mechanism or run.mechanism
+    if found is None:
+        raise BadValue(
+            f"this run of {run.meta['name']!r} was loaded from a file, which holds no machine; "
+            "pass mechanism=..., the one it was made with"
+        )
+    if list(found.q_names) != list(run.meta["q_names"]):
+        raise BadValue(f"mechanism {found.name!r} has other coordinates than the run of {run.meta['name']!r}")
+    return found
+
+
+def places(
+    mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0
+) -> np.ndarray:
+    """Positions of the skeleton's points in the plane of the picture: x and y, in 3D x and z."""
+    from saltus.simulation.geometry import trace
+
+    world = trace(mechanism, q, bones.frames, params=params, t=t)
+    return world if world.shape[2] == 2 else world[:, :, [0, 2]]
+
+
+def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5, colours: bool = True) -> list[Any]:
+    """Make empty artists of one machine; `move` puts them where the points are."""
+    out: list[Any] = []
+    size = 1.15 * width
+    for outline, colour in zip(bones.links.values(), _cycle(len(bones.links), colours), strict=True):
+        if len(outline) > 2:
+            shape = Polygon(
+                np.zeros((len(outline), 2)),
+                closed=True,
+                facecolor=colour,
+                edgecolor=colour,
+                linewidth=width,
+                joinstyle="round",
+                alpha=alpha,
+                zorder=3,
+            )
+            out.append(ax.add_patch(shape))
+        else:
+            marker = "s" if len(outline) == 1 else ""
+            (line,) = ax.plot(
+                [],
+                [],
+                color=colour,
+                linewidth=width,
+                solid_capstyle="round",
+                alpha=alpha,
+                zorder=3,
+                marker=marker,
+                markersize=3 * width,
+            )
+            out.append(line)
+    for _ in bones.springs:
+        out.append(ax.plot([], [], color=DARK, linewidth=0.3 * width, alpha=alpha, zorder=2)[0])
+    style: dict[str, Any] = {
+        "linestyle": "",
+        "markeredgecolor": DARK,
+        "markeredgewidth": 0.22 * width,
+        "alpha": alpha,
+        "zorder": 4,
+    }
+    out.append(ax.plot([], [], marker="o", markerfacecolor="white", markersize=size, **style)[0])
+    out.append(ax.plot([], [], marker="^", markerfacecolor=DARK, markersize=1.6 * size, **style)[0])
+    return out
+
+
+def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
+    """Put a machine's artists at the given points (one row a point)."""
+    n = len(bones.links)
+    for artist, outline in zip(artists[:n], bones.links.values(), strict=True):
+        if isinstance(artist, Polygon):
+            artist.set_xy(points[list(outline)])
+        else:
+            artist.set_data(points[list(outline)].T)
+    for artist, (a, b) in zip(artists[n : n + len(bones.springs)], bones.springs, strict=True):
+        artist.set_data(_coil(points[a], points[b]).T)
+    artists[-2].set_data(points[list(bones.joints)].T)
+    artists[-1].set_data(points[list(bones.fixed)].T)
+
+
+def _cycle(n: int, colours: bool) -> list[str]:
+    return [COLOURS[i % len(COLOURS)] if colours else "#9a9a9a" for i in range(n)]
+
+
+def _coil(a: np.ndarray, b: np.ndarray, turns: int = 8) -> np.ndarray:
+    """Zigzag from a to b."""
+    along = b - a
+    length = float(np.hypot(*along))
+    if length < 1e-12:
+        return np.array([a, b])
+    across = np.array([-along[1], along[0]]) / length * min(0.04, 0.15 * length)
+    s = np.linspace(0.15, 0.85, 2 * turns + 1)
+    side = np.where(np.arange(len(s)) % 2, 1.0, -1.0)
+    side[[0, -1]] = 0
+    return np.vstack([a, a + s[:, None] * along + side[:, None] * across, b])
+
+
+def ground_line(ax: Axes, height: float = 0.0) -> None:
+    """Draw the ground from side to side."""
+    ax.axhline(height, color="#777777", linewidth=1.2, zorder=1)
+    low = ax.get_ylim()[0]
+    ax.axhspan(min(low, height - 0.02), height, color="#efefef", zorder=0, linewidth=0)
+
+
+@styled
+def plot_machine(state: State, *, ground: float | None = None, names: bool = True, ax: Axes | None = None) -> Figure:
+    """Draw a machine in one configuration: links as bars, pins as circles, named points, the ground (m)."""
+    from saltus.simulation.geometry import skeleton
+
+    figure, ax = axes_of(ax, 5.0, 4.6)
+    m = state.mechanism
+    bones = skeleton(m, state.params)
+    points = places(m, bones, state.positions, state.params)[0]
+    drawn = artists(ax, bones)
+    move(drawn, bones, points)
+    _frame(ax, points, ground)
+    if names:
+        for name, i in bones.named.items():
+            ax.annotate(name, points[i], xytext=(7, 4), textcoords="offset points", fontsize=8, color=DARK, zorder=5)
+    handles = [
+        Line2D([], [], color=colour, linewidth=4, solid_capstyle="round", label=name)
+        for name, colour in zip(bones.links, _cycle(len(bones.links), True), strict=True)
+    ]
+    ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    ax.set_title(m.name)
+    ax.set_aspect("equal", adjustable="box")
+    ax.set_xlabel("x (m)")
+    ax.set_ylabel("z (m)" if m.spatial else "y (m)")
+    return figure
+
+
+def _frame(ax: Axes, points: np.ndarray, ground: float | None, margin: float = 0.08) -> None:
+    low, high = points.reshape(-1, 2).min(axis=0), points.reshape(-1, 2).max(axis=0)
+    if ground is not None:
+        low[1] = min(low[1], ground)
+    pad = margin * max(*(high - low), 1e-3)
+    ax.set_xlim(low[0] - pad, high[0] + pad)
+    ax.set_ylim(low[1] - pad, high[1] + pad)
+    if ground is not None:
+        ground_line(ax, ground)
+
+
+@styled
+def plot_snapshots(
+    run: Trajectory,
+    *,
+    times: Any = None,
+    count: int = 10,
+    interval: float = 0.03,
+    ground: float = 0.0,
+    mechanism: Mechanism | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw the machine at several times side by side, as fig. 10 of Liu and Ben-Tzvi (2020).
+
+    Frames are drawn apart from each other whatever the machine's speed; the tick below each gives its time
+    and where its base is. Without `times` (s), the last `count` frames, `interval` seconds apart.
+    """
+    from saltus.simulation.geometry import skeleton
+
+    m = mechanism_of(run, mechanism)
+    if times is None:
+        last = float(run.t[-1])
+        times = last - interval * np.arange(min(count, int(run.duration / interval + 1e-9) + 1))[::-1]
+    moments = np.asarray(times, float)
+    bones = skeleton(m, run.params)
+    rows = np.asarray(run.at(moments))
+    points = places(m, bones, rows, run.params, moments)
+    base = points[:, bones.links[next(iter(bones.links))][0], 0] if bones.links else points[:, 0, 0]
+    x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
+    if x_name:
+        base = rows[:, run.meta["q_names"].index(x_name)]
+    local = points - np.stack([base, np.zeros(len(base))], axis=1)[:, None, :]
+    spread = max(1.12 * float(np.ptp(local[:, :, 0])), 0.3 * float(np.ptp(local[:, :, 1])), 1e-3)
+    local[:, :, 0] += spread * np.arange(len(moments))[:, None]
+    height = float(np.ptp(local[:, :, 1]))
+    figure, ax = axes_of(ax, 9.0, max(1.8, 8.4 * height / (spread * len(moments)) + 1.0))
+    _frame(ax, local, ground if has_contacts(run) else None, margin=0.02)
+    touching = on_ground(run, moments)
+    for k in range(len(moments)):
+        drawn = artists(ax, bones, width=2.6)
+        move(drawn, bones, local[k])
+        if touching[k]:
+            left = spread * (k - 0.5) + float(local[0, :, 0].mean())
+            ax.add_patch(Rectangle((left, ax.get_ylim()[0]), spread, np.ptp(ax.get_ylim()), color=STANCE, zorder=-1))
+    ax.set_xticks(local[:, :, 0].mean(axis=1))
+    where = [f"\n{x:.2f} m" if x_name else "" for x in base]
+    ax.set_xticklabels([f"{t:.2f} s{x}" for t, x in zip(moments, where, strict=True)], fontsize=7.5)
+    ax.grid(False, axis="x")
+    ax.set_aspect("equal", adjustable="box")
+    label = "time (s) and x of the base (m)" if x_name else "time (s)"
+    ax.set_xlabel(f"{label}; frames are drawn apart" + (", shaded: on the ground" if touching.any() else ""))
+    ax.set_ylabel("z (m)" if m.spatial else "y (m)")
+    return figure
+
+
+@styled
+def plot_strobe(
+    run: Trajectory,
+    *,
+    since: float,
+    until: float,
+    frames: int = 13,
+    paths: Sequence[str] = ("foot",),
+    ground: float = 0.0,
+    mechanism: Mechanism | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw the machine to scale at several times between `since` and `until` (s), with the paths of named points.
+
+    Frames on the ground are solid, those in flight pale; x counts from where the first frame is (m).
+    """
+    from saltus.simulation.geometry import skeleton
+
+    m = mechanism_of(run, mechanism)
+    bones = skeleton(m, run.params)
+    for name in paths:
+        if name not in bones.named:
+            raise UnknownName("point", name, bones.named)
+    moments, fine = np.linspace(since, until, frames), np.linspace(since, until, 900)
+    points = places(m, bones, np.asarray(run.at(moments)), run.params, moments)
+    lines = places(m, bones, np.asarray(run.at(fine)), run.params, fine)
+    shift = np.array([points[0, :, 0].min(), 0.0])
+    figure, ax = axes_of(ax, 10.0, 4.3)
+    _frame(ax, np.concatenate([points - shift, lines[:frames] - shift]), ground if has_contacts(run) else None, 0.04)
+    touching = on_ground(run, moments)
+    for k, frame in enumerate(points):
+        solid = touching[k] or k == frames - 1 or not has_contacts(run)
+        move(artists(ax, bones, width=4.6, alpha=0.95 if solid else 0.45), bones, frame - shift)
+    for name, colour, line in zip(paths, (PALETTE["vermillion"], DARK, PALETTE["blue"]), ("-", ":", "--"), strict=False):
+        xy = lines[:, bones.named[name]] - shift
+        ax.plot(*xy.T, color=colour, linewidth=1.4, linestyle=line, zorder=2.5, label=f"path of the {name}")
+    ax.set_aspect("equal", adjustable="box")
+    ax.grid(False)
+    ax.set_xlabel("x (m)")
+    ax.set_ylabel("z (m)" if m.spatial else "y (m)")
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
+    return figure
