@@ -166,11 +166,12 @@ class Program:
         self.dimension = stage.dimension
         sliding = [c for c in self.domain.contacts if isinstance(c, Sliding)]
         normals, slip = SX.sym("normal", len(sliding)), SX.sym("slip", (stage.dimension - 1) * len(sliding))
-        e = self.equations = stage.equations  # what one program derives from them, the next one finds
-        if sliding:  # friction adds efforts and symbols of its own
+        e = stage.equations  # what one program derives from them, the next one finds
+        passive = control is None and bool(m.inputs)
+        if sliding or passive:  # friction adds efforts and symbols of its own, motors at rest take some away
             contacts = e.closures[len(m.loops) + len(m.constraints) :]
-            own_p = ca.vertcat(stage.anchors, slip, normals)
-        e = self.equations = Equations(m, contacts, own_p, passive=control is None)
+            e = Equations(m, contacts, ca.vertcat(stage.anchors, slip, normals), passive=passive)
+        self.equations = e
         self._normals = normals
         self._add_friction(e, sliding, slip)
         self._sliding = sliding, slip

@@ -95,7 +95,8 @@ def load(path: str | Path) -> Trajectory:
 
 def _from_dataset(data: xarray.Dataset) -> Trajectory:
     meta = json.loads(data.attrs["meta"])
-    names = ("q", "v", "a", "torques", "phase", "kinetic", "potential", "work", "gap", "momentum", "points", "forces")
+    names = ("q", "v", "a", "torques", "drives", "phase", "kinetic", "potential", "work", "gap", "momentum", "points",
+             "forces")
     arrays = {name: data[name].values for name in names}
     arrays["t"] = data["time"].values
     pieces, at, point = [], 0, 0
