@@ -14,6 +14,7 @@ from saltus.errors import BadValue, CannotClose, UnknownName
 from saltus.hybrid import Domain, HybridSystem
 from saltus.machine import Kernel
 from saltus.model.assembly import State, assembler
+from saltus.model.joints import Shift
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import dependent_columns, independent_rows
 from saltus.simulation.run import alone
@@ -31,7 +32,7 @@ class ImpactMap:
     """Quantities of an ideal plastic impact on a grid: rows run over `y`, columns over `x`; NaN where loops stay open.
 
     `fields` holds T, T_c, T_a (J), xi, and for every acting row its impulse (N s), for every standing contact the
-    normal velocity after (m/s), by name; `units` their units. `held` are the velocities kept at the state's values.
+    normal velocity after (m/s), by name; `units` their units and those of the axes. `held` are the velocities kept at the state's values.
     """
 
     x_name: str
@@ -79,7 +80,7 @@ def impact_map(
     T = np.einsum("ni,nij,nj->n", v, M, v) / 2
     T_c = parts.energy(u[:, acting])
     fields = {"T": T, "T_c": T_c, "T_a": T - T_c, "xi": np.divide(T_c, T, out=np.full(len(T), np.nan), where=T > 0)}
-    units = {"T": "J", "T_c": "J", "T_a": "J", "xi": ""}
+    units = {"T": "J", "T_c": "J", "T_a": "J", "xi": "", **grid.units()}
     for k, i in enumerate(acting):
         fields[f"impulse {hit.rows[i]}"], units[f"impulse {hit.rows[i]}"] = p_acting[:, k], "N s"
     for name, i in zip(hit.contacts.names[len(new) :], hit.contacts.normals[len(new) :], strict=True):
@@ -131,6 +132,21 @@ class _Grid:
             return "q", self.helper.driver(name)
         valid = [*m.params, *m.q_names, *(f"v.{v}" for v in m.v_names)]
         raise UnknownName("param, coordinate or velocity", name, valid)
+
+    def units(self) -> dict[str, str]:
+        """Units of the axes: those of Params as declared, of coordinates by the motions of their joints."""
+        m, out = self.m, {}
+        for name, (kind, i) in zip(self.names, self.kinds, strict=True):
+            if kind == "p":
+                out[name] = m.params[name].unit
+                continue
+            full = m.v_names[i] if kind == "v" else name
+            joint = m.joints[full.split(".")[0]]
+            turns = joint.v_names.index(full) >= len(joint.primitives) or not isinstance(
+                joint.primitives[joint.v_names.index(full)], Shift
+            )
+            out[name] = ("rad" if turns else "m") + ("/s" if kind == "v" else "")
+        return out
 
     def _weights(self) -> np.ndarray:
         """Small for velocities that should stay independent: those of swept coordinates, then of motors."""

@@ -90,7 +90,7 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
     m = stride.system.mechanism
     helper = assembler(m)
     plain = [i for i in range(len(m.q_names)) if not any(b <= i < b + 4 for b in helper.balls)]
-    states = [(arc, *_middle(arc)) for arc in passage.arcs]
+    states = [(arc, *_middle(arc)) for arc in passage.arcs if len(arc.breaks) > 1]
 
     def notices(index: int | None, amount: float) -> bool:
         for arc, t, x in states:

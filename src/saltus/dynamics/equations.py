@@ -25,14 +25,21 @@ class Equations:
     """All expressions of one mechanism with one set of constraints.
 
     `extra` are constraints beyond the loops (contacts of a domain), with their own parameter symbols appended
-    to the mechanism's Params in `p`. With `released` the virtual displacements of drives are coordinates too, after
-    all others. `z` are states beyond positions and velocities (the memory of soft contacts), `z_dot` their rates.
+    to the mechanism's Params in `p`. `passive` leaves the motors switched off, limits and all. With `released` the
+    virtual displacements of drives are coordinates too, after all others. `z` are states beyond positions and velocities (the memory of soft contacts), `z_dot` their rates.
     """
 
     def __init__(
-        self, mechanism: Mechanism, extra: Sequence[Closure] = (), extra_p: SX | None = None, *, released: bool = False
+        self,
+        mechanism: Mechanism,
+        extra: Sequence[Closure] = (),
+        extra_p: SX | None = None,
+        *,
+        passive: bool = False,
+        released: bool = False,
     ) -> None:
         mechanism.check()
+        self.passive = passive
         self.mechanism = mechanism
         self.kinematics = k = Kinematics(mechanism, released=released)
         self.t, self.q, self.v, self.a = k.t, k.q, k.v, k.a

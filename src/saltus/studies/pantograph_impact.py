@@ -107,5 +107,5 @@ def _figures(machine: Pantograph) -> dict[str, Figure]:
     }
     return {
         "courses": sl.view.plot_impact_curves(panels, "impulse of the wall (N ms)"),
-        "directions": sl.view.plot_impact_curves(direction, "direction of the tip against the wall, gamma (deg)"),
+        "directions": sl.view.plot_impact_curves(direction, "direction of the tip, gamma (deg)"),
     }

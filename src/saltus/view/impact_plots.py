@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -30,8 +30,8 @@ def plot_impact_map(
     ax.clabel(lines, fontsize=7, fmt="%.4g")
     unit = impacts.units[quantity]
     figure.colorbar(filled, ax=ax, label=f"{quantity} ({unit})" if unit else quantity)
-    ax.set_xlabel(x_label or impacts.x_name)
-    ax.set_ylabel(y_label or impacts.y_name)
+    ax.set_xlabel(x_label or _with_unit(impacts, impacts.x_name))
+    ax.set_ylabel(y_label or _with_unit(impacts, impacts.y_name))
     ax.set_title(f"{impacts.machine}: {quantity}")
     ax.grid(False)
     return figure
@@ -48,12 +48,23 @@ def plot_impact_curves(panels: Mapping[str, Sequence[Curve]], x_label: str) -> F
     colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(labels)}
     for ax, (name, curves) in zip(axes, panels.items(), strict=False):
         for label, x, y in curves:
-            ax.plot(x, y, color=colours[label], label=label, marker="o" if len(x) < 8 else "", markersize=3.5)
+            few: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 4.5} if len(x) < 8 else {}
+            ax.plot(x, y, color=colours[label], label=label, **few)
         ax.axhline(0.0, color=PALETTE["black"], linewidth=0.5, alpha=0.4)
         ax.set_ylabel(name)
     for ax in axes[len(panels) :]:
         ax.remove()
     for ax in axes[max(len(panels) - columns, 0) : len(panels)]:
         ax.set_xlabel(x_label)
-    axes[0].legend()
+    seen: set[str] = set()
+    for ax in axes[: len(panels)]:  # a label is explained where it first appears
+        fresh = [(h, n) for h, n in zip(*ax.get_legend_handles_labels(), strict=True) if n not in seen]
+        seen |= {n for _, n in fresh}
+        if fresh:
+            ax.legend(*zip(*fresh, strict=True))
     return figure
+
+
+def _with_unit(impacts: ImpactMap, name: str) -> str:
+    unit = impacts.units.get(name, "")
+    return f"{name} ({unit})" if unit else name
