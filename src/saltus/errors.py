@@ -93,3 +93,7 @@ class NoCompiler(SaltusError):
 
 class NoOrbit(SaltusError):
     """No periodic orbit was found; carries `history`, the residuals, and `best`, the nearest State (or None)."""
+
+
+class NoDesign(SaltusError):
+    """No Params within the bounds meet every constraint; carries by how much the nearest design misses each."""

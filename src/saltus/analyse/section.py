@@ -38,7 +38,7 @@ class Relabel:
                     raise UnknownName("coordinate or domain", name, [*m.q_names, *system.domains])
             if a in self.domains:
                 self.domains[a], self.domains[b] = b, a
-            else:
+            if a in m.q_names:  # a domain and a coordinate may share a name
                 for matrix, names in ((self.q, m.q_names), (self.v, m.v_names)):
                     i, j = names.index(a), names.index(b)
                     matrix[[i, j]] = 0.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.linalg import qr
 
 ROUND_OFF = 1e-12  # relative to the longest row
 RANK_TOL = 1e-8  # relative to the largest pivot, after scaling the rows to unit length
@@ -38,17 +37,27 @@ def independent_rows(J: np.ndarray) -> list[int]:
             basis = np.vstack([basis, rest / np.linalg.norm(rest)])
         if len(kept) == wanted:
             return kept
-    _, _, pivots = qr(scaled.T, mode="economic", pivoting=True)
-    return sorted(int(i) for i in pivots[:wanted])
+    return pivots(scaled.T, wanted)
 
 
 def dependent_columns(J: np.ndarray, weights: np.ndarray) -> list[int]:
     """Columns that make a well conditioned square matrix; columns of small weight are taken last."""
-    wanted = J.shape[0]
-    if wanted == 0:
-        return []
-    _, _, pivots = qr(scaled_rows(J) * weights, mode="economic", pivoting=True)
-    return sorted(int(i) for i in pivots[:wanted])
+    return pivots(scaled_rows(J) * weights, J.shape[0])
+
+
+def pivots(A: np.ndarray, wanted: int) -> list[int]:
+    """Columns that QR with column pivoting takes first: each time the longest of what is left of them."""
+    rest, taken = A.copy(), list[int]()
+    for _ in range(min(wanted, *A.shape)):
+        lengths = np.linalg.norm(rest, axis=0)
+        lengths[taken] = -1.0
+        k = int(lengths.argmax())
+        taken.append(k)
+        if lengths[k] > 0:
+            direction = rest[:, k] / lengths[k]
+            for _ in range(2):  # twice is enough against round-off
+                rest -= np.outer(direction, direction @ rest)
+    return sorted(taken)
 
 
 def quality(J: np.ndarray, columns: Sequence[int]) -> float:

@@ -232,7 +232,7 @@ class Program:
         if not m.drives:
             return SX(0, 1)
         contacts, anchors = contact_closures(m, self.domain.contacts, Kinematics(m, released=True))
-        full = Equations(m, contacts, anchors, released=True)
+        full = Equations(m, contacts, anchors, released=True, passive=e.passive)
         self._add_friction(full, *self._sliding)
         reactions = SX.sym("reaction", e.phi.numel())
         load = (full.inverse_dynamics - full.Q - ca.mtimes(full.J.T, reactions))[e.nv :]

@@ -140,7 +140,8 @@ def _heuristic(turn: np.ndarray) -> dict[str, np.ndarray]:
     m.point("knee", femur.end)
     start = max(m.branches(q1=0.0), key=lambda s: -abs(math.remainder(s.q.q4 + 0.6, 2 * math.pi)))
     q = start.follow("q1", turn)
-    return {"theta_2": q[:, 0] + q[:, 1], "theta_3": q[:, m.q_names.index("q4")], "knee": sl.trace(m, q, ["knee"])[:, 0]}
+    knee = sl.trace(m, q, ["knee"])[:, 0]
+    return {"theta_2": q[:, 0] + q[:, 1], "theta_3": q[:, m.q_names.index("q4")], "knee": knee}
 
 
 def _concavity(foot: np.ndarray) -> float:

@@ -224,7 +224,7 @@ def _body(run: sl.Trajectory, gait: sl.Strides) -> Figure:
 def command(
     run: sl.Trajectory, control: Any, joint: str = "q1", samples: int = 1200
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Angle that a PD law asks for over time: the law is linear in the angle; this is where it asks no torque at rest."""
+    """Angle that a PD law asks for over time: the law is linear in it; this is where it asks no torque at rest."""
     names = run.meta["q_names"]
     index, events = names.index(joint), run.events
     times = np.linspace(0.0, run.t[-1], samples)

@@ -271,7 +271,9 @@ def plot_strobe(
     for k, frame in enumerate(points):
         solid = touching[k] or k == frames - 1 or not has_contacts(run)
         move(artists(ax, bones, width=4.6, alpha=0.95 if solid else 0.45), bones, frame - shift)
-    for name, colour, line in zip(paths, (PALETTE["vermillion"], DARK, PALETTE["blue"]), ("-", ":", "--"), strict=False):
+    looks = ((PALETTE["vermillion"], "-"), (DARK, ":"), (PALETTE["blue"], "--"))
+    for k, name in enumerate(paths):
+        colour, line = looks[k % len(looks)]
         xy = lines[:, bones.named[name]] - shift
         ax.plot(*xy.T, color=colour, linewidth=1.4, linestyle=line, zorder=2.5, label=f"path of the {name}")
     ax.set_aspect("equal", adjustable="box")

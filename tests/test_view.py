@@ -1,0 +1,222 @@
+"""Figures, animations and reports: what is drawn is there, with units, and where it should be."""
+
+import re
+
+import numpy as np
+import pytest
+
+import saltus as sl
+from saltus.simulation.geometry import skeleton
+from saltus.view.style import PALETTE, svg
+
+UNIT = re.compile(r"\((m|m/s|deg|deg/s|rad/s|s|N|Nm|J|1)\)")
+
+
+@pytest.fixture(scope="module")
+def system():
+    return sl.zoo.bolt()
+
+
+@pytest.fixture(scope="module")
+def run(system):
+    start = system.mechanism.keyframe("drop")
+    return sl.simulate(system, start, until=20.0, domain="flight", control=system.controls["run"],
+                       stop_after={"touchdown": 4})
+
+
+@pytest.fixture(scope="module")
+def figures(run, system):
+    return sl.view.figures(run, system=system)
+
+
+def labels(figure):
+    """Axis labels that are shown: panels that share the x axis have one only, at the bottom."""
+    for ax in figure.axes:
+        yield from (text for text in (ax.get_xlabel(), ax.get_ylabel()) if text)
+
+
+# ---- geometry --------------------------------------------------------------------------------------------
+
+
+def test_skeleton_joins_the_pins_of_every_link():
+    """BOLT's pins: 5 moving links, the tibia with knee, pin and foot in one line, 2 pins on the ground."""
+    m = sl.zoo.bolt_linkage(base="fixed")
+    bones = skeleton(m)
+    assert list(bones.links) == ["crank", "hfe", "kfe", "femur", "tibia"]
+    assert all(len(outline) == 2 for outline in bones.links.values())
+    assert bones.links["tibia"][1] == bones.named["foot"] or bones.links["tibia"][0] == bones.named["foot"]
+    assert len(bones.fixed) == 2
+
+
+def test_skeleton_of_a_plate_is_its_hull():
+    m = sl.Mechanism("plate")
+    plate = m.link("plate", mass=1.0, inertia=0.01)
+    m.revolute("a", m.ground.at(0, 0), plate.at(0, 0))
+    for name, place in (("b", (1, 0)), ("c", (1, 1)), ("d", (0, 1)), ("middle", (0.5, 0.5))):
+        m.point(name, plate.at(*place))
+    bones = skeleton(m)
+    assert len(bones.links["plate"]) == 4
+    assert bones.named["middle"] not in bones.links["plate"]
+
+
+def test_trace_agrees_with_the_run_and_with_the_state(run, system):
+    m = system.mechanism
+    traced = sl.trace(m, run.arrays["q"], ["foot"], params=run.params)[:, 0]
+    np.testing.assert_allclose(traced, run.point("foot"), atol=1e-12)
+    start = m.keyframe("drop")
+    np.testing.assert_allclose(sl.trace(m, start.positions, ["knee"])[0, 0], start.position("knee"), atol=1e-14)
+
+
+def test_trace_refuses_rows_of_the_wrong_length(system):
+    with pytest.raises(sl.errors.BadValue, match="7 coordinates"):
+        sl.trace(system.mechanism, np.zeros((3, 5)))
+
+
+# ---- strides ---------------------------------------------------------------------------------------------
+
+
+def test_strides_are_what_lies_between_touchdowns(run):
+    gait = sl.strides(run)
+    touchdowns = [e.t for e in run.events if e.name == "touchdown"]
+    assert len(gait) == 3
+    np.testing.assert_allclose(gait.times, np.diff(touchdowns))
+    liftoffs = [e.t for e in run.events if e.name == "liftoff"]
+    stance = np.array(liftoffs) - np.array(touchdowns[:-1])
+    np.testing.assert_allclose(gait.duty, stance / np.diff(touchdowns), rtol=1e-9)
+    x = np.array([run.at(t).boom.x for t in touchdowns])
+    np.testing.assert_allclose(gait.lengths, np.diff(x), atol=1e-9)
+    assert gait.mean_speed == pytest.approx((x[-1] - x[-3]) / (touchdowns[-1] - touchdowns[-3]), rel=1e-9)
+
+
+def test_a_run_without_touchdowns_has_no_strides():
+    m = sl.zoo.four_bar()
+    gait = sl.strides(sl.simulate(m, m.keyframe("middle"), until=0.1))
+    assert len(gait) == 0
+    assert np.isnan(gait.mean_speed)
+
+
+# ---- figures ---------------------------------------------------------------------------------------------
+
+
+def test_all_figures_of_a_leg_are_made(figures):
+    assert set(figures) == {"snapshots", "path", "coordinates", "portraits", "loop_gaps", "energy", "torques", "contacts"}
+
+
+def test_every_axis_names_its_unit(figures):
+    for name, figure in figures.items():
+        shown = list(labels(figure))
+        assert len(shown) >= 2, name
+        for text in shown:
+            assert UNIT.search(text), f"{name}: {text!r} has no unit"
+
+
+def test_a_machine_is_drawn_where_it_is():
+    state = sl.zoo.bolt_linkage(base="fixed").keyframe("crank level")
+    figure = sl.view.plot_machine(state, ground=-0.45)
+    drawn = np.vstack([line.get_xydata() for line in figure.axes[0].lines if len(line.get_xydata()) == 2])
+    for point in ("foot", "knee", "hip"):
+        assert np.abs(drawn - state.position(point)).max(axis=1).min() < 1e-12
+    assert list(labels(figure)) == ["x (m)", "y (m)"]
+
+
+def test_snapshots_strobe_and_paths_take_their_points(run):
+    assert len(sl.view.plot_snapshots(run, times=[0.1, 0.2, 0.3]).axes[0].get_xticks()) == 3
+    figure = sl.view.plot_strobe(run, since=0.2, until=0.8, paths=("foot",))
+    assert figure.axes[0].get_xlabel() == "x (m)"
+    with pytest.raises(sl.errors.UnknownName, match="foot"):
+        sl.view.plot_path(run, "feet")
+    with pytest.raises(sl.errors.UnknownName, match="q1"):
+        sl.view.plot_coordinates(run, ["q9"])
+
+
+def test_stance_is_shaded_where_the_foot_is_down(run):
+    ax = sl.view.plot_coordinates(run, ["boom.y"]).axes[0]
+    (shaded,) = ax.collections
+    spans = [(p.vertices[:, 0].min(), p.vertices[:, 0].max()) for p in shaded.get_paths()]
+    touchdowns = [e.t for e in run.events if e.name == "touchdown"]
+    liftoffs = [e.t for e in run.events if e.name == "liftoff"]
+    np.testing.assert_allclose(spans[: len(liftoffs)], list(zip(touchdowns, liftoffs, strict=False)), atol=1e-9)
+
+
+def test_energy_curves_add_up(run):
+    """At every sample change of energy = work - loss at impacts, as drawn."""
+    low = sl.view.plot_energy(run).axes[1]
+    lines = {line.get_label(): line.get_ydata() for line in low.lines}
+    end = [float(lines[name][-1]) for name in ("change of energy", "work of motor q1", "lost at impacts")]
+    last = run.events[-1].impact
+    assert end[0] == pytest.approx(end[1] + end[2], abs=1e-6 * abs(end[1]) + 1e-6)
+    assert last is not None
+
+
+def test_torque_limits_are_those_of_the_domain(run, system):
+    (ax,) = sl.view.plot_torques(run, system=system).axes
+    limit = next(line for line in ax.lines if line.get_label() == "limit of the motor").get_ydata()
+    assert np.nanmin(limit) > 0
+    assert np.isclose(limit, 30.0).any()  # in flight
+
+
+def test_figures_that_make_no_sense_say_so():
+    m = sl.zoo.four_bar()
+    swing = sl.simulate(m, m.keyframe("middle"), until=0.1)
+    with pytest.raises(sl.errors.BadValue, match="no ground contacts"):
+        sl.view.plot_contacts(swing)
+    assert "contacts" not in sl.view.figures(swing)
+
+
+def test_saved_formats_and_repeatable_svg(figures, tmp_path):
+    written = sl.view.save(figures["path"], tmp_path / "deep" / "path", ("png", "svg", "pdf"))
+    starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+    for path in written:
+        assert path.read_bytes().startswith(starts[path.suffix])
+    assert svg(figures["path"]) == svg(figures["path"])
+    assert len(set(PALETTE.values())) == 8
+
+
+# ---- runs loaded from files ------------------------------------------------------------------------------
+
+
+def test_a_loaded_run_needs_its_machine(run, system, tmp_path):
+    loaded = sl.load(run.save(tmp_path / "run.nc"))
+    assert loaded.mechanism is None
+    with pytest.raises(sl.errors.BadValue, match="mechanism="):
+        sl.view.plot_snapshots(loaded)
+    with pytest.raises(sl.errors.BadValue, match="other coordinates"):
+        sl.view.plot_snapshots(loaded, mechanism=sl.zoo.four_bar())
+    assert sl.view.plot_snapshots(loaded, mechanism=system.mechanism).axes
+    assert "snapshots" not in sl.view.figures(loaded)
+    assert sl.view.report(loaded, tmp_path / "loaded.html").stat().st_size > 10_000
+
+
+# ---- animation and report --------------------------------------------------------------------------------
+
+
+def test_animation_has_a_frame_for_every_instant(run, tmp_path):
+    from PIL import Image
+
+    seen = []
+    path = sl.view.animate(run, tmp_path / "run.gif", fps=20, since=0.1, until=0.6, progress=lambda k, n: seen.append((k, n)))
+    with Image.open(path) as film:
+        assert film.n_frames == 11
+        assert film.info["duration"] == 50
+        first = np.asarray(film.convert("RGB"), int)
+        film.seek(6)
+        moved = np.asarray(film.convert("RGB"), int)
+    assert (np.abs(first - moved).sum(axis=2) > 60).mean() > 0.005
+    assert seen[-1] == (11, 11)
+
+
+def test_animation_refuses_an_empty_span(run, tmp_path):
+    with pytest.raises(sl.errors.BadValue, match="nothing to draw"):
+        sl.view.animate(run, tmp_path / "x.gif", since=3.0, until=1.0)
+
+
+def test_report_is_one_file_that_needs_no_network(run, system, tmp_path):
+    film = sl.view.animate(run, tmp_path / "run.gif", until=0.3)
+    page = sl.view.report(run, tmp_path / "report.html", system=system, animation=film, command="saltus run bolt")
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"https?://", text)
+    assert not re.search(r"<(script|link|iframe)", text)
+    assert set(re.findall(r'(?:src|href)="([^"]{0,5})', text)) <= {"data:", *(h for h in re.findall(r'href="(#[^"]{0,4})', text))}
+    for part in ("Energy account", "Contacts", "Events", "Parameters", "Versions", "saltus run bolt", "SPF(epsilon=0.001)"):
+        assert part in text
+    assert text.count("<svg") == 8
