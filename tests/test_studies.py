@@ -56,7 +56,9 @@ def test_bolt_foot_path(results):
     assert set(data["loop_1_angles"]) == {"theta_2", "theta_3"}
 
 
-GAIT = {"steps", "mean_speed", "stride_time", "max_loop_gap", "fell", "epsilon", "energy_residual", "worst_friction_need"}
+GAIT = {
+    "steps", "mean_speed", "stride_time", "max_loop_gap", "fell", "epsilon", "energy_residual", "worst_friction_need",
+}
 
 
 def test_bolt_runs_16_steps_at_the_published_pace(results):

@@ -154,7 +154,7 @@ def continue_orbit(
     """Follow the family of an orbit in a Param until it reaches `to`, or both ways to the two values of `to`.
 
     The branch may fold on its way. It also ends where a number of `bounds` leaves its interval, as in
-    {"time in flight": (0.02, 1.0)}; where the period exceeds `longest` (s, 20 times the first one's unless
+    {"time in flight": (0.02, 1.0)}; where the period exceeds `longest` (s, 10 times the first one's unless
     given); with `unilateral`, where the ground would have to pull or a foot is below it; and where orbits cease
     to exist: `ends` says why. `step` and `largest` are arclength in the space of states (m, m/s, rad, rad/s) and
     Param, the Param in units of the interval to be covered.
@@ -170,7 +170,7 @@ def continue_orbit(
     if not goals or len(goals) > 2 or not all(np.isfinite(g) for g in goals) or (len(goals) == 1 and goals[0] == here):
         raise BadValue(f"to is {to!r}; give another value of {param!r} than {here:g}, or two, one a direction", given=to)
     span = max(abs(g - here) for g in goals)
-    limit = longest if longest is not None else 20 * orbit.period
+    limit = longest if longest is not None else 10 * orbit.period
     branch = _Branch(orbit, shooting, param, span, dict(bounds or {}), step, largest, most, limit, unilateral, progress)
     if len(goals) == 1:
         return branch.followed(goals[0], _tangent)

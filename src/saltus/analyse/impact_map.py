@@ -32,7 +32,8 @@ class ImpactMap:
     """Quantities of an ideal plastic impact on a grid: rows run over `y`, columns over `x`; NaN where loops stay open.
 
     `fields` holds T, T_c, T_a (J), xi, and for every acting row its impulse (N s), for every standing contact the
-    normal velocity after (m/s), by name; `units` their units and those of the axes. `held` are the velocities kept at the state's values.
+    normal velocity after (m/s), by name; `units` their units and those of the axes. `held` are the velocities
+    kept at the state's values.
     """
 
     x_name: str

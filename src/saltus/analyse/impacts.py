@@ -332,12 +332,13 @@ def _approaching(hit: Strike, now: Numbers, new: int) -> None:
     """Refuse contacts that move apart."""
     normal = now.u[hit.contacts.normals][:new]
     speed = float(np.abs(now.u).max(initial=0.0))
-    apart = [f"{n} at {u:.4g} m/s" for n, u in zip(hit.contacts.names, normal, strict=False) if u > STILL * speed]
+    names = hit.contacts.names[:new]
+    leaving = [(n, u) for n, u in zip(names, normal, strict=True) if u > STILL * speed]
+    apart = [f"{n} moves away from the surface at {u:.4g} m/s" for n, u in leaving]
     if apart:
         raise NoImpact(
-            f"no impact: {', '.join(apart)} move(s) away from the surface; leave it out, or use bilateral=True for a "
-            "contact that may pull",
-            speeds=dict(zip(hit.contacts.names, map(float, normal), strict=False)),
+            f"no impact: {', '.join(apart)}; leave it out, or use bilateral=True for a contact that may pull",
+            speeds=dict(zip(names, map(float, normal), strict=True)),
         )
     if (normal >= -STILL * max(speed, 1e-300)).all():
-        raise NoImpact(f"no impact: {', '.join(hit.contacts.names[:new])} do(es) not approach the surface", speeds={})
+        raise NoImpact(f"no impact: nothing approaches the surface at {', '.join(names)}; give a state that does")

@@ -287,7 +287,7 @@ class Programme:
         quiet = {"print_level": 0, "sb": "yes", "tol": 1e-10, "constr_viol_tol": 1e-12, "acceptable_tol": 1e-8,
                  "max_iter": 400, "honor_original_bounds": "yes"}
         self.solver = ca.nlpsol("design", "ipopt", {"x": w, "p": self.weights, "f": objective, "g": g},
-                                {"ipopt": quiet, "print_time": False, "error_on_fail": False})
+                                {"ipopt": quiet, "print_time": False, "error_on_fail": False, "expand": True})
 
     def _scalarised(self, aims: MX) -> tuple[MX, list[MX]]:
         """One aim as it is; several by the largest weighted distance from the ideal (Chebyshev), which finds fronts
@@ -465,7 +465,7 @@ def reach(problem: Problem, point: str, target: np.ndarray, x: np.ndarray) -> fl
         q[j] = z[i]
     away, phi = ca.Function("away", [turn.q, turn.p], [turn.mechanism.position(point) - target, turn.phi])(q, p)
     solver = ca.nlpsol("reach", "ipopt", {"x": ca.vertcat(u, z), "f": ca.sumsqr(away), "g": phi},
-                       {"ipopt": {"print_level": 0, "sb": "yes"}, "print_time": False, "error_on_fail": False})
+                       {"ipopt": {"print_level": 0, "sb": "yes"}, "print_time": False, "error_on_fail": False, "expand": True})
     walked = turn.walk(problem.full(x))
     assert walked.q is not None and k
     path = turn.mapped("point", turn.mechanism.position(point))

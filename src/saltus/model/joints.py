@@ -68,6 +68,7 @@ class Bend:
     towards: tuple[tuple[float, float, float], ...]
     length: SX
     fraction: float = 1.0
+    turns: bool = True  # whether frame b turns along, or only shifts
 
     @property
     def suffixes(self) -> list[str]:
@@ -238,7 +239,7 @@ def universal(axes: Any, part: str) -> tuple[Primitive, ...]:
     return (Turn("alpha", tuple(first)), Turn("beta", tuple(second)))
 
 
-def bend(length: SX, along: Any, towards: Any, fraction: float, part: str) -> tuple[Primitive, ...]:
+def bend(length: SX, along: Any, towards: Any, fraction: float, turns: bool, part: str) -> tuple[Primitive, ...]:
     """One constant-curvature segment that bends towards one or two perpendicular directions."""
     axes = [unit(along, part), *(unit(t, part) for t in towards)]
     if not 1 <= len(towards) <= 2 or len(_orthonormal(axes)) < len(axes) or np.abs(np.triu(
@@ -250,7 +251,7 @@ def bend(length: SX, along: Any, towards: Any, fraction: float, part: str) -> tu
         )
     if not 0 <= fraction <= 1:
         raise BadValue(f"{part}: fraction is {fraction}; give a part of the length between 0 and 1", given=fraction)
-    return (Bend(tuple(axes[0]), tuple(tuple(a) for a in axes[1:]), length, float(fraction)),)
+    return (Bend(tuple(axes[0]), tuple(tuple(a) for a in axes[1:]), length, float(fraction), turns),)
 
 
 def planar(normal: Any, part: str) -> tuple[Primitive, ...]:

@@ -8,7 +8,7 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
-from saltus.model.bend import arc_point, arc_spin, arc_turn, bending
+from saltus.model.bend import Arc, bending
 from saltus.model.joints import Ball, Bend, Joint, Shift, Turn, perpendicular
 from saltus.model.mechanism import Mechanism, Placement
 from saltus.model.parts import Frame
@@ -197,11 +197,15 @@ class Kinematics:
     def _bent(self, bend: Bend, values: list[SX], from_the_end: bool) -> Motion:
         """Motion of a constant-curvature segment, seen from its root or from the other side."""
         k = bending(bend.towards, values)
-        pose = Pose(arc_turn(bend.along, k, bend.fraction), arc_point(bend.along, k, bend.length, bend.fraction))
-        w = arc_spin(bend.along, k, self.rate(k), bend.fraction)
-        if from_the_end:
-            w, pose = -ca.mtimes(pose.R, w), pose.inverse()
-        d = self.rate(pose.p)
+        k1 = self.rate(k)
+        arc = Arc(bend.along, bend.length, bend.fraction, k, k1, self.second_rate(k1))
+        p, d, d_dot = arc.place()
+        zero = SX(3, 1)
+        R, w, w_dot = arc.turn() if bend.turns else (SX.eye(3), zero, zero)
+        if not from_the_end:
+            return Motion(Pose(R, p), w, w_dot, d, d_dot)
+        pose = Pose(R, p).inverse()
+        w, d = -ca.mtimes(R, w), self.rate(pose.p)
         return Motion(pose, w, self.second_rate(w), d, self.second_rate(d))
 
     def pose(self, link: str) -> Pose:

@@ -33,10 +33,11 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class Constraint:
-    """A hand-written constraint phi(q, t) = 0."""
+    """A hand-written constraint phi(q, t) = 0; `drives` names the coordinate it prescribes, if it does."""
 
     name: str
     phi: SX
+    drives: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,16 +148,17 @@ class Mechanism(Registry):
 
     def bend(
         self, name: str, a: Any, b: Any, *, length: Number, along: Any = "x", towards: Any = "y",
-        fraction: float = 1.0, motor: Any = None, follows: Any = None,
+        fraction: float = 1.0, turns: bool = True, motor: Any = None, follows: Any = None,
     ) -> Joint:
         """Join by an inextensible segment of constant curvature and `length` (m), without mass of its own.
 
         It leaves a `along` an axis and bends by angles (rad) `towards` one or two others, as in "yz"; b sits at
-        the given `fraction` of its length. A straight segment is a state like any other.
+        the given `fraction` of its length and turns with it, or (`turns=False`, enough for a point mass) keeps a's
+        orientation. A straight segment is a state like any other.
         """
         part = f"joint {name!r}"
         self._positive(length, part, "length")
-        primitives = joints.bend(vector(length), along, towards, fraction, part)
+        primitives = joints.bend(vector(length), along, towards, fraction, turns, part)
         return self._join(name, "bend", a, b, primitives, motor, follows)
 
     def driven(self, name: str, value: Number) -> SX:
@@ -170,6 +172,16 @@ class Mechanism(Registry):
         if ca.depends_on(expression, moving):
             raise BadModel(f"driven {name!r} uses the state; it is a function of m.time and Params", name=name)
         return self._drive(name, expression)
+
+    def prescribe(self, coordinate: str, value: Number) -> Constraint:
+        """Give a coordinate's motion, `value` an expression of `m.time` and Params, and let the rest of the machine react.
+
+        Runs report the effort it takes as `run.drives[coordinate]` and its work in the energy account.
+        """
+        name = "given_" + coordinate.replace(".", "_")
+        self.constraint(name, self.q[coordinate] - value)
+        self.constraints[name] = replace(self.constraints[name], drives=coordinate)
+        return self.constraints[name]
 
     def _drive(self, name: str, expression: SX) -> SX:
         if name in self.drives:
@@ -443,18 +455,30 @@ class Mechanism(Registry):
                 "(m.free(...) lets a link float)",
                 links=loose,
             )
-        heavy = {name for name, link in self.links.items() if not isinstance(link.mass, float) or link.mass > 0}
-        for placement in reversed(self.placements):
-            if placement.child.name in heavy:
-                heavy.add(placement.parent.name)
-            elif placement.joint.follows is None and placement.joint.v_names and not self.loops:
-                raise BadModel(
-                    f"{placement.joint.title} moves a link without mass; let it follow a given motion "
-                    "(follows=m.driven(...)) or give the link a mass",
-                    joint=placement.joint.name,
-                )
+        self._check_masses()
         if not self._v:
             raise BadModel(f"{self.name!r} has no coordinate: nothing in it can move; add a joint", name=self.name)
+
+    def _check_masses(self) -> None:
+        """Refuse coordinates that move nothing heavy: their acceleration would be undefined."""
+        heavy = {name for name, link in self.links.items() if not isinstance(link.mass, float) or link.mass > 0}
+        idle: list[Joint] = []
+        carrying: list[SX] = []
+        for placement in reversed(self.placements):
+            joint = placement.joint
+            if placement.child.name in heavy:
+                heavy.add(placement.parent.name)
+                carrying += joint.follows or ()
+            elif joint.follows is None and joint.v_names:
+                idle.append(joint)
+        for joint in idle:
+            own = ca.vertcat(*[self._q[n] for n in joint.q_names])
+            if not self.loops and not ca.depends_on(ca.vertcat(SX(0, 1), *carrying), own):
+                raise BadModel(
+                    f"{joint.title} moves a link without mass; let it follow a given motion "
+                    "(follows=m.driven(...)) or give the link a mass",
+                    joint=joint.name,
+                )
 
     # ---- configurations -----------------------------------------------------------------------------------------
 

@@ -135,9 +135,10 @@ def continuum_tail(
             thick = radius(float(along_tail[at])) if callable(radius) else radius
             m._number(thick, f"{part}: radius", lowest=0.0)
             slice_mass = mass * shares[at]
-            rotary = _disc(m, slice_mass, thick, direction)
+            turns = not (isinstance(thick, int | float) and thick == 0)
+            rotary = _disc(m, slice_mass, thick, direction) if turns else 0.0
             body = m.link(f"{name}_{i + 1}_{j + 1}", mass=slice_mass, inertia=rotary)
-            m.bend(f"{name}{i + 1}_at{j + 1}", knots[-1], body, fraction=float(x[j]), follows=bent, **law)
+            m.bend(f"{name}{i + 1}_at{j + 1}", knots[-1], body, fraction=float(x[j]), turns=turns, follows=bent, **law)
             bodies.append(body)
         knots.append(end.origin)
     return _finished(Tail(name, m, tuple(shared), tuple(bodies), tuple(knots)), stiffness, damping)
@@ -195,8 +196,7 @@ def _inertia(m: Mechanism, mass: Number, length: Number, radius: Number, along: 
 
 
 def _disc(m: Mechanism, mass: Number, radius: Number, along: Sequence[float]) -> Any:
-    if isinstance(radius, int | float) and radius == 0:
-        return 0.0
+    """Moments of a thin disc across an axis."""
     lengthwise = mass * radius * radius / 2
     return _moments(lengthwise, lengthwise / 2, along) if m.spatial else lengthwise / 2
 

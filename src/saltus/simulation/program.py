@@ -17,6 +17,7 @@ from saltus.errors import BadValue, SaltusError, Singular
 from saltus.hybrid import DIRECTIONS, Domain, Edge, HybridSystem, Sliding, contact_closures, contact_names
 from saltus.machine import Kernel
 from saltus.model.kinematics import Kinematics
+from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 from saltus.simulation.control import Sampled
@@ -78,6 +79,11 @@ class _Often:
         self._seen += len(t)
         kernel = self._compiled if self._seen > WORTH_COMPILING else self._plain
         return kernel.batch(t[:, None], x, p)
+
+
+def _drives(mechanism: Mechanism, closure: str) -> str | None:
+    """Name the coordinate that a closure prescribes."""
+    return mechanism.constraints[closure].drives if closure in mechanism.constraints else None
 
 
 class Stage:
@@ -229,8 +235,10 @@ class Program:
     def _drives(self) -> SX:
         """Effort of every drive: what is left of M a + h = Q + J' f in the direction of its displacement."""
         m, e = self.system.mechanism, self.equations
+        given = [i for c, i in zip(e.closures, self._first_rows(), strict=True) if _drives(m, c.name)]
+        prescribed = ca.densify(self.ode.reactions[given]) if given else SX(0, 1)
         if not m.drives:
-            return SX(0, 1)
+            return prescribed
         contacts, anchors = contact_closures(m, self.domain.contacts, Kinematics(m, released=True))
         full = Equations(m, contacts, anchors, released=True, passive=e.passive)
         self._add_friction(full, *self._sliding)
@@ -244,7 +252,18 @@ class Program:
         }
         others = [e.t, m.p, e.u, e.z, self._sliding[1], self._normals]
         at = ca.Function("load", [symbol for symbol, _ in insert.values()] + others, [ca.densify(load)])
-        return at(*[value for _, value in insert.values()], *others)
+        return ca.vertcat(at(*[value for _, value in insert.values()], *others), prescribed)
+
+    @property
+    def drive_names(self) -> list[str]:
+        """Names of given motions, in the order of their efforts."""
+        m = self.system.mechanism
+        return [*m.drives, *(c.drives for c in m.constraints.values() if c.drives)]
+
+    def _first_rows(self) -> list[int]:
+        """Index of the first row of every closure."""
+        sizes = [c.phi.numel() for c in self.equations.closures]
+        return [sum(sizes[:i]) for i in range(len(sizes))]
 
     def _powers(self) -> dict[str, SX]:
         """Power (W) by channel: of forces that store no energy, of drives, of constraints that move in time."""
@@ -253,12 +272,12 @@ class Program:
         out = dict(zip(e.powers, own, strict=True))
         for i, (name, drive) in enumerate(m.drives.items()):
             out[f"drive {name}"] = self._drive_load[i] * drive.speed
-        at = 0
-        for closure in e.closures:
+        for closure, at in zip(e.closures, self._first_rows(), strict=True):
             rows = slice(at, at + closure.phi.numel())
-            if closure.name in m.constraints and ca.depends_on(m.constraints[closure.name].phi, m.time):
-                out[f"constraint {closure.name}"] = -ca.dot(self.ode.reactions[rows], e.phi_t[rows])
-            at = rows.stop
+            if closure.name in m.constraints and ca.depends_on(closure.phi, m.time):
+                driven = _drives(m, closure.name)
+                name = f"drive {driven}" if driven else f"constraint {closure.name}"
+                out[name] = -ca.dot(self.ode.reactions[rows], e.phi_t[rows])
         return out
 
     # ---- tracing ------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def record(run: _Run, rate: float) -> Trajectory:
         "name": m.name,
         "dimension": d,
         "q_names": m.q_names, "v_names": m.v_names, "inputs": list(m.inputs), "points": list(m.points),
-        "forces": list(contact_names), "channels": channels, "drives": list(m.drives),
+        "forces": list(contact_names), "channels": channels, "drives": run.phases[0].program.drive_names,
         "constraints": [n for c in run.phases[0].program.equations.closures if not c.name.startswith("contact ")
                         for n in [f"{c.name}: {lock}" for lock in c.locks]],
         "domains": [phase.program.domain.name for phase in run.phases],

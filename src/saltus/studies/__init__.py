@@ -11,6 +11,7 @@ from saltus.studies.result import Comparison, StudyResult
 
 LIU = "Liu and Ben-Tzvi (2020), J. Mechanisms Robotics 12"
 KAMIDI = "Kamidi, Williams and Ben-Tzvi (2018), A framework for modeling closed kinematic chains"
+ZANA = "Zana, Bodor, Bencsik and Zelei (2018), A tutorial for the analysis of vertical hopping"
 FONT = "Font-Llagunes and Kövecses (2009), Analysis of topology changes in multibody systems"
 
 
@@ -60,6 +61,24 @@ STUDIES = {
             "What the heel strike of a compass walker costs, by foot radius, step and lean",
             f"{FONT}, figs. 2, 3",
             "saltus.studies.compass_heelstrike",
+        ),
+        Study(
+            "hopper-orbit",
+            "The hopper's periodic orbit, its monodromy matrix and multipliers",
+            f"{ZANA}, eqs. 68 to 71, figs. 3 to 5",
+            "saltus.studies.hopper_orbit",
+        ),
+        Study(
+            "hopper-continuation",
+            "The family of the hopper's orbits over its negative damping, with folds",
+            f"{ZANA}, figs. 6 to 9",
+            "saltus.studies.hopper_continuation",
+        ),
+        Study(
+            "bolt-gaits",
+            "BOLT's running gaits over speed, their multipliers, cost of transport, and feedback once a stride",
+            f"{LIU}; the gaits are ours, the paper leaves feedback as future work",
+            "saltus.studies.bolt_gaits",
         ),
     )
 }

@@ -40,6 +40,13 @@ def on_ground(run: Trajectory, t: np.ndarray) -> np.ndarray:
     return out
 
 
+def grounded_samples(run: Trajectory) -> np.ndarray:
+    """Whether each sample belongs to a phase with ground contact; events have a sample of either side."""
+    phase, force = run.arrays["phase"], np.abs(run.arrays["forces"]).sum(axis=(1, 2))
+    pushed = np.bincount(phase, weights=force, minlength=int(phase.max()) + 1) > 0
+    return np.asarray(pushed[phase])
+
+
 def mechanism_of(run: Trajectory, mechanism: Mechanism | None) -> Mechanism:
     """Return the machine of a run; one loaded from a file does not bring it along."""
     found = mechanism or run.mechanism

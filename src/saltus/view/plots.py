@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from saltus.errors import BadValue, UnknownName
-from saltus.view.drawing import has_contacts, on_ground, plot_snapshots
+from saltus.view.drawing import grounded_samples, has_contacts, plot_snapshots
 from saltus.view.style import COLOURS, PALETTE, STANCE, axes_of, new_figure, styled
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def plot_coordinates(
     axes = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
     for ax, (members, unit, scale) in zip(axes, groups, strict=True):
         for name in members:
-            values = source[name] * scale
+            t, values = curve(run, source[name] * scale)
             if members is turning and not turns:
                 values = _folded(values)
-            ax.plot(*curve(run, values), label=name)
+            ax.plot(t, values, label=name)
         what = {"m": "position", "m/s": "velocity", "deg": "angle", "deg/s": "angular rate"}[unit]
         ax.set_ylabel(f"{what} ({unit})")
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
@@ -135,7 +135,7 @@ def plot_phase_portrait(
     q, v = run[name][keep] * scale, run.v[name][keep] * (1.0 if angle else scale)
     if wrap:
         q = np.mod(q, 360.0)
-    grounded = on_ground(run, run.t[keep]) & has_contacts(run)
+    grounded = grounded_samples(run)[keep]
     cuts = np.flatnonzero(np.diff(phase)) + 1
     folds = np.flatnonzero(np.abs(np.diff(q)) > 180) + 1 if wrap else np.zeros(0, int)
     breaks = np.union1d(cuts, folds)
@@ -179,7 +179,7 @@ def plot_path(
         xy[:, 0] -= run[base[0]]
         xy[:, 1] -= run[base[-1]]
     keep = run.t >= since
-    grounded = on_ground(run, run.t)
+    grounded = grounded_samples(run)
     ax.plot(*np.where(keep[:, None], xy, np.nan).T, color=PALETTE["blue"], label=f"path of {point}")
     if grounded.any():
         ax.plot(
@@ -319,7 +319,7 @@ def plot_contacts(run: Trajectory) -> Figure:
         raise BadValue(f"{run.meta['name']!r} has no ground contacts, so it has no ground forces to draw")
     figure = new_figure(7.0, 4.6)
     top, low = figure.subplots(2, 1, sharex=True)
-    grounded = on_ground(run, run.t)
+    grounded = grounded_samples(run)
     for k, name in enumerate(run.meta["forces"]):
         force = run.force(name)
         normal = np.where(grounded, force[:, -1], np.nan)

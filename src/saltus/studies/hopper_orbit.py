@@ -1,0 +1,140 @@
+"""Study: the hopper's periodic orbit and its stability (Zana, Bodor, Bencsik and Zelei 2018, sec. 4.2).
+
+On the constrained model with four coordinates: the orbit, M of eq. 68, the monodromy matrix of eq. 69, their
+multipliers (eqs. 70, 71), the energy lost at touchdown; beside it the closed form of sec. 4.1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import saltus as sl
+from saltus.studies import STUDIES
+from saltus.studies.hopper_closed_form import Closed
+from saltus.studies.hopper_closed_form import orbit as closed_form
+from saltus.studies.result import Comparison, StudyResult
+
+TO_RATIO = 1 / (2 * math.sqrt(15000.0 * 75.0))  # D_G = d_G / (2 alpha m)
+PAPER_D_G = -80.0
+M_PRINTED = [[0.0175, 0.0024], [3.28, 0.453]]
+PHI_PRINTED = [[-0.729, -0.134, -0.248, -0.0634], [0, 0, 0, 0], [11.41, 4.19, 3.18, 0.803], [-11.45, -2.27, -3.84, -0.980]]
+
+
+def example() -> sl.Orbit:
+    """Orbit of the constrained model at the paper's Params."""
+    hopper = sl.zoo.hopper(coordinates=4)
+    return sl.find_orbit(hopper, hopper.keyframes["takeoff"])
+
+
+def with_flight(mu: float, t_F: float) -> sl.Orbit:
+    """Orbit with a given flight time: D_G is solved for, mu and t_F changed in steps from the example."""
+    orbit = example()
+    system, first = orbit.system, orbit.time_in("flight")
+    steps = 1 + int(max(abs(t_F - first) / 0.02, abs(mu - 0.8) / 0.02))
+    for s in np.linspace(1 / steps, 1, steps):
+        params = {"mu": 0.8 + s * (mu - 0.8)}
+        orbit = sl.find_orbit(system, orbit.start, params=params, free="D_G",
+                              where={"time in flight": first + s * (t_F - first)})
+    return orbit
+
+
+def with_damping(mu: float, d_G: float) -> sl.Orbit:
+    """Orbit with a given d_G (N s/m), the first that the family meets from the flight time of the example."""
+    orbit = example() if mu == 0.8 else with_flight(mu, 0.3)
+    goal = d_G * TO_RATIO
+    if abs(orbit.params["D_G"] - goal) < 1e-14:
+        return orbit
+    fixed = sl.find_orbit(orbit.system, orbit.start)
+    family = sl.continue_orbit(fixed, "D_G", to=goal)
+    if abs(family.orbits[-1].params["D_G"] - goal) > 1e-12:
+        raise sl.errors.NoOrbit(
+            f"no periodic orbit at mu = {mu:g}, d_G = {d_G:g} N s/m: following the family towards it, {family.ends[1]}; give "
+            "--t-F instead and let D_G be solved for", history=[], best=None,
+        )
+    return family.orbits[-1]
+
+
+def study(*, mu: float = 0.8, d_g: float = PAPER_D_G, t_F: float | None = None) -> StudyResult:
+    """Compute the orbit at mu and d_G (N s/m), or at mu with the flight time t_F (s), which then gives D_G."""
+    orbit = with_damping(mu, d_g) if t_F is None else with_flight(mu, t_F)
+    flight, ground = orbit.time_in("flight"), orbit.time_in("ground")
+    M = sl.shooting_matrix(orbit, ["z_1"])
+    Phi = sl.monodromy(orbit, ["z_1", "z_3"])
+    impact = next(c.impact for c in orbit.crossings if c.impact is not None)
+    check = closed_form(mu, flight)
+    data = {
+        "D_G": orbit.params["D_G"], "period": orbit.period, "t_F": flight, "t_G": ground,
+        "multipliers": [[x.real, x.imag] if abs(x.imag) > 0 else float(x.real) for x in orbit.multipliers.astype(complex)],
+        "M": M, "monodromy": Phi, "monodromy_multipliers": np.sort(np.linalg.eigvals(Phi).real)[::-1],
+        "T_c": impact.T_c, "T_a": impact.T_a, "apex_U": orbit.highest("body"), "apex_L": orbit.highest("foot"),
+        "start": {"z_U": float(orbit.start.q.z_1), "v_U": float(orbit.start.v.z_1)}, "stable": orbit.is_stable,
+        "residual": orbit.residual, "pulls": orbit.violations,
+        "closed_form": {"D_G": check.D_G, "t_G": check.t_G, "z_U": check.z_U, "v_U": check.v_U, "multiplier": check.multiplier},
+    }
+    comparisons = _closed_rows(orbit, check)
+    if mu == 0.8 and d_g == PAPER_D_G and t_F is None:
+        comparisons = _paper_rows(orbit, M, Phi) + comparisons
+    info = STUDIES["hopper-orbit"]
+    notes = ["M is the derivative at the moving lift-off; its printed entries are truncated, not rounded (eq. 68).",
+             "State order of the monodromy matrix: z_U, z_L, v_U, v_L."]
+    return StudyResult(info.name, info.title, info.source, data, comparisons, _figures(orbit), notes)
+
+
+def _closed_rows(orbit: sl.Orbit, check: Closed) -> list[Comparison]:
+    why = "closed form of sec. 4.1, no integration"
+    rows = (("D_G", check.D_G, orbit.params["D_G"], "", 1e-10), ("t_G", check.t_G, orbit.time_in("ground"), "s", 1e-9),
+            ("z_U at lift-off", check.z_U, float(orbit.start.q.z_1), "m", 1e-9),
+            ("v_U at lift-off", check.v_U, float(orbit.start.v.z_1), "m/s", 1e-9),
+            ("multiplier", check.multiplier, float(np.real(orbit.multipliers[0])), "", 1e-7))
+    return [Comparison(f"{name}, against the closed form", a, b, unit, tolerance, why=why) for name, a, b, unit, tolerance in rows]
+
+
+def _paper_rows(orbit: sl.Orbit, M: np.ndarray, Phi: np.ndarray) -> list[Comparison]:
+    worst_M = float(np.abs(M - M_PRINTED).max())
+    worst_Phi = float(np.abs(Phi - PHI_PRINTED).max())
+    return [
+        Comparison("D_G", -0.0377, orbit.params["D_G"], "", 5e-5, why="printed digits, sec. 4.2"),
+        Comparison("multiplier mu_1", 0.4714, float(np.real(orbit.multipliers[0])), "", 5e-5, why="printed digits, eq. 70"),
+        Comparison("M, largest deviation from eq. 68", 0.0, worst_M, "", 1e-2, why="3.28 is printed for 3.2885"),
+        Comparison("monodromy, largest deviation from eq. 69", 0.0, worst_Phi, "", 5e-3, why="printed digits"),
+        Comparison("multipliers of the monodromy", "1, 0.4714, 0, 0 (eq. 71)",
+                   ", ".join(f"{abs(x):.4f}" for x in sorted(np.linalg.eigvals(Phi), key=abs, reverse=True)),
+                   holds=bool(np.abs(np.sort(np.abs(np.linalg.eigvals(Phi)))[::-1] - [1, 0.47138763, 0, 0]).max() < 1e-5)),
+    ]
+
+
+def _figures(orbit: sl.Orbit) -> dict[str, Figure]:
+    run = orbit.trajectory
+    return {"phase_portraits": _portraits(orbit), "energy": sl.view.plot_energy(run)}
+
+
+def _portraits(orbit: sl.Orbit) -> Figure:
+    """Both masses in the plane of height and speed, with two perturbed strides (figs. 3, 4)."""
+    from saltus.view.style import PALETTE, new_figure, styled
+
+    @styled
+    def draw() -> Figure:
+        figure = new_figure(7.4, 3.4)
+        left, right = figure.subplots(1, 2)
+        start, m = orbit.start, orbit.system.mechanism
+        shifted = {"orbit": (0.0, 0.0), "z_U + 0.03 m": (0.03, 0.0), "v_U + 0.3 m/s": (0.0, 0.3)}
+        for (label, (dz, dv)), colour in zip(shifted.items(), ("blue", "orange", "green"), strict=True):
+            q, v = start.positions + [dz, dz, 0, 0], start.velocities + [dv, dv, 0, 0]
+            run = sl.simulate(orbit.system, sl.State(m, q, v, start.params), domain="flight", until=2.0,
+                              stop_after={"liftoff": 1})
+            width = 1.8 if label == "orbit" else 1.0
+            left.plot(run["z_1"], run.v["z_1"], color=PALETTE[colour], linewidth=width, label=label)
+            right.plot(run["z_4"], run.v["z_4"], color=PALETTE[colour], linewidth=width, label=label)
+        for ax, name in ((left, "U"), (right, "L")):
+            ax.set_xlabel(f"z_{name} (m)")
+            ax.set_ylabel(f"v_{name} (m/s)")
+        right.axvline(0.0, color=PALETTE["black"], linewidth=0.8)
+        left.set_title("upper mass")
+        right.set_title("lower mass; the ground at z_L = 0")
+        left.legend()
+        return figure
+
+    return draw()
