@@ -99,9 +99,9 @@ def _multiplier(h: Hopper, t_F: float, t_G: float, z_U: float, v_U: float, d_G: 
     def back(change: float) -> float:
         """Speed at the next lift-off when this one is `change` faster along the section."""
         start = np.array([z_U - d_G / h.k * change, 0.0, v_U + change, 0.0])
-        down_at = newton(lambda t: h.flight(start, t)[1], t_F, tol=1e-15)
+        down_at = newton(lambda t: h.flight(start, t)[1], t_F, tol=1e-14, disp=False)
         down = h.flight(start, down_at)
-        up_at = newton(lambda t: h.force(*h.ground(down[0], down[2], d_G, t), d_G), t_G, tol=1e-15)
+        up_at = newton(lambda t: h.force(*h.ground(down[0], down[2], d_G, t), d_G), t_G, tol=1e-14, disp=False)
         return h.ground(down[0], down[2], d_G, up_at)[1]
 
     step = 1e-3 * v_U

@@ -19,7 +19,8 @@ def family_of(mu: float) -> sl.Family:
     """All orbits of the constrained model with flight times of 0.02 to 1 s."""
     orbit = example() if mu == 0.8 else with_flight(mu, 0.3)
     fixed = sl.find_orbit(orbit.system, orbit.start)
-    return sl.continue_orbit(fixed, "D_G", to=(1.2 * limit(mu), 0.0), bounds={"time in flight": FLIGHT})
+    return sl.continue_orbit(fixed, "D_G", to=(1.2 * limit(mu), 0.0), bounds={"time in flight": FLIGHT},
+                             largest=0.1)
 
 
 def study(*, mu: float = 0.8) -> StudyResult:

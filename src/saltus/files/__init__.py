@@ -1,0 +1,1 @@
+"""Files: models written by hand, other simulators' formats, C, FMUs, tables."""
