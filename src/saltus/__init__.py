@@ -41,6 +41,7 @@ _HOME = {
     "PD": "saltus.simulation.control",
     "Damping": "saltus.simulation.control",
     "ConstantSpeed": "saltus.simulation.control",
+    "PerDomain": "saltus.simulation.control",
     "Signals": "saltus.simulation.signals",
     "SX": "casadi",
     "simulate": "saltus.simulation.run",
@@ -65,6 +66,8 @@ _HOME = {
     "largest_push": "saltus.analyse.basins",
     "basin": "saltus.analyse.basins",
     "stabilise": "saltus.analyse.stabilise",
+    "sweep": "saltus.sweeps",
+    "open_sweep": "saltus.sweeps",
     "sin": "casadi",
     "cos": "casadi",
     "tan": "casadi",
@@ -75,7 +78,7 @@ _HOME = {
     "fmin": "casadi",
     "fmax": "casadi",
 }
-_MODULES = ("errors", "zoo", "view")
+_MODULES = ("errors", "zoo", "view", "design", "sweeps")
 
 __all__ = [*_HOME, *_MODULES]
 

@@ -326,26 +326,23 @@ def _text(node: Node, args: list[tuple[str, int]]) -> tuple[str, int]:
         return f"{at(0, _ADD)} {_COMPARE[op]} {at(1, _ADD)}", 4
     if op in _CALLS:
         return f"{_CALLS[op]}({', '.join(text for text, _ in args)})", _ATOM
-    simple: dict[int, tuple[str, int]] = {}
     match op:
         case ca.OP_NEG:
-            simple[op] = f"-{at(0, _POW)}", _NEG
+            return f"-{at(0, _POW)}", _NEG
         case ca.OP_SQ:
-            simple[op] = f"{at(0, _ATOM)}^2", _POW
+            return f"{at(0, _ATOM)}^2", _POW
         case ca.OP_TWICE:
-            simple[op] = f"2*{at(0, _MUL + 1)}", _MUL
+            return f"2*{at(0, _MUL + 1)}", _MUL
         case ca.OP_INV:
-            simple[op] = f"1/{at(0, _MUL + 1)}", _MUL
+            return f"1/{at(0, _MUL + 1)}", _MUL
         case ca.OP_NOT:
-            simple[op] = f"not {at(0, 4)}", 3
+            return f"not {at(0, 4)}", 3
         case ca.OP_AND:
-            simple[op] = f"{at(0, 3)} and {at(1, 3)}", 2
+            return f"{at(0, 3)} and {at(1, 3)}", 2
         case ca.OP_OR:
-            simple[op] = f"{at(0, 2)} or {at(1, 2)}", 1
+            return f"{at(0, 2)} or {at(1, 2)}", 1
         case ca.OP_IF_ELSE_ZERO:
-            simple[op] = f"where({args[0][0]}, {args[1][0]}, 0)", _ATOM
+            return f"where({args[0][0]}, {args[1][0]}, 0)", _ATOM
         case ca.OP_ASSIGN | ca.OP_LIFT:
-            simple[op] = args[0]
-    if op not in simple:
-        raise BadModel("it uses an operation that has no text form; write it with the functions of files.md", op=op)
-    return simple[op]
+            return args[0]
+    raise BadModel("it uses an operation that has no text form; write it with the functions of files.md", op=op)

@@ -24,31 +24,39 @@ class Sampled:
             raise BadValue(f"Sampled: rate is {self.rate}; give samples a second, above zero", given=self.rate)
 
 
+def _value(number: float | str, s: Any) -> Any:
+    """Return a number, or the Param of that name."""
+    return s.p[number] if isinstance(number, str) else number
+
+
 @dataclass(frozen=True)
 class PD:
-    """Hold a joint at `target` (a number or f(t, s)): u = kp (target - q) - kd q'."""
+    """Hold a joint at `target` (a number, a Param's name or f(t, s)): u = kp (target - q) - kd q'.
+
+    Gains are numbers or names of Params.
+    """
 
     joint: str
     target: Any
-    kp: float
-    kd: float
+    kp: float | str
+    kd: float | str
 
     def __call__(self, t: Any, s: Any) -> dict[str, Any]:
         """Effort on the joint."""
-        target = self.target(t, s) if callable(self.target) else self.target
-        return {self.joint: self.kp * (target - s.q[self.joint]) - self.kd * s.v[self.joint]}
+        target = self.target(t, s) if callable(self.target) else _value(self.target, s)
+        return {self.joint: _value(self.kp, s) * (target - s.q[self.joint]) - _value(self.kd, s) * s.v[self.joint]}
 
 
 @dataclass(frozen=True)
 class Damping:
-    """Brake a joint: u = -d q'."""
+    """Brake a joint: u = -d q', d a number or a Param's name."""
 
     joint: str
-    d: float
+    d: float | str
 
     def __call__(self, t: Any, s: Any) -> dict[str, Any]:
         """Effort on the joint."""
-        return {self.joint: -self.d * s.v[self.joint]}
+        return {self.joint: -_value(self.d, s) * s.v[self.joint]}
 
 
 @dataclass(frozen=True)
@@ -56,23 +64,39 @@ class ConstantSpeed:
     """Turn a crank at `speed` (rad/s) from where the domain was entered, optionally up to a `hold` angle (rad).
 
     The law of Liu and Ben-Tzvi (2020), eq. 20: u = kp (ramp - q) - kd q'. With `hold`, the ramp stops at the
-    next angle equal to `hold` modulo a full turn.
+    next angle equal to `hold` modulo a full turn. All four are numbers or names of Params.
     """
 
     joint: str
-    speed: float
-    kp: float
-    kd: float
-    hold: float | None = None
+    speed: float | str
+    kp: float | str
+    kd: float | str
+    hold: float | str | None = None
+
+    def ramp(self, t: Any, s: Any) -> Any:
+        """Angle the crank is asked to have (rad)."""
+        entry, speed = s.entry.q[self.joint], _value(self.speed, s)
+        turned = speed * (t - s.entry.t)
+        if self.hold is None:
+            return entry + turned
+        sense = ca.sign(speed)
+        ahead = sense * (_value(self.hold, s) - entry)
+        wrapped = ca.atan2(ca.sin(ahead), ca.cos(ahead))
+        way = ca.if_else(wrapped < 0, wrapped + 2 * math.pi, wrapped)  # to the next hold angle, less than a turn
+        return entry + sense * ca.fmin(sense * turned, way)
 
     def __call__(self, t: Any, s: Any) -> dict[str, Any]:
         """Effort on the joint."""
-        entry = s.entry.q[self.joint]
-        ramp = entry + self.speed * (t - s.entry.t)
-        if self.hold is not None:
-            sense = 1 if self.speed > 0 else -1
-            ahead = sense * (self.hold - entry)
-            wrapped = ca.atan2(ca.sin(ahead), ca.cos(ahead))
-            way = ca.if_else(wrapped < 0, wrapped + 2 * math.pi, wrapped)  # to the next hold angle, less than a turn
-            ramp = entry + sense * ca.fmin(sense * (ramp - entry), way)
-        return {self.joint: self.kp * (ramp - s.q[self.joint]) - self.kd * s.v[self.joint]}
+        error = self.ramp(t, s) - s.q[self.joint]
+        return {self.joint: _value(self.kp, s) * error - _value(self.kd, s) * s.v[self.joint]}
+
+
+class PerDomain:
+    """Another law in each domain: `PerDomain(flight=swing, stance=push)`; domains not named get no control."""
+
+    def __init__(self, **laws: Callable[[Any, Any], Mapping[str, Any]]) -> None:
+        self.laws = laws
+
+    def __call__(self, t: Any, s: Any) -> Mapping[str, Any]:
+        """Effort of the law that belongs to the present domain."""
+        return self.laws[s.domain](t, s) if s.domain in self.laws else {}

@@ -37,6 +37,18 @@ STUDIES = {
             f"{LIU}, figs. 4, 5",
             "saltus.studies.bolt_kinematics",
         ),
+        Study(
+            "bolt-design",
+            "BOLT's lengths chosen for its foot path: sensitivity, optimum, Pareto front",
+            f"{LIU}, sec. 3, tables 1, 2, figs. 3 to 5",
+            "saltus.studies.bolt_design",
+        ),
+        Study(
+            "four-bar-path",
+            "A four-bar through five points at given crank angles",
+            "Cabrera, Simon and Prado (2002), Mechanism and Machine Theory 37, second case",
+            "saltus.studies.four_bar_path",
+        ),
         Study("bolt-running", "BOLT runs 16 steps", f"{LIU}, figs. 10 to 14", "saltus.studies.bolt_running"),
         Study(
             "raptor-hopping",

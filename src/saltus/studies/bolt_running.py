@@ -221,26 +221,17 @@ def _body(run: sl.Trajectory, gait: sl.Strides) -> Figure:
     return figure
 
 
-def command(
-    run: sl.Trajectory, control: Any, joint: str = "q1", samples: int = 1200
-) -> tuple[np.ndarray, np.ndarray]:
-    """Angle that a PD law asks for over time: the law is linear in it; this is where it asks no torque at rest."""
-    names = run.meta["q_names"]
-    index, events = names.index(joint), run.events
-    times = np.linspace(0.0, run.t[-1], samples)
-    angles = []
-    for t in times:
-        entered = [e for e in events if e.t <= t]
-        entry_t, entry_q = (entered[-1].t, float(entered[-1].q[index])) if entered else (0.0, float(run[joint][0]))
-        domain = entered[-1].target if entered else events[0].source
-        ask = []
-        for angle in (0.0, 1.0):
-            s = SimpleNamespace(
-                domain=domain, entry=SimpleNamespace(t=entry_t, q={joint: entry_q}), q={joint: angle}, v={joint: 0.0}
-            )
-            ask.append(float(control(t, s)[joint]))
-        angles.append(ask[0] / (ask[0] - ask[1]))
-    return times, np.array(angles)
+def command(run: sl.Trajectory, control: sl.PerDomain, joint: str = "q1") -> tuple[np.ndarray, np.ndarray]:
+    """Angle that the crank's law asks for over time."""
+    index = run.meta["q_names"].index(joint)
+    entries = [(0.0, run.events[0].source, run.arrays["q"][0]), *((e.t, e.target, e.q) for e in run.events)]
+    times, angles = [], []
+    for (t0, domain, q), t1 in zip(entries, [*(e.t for e in run.events), run.t[-1]], strict=True):
+        entry = SimpleNamespace(t=t0, q={joint: float(q[index])})
+        for t in np.linspace(t0, t1, 40):
+            times.append(t)
+            angles.append(float(control.laws[domain].ramp(t, SimpleNamespace(entry=entry, p=run.params))))
+    return np.array(times), np.array(angles)
 
 
 @styled

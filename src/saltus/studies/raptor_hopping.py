@@ -98,7 +98,7 @@ def _run(system: sl.HybridSystem, start: sl.State, steps: int = STEPS, rate: flo
         start,
         until=60.0,
         domain="flight",
-        control=system.controls["hop"],
+        control=system.controls["run"],
         formulation=sl.SPF(EPSILON),
         stop_after={"touchdown": steps + 1},
         rate=rate,

@@ -1,6 +1,7 @@
 """Pictures, animations and reports of machines and runs. It draws; it computes no physics."""
 
 from saltus.view.animation import animate
+from saltus.view.design_plots import plot_front, plot_paths, plot_study, plot_tornado
 from saltus.view.drawing import plot_machine, plot_snapshots, plot_strobe
 from saltus.view.impact_plots import plot_impact_curves, plot_impact_map
 from saltus.view.orbit_plots import plot_family, plot_multipliers
@@ -25,15 +26,19 @@ __all__ = [
     "plot_coordinates",
     "plot_energy",
     "plot_family",
+    "plot_front",
     "plot_gaps",
     "plot_impact_curves",
     "plot_impact_map",
     "plot_machine",
     "plot_multipliers",
     "plot_path",
+    "plot_paths",
     "plot_phase_portrait",
     "plot_snapshots",
     "plot_strobe",
+    "plot_study",
+    "plot_tornado",
     "plot_torques",
     "report",
     "save",

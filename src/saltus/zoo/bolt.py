@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import saltus as sl
+from saltus.zoo.crank_leg import crank_leg
 
 
 def bolt_linkage(*, base: str = "floating") -> sl.Mechanism:
@@ -66,43 +67,23 @@ def bolt(*, takeoff: str = "force") -> sl.HybridSystem:
 
     `takeoff` ends stance when the ground force falls to zero ("force") or when the line from hip to foot,
     the foot ahead at touchdown, comes within the angle `phase` of the vertical ("phase", the paper's rule,
-    under which the ground may pull). In flight 30 Nm limit the motor, in stance its peak power of 1350 W. The paper prints no gains;
-    these run near its 1.3 m/s and 284 ms a stride.
+    under which the ground may pull). In flight 30 Nm limit the motor, in stance its peak power of 1350 W. The
+    paper prints no gains; these (Params omega, K_P, K_D and q_td) run near its 1.3 m/s and 284 ms a stride.
     """
     m = bolt_linkage(base="floating")
     phase = m.param("phase", math.radians(8.2), "rad")
-    unlimited = 1e9
-    system = sl.HybridSystem(m)
-    flight = system.domain("flight", params={"power_limit": unlimited})
-    stance = system.domain("stance", contacts=[sl.Pinned("foot")], params={"torque_limit": unlimited})
-    system.edge(flight, stance, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
-    if takeoff == "force":
-        leave: sl.Guard = sl.Liftoff("foot")
-    elif takeoff == "phase":
 
-        def angle(s: sl.Signals) -> sl.SX:
-            hip, foot = s.position("hip"), s.position("foot")
-            return sl.atan2(foot.x - hip.x, hip.y - foot.y) - phase
+    def angle(s: sl.Signals) -> sl.SX:
+        hip, foot = s.position("hip"), s.position("foot")
+        return sl.atan2(foot.x - hip.x, hip.y - foot.y) - phase
 
-        leave = sl.When(angle, "falling", label="liftoff")
-    else:
-        raise sl.errors.UnknownName("takeoff rule", takeoff, ["force", "phase"])
-    system.edge(stance, flight, guard=leave, reset=sl.Continuous())
-    system.ends("fell", sl.When(lambda s: s.position("hip").y - 0.15, "falling"))
-
-    speed, kp, kd = -36.0, 76.0, 3.1
-    swing = sl.ConstantSpeed("q1", speed, kp, kd, hold=math.radians(-10.5))
-    push = sl.ConstantSpeed("q1", speed, kp, kd)
-
-    def run(t: float, s: sl.Signals) -> dict[str, sl.SX]:
-        """Swing to the touchdown angle in flight, push at constant speed in stance."""
-        return swing(t, s) if s.domain == "flight" else push(t, s)
-
-    system.controls["run"] = run
+    rules = {"force": sl.Liftoff("foot"), "phase": sl.When(angle, "falling", label="liftoff")}
+    if takeoff not in rules:
+        raise sl.errors.UnknownName("takeoff rule", takeoff, rules)
     m.keyframes["drop"] = {
         "boom": (0.0, 0.45),
         "q1": math.radians(100.0),
         "near": {"q2": -2.13, "q3": -0.80, "q4": -1.13, "q5": -1.14},
-        "rates": {"boom": (1.3, 0.0), "q1": speed},
+        "rates": {"boom": (1.3, 0.0), "q1": -36.0},
     }
-    return system
+    return crank_leg(m, omega=-36.0, K_P=76.0, K_D=3.1, q_td=-10.5, leave=rules[takeoff])

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import saltus as sl
+from saltus.zoo.crank_leg import crank_leg
 
 
 def raptor_linkage(*, base: str = "floating") -> sl.Mechanism:
@@ -99,7 +100,7 @@ def raptor_linkage(*, base: str = "floating") -> sl.Mechanism:
 
 
 def raptor() -> sl.HybridSystem:
-    """Raptor-like leg hopping in place (pitch locked): flight and stance, with its control in `controls["hop"]`.
+    """Raptor-like leg hopping in place (pitch locked): flight and stance, with its control in `controls["run"]`.
 
     As in sec. IV-B of Kamidi, Williams and Ben-Tzvi, the leg is run like BOLT: the crank swings at constant speed
     to the touchdown angle in flight and pushes at constant speed in stance. Stance ends when the ground force
@@ -107,21 +108,4 @@ def raptor() -> sl.HybridSystem:
     numbers; these are our own.
     """
     m = raptor_linkage(base="floating")
-    unlimited = 1e9
-    system = sl.HybridSystem(m)
-    flight = system.domain("flight", params={"power_limit": unlimited})
-    stance = system.domain("stance", contacts=[sl.Pinned("foot")], params={"torque_limit": unlimited})
-    system.edge(flight, stance, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
-    system.edge(stance, flight, guard=sl.Liftoff("foot"), reset=sl.Continuous())
-    system.ends("fell", sl.When(lambda s: s.position("hip").y - 0.15, "falling"))
-
-    speed, kp, kd = 40.6, 7.4, 0.26
-    swing = sl.ConstantSpeed("q1", speed, kp, kd, hold=math.radians(39.0))
-    push = sl.ConstantSpeed("q1", speed, kp, kd)
-
-    def hop(t: float, s: sl.Signals) -> dict[str, sl.SX]:
-        """Swing to the touchdown angle in flight, push at constant speed in stance."""
-        return swing(t, s) if s.domain == "flight" else push(t, s)
-
-    system.controls["hop"] = hop
-    return system
+    return crank_leg(m, omega=40.6, K_P=7.4, K_D=0.26, q_td=39.0)

@@ -1,4 +1,4 @@
-"""Sweep: many evaluations on local processes or on a Dask cluster, into a Zarr store that survives any interruption."""
+"""Sweeps: many evaluations on local processes or on a Dask cluster, into a Zarr store that survives any interruption."""
 
 from __future__ import annotations
 

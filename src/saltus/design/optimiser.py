@@ -416,9 +416,11 @@ def pareto(
     names, k = list(minimise), len(minimise)
     own = Problem(turn, vary, minimise, subject_to, transmission)
     start = np.clip(turn.start.p[own.index], own.low, own.high)
+    own_aims, _ = own.evaluate(start[None])
+    scale = np.maximum(np.abs(own_aims[0]), 1e-12)
     best = []
-    for aim in minimise.values():
-        found = Problem(turn, vary, {"value": aim}, subject_to, transmission).best([start], "IPOPT")
+    for i in range(k):  # the ends of the front: one aim counts, the others break ties
+        found = own.best([start], "IPOPT", np.array([np.eye(k)[i], np.zeros(k), scale]))
         best.append(np.array([found.params[n] for n in own.names]))
     corners, _ = own.evaluate(np.array(best))
     ideal, worst = corners.min(axis=0), corners.max(axis=0)
@@ -435,7 +437,7 @@ def pareto(
         weights = np.array([1 / np.maximum(direction, 1e-3), ideal, size])
         weights[0] /= weights[0].min()
         try:
-            found = own.best([x, start], "IPOPT on the Chebyshev distance", weights)
+            found = own.best([x], "IPOPT on the Chebyshev distance", weights)
         except NoDesign:
             continue
         designs.append(found)

@@ -1,0 +1,266 @@
+"""Documents: YAML, TOML and JSON text to plain data with the line of every entry, and back; never runs code."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from saltus.errors import BadFile
+
+LARGEST = 2_000_000  # bytes of a file
+MOST = 200_000  # entries, aliases counted as often as they are used
+DEEPEST = 40  # nested collections
+
+Path_ = tuple[str | int, ...]
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$")
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|nan)$", re.IGNORECASE)
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass
+class Document:
+    """Plain data (dict, list, str, float, int, bool, None) and the line on which each path begins."""
+
+    file: str
+    data: Any
+    lines: dict[Path_, int] = field(default_factory=dict)
+
+    def line(self, path: Path_) -> int:
+        """Line of a path, or of the nearest entry around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def problem(self, path: Path_, message: str, **data: Any) -> BadFile:
+        """Error that names file, line and path."""
+        where = ".".join(str(x) for x in path)
+        at = f"{self.file}:{self.line(path)}: " + (f"{where}: " if where else "")
+        return BadFile(at + message, file=self.file, line=self.line(path), path=where, **data)
+
+
+def read(path: str | Path) -> Document:
+    """Read a file by its suffix: .yaml, .yml, .json or .toml."""
+    path = Path(path)
+    if not path.is_file():
+        raise BadFile(f"{path} does not exist or is no file", file=str(path))
+    if path.stat().st_size > LARGEST:
+        raise BadFile(f"{path} has {path.stat().st_size} bytes; a model has at most {LARGEST}", file=str(path))
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise BadFile(f"{path} is not UTF-8 text: {problem}", file=str(path)) from None
+    return parse(text, path.suffix.lower(), str(path))
+
+
+def parse(text: str, suffix: str, file: str) -> Document:
+    """Turn text into plain data."""
+    if len(text) > LARGEST:
+        raise BadFile(f"{file} has {len(text)} characters; a model has at most {LARGEST}", file=file)
+    if suffix == ".toml":
+        return _toml(text, file)
+    if suffix in (".yaml", ".yml", ".json"):
+        return _yaml(text, file)
+    raise BadFile(f"{file}: a model file ends in .yaml, .json or .toml", file=file)
+
+
+# ---- YAML and JSON, which is YAML ---------------------------------------------------------------------------------
+
+
+@dataclass
+class _Open:
+    """A collection that is being read."""
+
+    value: Any
+    path: Path_
+    anchor: str | None
+    key: str | None = None
+    count: int = 1
+
+
+def _yaml(text: str, file: str) -> Document:
+    """Build data from parser events, so that depth, size and aliases stay under control.
+
+    Scalars are those of JSON: 1e-3 is a number and `no` is text. Aliases repeat finished entries.
+    """
+    document = Document(file, None)
+    stack: list[_Open] = []
+    anchors: dict[str, tuple[Any, int]] = {}
+    total = documents = 0
+
+    def wrong(event: Any, message: str) -> BadFile:
+        return BadFile(f"{file}:{event.start_mark.line + 1}: {message}", file=file, line=event.start_mark.line + 1)
+
+    def place(event: Any) -> Path_:
+        if not stack:
+            return ()
+        top = stack[-1]
+        return (*top.path, len(top.value) if isinstance(top.value, list) else top.key)  # type: ignore[return-value]
+
+    def put(event: Any, value: Any, count: int) -> None:
+        nonlocal total
+        total += count
+        if total > MOST:
+            raise wrong(event, f"more than {MOST} entries, aliases included")
+        if not stack:
+            document.data = value
+            return
+        top = stack[-1]
+        top.count += count
+        if isinstance(top.value, list):
+            top.value.append(value)
+        else:
+            top.value[top.key] = value
+            top.key = None
+
+    try:
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise wrong(event, "a second document; a model file has one")
+            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent | yaml.ScalarEvent):
+                _plain(event, wrong)
+                is_key = bool(stack) and isinstance(stack[-1].value, dict) and stack[-1].key is None
+                if is_key:
+                    _key(event, stack[-1], document, wrong)
+                    continue
+                path = place(event)
+                document.lines.setdefault(path, event.start_mark.line + 1)
+                if isinstance(event, yaml.ScalarEvent):
+                    value = _scalar(event)
+                    if event.anchor:
+                        anchors[event.anchor] = (value, 1)
+                    put(event, value, 1)
+                else:
+                    if len(stack) >= DEEPEST:
+                        raise wrong(event, f"nested more than {DEEPEST} deep")
+                    stack.append(_Open({} if isinstance(event, yaml.MappingStartEvent) else [], path, event.anchor))
+            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+                done = stack.pop()
+                if done.anchor:
+                    anchors[done.anchor] = (done.value, done.count)
+                total -= done.count - 1
+                put(event, done.value, done.count)
+            elif isinstance(event, yaml.AliasEvent):
+                if event.anchor not in anchors:
+                    raise wrong(event, f"alias *{event.anchor} stands for nothing that is complete here")
+                if stack and isinstance(stack[-1].value, dict) and stack[-1].key is None:
+                    raise wrong(event, f"alias *{event.anchor} cannot be a name")
+                document.lines.setdefault(place(event), event.start_mark.line + 1)
+                put(event, *anchors[event.anchor])
+    except yaml.YAMLError as problem:
+        mark = getattr(problem, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        text_ = getattr(problem, "problem", None) or str(problem)
+        raise BadFile(f"{file}:{line}: this is no YAML: {text_}", file=file, line=line) from None
+    except (RecursionError, ValueError) as problem:
+        raise BadFile(f"{file}: this is no YAML: {problem}", file=file) from None
+    return document
+
+
+def _plain(event: Any, wrong: Any) -> None:
+    if event.tag is not None and event.tag != "!":
+        raise wrong(event, f"tag {event.tag!r}; model files hold plain data, without tags")
+
+
+def _key(event: Any, top: _Open, document: Document, wrong: Any) -> None:
+    if not isinstance(event, yaml.ScalarEvent):
+        raise wrong(event, "a name must be plain text, not a collection")
+    if event.value in top.value:
+        raise wrong(event, f"{event.value!r} is given twice")
+    top.key = event.value
+    document.lines[(*top.path, event.value)] = event.start_mark.line + 1
+
+
+def _scalar(event: Any) -> Any:
+    text = event.value
+    if not event.implicit[0]:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if _NOT_FINITE.match(text):
+        return float(text.lower().replace(".", ""))
+    if _NUMBER.match(text):
+        if len(text) <= 15 and text.lstrip("+-").isdigit():
+            return int(text)
+        return float(text)
+    return text
+
+
+# ---- TOML ---------------------------------------------------------------------------------------------------------
+
+_HEADER = re.compile(r"\s*\[([^\[\]]+)\]")
+_ENTRY = re.compile(r"\s*([\w-]+|\"[^\"]*\"|'[^']*')\s*=")
+
+
+def _toml(text: str, file: str) -> Document:
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        found = re.search(r"line (\d+)", str(problem))
+        line = int(found.group(1)) if found else 1
+        raise BadFile(f"{file}:{line}: this is no TOML: {problem}", file=file, line=line) from None
+    document, table = Document(file, data), ()  # type: tuple[Document, Path_]
+    for number, row in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(row):
+            table = tuple(part.strip().strip("\"'") for part in header.group(1).split("."))
+            document.lines.setdefault(table, number)
+        elif entry := _ENTRY.match(row):
+            document.lines.setdefault((*table, entry.group(1).strip("\"'")), number)
+    return document
+
+
+# ---- writing ------------------------------------------------------------------------------------------------------
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that would read as a number here."""
+
+
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+0123456789."))
+
+
+def text_of(data: dict[str, Any], suffix: str) -> str:
+    """Write plain data as YAML, JSON or TOML."""
+    if suffix == ".json":
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    if suffix == ".toml":
+        return _toml_text(data)
+    if suffix in (".yaml", ".yml"):
+        parts = [yaml.dump({key: value}, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110,
+                           allow_unicode=True) for key, value in data.items()]
+        return "".join(parts)
+    raise BadFile(f"a model file ends in .yaml, .json or .toml, not in {suffix!r}", suffix=suffix)
+
+
+def _toml_text(data: dict[str, Any]) -> str:
+    plain = [f"{_toml_key(k)} = {_inline(v)}" for k, v in data.items() if not isinstance(v, dict)]
+    tables = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            rows = [f"{_toml_key(k)} = {_inline(v)}" for k, v in value.items()]
+            tables.append("\n".join([f"[{_toml_key(key)}]", *rows]))
+    return "\n\n".join(["\n".join(plain), *tables]) + "\n"
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml_key(k)} = {_inline(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_inline(v) for v in value) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)

@@ -1,0 +1,428 @@
+"""Schema of a model file: what may stand in it, for reading, for the published JSON Schema and for editors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from saltus.errors import UnknownName
+
+Number = Annotated[
+    StrictInt | Annotated[FiniteFloat, Field(strict=True)] | StrictStr,
+    Field(description='A number in SI units, or an expression of Params such as "2*l_1 + 0.01".'),
+]
+Real = Annotated[StrictInt | Annotated[FiniteFloat, Field(strict=True)], Field(description="A number in SI units.")]
+Text = StrictStr
+Axis = Annotated[StrictStr | list[Real], Field(description="A letter, x, y or z, or components.")]
+
+
+class Part(BaseModel):
+    """Base: nothing unknown passes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        valid = [field.alias or name for name, field in cls.model_fields.items()]
+        for key in data if isinstance(data, dict) else ():
+            if key not in valid:
+                said = str(UnknownName("entry", key, valid))
+                raise PydanticCustomError("unknown", "{said}", {"said": said, "key": key})
+        return data
+
+
+class ParamEntry(Part):
+    """A named number."""
+
+    value: Real | None = Field(None, description="Default; without it a value must be given in every run.")
+    unit: Text = ""
+
+
+class PlaceEntry(Part):
+    """A point of a link, or a named point."""
+
+    link: Text | None = Field(None, description="Link the point is on.")
+    at: list[Number] | None = Field(None, description="Position in the link's own frame (m).")
+    angle: Number | None = Field(None, description="Planar turn of the frame (rad).")
+    rotation: list[list[Number]] | None = Field(None, description="3 x 3 rotation matrix of the frame.")
+    point: Text | None = Field(None, description="Name of a point, instead of link and position.")
+
+
+Place = Annotated[
+    StrictStr | PlaceEntry,
+    Field(description='A name, "crank", "crank.start" or "crank.end", or {link: crank, at: [x, y]}.'),
+]
+
+
+class LinkEntry(Part):
+    """A rigid body. With a length and without inertia it is a uniform rod along x."""
+
+    mass: Number = Field(description="kg; 0 for a link without mass.")
+    inertia: Number | list[Number] | list[list[Number]] | None = Field(
+        None, description="kg m2 about the centre of mass: one number in the plane, three or a tensor in 3D."
+    )
+    com: list[Number] | None = Field(None, description="Centre of mass in the link's own frame (m).")
+    length: Number | None = Field(None, description="Length of a rod (m).")
+    radius: Number | None = Field(None, description="Radius of a rod (m).")
+
+
+class MotorEntry(Part):
+    """Limits of a motor; none where not given."""
+
+    torque: Number | None = Field(None, description="Nm or N, on the motor's side of the gear.")
+    speed: Number | None = Field(None, description="No-load speed (rad/s).")
+    power: Number | None = Field(None, description="W.")
+    gear: Number | None = None
+    rotor_inertia: Number | None = Field(None, description="kg m2.")
+
+
+class _Joint(Part):
+    a: Place
+    b: Place
+
+
+class _Moving(_Joint):
+    motor: StrictBool | MotorEntry | None = None
+    follows: Number | list[Number] | None = Field(None, description="Expressions instead of coordinates of its own.")
+
+
+class Revolute(_Moving):
+    """One turn."""
+
+    type: Literal["revolute"]
+    axis: Axis | None = None
+
+
+class Slide(_Moving):
+    """Translations."""
+
+    type: Literal["slide"]
+    axes: StrictStr | list[Axis] | None = Field(None, description='Such as "xy".')
+
+
+class Universal(_Moving):
+    """Two turns about perpendicular axes."""
+
+    type: Literal["universal"]
+    axes: list[Axis] | None = None
+
+
+class Bend(_Moving):
+    """A segment of constant curvature."""
+
+    type: Literal["bend"]
+    length: Number
+    along: Axis | None = None
+    towards: StrictStr | list[Axis] | None = None
+    fraction: Real | None = None
+
+
+class Spherical(_Joint):
+    """Ball joint."""
+
+    type: Literal["spherical"]
+
+
+class Weld(_Joint):
+    """Fixed."""
+
+    type: Literal["weld"]
+
+
+class Planar(_Joint):
+    """Two shifts and a turn."""
+
+    type: Literal["planar"]
+    normal: Axis | None = None
+
+
+class Free(_Joint):
+    """Floating."""
+
+    type: Literal["free"]
+    rotation: Text | None = Field(None, description='"quaternion" or an Euler chain such as "zyx".')
+
+
+JointEntry = Annotated[
+    Revolute | Slide | Universal | Bend | Spherical | Weld | Planar | Free, Field(discriminator="type")
+]
+
+
+class SpringEntry(Part):
+    """Spring and damper between two points."""
+
+    type: Literal["spring"]
+    a: Place
+    b: Place
+    stiffness: Number = 0.0
+    length: Number = 0.0
+    damping: Number = 0.0
+
+
+class JointSpringEntry(Part):
+    """Spring and damper on a joint coordinate."""
+
+    type: Literal["joint_spring"]
+    joint: Text
+    stiffness: Number = 0.0
+    rest: Number = 0.0
+    damping: Number = 0.0
+
+
+class ForceEntry(Part):
+    """Force at a point, world axes (N)."""
+
+    type: Literal["force"]
+    point: Place
+    value: list[Number]
+
+
+class TorqueEntry(Part):
+    """Torque on a link, world axes (Nm)."""
+
+    type: Literal["torque"]
+    link: Text
+    value: Number | list[Number]
+
+
+class SoftGroundEntry(Part):
+    """Soft ground under a point, or under a bend joint."""
+
+    type: Literal["compliant_contact"]
+    point: Place | None = None
+    joint: Text | None = None
+    stiffness: Number
+    damping: Number = 0.0
+    exponent: Real = 1.5
+    friction: Number = 0.0
+    friction_stiffness: Number | None = None
+    friction_damping: Number = 0.01
+    ground: Number = Field(0.0, description='Height (m), or an expression of x (and y in 3D) such as "0.1*x".')
+
+
+ForceElement = Annotated[
+    SpringEntry | JointSpringEntry | ForceEntry | TorqueEntry | SoftGroundEntry, Field(discriminator="type")
+]
+
+
+class PrescribeEntry(Part):
+    """A coordinate whose motion is given in time."""
+
+    prescribe: Text
+    value: Number
+
+
+class Pinned(Part):
+    """The point sticks where it touched down."""
+
+    type: Literal["pinned"]
+    point: Place
+
+
+class Sliding(Part):
+    """The point slides on the ground."""
+
+    type: Literal["sliding"]
+    point: Place
+    friction: Number = 0.0
+
+
+class Rolling(Part):
+    """A circular foot rolls."""
+
+    type: Literal["rolling"]
+    point: Place
+    radius: Number
+
+
+ContactEntry = Annotated[Pinned | Sliding | Rolling, Field(discriminator="type")]
+Direction = Literal["rising", "falling", "both"]
+
+
+class When(Part):
+    """An expression crosses zero."""
+
+    type: Literal["when"]
+    expression: Number
+    direction: Direction = "rising"
+    label: Text = "when"
+
+
+class Touchdown(Part):
+    """A point comes down to the ground."""
+
+    type: Literal["touchdown"]
+    point: Place
+    radius: Number = 0.0
+    direction: Direction = "falling"
+
+
+class Liftoff(Part):
+    """The ground's force on a point falls to zero."""
+
+    type: Literal["liftoff"]
+    point: Place
+    strict: StrictBool = False
+    direction: Direction = "falling"
+
+
+GuardEntry = Annotated[When | Touchdown | Liftoff, Field(discriminator="type")]
+
+
+class Continuous(Part):
+    """The state goes on unchanged."""
+
+    type: Literal["continuous"]
+
+
+class PlasticImpact(Part):
+    """Velocities jump to those the target's constraints allow."""
+
+    type: Literal["plastic_impact"]
+
+
+class CollisionEntry(Part):
+    """Contacts collide by a law."""
+
+    type: Literal["collision"]
+    contacts: list[ContactEntry]
+    restitution: Real = 0.0
+    law: Literal["newton", "poisson"] = "newton"
+    friction: Real | None = None
+
+
+class MapEntry(Part):
+    """Coordinates take new values; velocities are prefixed with "v."."""
+
+    type: Literal["map"]
+    set: dict[StrictStr, Number]
+
+
+ResetEntry = Annotated[Continuous | PlasticImpact | CollisionEntry | MapEntry, Field(discriminator="type")]
+
+
+class DomainEntry(Part):
+    """Contacts that hold, and Params with other values while they do."""
+
+    contacts: list[ContactEntry] = []
+    params: dict[StrictStr, Number] = {}
+
+
+class EdgeEntry(Part):
+    """From one domain to another when the guard fires."""
+
+    source: Text = Field(alias="from")
+    target: Text | list[Text] = Field(alias="to")
+    guard: GuardEntry
+    reset: ResetEntry | None = None
+    name: Text = ""
+
+
+class EndEntry(Part):
+    """End a run with this outcome when the guard fires."""
+
+    name: Text
+    guard: GuardEntry
+
+
+class PDEntry(Part):
+    """Hold a joint at a target."""
+
+    type: Literal["pd"]
+    joint: Text
+    target: Number
+    kp: Real
+    kd: Real
+
+
+class DampingEntry(Part):
+    """Brake a joint."""
+
+    type: Literal["damping"]
+    joint: Text
+    d: Real
+
+
+class ConstantSpeedEntry(Part):
+    """Turn a crank at constant speed."""
+
+    type: Literal["constant_speed"]
+    joint: Text
+    speed: Real
+    kp: Real
+    kd: Real
+    hold: Real | None = None
+
+
+class LawEntry(Part):
+    """An expression for every input, as in {hip: "60*(-2.6 - q.hip) - 1.5*v.hip"}."""
+
+    type: Literal["law"]
+    inputs: dict[StrictStr, Number]
+
+
+class ByDomainEntry(Part):
+    """One controller a domain."""
+
+    type: Literal["by_domain"]
+    domains: dict[StrictStr, Annotated[
+        PDEntry | DampingEntry | ConstantSpeedEntry | LawEntry, Field(discriminator="type")]]
+
+
+ControlEntry = Annotated[
+    PDEntry | DampingEntry | ConstantSpeedEntry | LawEntry | ByDomainEntry, Field(discriminator="type")
+]
+Coordinates = dict[StrictStr, Real | list[Real]]
+
+
+class Configuration(Part):
+    """Coordinates that are held, a rough guess of the others, and rates: what `assemble` takes."""
+
+    held: Coordinates = {}
+    near: Coordinates = {}
+    rates: Coordinates = {}
+    params: dict[StrictStr, Real] = {}
+
+
+class RunEntry(Part):
+    """What `saltus run FILE` does unless told otherwise."""
+
+    start: Text | None = Field(None, description="Name of a keyframe.")
+    domain: Text | None = None
+    control: Text | None = None
+    until: Real | None = Field(None, description="s.")
+    formulation: Text | None = Field(None, description='Such as "spf:1e-3".')
+
+
+class ModelEntry(Part):
+    """A machine: links, joints, forces, domains, guards, controllers and configurations. SI units."""
+
+    saltus: Literal[1] = Field(description="Version of the format.")
+    name: Text
+    spatial: StrictBool = Field(False, description="3D (z up) instead of planar (y up).")
+    gravity: Number | list[Number] = Field(9.81, description="m/s2 downwards, or a vector.")
+    params: dict[StrictStr, Real | ParamEntry] = {}
+    inputs: list[Text] = Field([], description="Inputs of forces and torques; those of motors come by themselves.")
+    drives: dict[StrictStr, Number] = Field({}, description="Given motions of time, used in follows as drive.NAME.")
+    links: dict[StrictStr, LinkEntry]
+    joints: dict[StrictStr, JointEntry]
+    points: dict[StrictStr, Place] = {}
+    constraints: dict[StrictStr, Number | list[Number] | PrescribeEntry] = Field(
+        {}, description="Expressions that stay zero, or {prescribe: hip, value: sin(t)} as given_hip."
+    )
+    forces: dict[StrictStr, ForceElement] = {}
+    ground: Real = Field(0.0, description="Height of the ground (m).")
+    domains: dict[StrictStr, DomainEntry] = {}
+    edges: list[EdgeEntry] = []
+    ends: list[EndEntry] = []
+    controls: dict[StrictStr, ControlEntry] = {}
+    keyframes: dict[StrictStr, Configuration] = {}
+    run: RunEntry | None = None
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a model file, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **ModelEntry.model_json_schema(by_alias=True)}
