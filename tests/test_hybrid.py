@@ -454,3 +454,20 @@ def test_random_graphs_never_hang(data):
     assert times == sorted(times)
     if run.outcome.kind == "finished":
         assert run.t[-1] == 2.0
+
+
+def test_events_and_impacts_survive_a_file(tmp_path):
+    hopper = sl.zoo.hopper()
+    run = sl.simulate(hopper, hopper.keyframes["lift-off"], domain="flight", until=1.0)
+    again = sl.load(run.save(tmp_path / "hop.nc"))
+    assert len(again.events) == len(run.events) > 1
+    for mine, other in zip(run.events, again.events, strict=True):
+        assert (mine.t, mine.name, mine.source, mine.target) == (other.t, other.name, other.source, other.target)
+        np.testing.assert_array_equal(mine.v_before, other.v_before)
+        assert (mine.impact is None) == (other.impact is None)
+        if mine.impact is not None:
+            assert mine.impact.T_c == other.impact.T_c
+            assert mine.impact.rows == other.impact.rows
+    assert again.energy_account == run.energy_account
+    data = pytest.importorskip("xarray").open_dataset(tmp_path / "hop.nc")
+    assert float(data.q.sel(coordinate="z_U").max()) == run["z_U"].max()

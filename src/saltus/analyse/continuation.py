@@ -19,7 +19,7 @@ from saltus.analyse.stride import Lost
 from saltus.errors import BadFile, BadValue, NoOrbit, SaltusError, UnknownName
 
 FORMAT = "saltus-family-1"
-SMALLEST = 1e-6  # arclength step below which a branch counts as ended
+SMALLEST = 1e-5  # arclength step below which a branch counts as ended
 TURN = 0.95  # cosine of the largest angle between tangents of neighbours
 CHANGE = 0.5  # largest change of a multiplier's magnitude from neighbour to neighbour
 PRECISE = 1e-13  # of the arclength at which a bifurcation is located
@@ -214,7 +214,7 @@ class _Branch:
             gap = self.weights * (self.shooting.vector(point) - aim)
             return np.array([tau @ gap]), ((tau * self.weights) @ lift)[None, :]
 
-        return newton(self.shooting, guess, plane, steps=8, history=history)
+        return newton(self.shooting, guess, plane, steps=8, halvings=2, history=history)
 
     def at_value(self, e: Evaluation, value: float) -> Evaluation:
         """Orbit with the Param at a value, near a point of the branch."""

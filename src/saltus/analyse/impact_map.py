@@ -109,7 +109,7 @@ class _Grid:
 
     def __init__(self, state: State, x: Axis, y: Axis | None) -> None:
         self.state, self.m = state, state.mechanism
-        self.helper = assembler(self.m)
+        self.helper, self._p = assembler(self.m), state.p
         axes = [x] if y is None else [x, y]
         if y is not None and x[0] == y[0]:
             raise BadValue(f"impact_map: {x[0]!r} is on both axes; give two different names", given=x[0])
@@ -164,7 +164,7 @@ class _Grid:
         self.rows: list[int] = []
         self.dependent: list[int] = []
         if self.helper.closures:
-            _, J = self.helper.closure(0.0, self.state.positions, self.state.p)
+            _, J = self.helper.closure(0.0, self.state.positions, self._p)
             self.rows = independent_rows(J)
             self.dependent = dependent_columns(J[self.rows], self._weights())
 
@@ -194,7 +194,7 @@ class _Grid:
 
     def _own(self, axis: int) -> float:
         kind, i = self.kinds[axis]
-        source = {"p": self.state.p, "q": self.state.positions, "v": self.state.velocities}[kind]
+        source = {"p": self._p, "q": self.state.positions, "v": self.state.velocities}[kind]
         return float(source[i])
 
     def _approach(self, own: list[float], x: float, y: float) -> np.ndarray:
@@ -212,7 +212,7 @@ class _Grid:
         return q[0]
 
     def _params(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        p = np.tile(self.state.p, (len(x), 1))
+        p = np.tile(self._p, (len(x), 1))
         for (kind, i), values in zip(self.kinds, (x, y), strict=False):
             if kind == "p":
                 p[:, i] = values

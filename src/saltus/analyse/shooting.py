@@ -12,9 +12,9 @@ from saltus.analyse.section import Relabel, Sameness, Section, Signal
 from saltus.analyse.stride import Crossing, Lost, Moment, Passage, Stride
 from saltus.errors import BadValue, SaltusError, UnknownName
 
-GOAL = 1e-9  # residual (m, rad, m/s, rad/s) below which Newton's iterates count as an orbit
+GOAL = 1e-9  # residual (m, rad, m/s, rad/s), relative to the largest number, below which it counts as an orbit
 MOST_STEPS = 40
-SMALLEST = 2.0**-12  # of a Newton step
+HALVINGS = 12  # of a Newton step, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +203,8 @@ Extra = Callable[[Point, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def newton(
-    shooting: Shooting, start: Point, extra: Extra | None = None, *, steps: int = MOST_STEPS, history: list[float] | None = None,
+    shooting: Shooting, start: Point, extra: Extra | None = None, *, steps: int = MOST_STEPS, halvings: int = HALVINGS,
+    history: list[float] | None = None,
 ) -> Evaluation:
     """Solve by Newton's method with halved steps; Lost if it does not converge, with the best iterate in `best`.
 
@@ -218,28 +219,29 @@ def newton(
         r, J = extra(point, e.lift)
         return e, np.concatenate([e.residual, r]), np.vstack([e.jacobian, J])
 
+    goal = GOAL * max(1.0, *(float(np.abs(np.concatenate([n.q, n.v])).max()) for n in start.nodes))
     e, r, J = judged(start)
     history.append(float(np.linalg.norm(r)))
     last_chance = False
     for _ in range(steps):
         step = -np.linalg.lstsq(J, r, rcond=1e-11)[0]
         size, accepted = 1.0, False
-        while size >= SMALLEST and not accepted:
+        while size >= 2.0**-halvings and not accepted:
             try:
                 trial, r_trial, J_trial = judged(shooting.moved(e.point, e.lift @ (size * step)))
                 accepted = bool(np.linalg.norm(r_trial) < (1 - 1e-4 * size) * np.linalg.norm(r))
             except SaltusError:
                 accepted = False
-            if not accepted and history[-1] < GOAL:
+            if not accepted and history[-1] < goal:
                 return e  # at round-off: it cannot get better
             size = size if accepted else size / 2
         if not accepted:
             break
         e, r, J = trial, r_trial, J_trial
         history.append(float(np.linalg.norm(r)))
-        if history[-1] < GOAL and (last_chance or history[-1] < 1e-3 * GOAL):
+        if history[-1] < goal and (last_chance or history[-1] < 1e-3 * goal):
             return e
-        last_chance = history[-1] < GOAL
-    if history[-1] < GOAL:
+        last_chance = history[-1] < goal
+    if history[-1] < goal:
         return e
     raise Lost(f"Newton's method stops at a residual of {history[-1]:.3g}", reason="not converged", best=e)

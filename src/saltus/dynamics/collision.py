@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import root
 
 from saltus.dynamics.friction import Course, together
 from saltus.errors import BadValue, GainsEnergy
@@ -178,6 +177,8 @@ def _least(G: np.ndarray, rows: Sequence[int], change: np.ndarray) -> np.ndarray
 
 def _by_force(G: np.ndarray, u: np.ndarray, contacts: Contacts, law: Law) -> tuple[np.ndarray, tuple[str, ...]]:
     """Tangential impulses from the user's law, normal ones from restitution; the law may depend on both."""
+    from scipy.optimize import root  # loads slowly, and only force laws need it
+
     assert law.force is not None
     d, normals = contacts.d, contacts.normals
     tangential = [i for i in range(len(u)) if i not in normals]

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.integrate import solve_ivp
-from scipy.optimize import brentq
 
 from saltus.errors import BadValue
 
@@ -92,6 +90,8 @@ class Course:
         if len(Gtn) == 1:
             return np.sign(Gtn)
 
+        from scipy.optimize import brentq  # loads slowly, and only slip in 3D needs it
+
         def across(angle: float) -> float:
             s = np.array([math.cos(angle), math.sin(angle)])
             gain = Gtn - self.friction * Gtt @ s
@@ -137,6 +137,8 @@ class Course:
 
     def _turning(self, done: Callable[[np.ndarray, np.ndarray], float]) -> bool:
         """Slip in 3D, whose direction turns; the clock of the integration slows as the slip stops."""
+        from scipy.integrate import solve_ivp
+
         m = len(self.u)
         least = 1e-11 * self.speed
 

@@ -20,6 +20,7 @@ DEEPEST = 40  # nested collections
 Path_ = tuple[str | int, ...]
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_SPOKEN = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|nan)$", re.IGNORECASE)
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -220,11 +221,8 @@ def _toml(text: str, file: str) -> Document:
 # ---- writing ------------------------------------------------------------------------------------------------------
 
 
-class _Dumper(yaml.SafeDumper):
-    """Quotes text that would read as a number here."""
-
-
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+0123456789."))
+WIDTH = 110  # characters up to which a collection stays on one line
+_SAFE = re.compile(r"[A-Za-z_(][\w .*/+()<>^'-]*$")
 
 
 def text_of(data: dict[str, Any], suffix: str) -> str:
@@ -234,10 +232,42 @@ def text_of(data: dict[str, Any], suffix: str) -> str:
     if suffix == ".toml":
         return _toml_text(data)
     if suffix in (".yaml", ".yml"):
-        parts = [yaml.dump({key: value}, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110,
-                           allow_unicode=True) for key, value in data.items()]
-        return "".join(parts)
+        return "\n".join(_block(data, 0, top=True)) + "\n"
     raise BadFile(f"a model file ends in .yaml, .json or .toml, not in {suffix!r}", suffix=suffix)
+
+
+def _block(value: Any, indent: int, top: bool = False) -> list[str]:
+    """Lines of a collection, each entry on one line if it fits and is no section of the file."""
+    rows: list[str] = []
+    pad = " " * indent
+    entries = value.items() if isinstance(value, dict) else [(None, x) for x in value]
+    for key, entry in entries:
+        head = f"{pad}{_word(key)}:" if key is not None else f"{pad}-"
+        line = f"{head} {_flow(entry)}"
+        if not (isinstance(entry, dict | list) and entry) or (len(line) <= WIDTH and not (top and isinstance(entry, dict))):
+            rows.append(line)
+        elif key is None:
+            inner = _block(entry, indent + 2)
+            rows += [f"{pad}- {inner[0].lstrip()}", *inner[1:]]
+        else:
+            rows += [head, *_block(entry, indent + 2)]
+    return rows
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_word(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return _word(value) if isinstance(value, str) else repr(value)
+
+
+def _word(text: str) -> str:
+    """Text, in quotes where YAML (of any version) could take it for something else."""
+    plain = _SAFE.match(text) and not text.endswith(" ") and text.lower() not in _SPOKEN and len(text) < 200
+    return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def _toml_text(data: dict[str, Any]) -> str:

@@ -110,15 +110,14 @@ class FormulaLaw:
 
 
 @dataclass(frozen=True)
-class ByDomain:
-    """A controller of a file that chooses by domain; a domain it does not name gets no effort."""
+class FormulaTarget:
+    """A target of a file for a PD law."""
 
-    domains: tuple[tuple[str, Any], ...]
+    formula: Formula
 
-    def __call__(self, t: Any, s: Signals) -> dict[str, Any]:
-        """Efforts by input."""
-        law = dict(self.domains).get(s.domain)
-        return {} if law is None else law(t, s)
+    def __call__(self, t: Any, s: Signals) -> Any:
+        """Target now."""
+        return self.formula(s)
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from saltus.errors import BadFile, BadValue, SaltusError, UnknownName
 from saltus.files import schema
 from saltus.files.documents import Document, Path_
 from saltus.files.expressions import evaluate, parsed
-from saltus.files.names import ByDomain, Formula, FormulaLaw, FormulaMap, GroundFormula, MechanismNames
+from saltus.files.names import Formula, FormulaLaw, FormulaMap, FormulaTarget, GroundFormula, MechanismNames
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Motor
 from saltus.model.symbols import SX, vector
-from saltus.simulation.control import PD, ConstantSpeed, Damping
+from saltus.simulation.control import PD, ConstantSpeed, Damping, PerDomain
 
 SHOWN = 5  # problems of a file that are listed
 
@@ -335,7 +335,7 @@ class Builder:
             for name in control.domains:
                 if name not in system.domains:
                     raise UnknownName("domain", name, system.domains)
-            return ByDomain(tuple((n, self._control(c, system)) for n, c in control.domains.items()))
+            return PerDomain(**{n: self._control(c, system) for n, c in control.domains.items()})
         m = self.m
         names = list(control.inputs) if isinstance(control, schema.LawEntry) else [control.joint]
         for name in names:
@@ -343,22 +343,16 @@ class Builder:
                 raise UnknownName("input", name, m.inputs)
         if isinstance(control, schema.LawEntry):
             return FormulaLaw(_formulas(control.inputs))
+        gains = {f: getattr(control, f) for f in control.model_fields_set - {"type", "joint", "target"}}
+        for value in gains.values():
+            if isinstance(value, str) and value not in m.params:
+                raise UnknownName("Param", value, m.params)
         if isinstance(control, schema.PDEntry):
-            target = control.target if not isinstance(control.target, str) else _Target(Formula(control.target))
-            return PD(control.joint, target, float(control.kp), float(control.kd))
-        if isinstance(control, schema.DampingEntry):
-            return Damping(control.joint, float(control.d))
-        return ConstantSpeed(control.joint, float(control.speed), float(control.kp), float(control.kd), control.hold)
-
-
-class _Target:
-    """A PD target given by a formula."""
-
-    def __init__(self, formula: Formula) -> None:
-        self.formula = formula
-
-    def __call__(self, t: Any, s: Any) -> Any:
-        return self.formula(s)
+            target = control.target
+            if isinstance(target, str) and target not in m.params:
+                target = FormulaTarget(Formula(target))
+            return PD(control.joint, target, **gains)
+        return (Damping if isinstance(control, schema.DampingEntry) else ConstantSpeed)(control.joint, **gains)
 
 
 def _formulas(given: dict[str, Any]) -> tuple[tuple[str, Formula], ...]:

@@ -328,14 +328,17 @@ class EndEntry(Part):
     guard: GuardEntry
 
 
+Gain = Annotated[Real | StrictStr, Field(description="A number, or the name of a Param.")]
+
+
 class PDEntry(Part):
     """Hold a joint at a target."""
 
     type: Literal["pd"]
     joint: Text
     target: Number
-    kp: Real
-    kd: Real
+    kp: Gain
+    kd: Gain
 
 
 class DampingEntry(Part):
@@ -343,7 +346,7 @@ class DampingEntry(Part):
 
     type: Literal["damping"]
     joint: Text
-    d: Real
+    d: Gain
 
 
 class ConstantSpeedEntry(Part):
@@ -351,10 +354,10 @@ class ConstantSpeedEntry(Part):
 
     type: Literal["constant_speed"]
     joint: Text
-    speed: Real
-    kp: Real
-    kd: Real
-    hold: Real | None = None
+    speed: Gain
+    kp: Gain
+    kd: Gain
+    hold: Gain | None = None
 
 
 class LawEntry(Part):

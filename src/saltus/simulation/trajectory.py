@@ -19,6 +19,24 @@ if TYPE_CHECKING:
 FORMAT = "saltus-trajectory-1"
 
 
+# What is sampled: dimensions beside time, and units (mixed ones are of turns and shifts).
+SAMPLES: dict[str, tuple[tuple[str, ...], str]] = {
+    "q": (("coordinate",), "rad or m"),
+    "v": (("velocity",), "rad/s or m/s"),
+    "a": (("velocity",), "rad/s2 or m/s2"),
+    "torques": (("input",), "Nm or N"),
+    "drives": (("drive",), "Nm or N"),
+    "phase": ((), "1"),
+    "kinetic": ((), "J"),
+    "potential": ((), "J"),
+    "work": (("channel",), "J"),
+    "gap": (("constraint",), "m or 1"),
+    "momentum": (("component",), "kg m/s or kg m2/s"),
+    "points": (("point", "axis"), "m"),
+    "forces": (("contact", "axis"), "N"),
+}
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a run ended: "finished", "stopped", "interrupted", "chattering", "not finite", "step too small", "failed",
@@ -255,36 +273,29 @@ class Trajectory:
 
     # ---- files --------------------------------------------------------------------------------------------------
 
+    @property
+    def labels(self) -> dict[str, list[str]]:
+        """Names along every dimension of the samples but time."""
+        m = self.meta
+        return {
+            "coordinate": m["q_names"],
+            "velocity": m["v_names"],
+            "input": m["inputs"],
+            "drive": m["drives"],
+            "channel": m["channels"],
+            "constraint": m["constraints"],
+            "point": m["points"],
+            "contact": m["forces"],
+            "axis": list("xyz")[: m["dimension"]],
+            "component": ["px", "py", "pz", "lx", "ly", "lz"],
+        }
+
     def dataset(self) -> xarray.Dataset:
         """Samples as an xarray Dataset with named dimensions."""
         import xarray as xr
 
-        m, a = self.meta, self.arrays
-        axis = list("xyz")[: m["dimension"]]
-        return xr.Dataset(
-            {
-                "q": (("time", "coordinate"), a["q"]),
-                "v": (("time", "velocity"), a["v"]),
-                "a": (("time", "velocity"), a["a"]),
-                "torques": (("time", "input"), a["torques"]),
-                "drives": (("time", "drive"), a["drives"]),
-                "phase": (("time",), a["phase"]),
-                "kinetic": (("time",), a["kinetic"], {"units": "J"}),
-                "potential": (("time",), a["potential"], {"units": "J"}),
-                "work": (("time", "channel"), a["work"], {"units": "J"}),
-                "gap": (("time", "constraint"), a["gap"], {"units": "m"}),
-                "momentum": (("time", "component"), a["momentum"]),
-                "points": (("time", "point", "axis"), a["points"], {"units": "m"}),
-                "forces": (("time", "contact", "axis"), a["forces"], {"units": "N"}),
-            },
-            coords={
-                "time": ("time", a["t"], {"units": "s"}),
-                "coordinate": m["q_names"], "velocity": m["v_names"], "input": m["inputs"], "channel": m["channels"],
-                "drive": m["drives"],
-                "constraint": m["constraints"], "point": m["points"], "contact": m["forces"], "axis": axis,
-                "component": ["px", "py", "pz", "lx", "ly", "lz"],
-            },
-        )
+        data = {name: (("time", *dims), self.arrays[name], {"units": unit}) for name, (dims, unit) in SAMPLES.items()}
+        return xr.Dataset(data, coords={"time": ("time", self.t, {"units": "s"}), **self.labels})
 
     def save(self, path: str | Path) -> Path:
         """Write everything to one NetCDF file; `sl.load(path)` reads it again, identical."""

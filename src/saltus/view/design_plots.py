@@ -81,10 +81,10 @@ def plot_study(study: KinematicStudy) -> Figure:
 @styled
 def plot_tornado(effects: Sensitivity, quantities: list[str] | None = None) -> Figure:
     """Draw normalised sensitivities as bars, the largest on top: per cent for one per cent of the Param."""
-    names = quantities or [q for q in effects.quantities]
+    names = quantities or list(effects.quantities)
     figure = new_figure(3.4 * len(names), 0.4 + 0.3 * len(effects.params))
     for ax, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
-        ranked = [(p, v) for p, v in effects.ranking(name) if np.isfinite(v)][::-1]
+        ranked = [(p, v) for p, v in effects.ranking(name) if np.isfinite(v) and abs(v) > 1e-9][::-1]
         values = np.array([v for _, v in ranked])
         colours = [PALETTE["blue"] if v >= 0 else PALETTE["vermillion"] for v in values]
         ax.barh(range(len(values)), values, color=colours)

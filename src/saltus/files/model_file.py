@@ -1,0 +1,138 @@
+"""Model files: read and write a machine as .saltus.yaml, .json, .toml, MJCF or URDF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from saltus.errors import BadFile, BadValue
+from saltus.files import documents
+from saltus.files.reading import Builder
+from saltus.files.recording import Recorder
+from saltus.files.writing import model_data
+from saltus.hybrid import HybridSystem, When
+from saltus.model.assembly import State
+from saltus.model.mechanism import Mechanism
+
+XML = (".xml", ".mjcf", ".urdf")
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFile:
+    """A machine from a file, and what the file says about running it.
+
+    `system` is what `sl.simulate` takes: the HybridSystem, or the Mechanism where the file names no domains.
+    `notes` lists by name and line what a foreign file holds and Saltus has no part for.
+    """
+
+    mechanism: Mechanism
+    system: HybridSystem | Mechanism
+    domain: str | None = None
+    control: Any = None
+    until: float | None = None
+    formulation: str | None = None
+    keyframe: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> State | None:
+        """The configuration runs start from, assembled: the file's own, or its last keyframe."""
+        names = list(self.mechanism.keyframes)
+        name = self.keyframe or (names[-1] if names else None)
+        return None if name is None else self.mechanism.keyframe(name)
+
+
+def read_model(path: str | Path, *, partial: bool = False) -> ModelFile:
+    """Read a model file: .yaml, .json or .toml of Saltus, or MJCF or URDF (.xml, .urdf).
+
+    BadFile says what is wrong with file, line and path. Opening a file never runs code. A foreign file with
+    features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list.
+    """
+    path = Path(path)
+    if path.suffix.lower() in XML:
+        from saltus.files.xml_models import read_xml
+
+        mechanism, notes = read_xml(path, partial)
+        return ModelFile(mechanism, mechanism, notes=notes)
+    return build(documents.read(path))
+
+
+def build(document: documents.Document) -> ModelFile:
+    """Build the machine of a document."""
+    builder = Builder(document)
+    m, entry = builder.mechanism(), builder.entry
+    model = ModelFile(m, m)
+    if entry.domains:
+        system = builder.system()
+        _check_formulas(system, builder)
+        model = replace(model, system=system)
+    elif entry.edges or entry.ends or entry.controls:
+        raise document.problem(("edges",), "edges, ends and controls belong to domains; add `domains`")
+    if entry.run is not None:
+        run = entry.run
+        for path, name, valid in (
+            ("start", run.start, m.keyframes), ("domain", run.domain, entry.domains), ("control", run.control, entry.controls)
+        ):
+            if name is not None and name not in valid:
+                from saltus.errors import UnknownName
+
+                raise document.problem(("run", path), str(UnknownName(path, name, valid)))
+        control = model.system.controls[run.control] if run.control and isinstance(model.system, HybridSystem) else None
+        until = None if run.until is None else float(run.until)
+        model = replace(model, domain=run.domain, control=control, until=until, formulation=run.formulation,
+                        keyframe=run.start)
+    return model
+
+
+def _check_formulas(system: HybridSystem, builder: Builder) -> None:
+    """Look up every name in guards and controllers now, not when a run comes to them."""
+    first = next(iter(system.domains))
+    for i, edge in enumerate(system.edges):
+        with builder.at("edges", i):
+            if isinstance(edge.guard, When):
+                edge.guard.expression(Recorder(system, edge.source.name).signals)
+            if hasattr(edge.reset, "function"):
+                edge.reset.function(Recorder(system, "", forces=False).signals)
+    for i, (_, guard) in enumerate(system._outcomes):
+        with builder.at("ends", i):
+            if isinstance(guard, When):
+                guard.expression(Recorder(system, first).signals)
+    for name, control in system.controls.items():
+        with builder.at("controls", name):
+            for domain in system.domains:
+                control(system.mechanism.time, Recorder(system, domain, forces=False).signals)
+
+
+def write_model(
+    thing: Mechanism | HybridSystem | ModelFile, path: str | Path, *, start: str | None = None,
+    domain: str | None = None, control: str | None = None, until: float | None = None, partial: bool = False,
+) -> Path:
+    """Write a machine to a file by its suffix; `read_model` gives the same equations back.
+
+    `start` (a keyframe), `domain`, `control` and `until` are what `saltus run FILE` does by default. MJCF (.xml)
+    and URDF (.urdf) hold the numbers of the default Params and refuse what they have no element for, by name;
+    with `partial` that is left out and listed in a comment of the file.
+    """
+    path = Path(path)
+    if isinstance(thing, ModelFile):
+        start, domain, until = start or thing.keyframe, domain or thing.domain, until or thing.until
+        if control is None and thing.control is not None and isinstance(thing.system, HybridSystem):
+            control = next(n for n, c in thing.system.controls.items() if c is thing.control)
+        thing = thing.system
+    if not isinstance(thing, Mechanism | HybridSystem):
+        raise BadValue(f"write_model takes a Mechanism, a HybridSystem or a ModelFile, not a {type(thing).__name__}")
+    if path.suffix.lower() in XML:
+        from saltus.files.xml_models import write_xml
+
+        text = write_xml(thing, path.suffix.lower(), partial)
+    else:
+        data = model_data(thing)
+        run = {"start": start, "domain": domain, "control": control, "until": until}
+        if any(x is not None for x in run.values()):
+            data["run"] = {k: x for k, x in run.items() if x is not None}
+        text = documents.text_of(data, path.suffix.lower())
+    if not path.parent.is_dir():
+        raise BadFile(f"{path.parent} is no directory; make it first", file=str(path))
+    path.write_text(text, encoding="utf-8")
+    return path
