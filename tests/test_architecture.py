@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "saltus"
 ORDER = ["errors", "machine", "model", "dynamics", "hybrid", "simulation"]
-LEAVES = {"view", "zoo", "studies", "cli", "doctor"}
+LEAVES = {"view", "zoo", "studies", "cli", "cli_files", "doctor"}
 
 
 def modules():

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import math
+import os
 import runpy
 import sys
 import time
@@ -22,6 +23,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from saltus import cli_files
 from saltus.errors import BadValue, SaltusError, UnknownName
 
 BAD_INPUT, ENDED_BADLY, INTERRUPTED = 2, 1, 130
@@ -74,14 +76,24 @@ class Model:
 
 
 def model_of(text: str) -> Model:
-    """Return the machine of a zoo name, or of a Python file that defines `system`."""
+    """Return the machine of a zoo name, of a model file, or of a Python file that defines `system`."""
+    if text.endswith(cli_files.MODEL_FILES):
+        return _from_model_file(text)
     if text.endswith(".py") or "/" in text:
         return _from_file(Path(text))
     known = machines()
     name = text.replace("_", "-")
     if name not in known:
-        raise UnknownName("machine", text, [*known, "FILE.py"])
+        raise UnknownName("machine", text, [*known, "FILE.py", "FILE.saltus.yaml"])
     return Model(name, _as_system(known[name]()))
+
+
+def _from_model_file(text: str) -> Model:
+    from saltus import read_model
+
+    found = read_model(text)
+    name = Path(text).name.split(".")[0]
+    return Model(name, _as_system(found.system), found.start, found.control, found.domain, found.until)
 
 
 def _from_file(path: Path) -> Model:
@@ -315,6 +327,8 @@ def write_results(
     files[1].write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
     from saltus import view
 
+    film = directory / "run.gif" if animation else None
+    filmed = beside(lambda: view.animate(run, film)) if film else None
     with progress_bar(quiet) as bar:
         drawings = {}
         figures = view.figures(run, system=model.system)
@@ -324,20 +338,36 @@ def write_results(
             drawings[name] = written[0].read_text(encoding="utf-8")
             files += written
             bar.update(task, advance=1, note=name)
-        film = None
-        if animation:
+        if film and filmed:
             task = bar.add_task("animating", total=1, note="")
-
-            def show(done: int, total: int) -> None:
-                bar.update(task, completed=done, total=total, note=f"{done} of {total} frames")
-
-            film = view.animate(run, directory / "run.gif", progress=show)
+            filmed()
+            bar.update(task, advance=1)
             files.append(film)
         rows = summary_rows(numbers)[1:]
         page = view.report(
             run, directory / "report.html", figures=drawings, animation=film, command=command, summary=rows
         )
     return [*files, page]
+
+
+def beside(work: Callable[[], Any]) -> Callable[[], None]:
+    """Start work in a copy of this process, on another core; call what is returned to wait for it."""
+    if not hasattr(os, "fork"):
+        return lambda: (work(), None)[1]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+
+    def wait() -> None:
+        if os.waitpid(child, 0)[1] != 0:
+            work()  # once more, here, where the error can be seen
+
+    return wait
 
 
 def _finish(run: Any) -> None:
@@ -641,6 +671,8 @@ def doctor() -> None:
     )
     print_table("speed", rows)
 
+
+cli_files.register(app, speaking, model_of)
 
 if __name__ == "__main__":
     app()

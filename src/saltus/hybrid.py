@@ -42,7 +42,9 @@ class Sliding:
 
     def __post_init__(self) -> None:
         if isinstance(self.friction, int | float) and not self.friction >= 0:
-            raise BadValue(f"sliding contact: friction is {self.friction}; it must be zero or more", given=self.friction)
+            raise BadValue(
+                f"sliding contact: friction is {self.friction}; it must be zero or more", given=self.friction
+            )
 
     def rows(self, kinematics: Kinematics, spatial: bool, anchor: SX) -> tuple[SX, tuple[str, ...]]:
         """Height above the ground only."""

@@ -9,7 +9,9 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
@@ -239,8 +241,6 @@ def _title(task: Task) -> str:
 
 def _steady(text: str) -> str:
     """Take addresses of objects out of a text."""
-    import re
-
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
@@ -274,6 +274,23 @@ def _evaluate(payload: bytes, points: dict[str, np.ndarray], first: int, seed: i
     return out, time.perf_counter() - begin
 
 
+def local_processes(count: int | None = None) -> cf.ProcessPoolExecutor:
+    """Fresh processes that leave Ctrl-C to their parent and end with it, however it ends."""
+    return cf.ProcessPoolExecutor(count or os.cpu_count(), multiprocessing.get_context("spawn"), _settle)
+
+
+def _settle() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 class _Pool:
     """Local processes or a Dask cluster behind one `submit`; local processes that die are replaced."""
 
@@ -294,8 +311,7 @@ class _Pool:
         self._pool: Any = self._client.get_executor(pure=False, retries=RETRIES)
 
     def _renew(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pool = cf.ProcessPoolExecutor(self.size, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+        self._pool = local_processes(self.size)
 
     @property
     def room(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from saltus.analyse.orbits import Orbit
+from saltus.analyse.orbit import Orbit
 from saltus.analyse.stride import Crossing, Lost, Moment
 from saltus.errors import BadValue, UnknownName
 from saltus.hybrid import Edge, PlasticImpact, When
@@ -100,7 +100,9 @@ def largest_push(
     the first stretch of survival, found to `tolerance`; beyond it some larger pushes may be survived again.
     """
     if not any(direction.values()):
-        raise BadValue("a push needs a direction: give velocities by name, as in {'boom.x': 1.0}", given=dict(direction))
+        raise BadValue(
+            "a push needs a direction: give velocities by name, as in {'boom.x': 1.0}", given=dict(direction)
+        )
     returns = Returns(orbit)
 
     def lives(size: float) -> bool:
@@ -130,7 +132,12 @@ class Basin:
 
 
 def basin(
-    orbit: Orbit, x: tuple[str, Sequence[float]], y: tuple[str, Sequence[float]], *, strides: int = STRIDES, threads: int = 2
+    orbit: Orbit,
+    x: tuple[str, Sequence[float]],
+    y: tuple[str, Sequence[float]],
+    *,
+    strides: int = STRIDES,
+    threads: int = 2,
 ) -> Basin:
     """Run from changed starts: `x` and `y` are a coordinate ("z_U") or a velocity ("v.z_U") and changes to it."""
     returns = Returns(orbit)
@@ -151,5 +158,10 @@ def basin(
         results += list(pool.map(run, pairs[1:]))
     shape = (len(y[1]), len(x[1]))
     made = np.array([r[0] for r in results]).reshape(shape)
-    return Basin((x[0], y[0]), np.asarray(x[1], float), np.asarray(y[1], float), made,
-                 np.array([r[1] for r in results]).reshape(shape))
+    return Basin(
+        (x[0], y[0]),
+        np.asarray(x[1], float),
+        np.asarray(y[1], float),
+        made,
+        np.array([r[1] for r in results]).reshape(shape),
+    )

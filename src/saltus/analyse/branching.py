@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from saltus.analyse.continuation import Bifurcation, doubled
-from saltus.analyse.orbits import Orbit
+from saltus.analyse.family import Bifurcation
+from saltus.analyse.orbit import Orbit
+from saltus.analyse.section import Relabel
 from saltus.analyse.shooting import Evaluation, Point, Shooting, newton
 from saltus.errors import BadValue, NoOrbit, SaltusError, UnknownName
 
@@ -44,8 +45,24 @@ def switch(point: Bifurcation, size: float) -> Orbit:
             problem = trouble
             continue
         return Orbit(orbit.system, orbit.control, shooting, found)
-    raise NoOrbit(f"no orbit found {size:g} off the {point.kind} at {point.param} = {point.value:.8g}: {problem}; try "
-                  "another size", history=[], best=None)
+    raise NoOrbit(
+        f"no orbit found {size:g} off the {point.kind} at {point.param} = {point.value:.8g}: {problem}; try "
+        "another size",
+        history=[],
+        best=None,
+    )
+
+
+def doubled(orbit: Orbit) -> Shooting:
+    """Equations of orbits of twice the period."""
+    s = orbit.shooting
+    relabel = s.relabel if s.relabel.plain else Relabel(orbit.system, {})
+    if len(s.sections) != 1:
+        raise NoOrbit(
+            "an orbit found by multiple shooting cannot be doubled; find it by single shooting", history=[], best=None
+        )
+    period = None if s.period is None else 2 * s.period
+    return Shooting(s.stride, s.sections, [2 * s.events[0]], s.sameness, relabel, period, s.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +79,7 @@ class FoldCurve:
         return np.array([[o.params[n] for n in self.params] for o in self.orbits])
 
 
-def follow_fold(
-    fold: Bifurcation, param: str, *, to: float, steps: int = 40, step: float | None = None
-) -> FoldCurve:
+def follow_fold(fold: Bifurcation, param: str, *, to: float, steps: int = 40, step: float | None = None) -> FoldCurve:
     """Follow a fold while a second Param goes to `to`, by pseudo-arclength over both Params.
 
     The fold is where G = 0 in the bordered system [[A - 1, b], [c', 0]] [w, G] = [0, 1]. Its derivative is taken
@@ -88,7 +103,9 @@ class _FoldWalk:
         self.shooting, self.orbit = shooting, orbit
         A = orbit.evaluation.section_map
         U, _, Vt = np.linalg.svd(A - np.eye(len(A)))
-        basis = shooting.evaluate(orbit.evaluation.point).lift[: 1 + shooting.stride.rows.nq + shooting.stride.rows.nv, : len(A)]
+        basis = shooting.evaluate(orbit.evaluation.point).lift[
+            : 1 + shooting.stride.rows.nq + shooting.stride.rows.nv, : len(A)
+        ]
         self.left, self.right = basis @ U[:, -1], basis @ Vt[-1]  # in full coordinates, so that bases may turn
         here = orbit.params[shooting.stride.params[-1]]
         self.weights = np.ones(len(shooting.vector(orbit.evaluation.point)))
@@ -107,7 +124,10 @@ class _FoldWalk:
         slope = np.zeros(e.lift.shape[1])
         for j in range(len(slope)):
             h = 1e-6 / max(float(np.linalg.norm(self.weights * e.lift[:, j])), 1e-300)
-            ends = [self.fold(self.shooting.evaluate(self.shooting.moved(e.point, sign * h * e.lift[:, j]))) for sign in (1, -1)]
+            ends = [
+                self.fold(self.shooting.evaluate(self.shooting.moved(e.point, sign * h * e.lift[:, j])))
+                for sign in (1, -1)
+            ]
             slope[j] = (ends[0] - ends[1]) / (2 * h)
         return self.fold(e), slope
 

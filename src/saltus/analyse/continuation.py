@@ -2,139 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
-from saltus.analyse.orbits import Orbit
-from saltus.analyse.section import Relabel
+from saltus.analyse.family import Bifurcation, Family
+from saltus.analyse.orbit import Orbit
 from saltus.analyse.shooting import Evaluation, Point, Shooting, newton
 from saltus.analyse.stride import Lost
-from saltus.errors import BadFile, BadValue, NoOrbit, SaltusError, UnknownName
+from saltus.errors import BadValue, SaltusError, UnknownName
 
-FORMAT = "saltus-family-1"
 SMALLEST = 1e-5  # arclength step below which a branch counts as ended
 TURN = 0.95  # cosine of the largest angle between tangents of neighbours
 CHANGE = 0.5  # largest change of a multiplier's magnitude from neighbour to neighbour
 PRECISE = 1e-13  # of the arclength at which a bifurcation is located
-KINDS = ("fold", "flip", "torus", "branch point")
-
-
-@dataclass(frozen=True, eq=False)
-class Bifurcation:
-    """A point where a family folds ("fold"), doubles its period ("flip"), sheds a torus or meets a branch."""
-
-    kind: str
-    param: str
-    orbit: Orbit
-    tangent: np.ndarray
-
-    @property
-    def value(self) -> float:
-        """Value of the Param."""
-        return self.orbit.params[self.param]
-
-    def switch(self, size: float = 0.02) -> Orbit:
-        """Return an orbit on the other branch, `size` away: of twice the period at a flip."""
-        from saltus.analyse.branching import switch
-
-        return switch(self, size)
-
-    def __repr__(self) -> str:
-        return f"<{self.kind} at {self.param} = {self.value:.10g}>"
-
-
-@dataclass(frozen=True, eq=False)
-class Family:
-    """Orbits along a branch, in order, with the bifurcations between them and why each end is the end."""
-
-    param: str
-    orbits: list[Orbit]
-    bifurcations: list[Bifurcation]
-    ends: tuple[str, str]
-    tangents: list[np.ndarray] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.orbits)
-
-    def values(self, name: str) -> np.ndarray:
-        """Number of every orbit: a Param, "period", "speed", "apex", "multiplier", "time in ..."; see Orbit.value."""
-        return np.array([o.value(name) for o in self.orbits])
-
-    @property
-    def stable(self) -> np.ndarray:
-        """Which orbits are stable."""
-        return np.array([o.is_stable for o in self.orbits], bool)
-
-    def of_kind(self, kind: str) -> list[Bifurcation]:
-        """Bifurcations of one kind."""
-        if kind not in KINDS:
-            raise UnknownName("kind of bifurcation", kind, KINDS)
-        return [b for b in self.bifurcations if b.kind == kind]
-
-    def extended(self, to: float | tuple[float, float], **options: Any) -> Family:
-        """Go on from the last orbit, in the direction it was going."""
-        more = continue_orbit(self.orbits[-1], self.param, to=to, _tangent=self.tangents[-1], **options)
-        return Family(self.param, self.orbits + more.orbits[1:], self.bifurcations + more.bifurcations,
-                      (self.ends[0], more.ends[1]), self.tangents + more.tangents[1:])
-
-    def save(self, path: str | Path) -> Path:
-        """Write states, Params and tangents as JSON; `load_family` reads it."""
-        def plain(orbit: Orbit, tangent: np.ndarray) -> dict[str, Any]:
-            point = orbit.evaluation.point
-            nodes = [{"domain": n.domain, "t": n.t, "q": n.q.tolist(), "v": n.v.tolist()} for n in point.nodes]
-            multipliers = [[float(np.real(x)), float(np.imag(x))] for x in orbit.multipliers]
-            return {"nodes": nodes, "params": orbit.params, "period": orbit.period, "multipliers": multipliers,
-                    "tangent": tangent.tolist()}
-
-        data = {
-            "format": FORMAT, "machine": self.orbits[0].system.mechanism.name, "param": self.param, "ends": list(self.ends),
-            "orbits": [plain(o, t) for o, t in zip(self.orbits, self.tangents, strict=True)],
-            "bifurcations": [{"kind": b.kind, **plain(b.orbit, b.tangent)} for b in self.bifurcations],
-        }
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(data), encoding="utf-8")
-        os.replace(temporary, path)
-        return path
-
-    def __repr__(self) -> str:
-        found = ", ".join(f"{len(self.of_kind(k))} {k}" for k in KINDS if self.of_kind(k)) or "no bifurcation"
-        return f"<Family in {self.param}: {len(self)} orbits, {found}; ends: {self.ends[0]} | {self.ends[1]}>"
-
-
-def load_family(path: str | Path, like: Orbit) -> Family:
-    """Read a family that `save` wrote; `like` is an orbit of the same machine and control, whose equations serve."""
-    path = Path(path)
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        found = data["format"]
-        if found != FORMAT:
-            raise BadFile(f"{path} is no family of Saltus: its format is {found!r}, expected {FORMAT!r}", path=str(path))
-        shooting = like.shooting.with_free((*like.shooting.stride.params, data["param"]))
-        orbits = [_read(like, shooting, o) for o in data["orbits"]]
-        bifurcations = [Bifurcation(b["kind"], data["param"], _read(like, shooting, b), np.array(b["tangent"]))
-                        for b in data["bifurcations"]]
-        tangents = [np.array(o["tangent"]) for o in data["orbits"]]
-        return Family(data["param"], orbits, bifurcations, (data["ends"][0], data["ends"][1]), tangents)
-    except (OSError, KeyError, ValueError, TypeError) as problem:
-        raise BadFile(f"{path} cannot be read as a family: {type(problem).__name__}: {problem}", path=str(path)) from problem
-
-
-def _read(like: Orbit, shooting: Shooting, record: Mapping[str, Any]) -> Orbit:
-    theta = like.system.mechanism.values(record["params"])
-    node = like.evaluation.point.nodes[0]
-    nodes = tuple(replace(node, domain=n["domain"], t=n["t"], q=np.array(n["q"]), v=np.array(n["v"])) for n in record["nodes"])
-    return Orbit(like.system, like.control, shooting, shooting.evaluate(Point(nodes, theta)))
-
-
-# ---- following a branch -------------------------------------------------------------------------------------------
 
 
 def continue_orbit(
@@ -168,7 +51,9 @@ def continue_orbit(
     here = orbit.params[param]
     goals = tuple(to) if isinstance(to, Sequence) else (to,)
     if not goals or len(goals) > 2 or not all(np.isfinite(g) for g in goals) or (len(goals) == 1 and goals[0] == here):
-        raise BadValue(f"to is {to!r}; give another value of {param!r} than {here:g}, or two, one a direction", given=to)
+        raise BadValue(
+            f"to is {to!r}; give another value of {param!r} than {here:g}, or two, one a direction", given=to
+        )
     span = max(abs(g - here) for g in goals)
     limit = longest if longest is not None else 10 * orbit.period
     branch = _Branch(orbit, shooting, param, span, dict(bounds or {}), step, largest, most, limit, unilateral, progress)
@@ -176,16 +61,31 @@ def continue_orbit(
         return branch.followed(goals[0], _tangent)
     low, high = min(goals), max(goals)
     down, up = branch.followed(low), branch.followed(high)
-    return Family(param, down.orbits[::-1] + up.orbits[1:], down.bifurcations[::-1] + up.bifurcations,
-                  (down.ends[1], up.ends[1]), [-t for t in down.tangents[::-1]] + up.tangents[1:])
+    return Family(
+        param,
+        down.orbits[::-1] + up.orbits[1:],
+        down.bifurcations[::-1] + up.bifurcations,
+        (down.ends[1], up.ends[1]),
+        [-t for t in down.tangents[::-1]] + up.tangents[1:],
+    )
 
 
 class _Branch:
     """What following needs to know."""
 
     def __init__(
-        self, orbit: Orbit, shooting: Shooting, param: str, span: float, bounds: dict[str, tuple[float, float]],
-        step: float, largest: float, most: int, longest: float, unilateral: bool, progress: Callable[[Orbit], None] | None,
+        self,
+        orbit: Orbit,
+        shooting: Shooting,
+        param: str,
+        span: float,
+        bounds: dict[str, tuple[float, float]],
+        step: float,
+        largest: float,
+        most: int,
+        longest: float,
+        unilateral: bool,
+        progress: Callable[[Orbit], None] | None,
     ) -> None:
         self.first, self.shooting, self.param, self.bounds = orbit, shooting, param, bounds
         self.step, self.largest, self.most, self.longest = step, largest, most, longest
@@ -218,6 +118,7 @@ class _Branch:
 
     def at_value(self, e: Evaluation, value: float) -> Evaluation:
         """Orbit with the Param at a value, near a point of the branch."""
+
         def fixed(point: Point, lift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return np.array([point.theta[self.shooting.free[-1]] - value]), lift[-1][None, :]
 
@@ -244,7 +145,9 @@ class _Branch:
             out["branch point"] = float(np.linalg.det(square))
         return out
 
-    def crossed(self, left: Evaluation, tau: np.ndarray, ds: float, right: Evaluation, tau_right: np.ndarray) -> list[tuple[float, Bifurcation]]:
+    def crossed(
+        self, left: Evaluation, tau: np.ndarray, ds: float, right: Evaluation, tau_right: np.ndarray
+    ) -> list[tuple[float, Bifurcation]]:
         """Bifurcations between two neighbours, located, with their arclength from the left one."""
         before, after = self.tests(left, tau), self.tests(right, tau_right)
         out = []
@@ -342,7 +245,10 @@ class _Branch:
         spectra = [np.sort(np.abs(np.linalg.eigvals(e.section_map))) for e in (left, right)]
         if np.abs(spectra[1] - spectra[0]).max(initial=0.0) > CHANGE:
             return False
-        rise = float(right.point.theta[self.shooting.free[-1]] - left.point.theta[self.shooting.free[-1]]) * self.weights[-1]
+        rise = (
+            float(right.point.theta[self.shooting.free[-1]] - left.point.theta[self.shooting.free[-1]])
+            * self.weights[-1]
+        )
         a, b = ds * float(tau[-1]), ds * float(tau_right[-1])
         if a * b < 0:
             return True  # one fold, seen
@@ -353,7 +259,9 @@ class _Branch:
     def closed(self, e: Evaluation, tau: np.ndarray, ds: float) -> bool:
         """Whether the first orbit was just passed again."""
         gap = self.weights * (self.shooting.vector(e.point) - self.shooting.vector(self.start.point))
-        return bool(np.linalg.norm(gap) < ds and 0 <= gap @ tau <= ds and np.linalg.norm(gap - (gap @ tau) * tau) < 0.1 * ds)
+        return bool(
+            np.linalg.norm(gap) < ds and 0 <= gap @ tau <= ds and np.linalg.norm(gap - (gap @ tau) * tau) < 0.1 * ds
+        )
 
     def beyond(self, orbit: Orbit) -> str | None:
         """Why an orbit lies outside what was asked for; None if it does not."""
@@ -374,6 +282,7 @@ class _Branch:
             for limit in limits:
                 inside = self.orbit(e).value(name) - limit
                 if inside * (value - limit) < 0:
+
                     def gap(s: float, name: str = name, limit: float = limit) -> float:
                         return self.orbit(self.corrected(e, tau, s)).value(name) - limit
 
@@ -398,14 +307,3 @@ class _Branch:
         if orbit.violations:
             return f"grazing: {orbit.violations[0]}"
         return f"no further orbit found ({problem})" if problem else "the branch turns too sharply to follow"
-
-
-def doubled(orbit: Orbit) -> Shooting:
-    """Equations of orbits of twice the period."""
-    s = orbit.shooting
-    relabel = s.relabel if s.relabel.plain else Relabel(orbit.system, {})
-    if len(s.sections) != 1:
-        raise NoOrbit("a flip of an orbit found by multiple shooting cannot be doubled; find the orbit with single shooting",
-                      history=[], best=None)
-    period = None if s.period is None else 2 * s.period
-    return Shooting(s.stride, s.sections, [2 * s.events[0]], s.sameness, relabel, period, s.where)

@@ -129,10 +129,13 @@ class Section:
 
     They satisfy the constraints of the domain entered, in positions and velocities. If the edge's reset changes
     nothing they also satisfy those of the domain left, and the guard (unless the guard depends on more than the
-    state, by way of a control that remembers its entry).
+    state, by way of a control that remembers its entry). `guarded=False` leaves the guard out, for Params that
+    move it from stride to stride.
     """
 
-    def __init__(self, stride: Stride, edge: Edge, passage: Passage, relabel: Relabel, theta: np.ndarray) -> None:
+    def __init__(
+        self, stride: Stride, edge: Edge, passage: Passage, relabel: Relabel, theta: np.ndarray, *, guarded: bool = True
+    ) -> None:
         self.edge, self.relabel, self.rows = edge, relabel, stride.rows
         self.helper = assembler(stride.system.mechanism)
         crossing = next(c for c in passage.crossings if c.edge is edge)
@@ -145,7 +148,7 @@ class Section:
             left = stride.entrance(edge.source, source)
             rows += [left.phi, left.phi_dot]
             guard = next(i for i, e in enumerate(source.edges) if e is edge)
-            if not source.remembers(guard):
+            if guarded and not source.remembers(guard):
                 at = ca.Function("at", [source.t, source.x, source.p], [source.g[guard]])
                 rows.append(at(way.t, ca.vertcat(way.q, way.v), left.memory))
         symbols = [way.t, way.q, way.v, way.theta]
@@ -175,7 +178,9 @@ class Section:
             c, slope, N = self._at(moment, theta)
             step = self._step(c, slope, N)
             nv = self.rows.nv
-            moment = Moment(moment.domain, moment.t, self.helper.move(moment.q, -step[:nv], theta), moment.v - step[nv:])
+            moment = Moment(
+                moment.domain, moment.t, self.helper.move(moment.q, -step[:nv], theta), moment.v - step[nv:]
+            )
             if np.abs(step).max(initial=0.0) < 1e-13:
                 break
         return moment
@@ -188,9 +193,7 @@ class Section:
         usable = lengths > 1e-12 * lengths.max()
         return np.linalg.lstsq(C[usable] / lengths[usable, None], c[usable] / lengths[usable], rcond=1e-10)[0]
 
-    def basis(
-        self, moment: Moment, theta: np.ndarray, sameness: Sameness, rows: Rows
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def basis(self, moment: Moment, theta: np.ndarray, sameness: Sameness, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Perturbations (t, q, v, Params): columns tangent to the section, then one for each chosen Param.
 
         Cyclic coordinates are held: shifting them gives the same gait elsewhere.
@@ -236,8 +239,18 @@ class Signal:
         stage = stride.stage(stride.system.domains[domain])
         m, e = stride.system.mechanism, stage.equations
         q, v = Named(m.q_names, e.q), Named(m.v_names, e.v, "velocity")
-        s = Signals(m, domain, e.t, q, v, Named(list(m.params), m.p, "param"), Entry(e.t, q, v),
-                    lambda frame: (e.position(frame), ca.densify(e.velocity(frame))), None, stride.system.ground)
+        s = Signals(
+            m,
+            domain,
+            e.t,
+            q,
+            v,
+            Named(list(m.params), m.p, "param"),
+            Entry(e.t, q, v),
+            lambda frame: (e.position(frame), ca.densify(e.velocity(frame))),
+            None,
+            stride.system.ground,
+        )
         value = SX(function(s))
         symbols = [e.t, e.q, e.v, m.p]
         self._outputs = [value, ca.densify(ca.jacobian(value, ca.vertcat(*symbols)))]

@@ -47,8 +47,14 @@ class Shooting:
     """Unknowns are states on sections and free Params; equations that arcs meet, and the user's conditions."""
 
     def __init__(
-        self, stride: Stride, sections: Sequence[Section], events: Sequence[int], sameness: Sameness, relabel: Relabel,
-        period: float | None, where: Mapping[Any, float],
+        self,
+        stride: Stride,
+        sections: Sequence[Section],
+        events: Sequence[int],
+        sameness: Sameness,
+        relabel: Relabel,
+        period: float | None,
+        where: Mapping[Any, float],
     ) -> None:
         self.stride, self.sections, self.events = stride, list(sections), list(events)
         self.sameness, self.relabel = sameness, relabel
@@ -62,8 +68,15 @@ class Shooting:
 
     def with_free(self, params: tuple[str, ...], where: Mapping[Any, float] | None = None) -> Shooting:
         """Return the same equations with other Params free."""
-        return Shooting(self.stride.with_params(params), self.sections, self.events, self.sameness, self.relabel,
-                        self.period, self.where if where is None else where)
+        return Shooting(
+            self.stride.with_params(params),
+            self.sections,
+            self.events,
+            self.sameness,
+            self.relabel,
+            self.period,
+            self.where if where is None else where,
+        )
 
     # ---- evaluation ---------------------------------------------------------------------------------------------
 
@@ -78,7 +91,7 @@ class Shooting:
         arrived = self.relabel.domains[passage.end.domain] if j == 0 else passage.end.domain
         if arrived != point.nodes[j].domain:
             names = " -> ".join(c.edge.name for c in passage.crossings)
-            raise Lost(f"its events are {names}, which does not lead to {point.nodes[j].domain!r}", reason="other events")
+            raise Lost(f"its events {names} do not lead to {point.nodes[j].domain!r}", reason="other events")
         return passage
 
     def evaluate(self, point: Point, derivatives: bool = True) -> Evaluation:
@@ -121,7 +134,9 @@ class Shooting:
         A, by_param = self._return(passages, bases)
         return Evaluation(point, np.concatenate(residual), tuple(passages), np.vstack(jacobian), lift, A, by_param)
 
-    def _return(self, passages: Sequence[Passage], bases: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    def _return(
+        self, passages: Sequence[Passage], bases: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Derivative of the return map on the first section, and with respect to the free Params."""
         same, nq = self.sameness.rows, self.stride.rows.nq
         A, b = np.eye(bases[0][0].shape[1]), np.zeros((bases[0][0].shape[1], len(self.free)))
@@ -203,7 +218,12 @@ Extra = Callable[[Point, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def newton(
-    shooting: Shooting, start: Point, extra: Extra | None = None, *, steps: int = MOST_STEPS, halvings: int = HALVINGS,
+    shooting: Shooting,
+    start: Point,
+    extra: Extra | None = None,
+    *,
+    steps: int = MOST_STEPS,
+    halvings: int = HALVINGS,
     history: list[float] | None = None,
 ) -> Evaluation:
     """Solve by Newton's method with halved steps; Lost if it does not converge, with the best iterate in `best`.

@@ -9,13 +9,15 @@ import numpy as np
 from scipy.linalg import LinAlgError, solve_discrete_are
 
 from saltus.analyse.basins import Returns
-from saltus.analyse.orbits import Orbit
+from saltus.analyse.orbit import Orbit
+from saltus.analyse.section import Section
+from saltus.analyse.shooting import Shooting
 from saltus.errors import BadValue, NoOrbit
 
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """u = u0 - K y a stride: y the deviation on the section (in the basis of `Stability.matrix`), u Params.
+    """u = u0 - K y a stride: y the deviation just after the event, in the columns of `basis`, u Params.
 
     `gain` is K; `A` and `B` are the derivatives of the return map with respect to state and inputs.
     """
@@ -54,7 +56,11 @@ class Feedback:
 
 
 def stabilise(
-    orbit: Orbit, inputs: str | Sequence[str], *, state_weight: float = 1.0, input_weights: Sequence[float] | None = None
+    orbit: Orbit,
+    inputs: str | Sequence[str],
+    *,
+    state_weight: float = 1.0,
+    input_weights: Sequence[float] | None = None,
 ) -> Feedback:
     """Discrete LQR for y' = A y + B u, minimising the sum of state_weight |y|^2 + u' R u over the strides to come.
 
@@ -67,7 +73,12 @@ def stabilise(
     weights = np.ones(len(names)) if input_weights is None else np.asarray(input_weights, float)
     if len(weights) != len(names) or not (weights > 0).all() or not state_weight > 0:
         raise BadValue("give one positive weight an input and a positive state_weight", given=list(weights))
-    shooting = orbit.shooting.with_free(names, {})
+    if len(orbit.passages) > 1:
+        raise BadValue("feedback needs an orbit found by single shooting; find it again without multiple=True")
+    known = orbit.shooting.with_free(names, {})
+    theta, last = orbit.evaluation.point.theta, orbit.crossings[-1].edge
+    section = Section(known.stride, last, orbit.passages[0], known.relabel, theta, guarded=False)
+    shooting = Shooting(known.stride, [section], known.events, known.sameness, known.relabel, known.period, {})
     e = shooting.evaluate(orbit.evaluation.point)
     A, B = e.section_map, e.by_param
     k = len(A)
@@ -77,7 +88,8 @@ def stabilise(
         raise NoOrbit(
             f"the inputs {', '.join(names)} cannot stabilise this gait (multipliers "
             f"{', '.join(f'{m:.4g}' for m in orbit.multipliers)}): {problem}; choose others",
-            history=[], best=orbit.start,
+            history=[],
+            best=orbit.start,
         ) from problem
     gain = np.linalg.solve(np.diag(weights) + B.T @ P @ B, B.T @ P @ A)
     rows = shooting.sameness.rows

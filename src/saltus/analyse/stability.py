@@ -15,7 +15,7 @@ from saltus.hybrid import Map
 from saltus.model.assembly import assembler
 
 if TYPE_CHECKING:
-    from saltus.analyse.orbits import Orbit
+    from saltus.analyse.orbit import Orbit
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +94,9 @@ def _consistent(orbit: Orbit, chosen: list[int]) -> np.ndarray:
 
 
 def monodromy(orbit: Orbit, coordinates: Sequence[str] | None = None) -> np.ndarray:
-    """Derivative of the flow over one period at fixed time, with S of the last event (eq. 36), over independent coordinates.
+    """Derivative of the flow over one period at fixed time, S of the last event included (eq. 36).
 
-    Rows and columns are the positions of the chosen coordinates, then their velocities. One multiplier is 1 along
+    Rows and columns are the positions of the chosen coordinates, independent ones by default, then their velocities. One multiplier is 1 along
     the flow of a machine that does not depend on time, and one more for each cyclic coordinate.
     """
     return _derivative(orbit, coordinates)[1]
@@ -123,7 +123,9 @@ def shooting_estimate(orbit: Orbit, step: float = 1e-6) -> np.ndarray:
     def end(change: np.ndarray) -> np.ndarray:
         node = point.nodes[0]
         moved = Moment(node.domain, node.t + change[0], node.q + change[rows.q], node.v + change[rows.v])
-        last = shooting.stride.run(shooting.sections[0].nearest(moved, point.theta), point.theta, stop=_as_many(orbit)).end
+        last = shooting.stride.run(
+            shooting.sections[0].nearest(moved, point.theta), point.theta, stop=_as_many(orbit)
+        ).end
         return same.difference(shooting.relabel.moment(last), node)
 
     ends = [(end(step * b) - end(-step * b)) / (2 * step) for b in basis.T]
@@ -194,6 +196,7 @@ def saltations(orbit: Orbit) -> list[Saltation]:
         way = stride.entrance(c.edge.target, after)
         q, v, Y, _ = way.settle(c.edge, c.t, q, v, theta, Y, rows)
         f = after.rates(c.t, np.concatenate([q, v]), way.remember(c.t, q, v, theta))[0]
-        out.append(Saltation(c.edge.name, c.edge.source.name, c.edge.target.name, c.t,
-                             Y[rows.x] - np.outer(f, Y[rows.t])))
+        out.append(
+            Saltation(c.edge.name, c.edge.source.name, c.edge.target.name, c.t, Y[rows.x] - np.outer(f, Y[rows.t]))
+        )
     return out

@@ -115,13 +115,19 @@ class Stride:
     """Runs passages of a system under one control, with columns for chosen Params."""
 
     def __init__(
-        self, system: HybridSystem, control: Any = None, params: tuple[str, ...] = (), *, tolerance: float = 1e-11,
-        engine: str | None = None, longest: float = 20.0,
+        self,
+        system: HybridSystem,
+        control: Any = None,
+        params: tuple[str, ...] = (),
+        *,
+        tolerance: float = 1e-11,
+        engine: str | None = None,
+        longest: float = 20.0,
     ) -> None:
         if isinstance(control, Sampled):
             raise BadValue(
-                "a Sampled controller jumps between samples and has no derivative; give the plain function (t, s), which "
-                "is traced into symbols"
+                "a Sampled controller jumps between samples and has no derivative; give the plain function (t, s), "
+                "which is traced into symbols"
             )
         m = system.mechanism
         for name in params:
@@ -141,8 +147,9 @@ class Stride:
 
     def with_params(self, params: tuple[str, ...]) -> Stride:
         """Return the same with columns for other Params."""
-        return Stride(self.system, self.control, params, tolerance=self.tolerance, engine=self.engine.name,
-                      longest=self.longest)
+        return Stride(
+            self.system, self.control, params, tolerance=self.tolerance, engine=self.engine.name, longest=self.longest
+        )
 
     # ---- pieces, made once a system ---------------------------------------------------------------------------
 
@@ -180,7 +187,11 @@ class Stride:
     # ---- running ------------------------------------------------------------------------------------------------
 
     def run(
-        self, start: Moment, theta: np.ndarray, Y: np.ndarray | None = None, *,
+        self,
+        start: Moment,
+        theta: np.ndarray,
+        Y: np.ndarray | None = None,
+        *,
         stop: Callable[[list[Crossing]], bool],
     ) -> Passage:
         """Go on from event to event until `stop` says so; Lost if the motion never gets there."""
@@ -241,8 +252,15 @@ class Stride:
         return np.concatenate([np.arange(n), [n + i for i in self.rows.params]]).astype(int)
 
     def at_event(
-        self, variation: Variation, fired: int, t: float, x: np.ndarray, p: np.ndarray, Phi: np.ndarray,
-        Pi: np.ndarray, Y: np.ndarray,
+        self,
+        variation: Variation,
+        fired: int,
+        t: float,
+        x: np.ndarray,
+        p: np.ndarray,
+        Phi: np.ndarray,
+        Pi: np.ndarray,
+        Y: np.ndarray,
     ) -> np.ndarray:
         """Columns at the event that moves with them: dt = -(g_x dx + g_p dp) / (dg/dt), x there dx + f dt."""
         rows, Y = self.rows, Y.copy()
@@ -257,7 +275,14 @@ class Stride:
         return Y
 
     def _flow(
-        self, variation: Variation, t: float, x: np.ndarray, p: np.ndarray, Phi: np.ndarray, Pi: np.ndarray, t_end: float
+        self,
+        variation: Variation,
+        t: float,
+        x: np.ndarray,
+        p: np.ndarray,
+        Phi: np.ndarray,
+        Pi: np.ndarray,
+        t_end: float,
     ) -> tuple[int, float, np.ndarray, np.ndarray, Arc]:
         """Let the engine run until an edge's guard fires; its number."""
         d, rows, tol = variation.dynamics, self.rows, self.tolerance
@@ -287,7 +312,7 @@ class Stride:
                 raise Lost(f"{segment.stop.value} at t = {t:.4g} s in {d.domain.name!r}", reason="singular")
             if segment.stop is Stop.END:
                 raise Lost(
-                    f"it stays in {d.domain.name!r} from t = {begin:.4g} s on and no edge fires within {self.longest:g} s",
+                    f"it stays in {d.domain.name!r} from t = {begin:.4g} s on: no edge fires within {self.longest:g} s",
                     reason="no event",
                 )
 

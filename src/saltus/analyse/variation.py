@@ -90,14 +90,18 @@ class Dynamics:
     @cached_property
     def rates(self) -> Kernel:
         """Flow and guards at (t, x, p)."""
-        return Kernel(ca.Function("rates", [self.t, self.x, self.p], ca.cse([self.f, ca.densify(self.g)])), native=False)
+        return Kernel(
+            ca.Function("rates", [self.t, self.x, self.p], ca.cse([self.f, ca.densify(self.g)])), native=False
+        )
 
     @cached_property
     def slopes(self) -> Kernel:
         """Guards and their rates along the flow, to see which one is crossed at entry."""
         rate = ca.jtimes(self.g, ca.vertcat(self.t, self.x), ca.vertcat(1, self.f))
-        return Kernel(ca.Function("slopes", [self.t, self.x, self.p], ca.cse([ca.densify(self.g), ca.densify(rate)])),
-                      native=False)
+        return Kernel(
+            ca.Function("slopes", [self.t, self.x, self.p], ca.cse([ca.densify(self.g), ca.densify(rate)])),
+            native=False,
+        )
 
 
 class Variation:
@@ -151,8 +155,14 @@ class Entrance:
             if isinstance(contact, Sliding):
                 tangential = speeds[d * i : d * (i + 1) - 1]
                 slip.append(tangential / ca.sqrt(ca.sumsqr(tangential) + 1e-24))
-        blocks = {"params": self.theta, "anchors": self.anchors, "slip": ca.vertcat(*slip), "entry_t": self.t,
-                  "entry_q": self.q, "entry_v": self.v}
+        blocks = {
+            "params": self.theta,
+            "anchors": self.anchors,
+            "slip": ca.vertcat(*slip),
+            "entry_t": self.t,
+            "entry_q": self.q,
+            "entry_v": self.v,
+        }
         self.memory = ca.vertcat(*[blocks.get(name, SX.zeros(size)) for name, size in layout.sizes])
         phi, rate, J, phi_t, M = self._inserted(e.phi, e.phi_dot, e.J, e.phi_t, e.M)
         self.phi, self.phi_dot = phi, rate
@@ -164,8 +174,9 @@ class Entrance:
         momentum = ca.mtimes(M, after - self.v) - ca.mtimes(J.T, impulse)
         balance = ca.vertcat(momentum, ca.mtimes(J, after) + phi_t)
         bent = ca.jacobian(balance, ca.vertcat(*self._symbols))
-        self.bending = Kernel(ca.Function("bending", [*self._symbols, after, impulse], ca.cse([ca.densify(bent)])),
-                              native=False)
+        self.bending = Kernel(
+            ca.Function("bending", [*self._symbols, after, impulse], ca.cse([ca.densify(bent)])), native=False
+        )
         remembered = ca.jacobian(self.memory, ca.vertcat(*self._symbols))
         self.entry = self._kernel("entry", self.memory, remembered)
         self.remember = self._kernel("remember", self.memory)
@@ -201,14 +212,15 @@ class Entrance:
             raise BadModel(
                 f"edge {edge.name!r}: its reset leaves velocities that violate the constraints of "
                 f"{self.stage.domain.name!r} by {error:.3g} m/s; use reset=sl.PlasticImpact()",
-                edge=edge.name, error=error,
+                edge=edge.name,
+                error=error,
             )
         impact = plastic_impact(M, J, v, phi_t)
         kept = independent_rows(J)
         A, impulses = J[kept], np.zeros(len(phi))
         saddle = np.block([[M, -A.T], [A, np.zeros((len(kept), len(kept)))]])
         impulses[kept] = np.linalg.lstsq(A.T, M @ (impact.v - v), rcond=None)[0]
-        bent = self.bending(t, q, v, theta, impact.v, impulses).reshape(nv + len(phi), -1)
+        bent = np.reshape(self.bending(t, q, v, theta, impact.v, impulses), (nv + len(phi), -1))
         load = bent[[*range(nv), *(nv + i for i in kept)]][:, columns] @ Y
         Y[rows.v] = np.linalg.solve(saddle, -load)[:nv]
         return q, impact.v, Y, impact if isinstance(edge.reset, PlasticImpact) else None
@@ -225,8 +237,9 @@ class Reset:
             return e.position(frame), ca.densify(e.velocity(frame))
 
         q, v = Named(m.q_names, e.q), Named(m.v_names, e.v, "velocity")
-        signals = Signals(m, "", e.t, q, v, Named(list(m.params), m.p, "param"), Entry(e.t, q, v), places, None,
-                          stage.system.ground)
+        signals = Signals(
+            m, "", e.t, q, v, Named(list(m.params), m.p, "param"), Entry(e.t, q, v), places, None, stage.system.ground
+        )
         try:
             given = dict(edge.reset.function(signals))
         except Exception as problem:

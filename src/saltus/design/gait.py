@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +16,7 @@ from saltus.hybrid import HybridSystem
 from saltus.simulation.run import simulate
 from saltus.simulation.strides import strides
 from saltus.simulation.trajectory import Trajectory
+from saltus.sweeps import local_processes
 
 LONGEST = 60.0  # s of simulated time for the strides asked for
 
@@ -208,8 +206,7 @@ def design_gait(
         rows = [_missed(g, task.strides, limits) for g in gaits(x)]
         return np.array(rows).T if x.ndim > 1 else np.array(rows[0])
 
-    pool: Executor
-    with ProcessPoolExecutor(workers or os.cpu_count(), multiprocessing.get_context("spawn")) as pool, np.errstate(all="ignore"):
+    with local_processes(workers) as pool, np.errstate(all="ignore"):
         answer = differential_evolution(
             value, list(vary.values()), constraints=(NonlinearConstraint(missed, -np.inf, 1e-9),), vectorized=True,
             updating="deferred", polish=False, maxiter=generations, popsize=population, rng=seed,

@@ -6,6 +6,7 @@ respect to the accelerations. Planar machines run through the same 3D recursion:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -51,17 +52,41 @@ class Equations:
         soft = [f.memory for f in mechanism.forces.values() if isinstance(f, CompliantContact)]
         self.z = ca.vertcat(SX(0, 1), *soft)
 
+    def constrained(self, extra: Sequence[Closure], extra_p: SX, *, passive: bool = False) -> Equations:
+        """The same machine with further constraints; what is known of its unconstrained dynamics is shared."""
+        _ = self.M, self.h_rates, self.g  # derived here once, found by all that are made from this one
+        out = copy.copy(self)
+        out.closures, out.p, out.passive = [*self.closures, *extra], ca.vertcat(self.p, extra_p), passive
+        for name in ("torques", "efforts", "Q", "powers", "phi", "phi_dot", "J", "phi_t", "gamma", "row_names"):
+            out.__dict__.pop(name, None)
+        return out
+
     # ---- unconstrained dynamics ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _tree(self) -> tuple[SX, SX]:
+        """Symbol of gravity, and the inverse dynamics in terms of it: one recursion gives all that follows."""
+        gravity = SX.sym("gravity", self.mechanism.gravity.sparsity())
+        return gravity, ca.cse(self._newton_euler(gravity))
+
+    def _under(self, gravity: SX) -> SX:
+        symbol, efforts = self._tree
+        return ca.substitute(efforts, symbol, gravity) if symbol.nnz() else efforts
 
     @cached_property
     def inverse_dynamics(self) -> SX:
         """M(q) a + h(q, v): efforts that hold the accelerations `a`, without springs, dampers and motors."""
-        return self._newton_euler(self.mechanism.gravity)
+        return self._under(self.mechanism.gravity)
+
+    @cached_property
+    def _weightless(self) -> SX:
+        """Inverse dynamics without gravity."""
+        return self._under(SX.zeros(self.mechanism.gravity.sparsity()))
 
     @cached_property
     def M(self) -> SX:
         """Mass matrix (kg, kg m, kg m2)."""
-        return ca.sparsify(ca.cse(ca.jacobian(self.inverse_dynamics, self.a)))
+        return ca.sparsify(ca.cse(ca.jacobian(self._weightless, self.a)))
 
     @cached_property
     def h(self) -> SX:
@@ -71,14 +96,13 @@ class Equations:
     @cached_property
     def g(self) -> SX:
         """Gravity efforts alone; the inverse dynamics are linear in gravity."""
-        gravity = SX.sym("gravity", 3)
-        return ca.cse(ca.jtimes(self._newton_euler(gravity), gravity, self.mechanism.gravity))
+        symbol, efforts = self._tree
+        return ca.cse(ca.jtimes(efforts, symbol, self.mechanism.gravity)) if symbol.nnz() else SX(self.nv, 1)
 
     @cached_property
     def h_rates(self) -> SX:
         """Bias without gravity, C(q, v) v."""
-        still = ca.substitute(self._newton_euler(SX(3, 1)), self.a, SX.zeros(self.nv))
-        return ca.cse(still)
+        return ca.cse(ca.substitute(self._weightless, self.a, SX.zeros(self.nv)))
 
     @cached_property
     def C(self) -> SX:

@@ -21,6 +21,7 @@ from saltus.model.symbols import SX, Param, where
 
 LONGEST = 100_000  # characters
 DEEPEST = 60  # nested brackets and signs
+DISPLACED = "displacement "  # marks the symbols of drives in `names`
 SHORT = 400  # characters up to which an expression is written without named parts
 
 Value = Any  # float, SX
@@ -283,11 +284,14 @@ def write(expression: Any, names: Mapping[int, str]) -> float | str:
         return float(expression)
     if expression.is_constant():
         return float(expression)
-    listing = nodes(expression, names)
+    listing = [_driven(node, before) for before in [nodes(expression, names)] for node in before]
     used, sizes = [0] * len(listing), [0] * len(listing)
-    for node in listing:
-        for i in node.args:
-            used[i] += 1
+    used[-1] = 1
+    for i in reversed(range(len(listing))):
+        for j in listing[i].args if used[i] else ():
+            used[j] += 1
+    for node in (n for n, count in zip(listing, used, strict=True) if count and n.name.startswith(DISPLACED)):
+        raise BadModel(f"drive {node.name.removeprefix(DISPLACED)!r} is not used as a whole in it")
     for i, node in enumerate(listing):
         sizes[i] = len(node.name) + 6 + sum(sizes[j] for j in node.args)
     shared = sizes[-1] > SHORT
@@ -304,6 +308,15 @@ def write(expression: Any, names: Mapping[int, str]) -> float | str:
             text, level = name, _ATOM
         texts.append((text, level))
     return "".join(parts) + texts[-1][0]
+
+
+def _driven(node: Node, listing: list[Node]) -> Node:
+    """A motion with its virtual displacement added is the drive's own name."""
+    if node.op in (ca.OP_ADD, ca.OP_SUB):
+        for i in node.args[: 2 if node.op == ca.OP_ADD else 1]:
+            if listing[i].name.startswith(DISPLACED):
+                return Node(ca.OP_INPUT, name="drive." + listing[i].name.removeprefix(DISPLACED))
+    return node
 
 
 def _text(node: Node, args: list[tuple[str, int]]) -> tuple[str, int]:

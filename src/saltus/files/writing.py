@@ -11,7 +11,7 @@ import numpy as np
 
 from saltus import hybrid
 from saltus.errors import BadModel, SaltusError
-from saltus.files.expressions import write
+from saltus.files.expressions import DISPLACED, write
 from saltus.files.names import Formula, FormulaLaw, FormulaTarget, GroundFormula, MechanismNames
 from saltus.files.recording import Recorder
 from saltus.model.forces import CompliantContact, Force, JointSpring, Spring
@@ -149,16 +149,12 @@ class _Writer:
 
     def _followed(self, e: SX, slack: Mapping[int, str], drives: dict[str, Any]) -> float | str:
         """A followed expression; where a drive's displacement is added to its motion, the sum is drive.NAME."""
-        mine = [s for s in ca.symvar(e) if s.element_hash() in slack]
         names = dict(self.moving)
-        for s in mine:
-            name = slack[s.element_hash()]
-            motion = _added_to(e, s)
-            drives[name] = self.expression(motion)
-            whole = SX.sym(f"drive.{name}")
-            names[whole.element_hash()] = f"drive.{name}"
-            plain = ca.simplify(ca.substitute(e, s, whole - motion))
-            e = whole if _same(e, motion + s) or _same(e, s + motion) else plain
+        for s in ca.symvar(e):
+            if s.element_hash() in slack:
+                name = slack[s.element_hash()]
+                drives[name] = self.expression(_added_to(e, s))
+                names[s.element_hash()] = DISPLACED + name
         return _plain(write(e, names))
 
     def _shape(self, joint: Joint) -> Data:

@@ -93,8 +93,11 @@ class Stage:
         m = system.mechanism
         self.system, self.domain = system, domain
         self.dimension = 3 if m.spatial else 2
-        closures, self.anchors = contact_closures(m, domain.contacts, Kinematics(m))
-        self.equations = Equations(m, closures, self.anchors)
+        if "tree" not in system._programs:
+            system._programs["tree"] = Equations(m)  # shared by all domains
+        tree: Equations = system._programs["tree"]
+        self.contacts, self.anchors = contact_closures(m, domain.contacts, tree.kinematics)
+        self.tree, self.equations = tree, tree.constrained(self.contacts, self.anchors)
 
     @cached_property
     def row_names(self) -> tuple[str, ...]:
@@ -175,8 +178,8 @@ class Program:
         e = stage.equations  # what one program derives from them, the next one finds
         passive = control is None and bool(m.inputs)
         if sliding or passive:  # friction adds efforts and symbols of its own, motors at rest take some away
-            contacts = e.closures[len(m.loops) + len(m.constraints) :]
-            e = Equations(m, contacts, ca.vertcat(stage.anchors, slip, normals), passive=passive)
+            own_p = ca.vertcat(stage.anchors, slip, normals)
+            e = stage.tree.constrained(stage.contacts, own_p, passive=passive)
         self.equations = e
         self._normals = normals
         self._add_friction(e, sliding, slip)

@@ -127,7 +127,8 @@ def _rebuilt(attributes: dict[str, Any], arrays: dict[str, np.ndarray]) -> Traje
     for i, fields in enumerate(json.loads(attributes["events"])):
         if fields["impact"] is not None:
             impact: dict[str, Any] = fields["impact"]
-            impact |= {"v": np.array(impact["v"]), "impulses": np.array(impact["impulses"]), "rows": tuple(impact["rows"])}
+            impact |= {name: np.array(impact[name]) for name in ("v", "impulses")}
+            impact["rows"] = tuple(impact["rows"])
             fields["impact"] = Impact(**impact)
         states = {name: arrays[f"event_{name}"][i] for name in ("q_before", "v_before", "q", "v")}
         events.append(Event(**fields, **states))

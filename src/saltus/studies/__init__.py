@@ -12,6 +12,7 @@ from saltus.studies.result import Comparison, StudyResult
 LIU = "Liu and Ben-Tzvi (2020), J. Mechanisms Robotics 12"
 KAMIDI = "Kamidi, Williams and Ben-Tzvi (2018), A framework for modeling closed kinematic chains"
 ZANA = "Zana, Bodor, Bencsik and Zelei (2018), A tutorial for the analysis of vertical hopping"
+RAT = "Liu and Ben-Tzvi, kangaroo rat with a serpentine tail"
 FONT = "Font-Llagunes and Kövecses (2009), Analysis of topology changes in multibody systems"
 
 
@@ -91,6 +92,24 @@ STUDIES = {
             "BOLT's running gaits over speed, their multipliers, cost of transport, and feedback once a stride",
             f"{LIU}; the gaits are ours, the paper leaves feedback as future work",
             "saltus.studies.bolt_gaits",
+        ),
+        Study(
+            "tail-models",
+            "Body yaw after a swing of the tail: constant-curvature arc against rigid links",
+            f"{RAT}, sec. 4.1, figs. 7, 8",
+            "saltus.studies.tail_models",
+        ),
+        Study(
+            "rat-jumping",
+            "A kangaroo rat jumps and lands without a tail, with an articulated and with a continuum tail",
+            f"{RAT}, fig. 14",
+            "saltus.studies.rat_jumping",
+        ),
+        Study(
+            "rat-recovery",
+            "A kangaroo rat that lies back is pushed up by its tail",
+            f"{RAT}, fig. 15",
+            "saltus.studies.rat_recovery",
         ),
     )
 }

@@ -35,8 +35,14 @@ class Hopper:
         stretch, rate = _oscillated(z[0] - z[1] - self.L0, z[2] - z[3], natural, decay, t)
         centre, rise = centre + rise * t - GRAVITY * t**2 / 2, rise - GRAVITY * t
         length = stretch + self.L0
-        return np.array([centre + lower / self.m * length, centre - upper / self.m * length,
-                         rise + lower / self.m * rate, rise - upper / self.m * rate])
+        return np.array(
+            [
+                centre + lower / self.m * length,
+                centre - upper / self.m * length,
+                rise + lower / self.m * rate,
+                rise - upper / self.m * rate,
+            ]
+        )
 
     def ground(self, z_U: float, v_U: float, d_G: float, t: float) -> tuple[float, float]:
         """Position and velocity of the upper mass after time t on the ground."""
@@ -54,8 +60,7 @@ def _oscillated(x: float, v: float, natural: float, decay: float, t: float) -> t
     """x'' + 2 decay x' + natural^2 x = 0 from (x, v)."""
     w = math.sqrt(natural**2 - decay**2)
     c, s, shrink = math.cos(w * t), math.sin(w * t), math.exp(-decay * t)
-    return (shrink * (x * c + (v + decay * x) / w * s),
-            shrink * (v * c - (natural**2 * x + decay * v) / w * s))
+    return (shrink * (x * c + (v + decay * x) / w * s), shrink * (v * c - (natural**2 * x + decay * v) / w * s))
 
 
 @dataclass(frozen=True)

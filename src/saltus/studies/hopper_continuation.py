@@ -19,8 +19,7 @@ def family_of(mu: float) -> sl.Family:
     """All orbits of the constrained model with flight times of 0.02 to 1 s."""
     orbit = example() if mu == 0.8 else with_flight(mu, 0.3)
     fixed = sl.find_orbit(orbit.system, orbit.start)
-    return sl.continue_orbit(fixed, "D_G", to=(1.2 * limit(mu), 0.0), bounds={"time in flight": FLIGHT},
-                             largest=0.1)
+    return sl.continue_orbit(fixed, "D_G", to=(1.2 * limit(mu), 0.0), bounds={"time in flight": FLIGHT}, largest=0.1)
 
 
 def study(*, mu: float = 0.8) -> StudyResult:
@@ -28,18 +27,31 @@ def study(*, mu: float = 0.8) -> StudyResult:
     family = family_of(mu)
     flight = family.values("time in flight")
     if flight[0] > flight[-1]:
-        family = sl.Family(family.param, family.orbits[::-1], family.bifurcations[::-1], family.ends[::-1],
-                           [-t for t in family.tangents[::-1]])
+        family = sl.Family(
+            family.param,
+            family.orbits[::-1],
+            family.bifurcations[::-1],
+            family.ends[::-1],
+            [-t for t in family.tangents[::-1]],
+        )
         flight = flight[::-1]
     folds = [[b.orbit.time_in("flight"), b.value] for b in family.of_kind("fold")]
     ends = [float(flight[0]), *(f[0] for f in folds), float(flight[-1])]
     inside = [family.stable[(flight > a) & (flight < b)] for a, b in zip(ends[:-1], ends[1:], strict=True)]
     stable = [[a, b] for a, b, s in zip(ends[:-1], ends[1:], inside, strict=True) if s.all()]
     data = {
-        "mu": mu, "folds": folds, "limit_D_G": limit(mu), "stable_intervals": stable,
-        "flips": [b.value for b in family.of_kind("flip")], "orbits": len(family), "ends": list(family.ends),
-        "t_F": flight, "D_G": family.values("D_G"), "period": family.values("period"),
-        "multiplier": [float(np.real(o.multipliers[0])) for o in family.orbits], "apex_U": family.values("apex"),
+        "mu": mu,
+        "folds": folds,
+        "limit_D_G": limit(mu),
+        "stable_intervals": stable,
+        "flips": [b.value for b in family.of_kind("flip")],
+        "orbits": len(family),
+        "ends": list(family.ends),
+        "t_F": flight,
+        "D_G": family.values("D_G"),
+        "period": family.values("period"),
+        "multiplier": [float(np.real(o.multipliers[0])) for o in family.orbits],
+        "apex_U": family.values("apex"),
         "pulling": [bool(o.violations) for o in family.orbits],
     }
     info = STUDIES["hopper-continuation"]
@@ -60,22 +72,58 @@ def _rows(family: sl.Family, mu: float, folds: list[list[float]]) -> list[Compar
     worst = np.array(gaps).max(axis=0)
     at_folds = [abs(float(np.real(b.orbit.multipliers[0])) - 1) for b in family.of_kind("fold")]
     rows = [
-        Comparison("D_G along the family, largest deviation from the closed form", 0.0, float(worst[0]), "", 1e-9,
-                   why="semi-analytic solution of sec. 4.1"),
-        Comparison("multiplier along the family, largest deviation", 0.0, float(worst[1]), "", 1e-6,
-                   why="differences of the closed-form map"),
-        Comparison("stable as D_G goes to 0", "yes (fig. 7)", "yes" if family.stable[0] else "no", holds=bool(family.stable[0])),
-        Comparison("period doubling", "none (fig. 7)", str(len(family.of_kind("flip"))), holds=not family.of_kind("flip")),
+        Comparison(
+            "D_G along the family, largest deviation from the closed form",
+            0.0,
+            float(worst[0]),
+            "",
+            1e-9,
+            why="semi-analytic solution of sec. 4.1",
+        ),
+        Comparison(
+            "multiplier along the family, largest deviation",
+            0.0,
+            float(worst[1]),
+            "",
+            1e-6,
+            why="differences of the closed-form map",
+        ),
+        Comparison(
+            "stable as D_G goes to 0", "yes (fig. 7)", "yes" if family.stable[0] else "no", holds=bool(family.stable[0])
+        ),
+        Comparison(
+            "period doubling", "none (fig. 7)", str(len(family.of_kind("flip"))), holds=not family.of_kind("flip")
+        ),
     ]
     if at_folds:
-        rows.append(Comparison("multiplier at the folds, largest distance from 1", 0.0, max(at_folds), "", 1e-8,
-                               why="a fold is where a multiplier is 1"))
+        rows.append(
+            Comparison(
+                "multiplier at the folds, largest distance from 1",
+                0.0,
+                max(at_folds),
+                "",
+                1e-8,
+                why="a fold is where a multiplier is 1",
+            )
+        )
     if mu == 0.8:
-        rows.append(Comparison("unstable orbits", "exist at mu = 0.8 (sec. 4.3)", f"{len(folds)} folds between",
-                               holds=not family.stable.all()))
+        rows.append(
+            Comparison(
+                "unstable orbits",
+                "exist at mu = 0.8 (sec. 4.3)",
+                f"{len(folds)} folds between",
+                holds=not family.stable.all(),
+            )
+        )
     if mu == 0.95:
-        rows.append(Comparison("stable everywhere", "at mu = 0.95 (sec. 4.3)", "yes" if family.stable.all() else "no",
-                               holds=bool(family.stable.all())))
+        rows.append(
+            Comparison(
+                "stable everywhere",
+                "at mu = 0.95 (sec. 4.3)",
+                "yes" if family.stable.all() else "no",
+                holds=bool(family.stable.all()),
+            )
+        )
     return rows
 
 
@@ -108,5 +156,6 @@ def _impact(family: sl.Family) -> Figure:
     D_G = family.values("D_G")
     hits = [next(c.impact for c in o.crossings if c.impact is not None) for o in family.orbits]
     lost = np.array([h.intensity for h in hits])
-    return sl.view.plot_impact_curves({"share of T at touchdown (1)": [("T_c / T, lost", D_G, lost), ("T_a / T, kept", D_G, 1 - lost)]},
-                                      "D_G")
+    return sl.view.plot_impact_curves(
+        {"share of T at touchdown (1)": [("T_c / T, lost", D_G, lost), ("T_a / T, kept", D_G, 1 - lost)]}, "D_G"
+    )

@@ -20,7 +20,12 @@ from saltus.studies.result import Comparison, StudyResult
 TO_RATIO = 1 / (2 * math.sqrt(15000.0 * 75.0))  # D_G = d_G / (2 alpha m)
 PAPER_D_G = -80.0
 M_PRINTED = [[0.0175, 0.0024], [3.28, 0.453]]
-PHI_PRINTED = [[-0.729, -0.134, -0.248, -0.0634], [0, 0, 0, 0], [11.41, 4.19, 3.18, 0.803], [-11.45, -2.27, -3.84, -0.980]]
+PHI_PRINTED = [
+    [-0.729, -0.134, -0.248, -0.0634],
+    [0, 0, 0, 0],
+    [11.41, 4.19, 3.18, 0.803],
+    [-11.45, -2.27, -3.84, -0.980],
+]
 
 
 def example() -> sl.Orbit:
@@ -36,8 +41,9 @@ def with_flight(mu: float, t_F: float) -> sl.Orbit:
     steps = 1 + int(max(abs(t_F - first) / 0.02, abs(mu - 0.8) / 0.02))
     for s in np.linspace(1 / steps, 1, steps):
         params = {"mu": 0.8 + s * (mu - 0.8)}
-        orbit = sl.find_orbit(system, orbit.start, params=params, free="D_G",
-                              where={"time in flight": first + s * (t_F - first)})
+        orbit = sl.find_orbit(
+            system, orbit.start, params=params, free="D_G", where={"time in flight": first + s * (t_F - first)}
+        )
     return orbit
 
 
@@ -51,8 +57,10 @@ def with_damping(mu: float, d_G: float) -> sl.Orbit:
     family = sl.continue_orbit(fixed, "D_G", to=goal)
     if abs(family.orbits[-1].params["D_G"] - goal) > 1e-12:
         raise sl.errors.NoOrbit(
-            f"no periodic orbit at mu = {mu:g}, d_G = {d_G:g} N s/m: following the family towards it, {family.ends[1]}; give "
-            "--t-F instead and let D_G be solved for", history=[], best=None,
+            f"no periodic orbit at mu = {mu:g}, d_G = {d_G:g} N s/m: following the family towards it, {family.ends[1]}; "
+            "give --t-F instead and let D_G be solved for",
+            history=[],
+            best=None,
         )
     return family.orbits[-1]
 
@@ -66,30 +74,55 @@ def study(*, mu: float = 0.8, d_g: float = PAPER_D_G, t_F: float | None = None) 
     impact = next(c.impact for c in orbit.crossings if c.impact is not None)
     check = closed_form(mu, flight)
     data = {
-        "D_G": orbit.params["D_G"], "period": orbit.period, "t_F": flight, "t_G": ground,
-        "multipliers": [[x.real, x.imag] if abs(x.imag) > 0 else float(x.real) for x in orbit.multipliers.astype(complex)],
-        "M": M, "monodromy": Phi, "monodromy_multipliers": np.sort(np.linalg.eigvals(Phi).real)[::-1],
-        "T_c": impact.T_c, "T_a": impact.T_a, "apex_U": orbit.highest("body"), "apex_L": orbit.highest("foot"),
-        "start": {"z_U": float(orbit.start.q.z_1), "v_U": float(orbit.start.v.z_1)}, "stable": orbit.is_stable,
-        "residual": orbit.residual, "pulls": orbit.violations,
-        "closed_form": {"D_G": check.D_G, "t_G": check.t_G, "z_U": check.z_U, "v_U": check.v_U, "multiplier": check.multiplier},
+        "D_G": orbit.params["D_G"],
+        "period": orbit.period,
+        "t_F": flight,
+        "t_G": ground,
+        "multipliers": [
+            [x.real, x.imag] if abs(x.imag) > 0 else float(x.real) for x in orbit.multipliers.astype(complex)
+        ],
+        "M": M,
+        "monodromy": Phi,
+        "monodromy_multipliers": np.sort(np.linalg.eigvals(Phi).real)[::-1],
+        "T_c": impact.T_c,
+        "T_a": impact.T_a,
+        "apex_U": orbit.highest("body"),
+        "apex_L": orbit.highest("foot"),
+        "start": {"z_U": float(orbit.start.q.z_1), "v_U": float(orbit.start.v.z_1)},
+        "stable": orbit.is_stable,
+        "residual": orbit.residual,
+        "pulls": orbit.violations,
+        "closed_form": {
+            "D_G": check.D_G,
+            "t_G": check.t_G,
+            "z_U": check.z_U,
+            "v_U": check.v_U,
+            "multiplier": check.multiplier,
+        },
     }
     comparisons = _closed_rows(orbit, check)
     if mu == 0.8 and d_g == PAPER_D_G and t_F is None:
         comparisons = _paper_rows(orbit, M, Phi) + comparisons
     info = STUDIES["hopper-orbit"]
-    notes = ["M is the derivative at the moving lift-off; its printed entries are truncated, not rounded (eq. 68).",
-             "State order of the monodromy matrix: z_U, z_L, v_U, v_L."]
+    notes = [
+        "M is the derivative at the moving lift-off; its printed entries are truncated, not rounded (eq. 68).",
+        "State order of the monodromy matrix: z_U, z_L, v_U, v_L.",
+    ]
     return StudyResult(info.name, info.title, info.source, data, comparisons, _figures(orbit), notes)
 
 
 def _closed_rows(orbit: sl.Orbit, check: Closed) -> list[Comparison]:
     why = "closed form of sec. 4.1, no integration"
-    rows = (("D_G", check.D_G, orbit.params["D_G"], "", 1e-10), ("t_G", check.t_G, orbit.time_in("ground"), "s", 1e-9),
-            ("z_U at lift-off", check.z_U, float(orbit.start.q.z_1), "m", 1e-9),
-            ("v_U at lift-off", check.v_U, float(orbit.start.v.z_1), "m/s", 1e-9),
-            ("multiplier", check.multiplier, float(np.real(orbit.multipliers[0])), "", 1e-7))
-    return [Comparison(f"{name}, against the closed form", a, b, unit, tolerance, why=why) for name, a, b, unit, tolerance in rows]
+    rows = (
+        ("D_G", check.D_G, orbit.params["D_G"], "", 1e-10),
+        ("t_G", check.t_G, orbit.time_in("ground"), "s", 1e-9),
+        ("z_U at lift-off", check.z_U, float(orbit.start.q.z_1), "m", 1e-9),
+        ("v_U at lift-off", check.v_U, float(orbit.start.v.z_1), "m/s", 1e-9),
+        ("multiplier", check.multiplier, float(np.real(orbit.multipliers[0])), "", 1e-7),
+    )
+    return [
+        Comparison(f"{name}, against the closed form", a, b, unit, within, why=why) for name, a, b, unit, within in rows
+    ]
 
 
 def _paper_rows(orbit: sl.Orbit, M: np.ndarray, Phi: np.ndarray) -> list[Comparison]:
@@ -97,12 +130,17 @@ def _paper_rows(orbit: sl.Orbit, M: np.ndarray, Phi: np.ndarray) -> list[Compari
     worst_Phi = float(np.abs(Phi - PHI_PRINTED).max())
     return [
         Comparison("D_G", -0.0377, orbit.params["D_G"], "", 5e-5, why="printed digits, sec. 4.2"),
-        Comparison("multiplier mu_1", 0.4714, float(np.real(orbit.multipliers[0])), "", 5e-5, why="printed digits, eq. 70"),
+        Comparison(
+            "multiplier mu_1", 0.4714, float(np.real(orbit.multipliers[0])), "", 5e-5, why="printed digits, eq. 70"
+        ),
         Comparison("M, largest deviation from eq. 68", 0.0, worst_M, "", 1e-2, why="3.28 is printed for 3.2885"),
         Comparison("monodromy, largest deviation from eq. 69", 0.0, worst_Phi, "", 5e-3, why="printed digits"),
-        Comparison("multipliers of the monodromy", "1, 0.4714, 0, 0 (eq. 71)",
-                   ", ".join(f"{abs(x):.4f}" for x in sorted(np.linalg.eigvals(Phi), key=abs, reverse=True)),
-                   holds=bool(np.abs(np.sort(np.abs(np.linalg.eigvals(Phi)))[::-1] - [1, 0.47138763, 0, 0]).max() < 1e-5)),
+        Comparison(
+            "multipliers of the monodromy",
+            "1, 0.4714, 0, 0 (eq. 71)",
+            ", ".join(f"{abs(x):.4f}" for x in sorted(np.linalg.eigvals(Phi), key=abs, reverse=True)),
+            holds=bool(np.abs(np.sort(np.abs(np.linalg.eigvals(Phi)))[::-1] - [1, 0.47138763, 0, 0]).max() < 1e-5),
+        ),
     ]
 
 
@@ -122,9 +160,11 @@ def _portraits(orbit: sl.Orbit) -> Figure:
         start, m = orbit.start, orbit.system.mechanism
         shifted = {"orbit": (0.0, 0.0), "z_U + 0.03 m": (0.03, 0.0), "v_U + 0.3 m/s": (0.0, 0.3)}
         for (label, (dz, dv)), colour in zip(shifted.items(), ("blue", "orange", "green"), strict=True):
-            q, v = start.positions + [dz, dz, 0, 0], start.velocities + [dv, dv, 0, 0]
-            run = sl.simulate(orbit.system, sl.State(m, q, v, start.params), domain="flight", until=2.0,
-                              stop_after={"liftoff": 1})
+            upper = np.array([1.0, 1.0, 0.0, 0.0])
+            q, v = start.positions + dz * upper, start.velocities + dv * upper
+            run = sl.simulate(
+                orbit.system, sl.State(m, q, v, start.params), domain="flight", until=2.0, stop_after={"liftoff": 1}
+            )
             width = 1.8 if label == "orbit" else 1.0
             left.plot(run["z_1"], run.v["z_1"], color=PALETTE[colour], linewidth=width, label=label)
             right.plot(run["z_4"], run.v["z_4"], color=PALETTE[colour], linewidth=width, label=label)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,7 @@ class StudyResult:
     comparisons: list[Comparison]
     figures: Mapping[str, Figure] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    animations: Mapping[str, Callable[[Path], Path]] = field(default_factory=dict)  # write a GIF to the path given
 
     @property
     def agrees(self) -> bool:
@@ -104,7 +105,7 @@ class StudyResult:
         )
 
     def write(self, directory: str | Path) -> list[Path]:
-        """Write result.json and every figure as PNG and PDF."""
+        """Write result.json, every figure as PNG and PDF, and every animation as GIF."""
         from saltus.view import save
 
         directory = Path(directory)
@@ -113,6 +114,7 @@ class StudyResult:
         files[0].write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
         for name, figure in self.figures.items():
             files += save(figure, directory / name, ("png", "pdf"))
+        files += [draw(directory / f"{name}.gif") for name, draw in self.animations.items()]
         return files
 
 

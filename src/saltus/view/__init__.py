@@ -16,11 +16,14 @@ from saltus.view.plots import (
     plot_torques,
 )
 from saltus.view.report import report
+from saltus.view.side import Curve, animate_side, plot_strip
 from saltus.view.style import PALETTE, save
 
 __all__ = [
     "PALETTE",
+    "Curve",
     "animate",
+    "animate_side",
     "figures",
     "plot_contacts",
     "plot_coordinates",
@@ -36,6 +39,7 @@ __all__ = [
     "plot_paths",
     "plot_phase_portrait",
     "plot_snapshots",
+    "plot_strip",
     "plot_strobe",
     "plot_study",
     "plot_tornado",

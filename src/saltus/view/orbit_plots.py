@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 from saltus.view.style import PALETTE, axes_of, styled
 
 if TYPE_CHECKING:
-    from saltus.analyse.continuation import Family
+    from saltus.analyse.family import Family
 
 MARKS = {"fold": "o", "flip": "s", "torus": "^", "branch point": "D"}
 UNITS = {"period": "s", "speed": "m/s", "apex": "m", "impact loss": "J", "multiplier": "", "duty": ""}
@@ -19,7 +20,13 @@ UNITS = {"period": "s", "speed": "m/s", "apex": "m", "impact loss": "J", "multip
 
 @styled
 def plot_family(
-    family: Family, x: str | None = None, y: str = "period", *, ax: Axes | None = None, colour: str | None = None, label: str = ""
+    family: Family,
+    x: str | None = None,
+    y: str = "period",
+    *,
+    ax: Axes | None = None,
+    colour: str | None = None,
+    label: str = "",
 ) -> Figure:
     """Draw numbers of a family against each other: solid where stable, dashed where not, bifurcations marked.
 
@@ -35,15 +42,23 @@ def plot_family(
         px, py = list(xs[inner]), list(ys[inner])
         for at, b in places:  # carry each stretch up to the bifurcation that ends it
             if at == begin and begin > 0:
-                px.insert(0, b.orbit.value(x)), py.insert(0, b.orbit.value(y))
+                px, py = [b.orbit.value(x), *px], [b.orbit.value(y), *py]
             if at == end and end < len(xs):
-                px.append(b.orbit.value(x)), py.append(b.orbit.value(y))
+                px, py = [*px, b.orbit.value(x)], [*py, b.orbit.value(y)]
         ax.plot(px, py, "-" if stable[begin] else "--", color=colour, label=label if k == 0 and label else None)
     for kind, mark in MARKS.items():
         mine = family.of_kind(kind)
         if mine:
-            ax.plot([b.orbit.value(x) for b in mine], [b.orbit.value(y) for b in mine], mark, color=PALETTE["vermillion"],
-                    markersize=5, linestyle="none", label=kind if not label else None, zorder=3)
+            ax.plot(
+                [b.orbit.value(x) for b in mine],
+                [b.orbit.value(y) for b in mine],
+                mark,
+                color=PALETTE["vermillion"],
+                markersize=5,
+                linestyle="none",
+                label=kind if not label else None,
+                zorder=3,
+            )
     ax.set_xlabel(_label(family, x))
     ax.set_ylabel(_label(family, y))
     ax.legend(handles=_legend(family, stable, colour, label, ax))
@@ -53,7 +68,7 @@ def plot_family(
 def _stretches(stable: np.ndarray) -> list[tuple[int, int]]:
     """Runs of orbits of the same stability, as half-open ranges."""
     cuts = [0, *(np.flatnonzero(np.diff(stable.astype(int))) + 1).tolist(), len(stable)]
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(pairwise(cuts))
 
 
 def _places(family: Family) -> list[tuple[int, Any]]:

@@ -67,13 +67,15 @@ def kangaroo_rat(
     legs: Callable[[Any], Any] = kick,
     motor: bool = True,
     points: int = 8,
+    radius: float = 0.0,
 ) -> sl.HybridSystem:
     """A floating body with a tail of `segments`, "articulated" with `links` a segment, "continuum", or "none".
 
     `contacts` puts soft ground under nothing ("none", for flight), under the "feet" or under "all" (feet and tail);
     there `legs` gives the angle delta of both legs as a function of time. Legs are massless parallelograms (eqs. 5
     to 9): ankle A, metatarsus M and toe T of each are points `right_ankle`, ... The tail's coordinates have
-    motors; its passive damping (eq. 47) is `controls["damp"]`. x is right, y forward, z up.
+    motors; its passive damping (eq. 47) is `controls["damp"]`. A continuum tail is integrated at `points` of each
+    arc, with the rotary inertia of slices of `radius` (m). x is right, y forward, z up.
     """
     if contacts not in ("none", "feet", "all"):
         raise sl.errors.UnknownName("contacts", contacts, ["none", "feet", "all"])
@@ -92,7 +94,7 @@ def kangaroo_rat(
             mu = m.params.get("mu") or m.param("mu", 1.0)
             for point, frame in feet.items():
                 m.compliant_contact(f"{point}_ground", frame, friction=mu, **law)
-    grown = _tail(m, body, segments, links, tail, points, motor)
+    grown = _tail(m, body, segments, links, tail, motor, {"points": points, "radius": radius})
     if grown is not None and contacts == "all":
         grown.contacts(friction=m.param("mu_tail", 0.5), **law)
 
@@ -122,14 +124,18 @@ def _leg(m: sl.Mechanism, body: Any, side: int, name: str, delta: Any) -> dict[s
     return {f"{name}_{part}": m.point(f"{name}_{part}", frame) for part, frame in feet.items()}
 
 
-def _tail(m: sl.Mechanism, body: Any, segments: int, links: int, kind: str, points: int, motor: bool) -> sl.Tail | None:
-    common: dict[str, Any] = {"mass": TAIL_MASS, "length": TAIL_LENGTH, "segments": segments, "along": "-y", "motor": motor}
+def _tail(
+    m: sl.Mechanism, body: Any, segments: int, links: int, kind: str, motor: bool, slices: dict[str, Any]
+) -> sl.Tail | None:
+    common: dict[str, Any] = {
+        "mass": TAIL_MASS, "length": TAIL_LENGTH, "segments": segments, "along": "-y", "motor": motor
+    }
     root = body.at(*TAIL_ROOT)
     if kind == "articulated":
         radius = math.sqrt(TAIL_MASS / (math.pi / 6 * TAIL_LENGTH * DENSITY)) / 2
         return sl.articulated_tail(m, "tail", root, links=links, axes="xz", radius=radius, shape="ellipsoid", **common)
     if kind == "continuum":
-        return sl.continuum_tail(m, "tail", root, towards="xz", points=points, **common)
+        return sl.continuum_tail(m, "tail", root, towards="xz", **slices, **common)
     if kind == "none":
         return None
     raise sl.errors.UnknownName("tail", kind, ["articulated", "continuum", "none"])

@@ -1,0 +1,43 @@
+"""Tasks that other processes import while sweeps are tested."""
+
+import os
+import time
+
+import numpy as np
+
+from saltus.errors import BadValue
+
+
+def quick(points, generators):
+    """A number, a random number and an array a point."""
+    return {
+        "square": points["a"] ** 2,
+        "dice": np.array([g.random() for g in generators]),
+        "pair": np.column_stack([points["a"], -points["a"]]),
+    }
+
+
+def slow(points, generators):
+    """Like quick, but 20 ms a point, and every point evaluated leaves a line in a file."""
+    with open(os.environ["SWEEP_LOG"], "a") as log:
+        for a in points["a"]:
+            time.sleep(0.02)
+            log.write(f"{a:g} {os.getpid()}\n")
+            log.flush()
+    return quick(points, generators)
+
+
+def root(point, generator):
+    """Refuses negative numbers."""
+    if point["a"] < 0:
+        raise BadValue("negative")
+    return {"root": point["a"] ** 0.5}
+
+
+def dies(points, generators):
+    """Ends its process the first time it meets point 5."""
+    marker = os.environ["SWEEP_LOG"]
+    if (points["a"] == 5).any() and len(points["a"]) == 2 and not os.path.exists(marker):
+        open(marker, "w").close()
+        os.kill(os.getpid(), 9)
+    return {"square": points["a"] ** 2}

@@ -1,0 +1,182 @@
+"""Sweeps: nothing lost, nothing twice, the same for any number of workers, on processes and on a real Dask cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sweep_tasks
+
+import saltus as sl
+from saltus.errors import BadFile, BadValue
+from saltus.sweeps import Each, grid, scattered
+
+HERE = Path(__file__).parent
+POINTS = {"a": np.arange(40.0)}
+
+
+def environment(log):
+    return {**os.environ, "PYTHONPATH": str(HERE), "SWEEP_LOG": str(log)}
+
+
+def wait_for(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def right(data):
+    assert data.done.all()
+    assert (data.square.values == POINTS["a"] ** 2).all()
+    assert (data.pair.values == np.column_stack([POINTS["a"], -POINTS["a"]])).all()
+    expected = [np.random.default_rng([7, i]).random() for i in range(40)]
+    assert (data.dice.values == expected).all()
+
+
+def done_in(store):
+    """Chunks marked done: each is one file of the `done` array."""
+    folder = store / "done" / "c"
+    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdigit()) if folder.exists() else []
+
+
+def test_same_for_any_number_of_workers_and_any_chunk(tmp_path):
+    for workers, chunk in ((1, 7), (2, 3), (2, None)):
+        right(sl.sweep(sweep_tasks.quick, POINTS, tmp_path / f"{workers}-{chunk}", workers=workers, chunk=chunk, seed=7))
+
+
+def test_progress_counts_up_to_the_end(tmp_path):
+    seen = []
+    sl.sweep(sweep_tasks.quick, POINTS, tmp_path / "s", workers=1, chunk=10, seed=7, progress=lambda *a: seen.append(a))
+    assert [s[0] for s in seen] == [10, 20, 30, 40]
+    assert all(total == 40 for _, total, _ in seen)
+    assert seen[-1][2] == 0
+
+
+def test_errors_of_one_point_do_not_end_the_sweep(tmp_path):
+    data = sl.sweep(Each(sweep_tasks.root), {"a": [4.0, -1.0, 9.0]}, tmp_path / "s", workers=1)
+    assert data.failed.values.tolist() == [0, 1, 0]
+    assert data.root.values[[0, 2]].tolist() == [2, 3]
+    assert np.isnan(data.root.values[1])
+
+
+CLIENT = """
+import sys, numpy as np, sweep_tasks, saltus as sl
+if __name__ == "__main__":
+    sl.sweep(sweep_tasks.slow, {"a": np.arange(40.0)}, sys.argv[1], workers=2, chunk=2, seed=7)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_client_killed_then_resumed(tmp_path, how, monkeypatch):
+    store, log, script = tmp_path / "store", tmp_path / "log", tmp_path / "client.py"
+    script.write_text(CLIENT)
+    client = subprocess.Popen([sys.executable, str(script), str(store)], env=environment(log), stderr=subprocess.DEVNULL)
+    wait_for(lambda: len(done_in(store)) >= 4)
+    client.send_signal(how)
+    client.wait()
+    kept = done_in(store)
+    assert 4 <= len(kept) < 20
+    partial = sl.open_sweep(store)
+    assert partial.done.values.sum() == 2 * len(kept)
+    workers = {int(line.split()[1]) for line in log.read_text().splitlines() if len(line.split()) == 2}
+
+    def gone():
+        return not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+    wait_for(gone)
+    before = log.read_text()
+    monkeypatch.setenv("SWEEP_LOG", str(log))
+    right(sl.sweep(sweep_tasks.slow, POINTS, store, workers=2, seed=7))
+    again = [int(float(line.split()[0])) // 2 for line in log.read_text()[len(before) :].splitlines()]
+    assert not set(again) & set(kept), "a finished chunk was computed again"
+
+
+def test_worker_that_dies_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setenv("SWEEP_LOG", str(tmp_path / "died"))
+    data = sl.sweep(sweep_tasks.dies, POINTS, tmp_path / "s", workers=2, chunk=2)
+    assert (tmp_path / "died").exists()
+    assert (data.square.values == POINTS["a"] ** 2).all()
+
+
+def test_dask_cluster_with_a_worker_killed(tmp_path):
+    log, store, info = tmp_path / "log", tmp_path / "store", tmp_path / "scheduler.json"
+    env = environment(log)
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0",
+               "--no-dashboard", "--scheduler-file", str(info)]
+    processes = [subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)]
+    try:
+        wait_for(info.exists)
+        join = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(info), "--no-nanny",
+                "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1"]
+        processes += [subprocess.Popen(join, env=env, stderr=subprocess.DEVNULL, cwd=tmp_path) for _ in range(2)]
+        import json
+
+        address = json.loads(info.read_text())["address"]
+        script = tmp_path / "client.py"
+        script.write_text(CLIENT.replace("workers=2", f"scheduler={address!r}"))
+        client = subprocess.Popen([sys.executable, str(script), str(store)], env=env)
+        wait_for(lambda: len(done_in(store)) >= 4)
+        processes[1].kill()
+        assert len(done_in(store)) < 20
+        assert client.wait(120) == 0
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    right(sl.open_sweep(store))
+
+
+def test_second_client_is_refused_while_the_first_writes(tmp_path):
+    from saltus.sweeps import _alone
+
+    with _alone(tmp_path / "s"), pytest.raises(BadFile, match="another process"):
+        sl.sweep(sweep_tasks.quick, POINTS, tmp_path / "s", workers=1)
+
+
+def test_other_points_or_foreign_directories_are_refused(tmp_path):
+    sl.sweep(sweep_tasks.quick, POINTS, tmp_path / "s", workers=1, seed=7)
+    with pytest.raises(BadFile, match="another sweep"):
+        sl.sweep(sweep_tasks.quick, POINTS, tmp_path / "s", workers=1, seed=8)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("mine")
+    with pytest.raises(BadFile, match="something else"):
+        sl.sweep(sweep_tasks.quick, POINTS, tmp_path / "other", workers=1)
+    with pytest.raises(BadFile, match="no sweep"):
+        sl.open_sweep(tmp_path / "nowhere")
+
+
+def test_wrong_requests_are_said_plainly(tmp_path):
+    with pytest.raises(BadValue, match="same number"):
+        sl.sweep(sweep_tasks.quick, {"a": [1.0], "b": [1.0, 2.0]}, tmp_path / "s")
+    with pytest.raises(BadValue, match="module"):
+        sl.sweep(lambda points, generators: {}, POINTS, tmp_path / "s")
+    with pytest.raises(BadValue, match="no Dask scheduler"):
+        sl.sweep(sweep_tasks.quick, POINTS, tmp_path / "s", scheduler="tcp://127.0.0.1:9")
+    with pytest.raises(BadValue, match="lower"):
+        scattered({"a": (2.0, 1.0)}, 8)
+
+
+def test_points():
+    assert {k: v.tolist() for k, v in grid(a=[1, 2], b=[3, 4]).items()} == {"a": [1, 1, 2, 2], "b": [3, 4, 3, 4]}
+    points = scattered({"a": (0.0, 1.0), "b": (10.0, 20.0)}, 64, seed=3)
+    assert np.histogram(points["a"], 8, (0, 1))[0].tolist() == [8] * 8  # Sobol: equally many in every eighth
+    assert points["b"].min() >= 10
+    assert points["b"].max() <= 20
+    again = scattered({"a": (0.0, 1.0), "b": (10.0, 20.0)}, 64, seed=3)
+    assert (points["a"] == again["a"]).all()
+
+
+def test_linkages_and_gaits_as_tasks(tmp_path):
+    """Sweeping the crank of BOLT: stride length grows in proportion (Liu and Ben-Tzvi 2020, sec. 3.2)."""
+    task = sl.design.LinkageTask(sl.zoo.four_bar, "crank", "tracer")
+    data = sl.sweep(task, {"l_1": np.array([0.03, 0.04, 0.09])}, tmp_path / "s", workers=1)
+    assert data.assembles.values.tolist() == [1, 1, 0]  # Grashof: 0.09 + 0.10 > 0.08 + 0.10
+    assert np.isnan(data.stride_length.values[2])
+    assert data.gap.values[2] > 0
+    gait = sl.design.GaitTask(sl.zoo.bolt, strides=2)({"l_1": np.array([0.02, 0.2])})
+    assert gait["completed"].tolist() == [2, 0]
