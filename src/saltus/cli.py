@@ -328,21 +328,31 @@ def write_results(
     from saltus import view
 
     film = directory / "run.gif" if animation else None
-    filmed = beside(lambda: view.animate(run, film)) if film else None
+    figures = view.figures(run, system=model.system)
+    kinds = ("svg", "png") if png else ("svg",)
+    written = {name: [directory / f"{name}.{kind}" for kind in kinds] for name in figures}
+    ours, others = list(figures)[: len(figures) - 3 * animation], list(figures)[len(figures) - 3 * animation :]
+
+    def on_the_other_core() -> None:
+        for name in others:
+            view.save(figures[name], directory / name, kinds)
+        if film:
+            view.animate(run, film)
+
+    wait = beside(on_the_other_core) if film else None
     with progress_bar(quiet) as bar:
-        drawings = {}
-        figures = view.figures(run, system=model.system)
-        task = bar.add_task("drawing", total=len(figures), note="")
-        for name, figure in figures.items():
-            written = view.save(figure, directory / name, ("svg", "png") if png else ("svg",))
-            drawings[name] = written[0].read_text(encoding="utf-8")
-            files += written
-            bar.update(task, advance=1, note=name)
-        if film and filmed:
-            task = bar.add_task("animating", total=1, note="")
-            filmed()
+        task = bar.add_task("drawing", total=len(ours) + (film is not None), note="")
+        for name in ours:
+            bar.update(task, note=name)
+            view.save(figures[name], directory / name, kinds)
+            bar.update(task, advance=1)
+        if film and wait:
+            bar.update(task, note="animation")
+            wait()
             bar.update(task, advance=1)
             files.append(film)
+        files += [path for paths in written.values() for path in paths]
+        drawings = {name: paths[0].read_text(encoding="utf-8") for name, paths in written.items()}
         rows = summary_rows(numbers)[1:]
         page = view.report(
             run, directory / "report.html", figures=drawings, animation=film, command=command, summary=rows

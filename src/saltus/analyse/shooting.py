@@ -171,8 +171,8 @@ class Shooting:
             add(by_time, 0, np.ravel(slope)[self.stride.columns] @ seeds[0])
             return float(np.ravel(value)[0]), by_time
         domain = what.removeprefix("time in ")
-        if what not in ("period", "speed") and domain not in self.stride.system.domains:
-            valid = ["period", "speed", *(f"time in {d}" for d in self.stride.system.domains)]
+        valid = ["period", "speed", *(f"time in {d}" for d in self.stride.system.domains)]
+        if what not in valid:
             raise UnknownName("condition", what, valid)
         for i, passage in enumerate(passages):
             shifts = [seeds[i][rows.t], *passage.dt]

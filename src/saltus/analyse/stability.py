@@ -96,8 +96,9 @@ def _consistent(orbit: Orbit, chosen: list[int]) -> np.ndarray:
 def monodromy(orbit: Orbit, coordinates: Sequence[str] | None = None) -> np.ndarray:
     """Derivative of the flow over one period at fixed time, S of the last event included (eq. 36).
 
-    Rows and columns are the positions of the chosen coordinates, independent ones by default, then their velocities. One multiplier is 1 along
-    the flow of a machine that does not depend on time, and one more for each cyclic coordinate.
+    Rows and columns are the positions of the chosen coordinates, independent ones by default, then their
+    velocities. One multiplier is 1 along the flow of a machine that does not depend on time, and one more for
+    each cyclic coordinate.
     """
     return _derivative(orbit, coordinates)[1]
 

@@ -242,7 +242,7 @@ def _block(value: Any, indent: int, top: bool = False) -> list[str]:
     pad = " " * indent
     entries = value.items() if isinstance(value, dict) else [(None, x) for x in value]
     for key, entry in entries:
-        head = f"{pad}{_word(key)}:" if key is not None else f"{pad}-"
+        head = f"{pad}{word(key)}:" if key is not None else f"{pad}-"
         line = f"{head} {_flow(entry)}"
         if not (isinstance(entry, dict | list) and entry) or (len(line) <= WIDTH and not (top and isinstance(entry, dict))):
             rows.append(line)
@@ -256,15 +256,15 @@ def _block(value: Any, indent: int, top: bool = False) -> list[str]:
 
 def _flow(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_word(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{word(k)}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_flow, value)) + "]"
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
-    return _word(value) if isinstance(value, str) else repr(value)
+    return word(value) if isinstance(value, str) else repr(value)
 
 
-def _word(text: str) -> str:
+def word(text: str) -> str:
     """Text, in quotes where YAML (of any version) could take it for something else."""
     plain = _SAFE.match(text) and not text.endswith(" ") and text.lower() not in _SPOKEN and len(text) < 200
     return text if plain else json.dumps(text, ensure_ascii=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from saltus.errors import BadFile, BadValue
+from saltus.errors import BadFile, BadValue, UnknownName
 from saltus.files import documents
 from saltus.files.reading import Builder
 from saltus.files.recording import Recorder
@@ -31,7 +31,6 @@ class ModelFile:
     domain: str | None = None
     control: Any = None
     until: float | None = None
-    formulation: str | None = None
     keyframe: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -75,13 +74,10 @@ def build(document: documents.Document) -> ModelFile:
             ("start", run.start, m.keyframes), ("domain", run.domain, entry.domains), ("control", run.control, entry.controls)
         ):
             if name is not None and name not in valid:
-                from saltus.errors import UnknownName
-
                 raise document.problem(("run", path), str(UnknownName(path, name, valid)))
         control = model.system.controls[run.control] if run.control and isinstance(model.system, HybridSystem) else None
         until = None if run.until is None else float(run.until)
-        model = replace(model, domain=run.domain, control=control, until=until, formulation=run.formulation,
-                        keyframe=run.start)
+        model = replace(model, domain=run.domain, control=control, until=until, keyframe=run.start)
     return model
 
 

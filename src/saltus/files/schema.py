@@ -397,7 +397,6 @@ class RunEntry(Part):
     domain: Text | None = None
     control: Text | None = None
     until: Real | None = Field(None, description="s.")
-    formulation: Text | None = Field(None, description='Such as "spf:1e-3".')
 
 
 class ModelEntry(Part):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from saltus.files.documents import word
+
 TEMPLATE = """\
 # A machine for Saltus. SI units, radians; x right, y up (spatial: true makes it 3D, z up).
 #   saltus check FILE    assembles it, says what moves and how, draws it
@@ -57,4 +59,4 @@ run: {{start: drop, domain: flight, control: thrust, until: 3.0}}
 
 def template(name: str) -> str:
     """Text of a new model file."""
-    return TEMPLATE.format(name=name)
+    return TEMPLATE.format(name=word(name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -37,8 +39,7 @@ def study(*, mu: float = 0.8) -> StudyResult:
         flight = flight[::-1]
     folds = [[b.orbit.time_in("flight"), b.value] for b in family.of_kind("fold")]
     ends = [float(flight[0]), *(f[0] for f in folds), float(flight[-1])]
-    inside = [family.stable[(flight > a) & (flight < b)] for a, b in zip(ends[:-1], ends[1:], strict=True)]
-    stable = [[a, b] for a, b, s in zip(ends[:-1], ends[1:], inside, strict=True) if s.all()]
+    stable = [[a, b] for a, b in pairwise(ends) if family.stable[(flight > a) & (flight < b)].all()]
     data = {
         "mu": mu,
         "folds": folds,

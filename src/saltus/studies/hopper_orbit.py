@@ -57,7 +57,7 @@ def with_damping(mu: float, d_G: float) -> sl.Orbit:
     family = sl.continue_orbit(fixed, "D_G", to=goal)
     if abs(family.orbits[-1].params["D_G"] - goal) > 1e-12:
         raise sl.errors.NoOrbit(
-            f"no periodic orbit at mu = {mu:g}, d_G = {d_G:g} N s/m: following the family towards it, {family.ends[1]}; "
+            f"no periodic orbit at mu = {mu:g}, d_G = {d_G:g} N s/m: on the way there, {family.ends[1]}; "
             "give --t-F instead and let D_G be solved for",
             history=[],
             best=None,

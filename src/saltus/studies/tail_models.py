@@ -74,6 +74,7 @@ def study() -> StudyResult:
 def swing(kind: str, links: int, radius: float = 0.0) -> sl.Trajectory:
     """Fly for 0.2 s while the tail is swung sideways: the angle of its centre of mass follows a cubic in time."""
     m = sl.zoo.kangaroo_rat(1, max(links, 1), kind, motor=False, points=12, radius=radius).mechanism
+    m.keyframes.clear()  # they leave the tail free
     s = m.time / SWING
     angle = END * (3 * s**2 - 2 * s**3)
     if kind == "continuum":
@@ -117,7 +118,7 @@ def _solved(slope: Callable[[Any], Any], target: Any, start: Any) -> Any:
 def _yaw(run: sl.Trajectory) -> np.ndarray:
     """Angle of the body's forward axis about the vertical (degrees)."""
     w, x, y, z = (run[f"base.q{c}"] for c in "wxyz")
-    return np.degrees(np.arctan2(-2 * (x * y - w * z), 1 - 2 * (x * x + z * z))) * 1.0
+    return np.degrees(np.arctan2(-2 * (x * y - w * z), 1 - 2 * (x * x + z * z)))
 
 
 def _drift(run: sl.Trajectory) -> float:

@@ -18,8 +18,8 @@ def hopper_linkage(*, coordinates: int = 2) -> sl.Mechanism:
     Params: m total mass (kg), mu share of the upper mass, k stiffness (N/m), L0 rest length (m); d is the
     damping in force (N s/m), which a hybrid system sets to d_F in flight and to d_G = 2 D_G sqrt(k m), negative,
     on the ground; the Param is the paper's ratio D_G, by default that of its d_G = -80 N s/m. The four-coordinate
-    model has mu_U and mu_L too, the shares of particles 1 and 3 (eqs. 1 to 4; the paper prints no values, and the motion does not depend on them).
-    The length of the spring is signed, upper minus lower, as in eq. 10.
+    model has mu_U and mu_L too, the shares of particles 1 and 3 (eqs. 1 to 4; the paper prints no values, and the
+    motion does not depend on them). The length of the spring is signed, upper minus lower, as in eq. 10.
 
     The keyframe "lift-off" (also "takeoff") is the start of the periodic orbit at the default Params.
     """

@@ -1,0 +1,178 @@
+"""continue_orbit: the hopper's folds, the walker's period doubling, the ball's fold and flip in closed form."""
+
+import math
+
+import machines
+import numpy as np
+import pytest
+
+import saltus as sl
+from saltus.studies.hopper_closed_form import limit
+from saltus.studies.hopper_closed_form import orbit as closed_form
+
+# First three folds (t_F, D_G) at mu = 0.8, from the closed form of Zana et al. (2018), sec. 4.1, with 40 digits.
+FOLDS = [
+    (0.1613260171732, -0.035439034174461),
+    (0.2330366356904, -0.023735471476813),
+    (0.3405588787337, -0.045073393338541),
+]
+
+
+@pytest.fixture(scope="module")
+def gait():
+    hopper = sl.zoo.hopper()
+    return sl.find_orbit(hopper, hopper.keyframes["takeoff"])
+
+
+@pytest.fixture(scope="module")
+def family(gait):
+    return sl.continue_orbit(gait, "D_G", to=(-0.2, 0.0), bounds={"time in flight": (0.02, 1.0)})
+
+
+def test_all_folds_of_the_hopper(family):
+    folds = sorted((b.orbit.time_in("flight"), b.value) for b in family.of_kind("fold"))
+    assert len(folds) == 8
+    for found, known in zip(folds, FOLDS, strict=False):
+        assert found == pytest.approx(known, abs=1e-10)
+    for b in family.bifurcations:
+        assert b.orbit.multipliers[0] == pytest.approx(1.0, abs=1e-8)
+        check = closed_form(0.8, b.orbit.time_in("flight"))
+        assert b.value == pytest.approx(check.D_G, abs=1e-11)
+    assert not family.of_kind("flip")
+
+
+def test_stability_changes_at_the_folds_only(family):
+    """Stable and unstable stretches alternate, beginning stable near D_G = 0."""
+    flight = family.values("time in flight")
+    order = np.argsort(flight)
+    cuts = sorted(b.orbit.time_in("flight") for b in family.of_kind("fold"))
+    number = np.searchsorted(cuts, flight[order])
+    assert (family.stable[order] == (number % 2 == 0)).all()
+
+
+def test_family_spans_what_was_asked_and_tells_its_ends(family):
+    flight = family.values("time in flight")
+    assert (flight.min(), flight.max()) == pytest.approx((0.02, 1.0), abs=1e-9)
+    assert all("time in flight" in end for end in family.ends)
+    for o in family.orbits:
+        assert o.params["D_G"] == pytest.approx(closed_form(0.8, o.time_in("flight")).D_G, abs=1e-10)
+
+
+def test_no_fold_at_another_mass_ratio(gait):
+    hopper = gait.system
+    start = sl.find_orbit(
+        hopper, gait.start, params={"mu": 0.95}, free="D_G", where={"time in flight": 0.3}, coming_from={"mu": 0.8}
+    )
+    fixed = sl.find_orbit(hopper, start.start)
+    family = sl.continue_orbit(fixed, "D_G", to=(-0.1, 0.0), bounds={"time in flight": (0.02, 1.0)})
+    assert family.bifurcations == []
+    assert family.stable.all()
+    values = family.values("D_G")
+    assert values.min() > limit(0.95) == pytest.approx(-0.0157496481318151, abs=1e-13)
+
+
+def test_branch_that_goes_to_infinity_says_so(gait):
+    family = sl.continue_orbit(gait, "D_G", to=-0.2, longest=2.0)
+    assert "to infinity" in family.ends[1]
+    assert family.values("D_G").min() > limit(0.8) == pytest.approx(-0.0607541711778858, abs=1e-13)
+
+
+def test_flight_that_vanishes_says_so(gait):
+    family = sl.continue_orbit(gait, "D_G", to=0.01)
+    assert "flight" in family.ends[1]
+    assert family.values("D_G").max() < 1e-3
+
+
+def test_reached_goal_is_exact(gait):
+    family = sl.continue_orbit(gait, "D_G", to=-0.03)
+    assert family.orbits[-1].params["D_G"] == pytest.approx(-0.03, abs=1e-12)
+    assert family.ends[1] == "D_G reached -0.03"
+
+
+def test_unilateral_contact_ends_the_branch(gait):
+    """Where k e + d_G v_U - m_L g first passes zero right after touchdown the ground would have to pull."""
+    free = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.1, 0.6)})
+    strict = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.1, 0.6)}, unilateral=True)
+    assert "pulls" in strict.ends[1]
+    assert len(strict) < len(free)
+    assert not any(o.violations for o in strict.orbits)
+
+
+def test_saved_read_and_extended(gait, tmp_path):
+    short = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
+    again = sl.load_family(short.save(tmp_path / "family.json"), gait)
+    assert again.values("period") == pytest.approx(short.values("period"), abs=1e-12)
+    assert [b.kind for b in again.bifurcations] == ["fold"]
+    longer = again.extended(-0.2, bounds={"time in flight": (0.02, 0.6)})
+    assert len(longer.of_kind("fold")) == 4
+    assert (np.diff(longer.values("time in flight")) > 0).all()
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    with pytest.raises(sl.errors.BadFile, match="family"):
+        sl.load_family(broken, gait)
+
+
+def test_fold_followed_in_two_params(gait):
+    """At each point of the curve the closed form has dD_G / dt_F = 0."""
+    family = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
+    curve = sl.follow_fold(family.of_kind("fold")[0], "mu", to=0.82)
+    assert curve.values[-1, 1] == pytest.approx(0.82, abs=1e-10)
+    last = curve.orbits[-1]
+    assert last.multipliers[0] == pytest.approx(1.0, abs=1e-6)
+    t = last.time_in("flight")
+    ends = [closed_form(0.82, t + s * 1e-4).D_G for s in (1, -1)]
+    assert (ends[0] - ends[1]) / 2e-4 == pytest.approx(0.0, abs=1e-5)
+    assert closed_form(0.82, t).D_G == pytest.approx(curve.values[-1, 0], abs=1e-9)
+
+
+def test_walker_doubles_its_period():
+    """Goswami, Thuilot and Espiau (1998): the symmetric gait loses stability near 4.4 degrees, then 4.9."""
+    system = machines.walker()
+    step = sl.find_orbit(system, machines.walking(system), swap={"left": "right"})
+    family = sl.continue_orbit(step, "slope", to=math.radians(5.0))
+    flip = family.of_kind("flip")[0]
+    assert math.degrees(flip.value) == pytest.approx(4.39, abs=0.03)
+    assert flip.orbit.multipliers[0] == pytest.approx(-1.0, abs=1e-8)
+    doubled = flip.switch()
+    assert doubled.events == ["strike", "strike"]
+    assert doubled.is_stable
+    long, short = np.diff([0.0, *(c.t for c in doubled.crossings)])
+    assert abs(long - short) > 1e-3  # it limps
+    branch = sl.continue_orbit(doubled, "slope", to=math.radians(5.0))
+    assert math.degrees(branch.of_kind("flip")[0].value) == pytest.approx(4.91, abs=0.03)
+
+
+def test_ball_folds_and_flips_where_theory_says():
+    """Period one is born at A w cos 0 = g T (1 - e) / (2 (1 + e)) and doubles at A w^2 sin = 2 g (1 + e^2) / (1 + e)^2."""
+    T, e, w, g = 0.2, 0.5, 10 * math.pi, 9.81
+    push = g * T * (1 - e) / (2 * (1 + e)) / w  # A cos(phase)
+    lift = 2 * g * (1 + e**2) / (1 + e) ** 2 / w**2  # A sin(phase) at the flip
+    system = machines.ball()
+    phase = math.acos(push / 0.02)
+    start = system.mechanism.assemble(y=0.02 * math.sin(phase), rates={"y": g * T / 2})
+    orbit = sl.find_orbit(system, start, period=T)
+    family = sl.continue_orbit(orbit, "A", to=0.005, most=30)
+    assert family.of_kind("fold")[0].value == pytest.approx(push, abs=1e-9)
+    assert family.of_kind("flip")[0].value == pytest.approx(math.hypot(push, lift), abs=1e-9)
+
+
+def test_wrong_names(gait):
+    with pytest.raises(sl.errors.UnknownName, match="D_G"):
+        sl.continue_orbit(gait, "D_g", to=-0.2)
+    with pytest.raises(sl.errors.BadValue, match="another value"):
+        sl.continue_orbit(gait, "D_G", to=gait.params["D_G"])
+    with pytest.raises(sl.errors.UnknownName, match="time in flight"):
+        sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"t_F": (0, 1)})
+    with pytest.raises(sl.errors.BadValue, match="no branch starts"):
+        family = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
+        family.of_kind("fold")[0].switch()
+
+
+def test_figure_of_a_family(family):
+    ax = sl.view.plot_family(family, x="D_G", y="apex").axes[0]
+    assert ax.get_xlabel() == "D_G"
+    assert ax.get_ylabel() == "apex (m)"
+    styles = [line.get_linestyle() for line in ax.get_lines()]
+    assert "-" in styles
+    assert "--" in styles
+    assert {t.get_text() for t in ax.get_legend().get_texts()} == {"stable", "unstable", "fold"}
