@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import brentq
 
 import saltus as sl
+from saltus.dynamics.contact import SOFT
 from saltus.machine import Kernel
 
 
@@ -179,4 +180,5 @@ def test_arc_dropped_on_the_ground_comes_to_rest():
     force = run.force("tail1_ground")
     assert force[:, 2].min() >= 0
     assert (np.hypot(*force[:, :2].T) <= 0.7 * force[:, 2] + 1e-12).all()
-    assert run.energy_account["relative residual"] < 1e-6
+    # where ends and middle are level within SOFT the load may pass from one to another at once, over a part of SOFT
+    assert abs(run.energy_account["residual"]) < SOFT * force[:, 2].max()

@@ -115,7 +115,10 @@ def test_quantities_and_their_derivatives_against_differences(study, bolt):
     assert [study[n].value for n in names] == pytest.approx(by_hand(bolt.params).tolist(), abs=2e-10)
     for name in LENGTHS:
         h = 1e-5
-        slope = (by_hand({**bolt.params, name: bolt.params[name] + h}) - by_hand({**bolt.params, name: bolt.params[name] - h})) / (2 * h)
+        slope = (
+            by_hand({**bolt.params, name: bolt.params[name] + h})
+            - by_hand({**bolt.params, name: bolt.params[name] - h})
+        ) / (2 * h)
         assert [study[n].by_param[name] for n in names] == pytest.approx(slope.tolist(), abs=2e-5)
 
 
@@ -224,7 +227,9 @@ def test_torque_is_the_slope_of_the_energy():
     import casadi as ca
 
     energy = ca.Function("E", [e.q, e.v, e.p], [e.kinetic_energy + e.potential_energy])
-    rates = np.asarray(ca.Function("r", [turn.q, turn.p], [turn.rate]).map(2000)(walked.q[0].T, ca.repmat(ca.DM(state.p), 1, 2000)))
+    rates = np.asarray(
+        ca.Function("r", [turn.q, turn.p], [turn.rate]).map(2000)(walked.q[0].T, ca.repmat(ca.DM(state.p), 1, 2000))
+    )
     total = np.asarray(energy.map(2000)(walked.q[0].T, speed * rates, ca.repmat(ca.DM(state.p), 1, 2000))).ravel()
     slope = (np.roll(total, -1) - np.roll(total, 1)) / (2 * 2 * np.pi / 2000)
     assert np.abs(walked.values[0] - slope).max() < 1e-4 * np.abs(slope).max()
@@ -239,7 +244,7 @@ def test_reaction_of_a_rocker_that_hangs_on_its_coupler():
     crank, coupler, rocker = walked.q[0].T
     lever = 0.10 * np.abs(np.sin(crank + coupler - rocker))
     moment = np.abs(0.2 * 9.81 * 0.05 * np.cos(rocker))
-    assert walked.values[0] == pytest.approx(moment / lever, rel=1e-6)
+    assert walked.values[0] == pytest.approx(moment / lever, rel=1e-6, abs=2e-8)  # the coupler's own weight is 1e-8 N
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -263,8 +268,22 @@ def test_header_compiles_and_interpolates_alike(study, tmp_path):
     table.header(tmp_path / "foot.h", "foot")
     (tmp_path / "foot.c").write_text('#include "foot.h"\nvoid at(double x, double *out) { foot(x, out); }\n')
     library = tmp_path / "foot.so"
-    subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(library),
-                    str(tmp_path / "foot.c"), "-lm"], check=True)
+    subprocess.run(
+        [
+            "cc",
+            "-std=c99",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(library),
+            str(tmp_path / "foot.c"),
+            "-lm",
+        ],
+        check=True,
+    )
     at = ctypes.CDLL(str(library)).at
     out = (ctypes.c_double * 6)()
     for crank in (-7.0, 0.0, 1.234, 6.28, 100.0):
@@ -302,8 +321,15 @@ def test_scale_of_a_linkage_scales_its_path():
 # ---- optimisation ----------------------------------------------------------------------------------------------------
 
 BOUNDS = {
-    "l_c": (0.075, 0.12), "l_f": (0.073, 0.098), "l_s": (0.039, 0.056), "l_t": (0.044, 0.067),  # Table 1
-    "l_1": (0.015, 0.045), "l_2": (0.08, 0.20), "l_3": (0.12, 0.26), "l_4": (0.16, 0.26), "l_5": (0.24, 0.33),
+    "l_c": (0.075, 0.12),
+    "l_f": (0.073, 0.098),
+    "l_s": (0.039, 0.056),
+    "l_t": (0.044, 0.067),  # Table 1
+    "l_1": (0.015, 0.045),
+    "l_2": (0.08, 0.20),
+    "l_3": (0.12, 0.26),
+    "l_4": (0.16, 0.26),
+    "l_5": (0.24, 0.33),
     "theta": (math.radians(20), math.radians(75)),
 }
 
@@ -359,16 +385,22 @@ def test_published_lengths_come_back_from_their_own_path(bolt):
 def small(samples=24):
     """A four-bar whose tracer shall follow the path of another one."""
     turn = Turn(four_bar(), "crank", samples)
-    wanted = turn.walk(turn.params({"l_1": 0.036, "p_x": 0.17, "p_y": 0.02}), turn.mapped("t", turn.mechanism.position("tracer")))
+    wanted = turn.walk(
+        turn.params({"l_1": 0.036, "p_x": 0.17, "p_y": 0.02}), turn.mapped("t", turn.mechanism.position("tracer"))
+    )
     return turn, wanted.values[0].reshape(-1, 2), {"l_1": (0.02, 0.045), "p_x": (0.1, 0.25), "p_y": (-0.05, 0.05)}
 
 
 def test_global_search_finds_the_same():
     turn, path, vary = small()
-    found = optimise(turn, vary, sl.design.PathError("tracer", path), method="global", generations=15, population=6, seed=2)
+    found = optimise(
+        turn, vary, sl.design.PathError("tracer", path), method="global", generations=15, population=6, seed=2
+    )
     assert found.value < 1e-12
     assert [found.params[n] for n in vary] == pytest.approx([0.036, 0.17, 0.02], abs=1e-6)
-    again = optimise(turn, vary, sl.design.PathError("tracer", path), method="global", generations=15, population=6, seed=2)
+    again = optimise(
+        turn, vary, sl.design.PathError("tracer", path), method="global", generations=15, population=6, seed=2
+    )
     assert again.params == found.params
 
 
@@ -416,8 +448,12 @@ def test_pareto_front_of_two_aims():
 
 def test_ready_parts_by_hand():
     turn = Turn(four_bar(), "crank", 180)
-    parts = {"mass": sl.design.Mass(), "stride": sl.design.StrideLength("crank_pin"),
-             "ripple": sl.design.TorqueRipple(10.0), "peak": sl.design.PeakReaction(10.0)}
+    parts = {
+        "mass": sl.design.Mass(),
+        "stride": sl.design.StrideLength("crank_pin"),
+        "ripple": sl.design.TorqueRipple(10.0),
+        "peak": sl.design.PeakReaction(10.0),
+    }
     values = Problem(turn, {"l_1": (0.02, 0.05)}, parts).evaluate(np.array([[0.04]]))[0][0]
     torque = readings(turn, lambda c: c.torque(10.0)).values[0]
     assert values[0] == pytest.approx(0.25)
@@ -437,7 +473,7 @@ def test_target_paths_from_points_and_files(tmp_path):
     np.savetxt(tmp_path / "p.csv", np.column_stack([angles, circle]), delimiter=",", header="crank,x,y", comments="")
     assert sl.design.target_path(turn, str(tmp_path / "p.csv")) == pytest.approx(smooth, abs=1e-12)
     (tmp_path / "bad.csv").write_text("x,y\n1,2\nfoo,3\n")
-    with pytest.raises(BadValue, match="bad.csv"):
+    with pytest.raises(BadValue, match=r"bad\.csv"):
         sl.design.target_path(turn, str(tmp_path / "bad.csv"))
 
 
@@ -447,7 +483,7 @@ def test_target_paths_from_points_and_files(tmp_path):
 def test_contradictions_are_said_plainly(bolt):
     turn, path, vary = small()
     aim = sl.design.PathError("tracer", path)
-    with pytest.raises(BadValue, match="'l_1' are 0.04 to 0.02"):
+    with pytest.raises(BadValue, match=r"'l_1' are 0\.04 to 0\.02"):
         optimise(turn, {"l_1": (0.04, 0.02)}, aim)
     with pytest.raises(UnknownName, match="p_x"):
         optimise(turn, {"p_z": (0.04, 0.05)}, aim)
@@ -464,13 +500,20 @@ def test_contradictions_are_said_plainly(bolt):
         optimise(turn, vary, lambda c: c.position("tracer"))
     with pytest.raises(BadValue, match="no sample"):
         turn.index_of(0.01)
+    m = sl.Mechanism("pendulum")
+    m.revolute("a", m.ground, m.rod("r", mass=1.0, length=1.0).start)
+    hanging = m.assemble(a=0.0)
     with pytest.raises(BadModel, match="no loop"):
-        m = sl.Mechanism("pendulum")
-        m.revolute("a", m.ground, m.rod("r", mass=1.0, length=1.0).start)
-        Turn(m.assemble(a=0.0), "a")
+        Turn(hanging, "a")
+
+
+def test_start_at_a_dead_centre_is_refused():
+    """A 3-4-5 triangle: crank up, coupler and rocker together as long as the diagonal."""
+    m = sl.zoo.four_bar()
+    near = {"coupler": -math.atan2(3, 4) - math.pi / 2, "rocker": math.pi - math.atan2(3, 4)}
+    state = m.assemble(crank=math.pi / 2, near=near, params={"l_1": 0.03, "l_2": 0.02, "l_3": 0.03, "l_4": 0.04})
     with pytest.raises(Singular, match="dead centre"):
-        kinematic_study(four_bar(0.04, 0.10, 0.10, 0.08), "crank", "tracer", samples=24).turn  # noqa: B018
-        Turn(sl.zoo.slider_crank().assemble(crank=math.pi / 2, near={"rod": -math.pi / 2}, params={"l": 0.04, "r": 0.04}), "crank")
+        Turn(state, "crank")
 
 
 def test_target_out_of_reach_is_said_plainly():
@@ -511,15 +554,25 @@ def test_gait_design_lowers_the_cost():
     task = sl.design.GaitTask(sl.zoo.bolt, strides=6, stability=True)
     before = task.gait({})
     found = sl.design.design_gait(
-        task, {"l_1": (0.018, 0.022), "l_5": (0.29, 0.31)}, lambda g: g.cost_of_transport,
+        task,
+        {"l_1": (0.018, 0.022), "l_5": (0.29, 0.31)},
+        lambda g: g.cost_of_transport,
         {"speed": (lambda g: g.speed, 1.2, 9.0), "stable": (lambda g: g.multiplier, 0.0, 0.9)},
-        generations=3, population=4, seed=0,
+        generations=3,
+        population=4,
+        seed=0,
     )
     assert found.value < before.cost_of_transport
     assert found.gait.multiplier < 0.9
     with pytest.raises(NoDesign, match="speed"):
-        sl.design.design_gait(task, {"l_1": (0.0199, 0.0201)}, lambda g: g.impact_loss,
-                              {"speed": (lambda g: g.speed, 5.0, 9.0)}, generations=1, population=5)
+        sl.design.design_gait(
+            task,
+            {"l_1": (0.0199, 0.0201)},
+            lambda g: g.impact_loss,
+            {"speed": (lambda g: g.speed, 5.0, 9.0)},
+            generations=1,
+            population=5,
+        )
 
 
 @pytest.mark.slow
@@ -532,6 +585,14 @@ def test_studies_agree(name, tmp_path):
     assert result.data["feasible"]
     assert result.write(tmp_path)
     if name == "bolt-design":
-        fields = {"objective_heuristic", "objective_published", "objective_found", "lengths", "feasible", "evaluations", "seconds"}
+        fields = {
+            "objective_heuristic",
+            "objective_published",
+            "objective_found",
+            "lengths",
+            "feasible",
+            "evaluations",
+            "seconds",
+        }
         assert fields <= set(result.data)
         assert result.data["objective_found"] < result.data["objective_published"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sweep_tasks
 
 import saltus as sl
+import sweep_tasks
 from saltus.errors import BadFile, BadValue
 from saltus.sweeps import Each, grid, scattered
 
@@ -46,7 +46,9 @@ def done_in(store):
 
 def test_same_for_any_number_of_workers_and_any_chunk(tmp_path):
     for workers, chunk in ((1, 7), (2, 3), (2, None)):
-        right(sl.sweep(sweep_tasks.quick, POINTS, tmp_path / f"{workers}-{chunk}", workers=workers, chunk=chunk, seed=7))
+        right(
+            sl.sweep(sweep_tasks.quick, POINTS, tmp_path / f"{workers}-{chunk}", workers=workers, chunk=chunk, seed=7)
+        )
 
 
 def test_progress_counts_up_to_the_end(tmp_path):
@@ -75,7 +77,9 @@ if __name__ == "__main__":
 def test_client_killed_then_resumed(tmp_path, how, monkeypatch):
     store, log, script = tmp_path / "store", tmp_path / "log", tmp_path / "client.py"
     script.write_text(CLIENT)
-    client = subprocess.Popen([sys.executable, str(script), str(store)], env=environment(log), stderr=subprocess.DEVNULL)
+    client = subprocess.Popen(
+        [sys.executable, str(script), str(store)], env=environment(log), stderr=subprocess.DEVNULL
+    )
     wait_for(lambda: len(done_in(store)) >= 4)
     client.send_signal(how)
     client.wait()
@@ -106,13 +110,34 @@ def test_worker_that_dies_is_replaced(tmp_path, monkeypatch):
 def test_dask_cluster_with_a_worker_killed(tmp_path):
     log, store, info = tmp_path / "log", tmp_path / "store", tmp_path / "scheduler.json"
     env = environment(log)
-    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0",
-               "--no-dashboard", "--scheduler-file", str(info)]
+    command = [
+        sys.executable,
+        "-m",
+        "distributed.cli.dask_scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--no-dashboard",
+        "--scheduler-file",
+        str(info),
+    ]
     processes = [subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)]
     try:
         wait_for(info.exists)
-        join = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(info), "--no-nanny",
-                "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1"]
+        join = [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_worker",
+            "--scheduler-file",
+            str(info),
+            "--no-nanny",
+            "--nthreads",
+            "1",
+            "--no-dashboard",
+            "--host",
+            "127.0.0.1",
+        ]
         processes += [subprocess.Popen(join, env=env, stderr=subprocess.DEVNULL, cwd=tmp_path) for _ in range(2)]
         import json
 

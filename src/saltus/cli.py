@@ -640,7 +640,8 @@ def sweep(
         values = data[name].values.astype(float)
         if values.ndim == 1 and name not in (*ranges, "done"):
             finite = values[[math.isfinite(v) for v in values]]
-            summary[str(name)] = [_number(float(f)) for f in (finite.min(), finite.mean(), finite.max())] if len(finite) else None
+            ends = (finite.min(), finite.mean(), finite.max()) if len(finite) else ()
+            summary[str(name)] = [float(x) for x in ends] or None
     if as_json:
         print(json.dumps(summary, indent=2))
         return

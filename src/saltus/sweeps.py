@@ -1,4 +1,4 @@
-"""Sweeps: many evaluations on local processes or on a Dask cluster, into a Zarr store that survives any interruption."""
+"""Sweeps: many evaluations on local processes or a Dask cluster, into a Zarr store that survives interruption."""
 
 from __future__ import annotations
 
@@ -80,8 +80,15 @@ def scattered(vary: Mapping[str, tuple[float, float]], count: int, seed: int = 0
 
 
 def sweep(
-    task: Task, points: Points, store: str | Path, *, workers: int | None = None, scheduler: str | None = None,
-    seed: int = 0, chunk: int | None = None, progress: Callable[[int, int, float], None] | None = None,
+    task: Task,
+    points: Points,
+    store: str | Path,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    seed: int = 0,
+    chunk: int | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
 ) -> xarray.Dataset:
     """Evaluate a task at many points; what is finished is on disk at once, and the same call goes on from there.
 
@@ -124,9 +131,7 @@ def open_sweep(store: str | Path) -> xarray.Dataset:
 class Ledger:
     """The Zarr store of one sweep: inputs, outputs, and which chunks are done, which is written last."""
 
-    def __init__(
-        self, path: Path, points: Points | None = None, seed: int = 0, title: str = ""
-    ) -> None:
+    def __init__(self, path: Path, points: Points | None = None, seed: int = 0, title: str = "") -> None:
         self.path, self.points = path, points
         self.mark = "" if points is None else _fingerprint(points, seed, title)
         self.group: Any = None
@@ -152,7 +157,8 @@ class Ledger:
         if self.mark and about["mark"] != self.mark:
             raise BadFile(
                 f"{self.path} holds another sweep ({about['title']}, {about['total']} points); "
-                "give this one another store, or the same points, seed and task to go on", path=str(self.path),
+                "give this one another store, or the same points, seed and task to go on",
+                path=str(self.path),
             )
         self.group = group
 
@@ -190,10 +196,17 @@ class Ledger:
             )
         count = -(-total // chunk)
         group.create_array("done", shape=(count,), chunks=(1,), dtype="uint8", fill_value=0, overwrite=True)
-        group.attrs.update({
-            "format": FORMAT, "mark": self.mark, "title": self.mark.partition(" ")[2], "total": total, "chunk": chunk,
-            "inputs": list(self.points), "outputs": list(outputs),
-        })
+        group.attrs.update(
+            {
+                "format": FORMAT,
+                "mark": self.mark,
+                "title": self.mark.partition(" ")[2],
+                "total": total,
+                "chunk": chunk,
+                "inputs": list(self.points),
+                "outputs": list(outputs),
+            }
+        )
         self.group = group
 
     def span(self, index: int) -> slice:
@@ -261,7 +274,9 @@ def _alone(path: Path) -> Iterator[None]:
 # ---- the workers -----------------------------------------------------------------------------------------------------
 
 
-def _evaluate(payload: bytes, points: dict[str, np.ndarray], first: int, seed: int) -> tuple[dict[str, np.ndarray], float]:
+def _evaluate(
+    payload: bytes, points: dict[str, np.ndarray], first: int, seed: int
+) -> tuple[dict[str, np.ndarray], float]:
     """Evaluate a chunk in a worker; seconds it took come along."""
     task = pickle.loads(payload)
     count = len(next(iter(points.values())))
@@ -351,9 +366,7 @@ def _pool(workers: int | None, scheduler: str | None) -> Iterator[_Pool]:
         pool.close()
 
 
-def _probe(
-    pool: _Pool, payload: bytes, points: Points, seed: int, total: int
-) -> tuple[dict[str, np.ndarray], int]:
+def _probe(pool: _Pool, payload: bytes, points: Points, seed: int, total: int) -> tuple[dict[str, np.ndarray], int]:
     """Look at a few points: what the task returns, and how many points make a chunk of about a second."""
     count = 1
     while True:
@@ -368,7 +381,11 @@ def _probe(
 
 
 def _run(
-    pool: _Pool, ledger: Ledger, payload: bytes, points: Points, seed: int,
+    pool: _Pool,
+    ledger: Ledger,
+    payload: bytes,
+    points: Points,
+    seed: int,
     progress: Callable[[int, int, float], None] | None,
 ) -> None:
     """Keep the workers busy and write what comes back, each chunk once."""
@@ -392,7 +409,9 @@ def _run(
             except BrokenProcessPool:
                 lost[index] += 1
                 if lost[index] > RETRIES * pool.size:
-                    raise BadValue(f"chunk {index} lost its worker {lost[index]} times; does the task need too much memory?") from None
+                    raise BadValue(
+                        f"chunk {index} lost its worker {lost[index]} times; does the task need too much memory?"
+                    ) from None
                 waiting.insert(0, index)
                 continue
             ledger.write(index, outputs)

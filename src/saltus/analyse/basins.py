@@ -49,9 +49,10 @@ class Returns:
             v[m.v_names.index(name)] += value
         domain = self.orbit.system.domains[self.home.domain]
         start = Edge("push", domain, domain, When(lambda s: 0), PlasticImpact())
-        way = self.stride.entrance(domain, self.stride.dynamics(domain, self.home.t, q, self.theta))
+        dynamics = self.stride.dynamics(domain, self.home.t, q, self.theta)
+        way = self.stride.entrance(domain, dynamics)
         none = np.zeros((self.stride.rows.n, 0))
-        q, v, *_ = way.settle(start, self.home.t, q, v, self.theta, none, self.stride.rows)
+        q, v, *_ = way.settle(start, dynamics.kept, self.home.t, q, v, self.theta, none, self.stride.rows)
         return replace(self.home, q=q, v=v)
 
     def next(self, moment: Moment, theta: np.ndarray | None = None) -> Moment:

@@ -168,7 +168,7 @@ class Shooting:
                 self.signals[what] = Signal(self.stride, what, point.nodes[0].domain)
             node = point.nodes[0]
             value, slope = self.signals[what].kernel(node.t, node.q, node.v, point.theta)
-            add(by_time, 0, np.ravel(slope)[self.stride.columns] @ seeds[0])
+            add(by_time, 0, np.ravel(slope)[rows.among_all] @ seeds[0])
             return float(np.ravel(value)[0]), by_time
         domain = what.removeprefix("time in ")
         valid = ["period", "speed", *(f"time in {d}" for d in self.stride.system.domains)]

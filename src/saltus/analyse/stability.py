@@ -83,11 +83,7 @@ def _consistent(orbit: Orbit, chosen: list[int]) -> np.ndarray:
     seeds[1 + np.array(given, int), np.arange(2 * k)] = 1.0
     if not way.phi.numel():
         return seeds
-    import casadi as ca
-
-    c = ca.vertcat(way.phi, way.phi_dot)
-    slope = ca.Function("slope", [way.t, way.q, way.v, way.theta], [ca.jacobian(c, ca.vertcat(way.q, way.v))])
-    C = np.asarray(slope(node.t, node.q, node.v, theta).full())
+    C = np.reshape(way.consistency(node.t, node.q, node.v, theta), (-1, n))
     others = [i for i in range(n) if i not in given]
     seeds[1 + np.array(others, int)] = -np.linalg.lstsq(C[:, others], C[:, given], rcond=1e-10)[0]
     return seeds
@@ -195,7 +191,7 @@ def saltations(orbit: Orbit) -> list[Saltation]:
             q, v, Y = stride._reset(c.edge).apply(c.t, q, v, theta, Y, rows)
         after = stride.dynamics(c.edge.target, c.t, q, theta)
         way = stride.entrance(c.edge.target, after)
-        q, v, Y, _ = way.settle(c.edge, c.t, q, v, theta, Y, rows)
+        q, v, Y, _ = way.settle(c.edge, after.kept, c.t, q, v, theta, Y, rows)
         f = after.rates(c.t, np.concatenate([q, v]), way.remember(c.t, q, v, theta))[0]
         out.append(
             Saltation(c.edge.name, c.edge.source.name, c.edge.target.name, c.t, Y[rows.x] - np.outer(f, Y[rows.t]))

@@ -163,11 +163,21 @@ class Stride:
         """Equations of a domain."""
         return self._kept(("stage", domain.name), lambda: Stage(self.system, domain))
 
+    def _rows(self, stage: Stage, t: float, q: np.ndarray, theta: np.ndarray) -> tuple[int, ...]:
+        """Constraint rows that are independent at q; looked for anew only where some depend on others."""
+        key, kept = ("rows", stage.domain.name), self.system._programs
+        rows: tuple[int, ...] | None = kept.get(key)
+        if rows is None:
+            base = np.concatenate([theta, np.zeros(stage.anchors.numel())])
+            rows = tuple(independent_rows(stage.closure(t, q, base)[1])) if stage.equations.phi.numel() else ()
+            if len(rows) == len(set(ca.sparsify(stage.equations.J).sparsity().get_triplet()[0])):
+                kept[key] = rows
+        return rows
+
     def dynamics(self, domain: Domain, t: float, q: np.ndarray, theta: np.ndarray) -> Dynamics:
         """Flow of a domain with constraint rows that are independent at q."""
         stage = self.stage(domain)
-        base = np.concatenate([theta, np.zeros(stage.anchors.numel())])
-        rows = tuple(independent_rows(stage.closure(t, q, base)[1])) if stage.equations.phi.numel() else ()
+        rows = self._rows(stage, t, q, theta)
         key = ("dynamics", domain.name, rows, self.control, len(self.system.leaving(domain)))
         return self._kept(key, lambda: Dynamics(stage, rows, self.control))
 
@@ -228,7 +238,7 @@ class Stride:
         Pi = np.zeros((len(variation.active), columns))
         if columns:
             p, remembered = entrance.entry(t, moment.q, moment.v, theta)
-            Pi = remembered[variation.active][:, self.columns] @ Y
+            Pi = remembered[variation.active][:, rows.among_all] @ Y
             Phi = Y[rows.x] - np.outer(dynamics.rates(t, x, p)[0], Y[rows.t])
         else:
             p, Phi = entrance.remember(t, moment.q, moment.v, theta), np.zeros((len(x), 0))
@@ -242,14 +252,8 @@ class Stride:
         if edge.target is not None:
             into = self.dynamics(edge.target, t, after_q, theta)
             way = self.entrance(edge.target, into)
-            after_q, after_v, Y, impact = way.settle(edge, t, after_q, after_v, theta, Y, rows)
+            after_q, after_v, Y, impact = way.settle(edge, into.kept, t, after_q, after_v, theta, Y, rows)
         return Crossing(edge, t, q, v, p, after_q, after_v, impact), arc, Y
-
-    @property
-    def columns(self) -> np.ndarray:
-        """Places of (t, q, v, chosen Params) in derivatives with respect to (t, q, v, all Params)."""
-        n = 1 + self.rows.nq + self.rows.nv
-        return np.concatenate([np.arange(n), [n + i for i in self.rows.params]]).astype(int)
 
     def at_event(
         self,

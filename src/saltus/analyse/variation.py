@@ -10,12 +10,11 @@ import numpy as np
 
 from saltus.dynamics.coordinates import Choice
 from saltus.dynamics.formulations import Index1
-from saltus.dynamics.impact import plastic_impact
+from saltus.dynamics.impact import Impact, plastic_impact
 from saltus.errors import BadModel, BadValue
 from saltus.hybrid import Continuous, Edge, Map, PlasticImpact, Sliding, Touchdown
 from saltus.machine import Kernel
 from saltus.model.assembly import assembler
-from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX, Named, flatten
 from saltus.simulation.engines.port import Flow
 from saltus.simulation.program import Program, Stage
@@ -35,6 +34,8 @@ class Rows:
         self.x = slice(1, 1 + nq + nv)
         self.p = slice(1 + nq + nv, 1 + nq + nv + len(params))
         self.n = 1 + nq + nv + len(params)
+        # places of these rows in derivatives with respect to (t, q, v, all Params)
+        self.among_all = np.array([*range(1 + nq + nv), *(1 + nq + nv + i for i in params)], int)
 
 
 class Dynamics:
@@ -47,6 +48,7 @@ class Dynamics:
     def __init__(self, stage: Stage, rows: tuple[int, ...], control: Any) -> None:
         m = stage.system.mechanism
         self.stage, self.domain = stage, stage.domain
+        self.kept = rows
         choice = Choice(rows, tuple(range(len(m.v_names))), ())
         self.program = program = Program(stage, Index1(), choice, control)
         self.layout, self.edges, self.directions = program.layout, program.edges, program.directions
@@ -181,6 +183,11 @@ class Entrance:
         self.entry = self._kernel("entry", self.memory, remembered)
         self.remember = self._kernel("remember", self.memory)
 
+    @cached_property
+    def consistency(self) -> Kernel:
+        """Derivative of the constraints on positions and velocities with respect to (q, v)."""
+        return self._kernel("consistency", ca.jacobian(ca.vertcat(self.phi, self.phi_dot), ca.vertcat(self.q, self.v)))
+
     def _inserted(self, *expressions: SX) -> list[SX]:
         """Expressions of the stage with its domain's Params and with the anchors where the contacts are now."""
         out = [ca.densify(x) for x in self.stage.with_domain_params(expressions)]
@@ -190,14 +197,24 @@ class Entrance:
         return Kernel(ca.Function(name, self._symbols, ca.cse([ca.densify(o) for o in outputs])), native=False)
 
     def settle(
-        self, edge: Edge, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray, Y: np.ndarray, rows: Rows
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Any]:
-        """Positions onto the constraints, velocities through the impact; Y are columns at the event, moved along."""
-        nv, chosen = rows.nv, list(rows.params)
-        columns = np.r_[0 : 1 + rows.nq + nv, [1 + rows.nq + nv + i for i in chosen]].astype(int)
-        Y = Y.copy()
-        if not self.phi.numel():
+        self,
+        edge: Edge,
+        kept: tuple[int, ...],
+        t: float,
+        q: np.ndarray,
+        v: np.ndarray,
+        theta: np.ndarray,
+        Y: np.ndarray,
+        rows: Rows,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Impact | None]:
+        """Positions onto the constraints, velocities through the impact; Y are columns at the event, moved along.
+
+        `kept` are independent constraint rows. The impact solves [[M, -A'], [A, 0]] [v+, f] = [M v, -phi_t]; its
+        columns follow from the derivative of that system.
+        """
+        if not kept:
             return q, v, Y, None
+        nv, rest = rows.nv, list(kept)
         for attempt in range(4):
             phi, slope, N, M, J, phi_t = self.closing(t, q, v, theta)
             slope, N = slope.reshape(len(phi), -1), N.reshape(rows.nq, nv)
@@ -206,7 +223,6 @@ class Entrance:
             step = np.linalg.lstsq(slope[:, rows.q] @ N, phi, rcond=1e-10)[0]
             q = self.helper.move(q, -step, theta)
         J, M = J.reshape(len(phi), nv), M.reshape(nv, nv)
-        Y[rows.q] -= N @ np.linalg.lstsq(slope[:, rows.q] @ N, slope[:, columns] @ Y, rcond=1e-10)[0]
         error = float(np.abs(J @ v + phi_t).max())
         if isinstance(edge.reset, Continuous | Map) and error > SPEED_ERROR * max(1.0, float(np.abs(v).max())):
             raise BadModel(
@@ -215,15 +231,19 @@ class Entrance:
                 edge=edge.name,
                 error=error,
             )
-        impact = plastic_impact(M, J, v, phi_t)
-        kept = independent_rows(J)
-        A, impulses = J[kept], np.zeros(len(phi))
-        saddle = np.block([[M, -A.T], [A, np.zeros((len(kept), len(kept)))]])
-        impulses[kept] = np.linalg.lstsq(A.T, M @ (impact.v - v), rcond=None)[0]
-        bent = np.reshape(self.bending(t, q, v, theta, impact.v, impulses), (nv + len(phi), -1))
-        load = bent[[*range(nv), *(nv + i for i in kept)]][:, columns] @ Y
-        Y[rows.v] = np.linalg.solve(saddle, -load)[:nv]
-        return q, impact.v, Y, impact if isinstance(edge.reset, PlasticImpact) else None
+        A = J[rest]
+        saddle = np.block([[M, -A.T], [A, np.zeros((len(rest), len(rest)))]])
+        solved = np.linalg.solve(saddle, np.concatenate([M @ v, -phi_t[rest]]))
+        if Y.shape[1]:
+            impulses = np.zeros(len(phi))
+            impulses[rest] = solved[nv:]
+            Y, columns = Y.copy(), rows.among_all
+            Y[rows.q] -= N @ np.linalg.lstsq(slope[:, rows.q] @ N, slope[:, columns] @ Y, rcond=1e-10)[0]
+            bent = np.reshape(self.bending(t, q, v, theta, solved[:nv], impulses), (nv + len(phi), -1))
+            load = bent[[*range(nv), *(nv + i for i in rest)]][:, columns] @ Y
+            Y[rows.v] = np.linalg.solve(saddle, -load)[:nv]
+        impact = plastic_impact(M, J, v, phi_t) if isinstance(edge.reset, PlasticImpact) else None
+        return q, solved[:nv], Y, impact
 
 
 class Reset:
@@ -263,7 +283,6 @@ class Reset:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """State and columns after the map."""
         out, slope = self.kernel(t, q, v, theta)
-        columns = np.r_[0 : 1 + rows.nq + rows.nv, [1 + rows.nq + rows.nv + i for i in rows.params]].astype(int)
         Y = Y.copy()
-        Y[rows.x] = slope[:, columns] @ Y
+        Y[rows.x] = slope[:, rows.among_all] @ Y
         return out[: rows.nq], out[rows.nq :], Y

@@ -14,7 +14,8 @@ from saltus.design.cycle import (
 from saltus.design.effects import Sensitivity, sensitivity
 from saltus.design.gait import Gait, GaitDesign, GaitTask, design_gait
 from saltus.design.linkage import LinkageTask
-from saltus.design.optimiser import Design, Front, Problem, optimise, pareto
+from saltus.design.optimiser import Front, optimise, pareto
+from saltus.design.problem import Design, Problem
 from saltus.design.study import KinematicStudy, Quantity, kinematic_study
 from saltus.design.table import LookupTable, lookup_table
 from saltus.design.turn import Turn, Walked

@@ -122,8 +122,10 @@ class Cycle:
     def reactions(self, speed: float) -> MX:
         """Size of the force (N) in every pin that closes a loop, one row each, at a steady speed."""
         forces, owner = self._forces(speed)[1:, :], [self.turn._assembler.owner[r] for r in self.turn.rows]
-        rows = [ca.sqrt(ca.sum1(forces[[i for i, o in enumerate(owner) if o == name], :] ** 2) + 1e-18)
-                for name in dict.fromkeys(owner)]
+        rows = [
+            ca.sqrt(ca.sum1(forces[[i for i, o in enumerate(owner) if o == name], :] ** 2) + 1e-18)
+            for name in dict.fromkeys(owner)
+        ]
         return ca.vertcat(*rows)
 
     def mass(self) -> MX:
@@ -297,7 +299,12 @@ def target_path(turn: Turn, points: Any, *, closed: bool = True) -> np.ndarray:
             raise BadValue(f"{points}: {problem}; give rows x,y or driver,x,y with a header line or none") from None
     rows = np.asarray(points, float)
     dimension = 3 if turn.mechanism.spatial else 2
-    if rows.ndim != 2 or rows.shape[1] not in (dimension, dimension + 1) or len(rows) < 4 or not np.isfinite(rows).all():
+    if (
+        rows.ndim != 2
+        or rows.shape[1] not in (dimension, dimension + 1)
+        or len(rows) < 4
+        or not np.isfinite(rows).all()
+    ):
         raise BadValue(f"target path has shape {rows.shape}; give four or more finite rows (x, y) or (driver, x, y)")
     first, last = float(turn.values[0]), float(turn.values[-1])
     span = 2 * np.pi if turn.closed else last - first

@@ -47,8 +47,11 @@ class Sensitivity:
         """Text for print: per cent of the quantity for one per cent of the Param."""
         width = max(map(len, self.params), default=5) + 2
         head = " " * width + "".join(f"{q:>20}" for q in self.quantities)
-        lines = [head, f"{'value':<{width}}" + "".join(
-            f"{f'{v:.5g} {u}':>20}" for v, u in zip(self.values, self.units, strict=True))]
+        lines = [
+            head,
+            f"{'value':<{width}}"
+            + "".join(f"{f'{v:.5g} {u}':>20}" for v, u in zip(self.values, self.units, strict=True)),
+        ]
         for i, param in enumerate(self.params):
             lines.append(f"{param:<{width}}" + "".join(f"{x:>20.4f}" for x in self.normalised[:, i]))
         if self.idle:
@@ -74,6 +77,12 @@ def sensitivity(study: KinematicStudy, params: Sequence[str] | None = None) -> S
     idle = [n for i, n in enumerate(names) if (np.abs(slopes[:, i]) <= NOTHING * largest[:, 0]).all()]
     kept = [i for i, n in enumerate(names) if n not in idle]
     return Sensitivity(
-        tuple(q.name for q in quantities), tuple(names[i] for i in kept), tuple(q.unit for q in quantities), values,
-        slopes[:, kept], normalised[:, kept], per_percent[:, kept], tuple(idle),
+        tuple(q.name for q in quantities),
+        tuple(names[i] for i in kept),
+        tuple(q.unit for q in quantities),
+        values,
+        slopes[:, kept],
+        normalised[:, kept],
+        per_percent[:, kept],
+        tuple(idle),
     )

@@ -6,7 +6,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,9 @@ class Gait:
         return {name: float(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
+NO_GAIT = Gait(0, True, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan)
+
+
 @dataclass(frozen=True)
 class GaitTask:
     """Run a machine with other Params: picklable, for sweeps and gait design.
@@ -76,10 +79,10 @@ class GaitTask:
         except UnknownName:
             raise
         except SaltusError:
-            return Gait(0, True, *[math.nan] * 8)
+            return NO_GAIT
         gait = measure(run, system)
         if self.stability and gait.completed >= self.strides - 1 and not gait.fell:
-            return Gait(**{**gait.__dict__, "multiplier": self._multiplier(system, run, params)})
+            return replace(gait, multiplier=self._multiplier(system, run, params))
         return gait
 
     def run(self, params: Mapping[str, float] | None = None) -> Trajectory:
@@ -98,8 +101,14 @@ class GaitTask:
                 raise UnknownName("control", name, system.controls)
             control = system.controls[name]
         return simulate(
-            system, state, domain=self.domain or next(iter(system.domains)), until=LONGEST, control=control,
-            stop_after={"touchdown": self.strides + 1}, params=params, tolerance=self.tolerance,
+            system,
+            state,
+            domain=self.domain or next(iter(system.domains)),
+            until=LONGEST,
+            control=control,
+            stop_after={"touchdown": self.strides + 1},
+            params=params,
+            tolerance=self.tolerance,
         )
 
     def _multiplier(self, system: HybridSystem, run: Trajectory, params: Mapping[str, float]) -> float:
@@ -131,7 +140,7 @@ def measure(run: Trajectory, system: HybridSystem) -> Gait:
     normal = min((c["normal_min"] for c in contacts), default=math.nan)
     fell = not run.outcome.ok
     if not len(cut):
-        return Gait(0, fell, *[math.nan] * 5, friction, normal, math.nan)
+        return replace(NO_GAIT, fell=fell, friction_need=friction, normal_min=normal)
     steady = cut.steady
     begin, end = float(cut.starts[:-1][steady][0]), float(cut.starts[-1])
     inside = (run.t >= begin) & (run.t <= end)
@@ -141,8 +150,18 @@ def measure(run: Trajectory, system: HybridSystem) -> Gait:
     weight = _weight(system, run)
     cost = float(np.maximum(work, 0).sum()) / (weight * abs(distance)) if distance and weight else math.nan
     lost = sum(e.impact.T_c for e in run.events if e.impact is not None and begin - 1e-9 <= e.t < end - 1e-9)
-    return Gait(len(cut), fell, cut.mean_speed, cut.stride_time, cut.duty_factor, cost,
-                lost / len(cut.lengths[steady]), friction, normal, math.nan)
+    return Gait(
+        len(cut),
+        fell,
+        cut.mean_speed,
+        cut.stride_time,
+        cut.duty_factor,
+        cost,
+        lost / len(cut.lengths[steady]),
+        friction,
+        normal,
+        math.nan,
+    )
 
 
 def _weight(system: HybridSystem, run: Trajectory) -> float:
@@ -167,9 +186,15 @@ class GaitDesign:
 
 
 def design_gait(
-    task: GaitTask, vary: Mapping[str, tuple[float, float]], minimise: Callable[[Gait], float],
-    subject_to: Mapping[str, tuple[Callable[[Gait], float], float, float]] | None = None, *,
-    generations: int = 20, population: int = 6, seed: int = 0, workers: int | None = None,
+    task: GaitTask,
+    vary: Mapping[str, tuple[float, float]],
+    minimise: Callable[[Gait], float],
+    subject_to: Mapping[str, tuple[Callable[[Gait], float], float, float]] | None = None,
+    *,
+    generations: int = 20,
+    population: int = 6,
+    seed: int = 0,
+    workers: int | None = None,
 ) -> GaitDesign:
     """Choose Params by simulated running: differential evolution (SciPy) on whole generations over processes.
 
@@ -208,8 +233,15 @@ def design_gait(
 
     with local_processes(workers) as pool, np.errstate(all="ignore"):
         answer = differential_evolution(
-            value, list(vary.values()), constraints=(NonlinearConstraint(missed, -np.inf, 1e-9),), vectorized=True,
-            updating="deferred", polish=False, maxiter=generations, popsize=population, rng=seed,
+            value,
+            list(vary.values()),
+            constraints=(NonlinearConstraint(missed, -np.inf, 1e-9),),
+            vectorized=True,
+            updating="deferred",
+            polish=False,
+            maxiter=generations,
+            popsize=population,
+            rng=seed,
         )
     best = dict(zip(vary, map(float, answer.x), strict=True))
     gait = task.gait(best)
@@ -218,7 +250,9 @@ def design_gait(
     if bad:
         raise NoDesign(
             f"no gait within the bounds of {', '.join(vary)} was found; the nearest misses {', '.join(bad)}. Widen the "
-            "bounds or start from a design that runs", missed=wrong, params=best,
+            "bounds or start from a design that runs",
+            missed=wrong,
+            params=best,
         )
     return GaitDesign(best, float(minimise(gait)), gait, count, time.perf_counter() - begin)
 

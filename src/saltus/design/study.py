@@ -100,7 +100,9 @@ class KinematicStudy:
         values, slopes = self._over(cross)
         step = 2 * np.pi / turn.samples / 2
         sign = 1.0 if values.sum() > 0 else -1.0
-        return Quantity("swept_area", sign * step * float(values.sum()), "m2", _named(turn, sign * step * slopes.sum(axis=0)))
+        return Quantity(
+            "swept_area", sign * step * float(values.sum()), "m2", _named(turn, sign * step * slopes.sum(axis=0))
+        )
 
     def _over(self, expression: SX) -> tuple[np.ndarray, np.ndarray]:
         """Values of a scalar at the samples, and its derivatives with respect to all Params."""
@@ -114,7 +116,11 @@ class KinematicStudy:
         turn = self.turn
         near = int(np.abs(turn.values - driver).argmin())
         state = replace(turn.start, positions=self.q[near])
-        target = driver if not turn.closed else float(turn.values[near]) + (driver - turn.values[near] + np.pi) % (2 * np.pi) - np.pi
+        target = (
+            driver
+            if not turn.closed
+            else float(turn.values[near]) + (driver - turn.values[near] + np.pi) % (2 * np.pi) - np.pi
+        )
         q = state.follow(turn.driver, [target])[0]
         f = ca.Function("at", [turn.q, turn.p], [expression, turn.gradient(expression)])
         value, slope = f(q, turn.start.p)
@@ -127,7 +133,9 @@ class KinematicStudy:
         """
         turn = self.turn
         first = turn.along(expression)
-        f = ca.Function("extreme", [turn.q, turn.p], ca.cse([expression, first, turn.along(first), turn.gradient(expression)]))
+        f = ca.Function(
+            "extreme", [turn.q, turn.p], ca.cse([expression, first, turn.along(first), turn.gradient(expression)])
+        )
         values = np.asarray(f.map(len(self.q))(self.q.T, ca.repmat(ca.DM(turn.start.p), 1, len(self.q)))[0]).ravel()
         best = int((sign * values).argmax())
         q, spacing = self.q[best], abs(turn.values[1] - turn.values[0])
@@ -156,18 +164,35 @@ class KinematicStudy:
         m, names = turn.mechanism, turn.mechanism.q_names
         held = {names[i]: x for i, x in turn.held.items()}
         out = []
-        for state in m.branches(params=turn.start.params, **held, **{turn.driver: float(turn.start.positions[turn.index])}):
+        for state in m.branches(
+            params=turn.start.params, **held, **{turn.driver: float(turn.start.positions[turn.index])}
+        ):
             try:
-                out.append(kinematic_study(state, turn.driver, self.point, samples=turn.samples, speed=self.speed,
-                                           pivot=self.pivot, attack_at=self.attack_at))
+                out.append(
+                    kinematic_study(
+                        state,
+                        turn.driver,
+                        self.point,
+                        samples=turn.samples,
+                        speed=self.speed,
+                        pivot=self.pivot,
+                        attack_at=self.attack_at,
+                    )
+                )
             except Singular:
                 continue
         return out
 
 
 def kinematic_study(
-    start: State, driver: str, point: str, *, samples: int = 360, speed: float = 1.0,
-    pivot: str | None = None, attack_at: float | None = None,
+    start: State,
+    driver: str,
+    point: str,
+    *,
+    samples: int = 360,
+    speed: float = 1.0,
+    pivot: str | None = None,
+    attack_at: float | None = None,
 ) -> KinematicStudy:
     """Study a point of a linkage while `driver` turns, on the branch of `start`.
 
@@ -200,8 +225,19 @@ def kinematic_study(
     with np.errstate(divide="ignore"):
         advantage = 1 / length
     return KinematicStudy(
-        turn, point, speed, travel, q, path, speed * slope, speed**2 * curve,
-        np.arcsin(np.clip(sine.reshape(len(q), -1), -1, 1)), advantage, _toggles(turn, rate), pivot, attack_at,
+        turn,
+        point,
+        speed,
+        travel,
+        q,
+        path,
+        speed * slope,
+        speed**2 * curve,
+        np.arcsin(np.clip(sine.reshape(len(q), -1), -1, 1)),
+        advantage,
+        _toggles(turn, rate),
+        pivot,
+        attack_at,
     )
 
 

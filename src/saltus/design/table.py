@@ -58,7 +58,9 @@ class LookupTable:
         """Write driver and columns, one line an entry."""
         path = Path(path)
         head = ",".join([self.driver, *self.columns])
-        np.savetxt(path, np.column_stack([self.at, self.values]), "%.17g", ",", header=head, comments="", encoding="utf-8")
+        np.savetxt(
+            path, np.column_stack([self.at, self.values]), "%.17g", ",", header=head, comments="", encoding="utf-8"
+        )
         return path
 
     def header(self, path: str | Path, prefix: str | None = None) -> Path:
@@ -68,13 +70,18 @@ class LookupTable:
         if not prefix.isidentifier():
             raise BadValue(f"prefix {prefix!r} is no C name; use letters, digits and _", given=prefix)
         n, k = len(self.at) - 1, len(self.columns)
-        listed = [f"   out[{i}] {c} ({u}), error at most {e:.2g}" for i, (c, u, e) in
-                  enumerate(zip(self.columns, self.units, self.errors, strict=True))]
+        listed = [
+            f"   out[{i}] {c} ({u}), error at most {e:.2g}"
+            for i, (c, u, e) in enumerate(zip(self.columns, self.units, self.errors, strict=True))
+        ]
         turn = " modulo a full turn" if self.closed else ""
         wrap = f"  x -= {2 * np.pi!r} * floor(x / {2 * np.pi!r});\n" if self.closed else ""
-        rows = [",\n".join("  {" + ", ".join(f"{x!r}" for x in row.tolist()) + "}" for row in array)
-                for array in (self.values, self.step * self.slopes)]
-        path.write_text(f"""/* {self.name}: lookup table over {self.driver}{turn}, {n} intervals, cubic Hermite interpolation.
+        rows = [
+            ",\n".join("  {" + ", ".join(f"{x!r}" for x in row.tolist()) + "}" for row in array)
+            for array in (self.values, self.step * self.slopes)
+        ]
+        path.write_text(
+            f"""/* {self.name}: lookup table over {self.driver}{turn}, {n} intervals, cubic Hermite interpolation.
 {chr(10).join(listed)}
    Errors are those of the interpolation, measured against the loop equations. Made by Saltus. */
 #ifndef {prefix.upper()}_H
@@ -102,7 +109,9 @@ static inline void {prefix}(double driver, double out[{k}]) {{
   }}
 }}
 #endif
-""", encoding="utf-8")
+""",
+            encoding="utf-8",
+        )
         return path
 
 
@@ -131,9 +140,15 @@ def lookup_table(study: KinematicStudy, entries: int | None = None) -> LookupTab
     axes = "xyz" if m.spatial else "xy"
     units = ["m"] * len(axes) + ["rad"] * len(others)
     table = LookupTable(
-        f"{m.name} {study.point}", turn.driver, turn.closed,
-        (*[f"{study.point}.{x}" for x in axes], *[m.q_names[i] for i in others]), tuple(units), fine[coarse],
-        every[coarse], slopes, np.zeros(every.shape[1]),
+        f"{m.name} {study.point}",
+        turn.driver,
+        turn.closed,
+        (*[f"{study.point}.{x}" for x in axes], *[m.q_names[i] for i in others]),
+        tuple(units),
+        fine[coarse],
+        every[coarse],
+        slopes,
+        np.zeros(every.shape[1]),
     )
     inside = np.ones(len(fine), bool)
     inside[coarse] = False

@@ -19,6 +19,8 @@ from saltus.machine import build, c_source, densified
 from saltus.model.assembly import State, assembler
 from saltus.model.symbols import SX
 
+DEAD = 1e-6  # sine of the transmission angle below which a start is a dead centre
+
 _FLAGS = ("-ffp-contract=fast",)
 _PREAMBLE = """
 #if defined(__GNUC__)
@@ -81,7 +83,12 @@ class Turn:
         self.index = a.driver(driver)
         closing = a.closing(start.positions, start.p, [self.index])
         if self.index in closing.columns:
-            raise Singular(f"{driver} cannot drive {m.name!r}: the loops hold it where it is; drive another coordinate")
+            raise Singular(
+                f"{driver} cannot drive {m.name!r} from here: it stands at a dead centre, or the loops hold it where "
+                "it is; start elsewhere or drive another coordinate",
+                driver=driver,
+                at=float(start.positions[self.index]),
+            )
         first = float(start.positions[self.index])
         if between is None:
             self.values = first + 2 * np.pi * np.arange(samples) / samples
@@ -97,19 +104,23 @@ class Turn:
         self.phi, self.J = a.phi[self.rows], ca.sparsify(a.J)[self.rows, :]
         self.held = {i: float(x) for i, x in enumerate(start.positions) if i not in self.columns and i != self.index}
         self._libraries: dict[Any, Any] = {}
-        self.signs = np.sign(self.determinants_at(self._first(), start.p))
-        self._check_start()
+        sines = ca.Function("sines", [self.q, self.p], [self._sines])
+        at_start = np.asarray(sines(self._begin, start.p)).ravel()
+        if np.abs(at_start).min() < DEAD:
+            raise Singular(
+                f"the start of {m.name!r} is a dead centre of {driver}, of the loop of "
+                f"{self.loops[int(np.abs(at_start).argmin())]!r}; start from another value of {driver}",
+                driver=driver,
+                at=float(self.values[0]),
+            )
+        self.signs = np.sign(at_start)
 
-    def _first(self) -> np.ndarray:
+    @cached_property
+    def _begin(self) -> np.ndarray:
         """The start's positions at the first value of the driver."""
-        at = float(self.start.positions[self.index])
-        if self.values[0] == at:
-            return self.start.positions
+        if self.values[0] == self.start.positions[self.index]:
+            return self.start.positions.copy()
         return self.start.follow(self.driver, [float(self.values[0])])[0]
-
-    def _check_start(self) -> None:
-        if (self.signs == 0).any():
-            raise Singular(f"the start of {self.mechanism.name!r} is a dead centre; start from another {self.driver}")
 
     # ---- expressions of one position ----------------------------------------------------------------------------
 
@@ -143,28 +154,27 @@ class Turn:
         return ca.vertcat(*[ca.det(ca.densify(chosen[r, c])) for r, c in self._factored.blocks])
 
     @cached_property
+    def _sines(self) -> SX:
+        """Determinant of each block with its columns scaled to unit length."""
+        chosen = self.J[:, self.columns]
+        out = []
+        for r, c in self._factored.blocks:
+            block = ca.densify(chosen[r, c])
+            out.append(ca.det(block) / _product([ca.norm_2(block[:, i]) for i in range(len(c))]))
+        return ca.vertcat(*out)
+
+    @property
     def transmission(self) -> SX:
         """Sine of the transmission angle of each block, positive on the branch of the start, zero at a dead centre.
 
-        The determinant of the block with its columns scaled to unit length; for a dyad of two links the sine of
-        the angle between them.
+        For a dyad of two links it is the sine of the angle between them.
         """
-        chosen = self.J[:, self.columns]
-        out = []
-        for sign, (r, c) in zip(self.signs, self._factored.blocks, strict=True):
-            block = ca.densify(chosen[r, c])
-            lengths = [ca.norm_2(block[:, i]) for i in range(len(c))]
-            out.append(float(sign) * ca.det(block) / _product(lengths))
-        return ca.vertcat(*out)
+        return ca.DM(self.signs) * self._sines
 
     @cached_property
     def loops(self) -> list[str]:
         """Which loop joint each block of the equations belongs to."""
         return [self._assembler.owner[self.rows[r[0]]] for r, _ in self._factored.blocks]
-
-    def determinants_at(self, q: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Numbers of `determinants`."""
-        return np.asarray(ca.Function("det", [self.q, self.p], [self.determinants])(q, p)).ravel()
 
     # ---- walking ------------------------------------------------------------------------------------------------
 
@@ -200,11 +210,19 @@ class Turn:
 
         def part(begin: int, end: int) -> int:
             walk = _Walk(
-                count=end - begin, samples=self.samples, driver=self.index, p=p[begin:].ctypes.data,
-                p_start=start_p.ctypes.data, q_start=q_start.ctypes.data, values=steady.ctypes.data,
-                signs=signs.ctypes.data, columns=columns.ctypes.data,
-                Q=None if q is None else q[begin:].ctypes.data, out=values[begin:].ctypes.data,
-                gap=gap[begin:].ctypes.data, flips=flips[begin:].ctypes.data,
+                count=end - begin,
+                samples=self.samples,
+                driver=self.index,
+                p=p[begin:].ctypes.data,
+                p_start=start_p.ctypes.data,
+                q_start=q_start.ctypes.data,
+                values=steady.ctypes.data,
+                signs=signs.ctypes.data,
+                columns=columns.ctypes.data,
+                Q=None if q is None else q[begin:].ctypes.data,
+                out=values[begin:].ctypes.data,
+                gap=gap[begin:].ctypes.data,
+                flips=flips[begin:].ctypes.data,
             )
             return int(run(ctypes.byref(walk)))
 
@@ -218,10 +236,6 @@ class Turn:
         if any(failed):
             raise MemoryError(f"no memory for {count} designs of {self.mechanism.name!r}; walk fewer at once")
         return Walked(gap, flips, values, q)
-
-    @cached_property
-    def _begin(self) -> np.ndarray:
-        return self._first().copy()
 
     def _library(self, reading: ca.Function | None) -> Any:
         key = None if reading is None else hash(reading)
@@ -237,9 +251,13 @@ class Turn:
                 *([] if reading is None else [densified(reading, "saltus_reading")]),
             ]
             sizes = {
-                "NQ": a.nq, "NP": self.p.numel(), "NC": len(self.columns), "NB": len(self._factored.blocks),
+                "NQ": a.nq,
+                "NP": self.p.numel(),
+                "NC": len(self.columns),
+                "NB": len(self._factored.blocks),
                 "NK": constants.numel(),
-                "NOUT": 0 if reading is None else reading.numel_out(0), "READ": int(reading is not None),
+                "NOUT": 0 if reading is None else reading.numel_out(0),
+                "READ": int(reading is not None),
             }
             defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
             source = _PREAMBLE + c_source(functions) + defines + Path(__file__).with_name("walk.c").read_text()
@@ -276,7 +294,8 @@ class Turn:
         if abs(apart[nearest]) > 1e-6 * spacing:
             raise BadValue(
                 f"{self.driver} = {value:.6g} is no sample of the turn; the nearest is {self.values[nearest]:.6g}. "
-                "Start the turn there or choose `samples` so that it becomes one", given=value,
+                "Start the turn there or choose `samples` so that it becomes one",
+                given=value,
             )
         return nearest
 

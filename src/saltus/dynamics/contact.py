@@ -127,6 +127,7 @@ def _lowest(element: CompliantContact, k: Kinematics) -> tuple[SX, SX, SX, SX, l
     rows = ca.horzcat(*[ca.substitute(parts, x, SX(at)) for at in (0.0, between, 1.0)])
     deepest = ca.fmax(ca.fmax(rows[0, 0], rows[0, 1]), rows[0, 2])
     share = ca.exp((rows[0, :] - deepest) / SOFT)
-    total = ca.sum2(share)
-    mean = ca.mtimes(rows, (share / total).T)
-    return deepest + SOFT * ca.log(total), mean[1], mean[2:], normal, tangents
+    share = share / ca.sum2(share)
+    mean = ca.mtimes(rows, share.T)
+    rate = ca.dot(share * (1 + (rows[0, :] - mean[0]) / SOFT), rows[1, :])  # of mean[0], shares and all
+    return mean[0], rate, mean[2:], normal, tangents

@@ -107,8 +107,8 @@ def statements(function: ca.Function, language: int) -> tuple[list[str], int, se
         if op == ca.OP_INPUT:
             which, entry = taken
             used.add(which)
-            row = f.sparsity_in(which).row()[entry]
-            lines.append(f"a{given[0]} = {f.name_in(which)}[{row}]{end}")
+            name, row = f.name_in(which), f.sparsity_in(which).row()[entry]
+            lines.append(f"a{given[0]} = {name if name == 't' else f'{name}[{row}]'}{end}")
         elif op == ca.OP_OUTPUT:
             which, entry = given
             rows, columns = f.size_out(which)

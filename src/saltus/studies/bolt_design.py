@@ -25,8 +25,16 @@ OURS = {  # Table 1 bounds nothing else
     "theta": (math.radians(20), math.radians(75)),
 }
 HEURISTIC = {
-    "l_c": 0.164, "l_1": 0.040, "l_2": 0.180, "l_3": 0.230, "l_4": 0.180, "l_5": 0.290, "l_s": 0.180, "l_f": 0.095,
-    "l_t": 0.062, "theta": math.radians(53),
+    "l_c": 0.164,
+    "l_1": 0.040,
+    "l_2": 0.180,
+    "l_3": 0.230,
+    "l_4": 0.180,
+    "l_5": 0.290,
+    "l_s": 0.180,
+    "l_f": 0.095,
+    "l_t": 0.062,
+    "theta": math.radians(53),
 }  # Table 2
 STARTS = 10
 
@@ -58,8 +66,9 @@ def study() -> StudyResult:
     starts = [generator.uniform(problem.low, problem.high) for _ in range(STARTS)]
     found = problem.best(starts, f"IPOPT from {STARTS} random designs")
     no_worse = sum(v <= at_published[0] for v in found.runs)
-    wide = sl.design.optimise(turn, vary, W_1 * attack + W_2 * error,
-                              {"leg length": (lambda c: c.p.l_4 + c.p.l_5, LEG[0], 0.52)})
+    wide = sl.design.optimise(
+        turn, vary, W_1 * attack + W_2 * error, {"leg length": (lambda c: c.p.l_4 + c.p.l_5, LEG[0], 0.52)}
+    )
     front = sl.design.pareto(turn, vary, {"attack": attack, "path": error}, leg, points=9)
     kinematics = sl.design.kinematic_study(start, "q1", "foot", pivot="hip", attack_at=TOUCHDOWN)
     effects = sl.design.sensitivity(kinematics)
@@ -87,40 +96,79 @@ def study() -> StudyResult:
         "seconds": time.perf_counter() - begin,
     }
     comparisons = [
-        Comparison("objective (eq. 4)", float(at_published[0]), found.value, "", holds=found.value <= at_published[0],
-                   why="of Table 2's lengths and of those found, for the same desired path (ours) and weights; less is better"),
-        Comparison("starts that end no worse than Table 2", "-", f"{no_worse} of {STARTS}", holds=no_worse >= 8,
-                   why="random designs within the bounds, most of which do not assemble"),
-        Comparison("Table 1 (eqs. 5 to 9)", "bounds of Table 1", "obeyed" if ok else "not obeyed", holds=ok,
-                   why="the published lengths have l_4 + l_5 = 0.513 m, above Table 1's 0.50 m"),
-        Comparison("stride length by crank radius", "proportional (sec. 3.2)", f"{stride:+.3f} % for +1 %",
-                   holds=abs(stride - 1) < 0.1, why="normalised sensitivity within 0.1 of one"),
-        Comparison("angle of attack by hip-crank distance", "inverse (sec. 3.2)", f"{hip:+.3f} % for +1 %",
-                   holds=hip < 0, why="normalised sensitivity below zero"),
-        Comparison("heuristic lengths, loop 2", None, f"open by {1000 * heuristic_gap:.0f} mm", why="they never close it"),
+        Comparison(
+            "objective (eq. 4)",
+            float(at_published[0]),
+            found.value,
+            "",
+            holds=found.value <= at_published[0],
+            why="of Table 2's lengths and of those found, for the same desired path (ours) and weights; less is better",
+        ),
+        Comparison(
+            "starts that end no worse than Table 2",
+            "-",
+            f"{no_worse} of {STARTS}",
+            holds=no_worse >= 8,
+            why="random designs within the bounds, most of which do not assemble",
+        ),
+        Comparison(
+            "Table 1 (eqs. 5 to 9)",
+            "bounds of Table 1",
+            "obeyed" if ok else "not obeyed",
+            holds=ok,
+            why="the published lengths have l_4 + l_5 = 0.513 m, above Table 1's 0.50 m",
+        ),
+        Comparison(
+            "stride length by crank radius",
+            "proportional (sec. 3.2)",
+            f"{stride:+.3f} % for +1 %",
+            holds=abs(stride - 1) < 0.1,
+            why="normalised sensitivity within 0.1 of one",
+        ),
+        Comparison(
+            "angle of attack by hip-crank distance",
+            "inverse (sec. 3.2)",
+            f"{hip:+.3f} % for +1 %",
+            holds=hip < 0,
+            why="normalised sensitivity below zero",
+        ),
+        Comparison(
+            "heuristic lengths, loop 2", None, f"open by {1000 * heuristic_gap:.0f} mm", why="they never close it"
+        ),
         Comparison("objective with l_leg up to 0.52 m", None, wide.value, "", why="what Table 2's leg length allows"),
     ]
     walked = turn.walk(np.vstack([turn.params(), turn.params(found.params)]))
     assert walked.q is not None
-    drawn = {name: sl.trace(m, q, ["foot"], params=p)[:, 0] for name, q, p in (
-        ("Table 2, optimised", walked.q[0], None), ("found here", walked.q[1], {**start.params, **found.params}))}
-    knees = {name: sl.trace(m, q, ["knee"], params=p)[:, 0] for name, q, p in (
-        ("Table 2, optimised", walked.q[0], None), ("found here", walked.q[1], {**start.params, **found.params}))}
+    drawn = {
+        name: sl.trace(m, q, ["foot"], params=p)[:, 0]
+        for name, q, p in (
+            ("Table 2, optimised", walked.q[0], None),
+            ("found here", walked.q[1], {**start.params, **found.params}),
+        )
+    }
+    knees = {
+        name: sl.trace(m, q, ["knee"], params=p)[:, 0]
+        for name, q, p in (
+            ("Table 2, optimised", walked.q[0], None),
+            ("found here", walked.q[1], {**start.params, **found.params}),
+        )
+    }
     figures = {
         "fig5_foot_paths": design_plots.plot_paths(drawn, target=target),
         "fig5_knee_paths": design_plots.plot_paths(knees),
         "fig4_kinematics": design_plots.plot_study(sl.design.kinematic_study(found.state, "q1", "foot")),
         "sensitivity": design_plots.plot_tornado(effects, ["stride_length", "angle_of_attack", "least_transmission"]),
         "pareto": design_plots.plot_front(
-            front, {"attack": "angle of attack at touchdown (rad)", "path": "path error, sum of squares (m2)"},
+            front,
+            {"attack": "angle of attack at touchdown (rad)", "path": "path error, sum of squares (m2)"},
             mark={"weights of this study": values["found"]},
         ),
     }
     info = STUDIES["bolt-design"]
     notes = [
         "Fig. 3b is drawn without numbers: the desired path, the weights and the bounds beyond Table 1 are ours.",
-        f"The heuristic lengths of Table 2 break Table 1 (l_c, l_s) and leave loop 2 open by {1000 * heuristic_gap:.0f} mm: "
-        "they have no objective.",
+        "The heuristic lengths of Table 2 break Table 1 (l_c, l_s) and leave loop 2 open by "
+        f"{1000 * heuristic_gap:.0f} mm: they have no objective.",
         *found.notes,
     ]
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)

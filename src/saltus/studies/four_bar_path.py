@@ -21,8 +21,14 @@ PUBLISHED = {  # ground, crank, coupler, rocker, coupler point, as printed
     "Cabrera et al. 2011 (MUMSA)": (3.77326856, 2.00000403, 4.11697104, 2.74615671, 1.67848787, 1.67098007),
     "Nguyen-Van and Gwak 2022": (4.2930812, 1.9978324, 4.7374099, 2.9417301, 1.7074051, 1.6441696),
 }
-BOUNDS = {"r1": (0.1, 50.0), "r2": (0.1, 50.0), "r3": (0.1, 50.0), "r4": (0.1, 50.0),
-          "c_x": (-50.0, 50.0), "c_y": (-50.0, 50.0)}
+BOUNDS = {
+    "r1": (0.1, 50.0),
+    "r2": (0.1, 50.0),
+    "r3": (0.1, 50.0),
+    "r4": (0.1, 50.0),
+    "c_x": (-50.0, 50.0),
+    "c_y": (-50.0, 50.0),
+}
 
 
 def linkage() -> sl.Mechanism:
@@ -68,12 +74,25 @@ def study() -> StudyResult:
         "seconds": found.seconds,
     }
     comparisons = [
-        Comparison("sum of squared errors", best, found.value, "", holds=found.value <= best * (1 + 1e-9),
-                   why="best published linkage that turns fully, its error computed here from its printed lengths"),
+        Comparison(
+            "sum of squared errors",
+            best,
+            found.value,
+            "",
+            holds=found.value <= best * (1 + 1e-9),
+            why="best published linkage that turns fully, its error computed here from its printed lengths",
+        ),
         Comparison("turns fully", "crank-rocker (Grashof)", "yes" if found.feasible else "no", holds=found.feasible),
-        *[Comparison(f"error of {name}", None, value, "",
-                     why="from the printed lengths" + ("" if full[name] else "; does not turn fully on this branch"))
-          for name, value in published.items()],
+        *[
+            Comparison(
+                f"error of {name}",
+                None,
+                value,
+                "",
+                why="from the printed lengths" + ("" if full[name] else "; does not turn fully on this branch"),
+            )
+            for name, value in published.items()
+        ],
     ]
     both = turn.walk(np.vstack([turn.params(dict(zip(names, rows[1], strict=True))), turn.params(found.params)]))
     assert both.q is not None
@@ -82,5 +101,12 @@ def study() -> StudyResult:
         "found here": sl.trace(m, both.q[1], ["tracer"], params=found.params)[:, 0],
     }
     info = STUDIES["four-bar-path"]
-    return StudyResult(info.name, info.title, info.source, data, comparisons,
-                       {"paths": design_plots.plot_paths(paths, target=TARGET)}, list(found.notes))
+    return StudyResult(
+        info.name,
+        info.title,
+        info.source,
+        data,
+        comparisons,
+        {"paths": design_plots.plot_paths(paths, target=TARGET)},
+        list(found.notes),
+    )

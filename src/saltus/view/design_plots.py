@@ -92,8 +92,15 @@ def plot_tornado(effects: Sensitivity, quantities: list[str] | None = None) -> F
         ax.axvline(0, color="#555555", linewidth=0.8)
         ax.margins(x=0.18)
         for i, v in enumerate(values):
-            ax.annotate(f"{v:+.2f}", (v, i), xytext=(3 if v >= 0 else -3, 0), textcoords="offset points",
-                        ha="left" if v >= 0 else "right", va="center", fontsize=7)
+            ax.annotate(
+                f"{v:+.2f}",
+                (v, i),
+                xytext=(3 if v >= 0 else -3, 0),
+                textcoords="offset points",
+                ha="left" if v >= 0 else "right",
+                va="center",
+                fontsize=7,
+            )
         ax.grid(False, axis="y")
         ax.set_title(TITLES.get(name, name))
         ax.set_xlabel("% for +1 %")
