@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import saltus as sl
-from saltus.simulation.geometry import skeleton
+from saltus.model.geometry import skeleton
 from saltus.view.style import PALETTE, svg
 
 UNIT = re.compile(r"\((m|m/s|deg|deg/s|rad/s|s|N|Nm|J|1)\)")

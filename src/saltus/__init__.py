@@ -51,7 +51,7 @@ _HOME = {
     "load": "saltus.simulation.store",
     "Strides": "saltus.simulation.strides",
     "strides": "saltus.simulation.strides",
-    "trace": "saltus.simulation.geometry",
+    "trace": "saltus.model.geometry",
     "find_orbit": "saltus.analyse.orbits",
     "Orbit": "saltus.analyse.orbit",
     "continue_orbit": "saltus.analyse.continuation",

@@ -11,7 +11,7 @@ import numpy as np
 
 from saltus.design.study import KinematicStudy
 from saltus.errors import BadValue
-from saltus.simulation.geometry import trace
+from saltus.model.geometry import trace
 
 CHECKS = 7  # places between two entries at which the interpolation is compared with the linkage
 

@@ -59,9 +59,9 @@ class State:
 
     def position(self, point: Any) -> np.ndarray:
         """World position of a point (m)."""
-        m = self.mechanism
-        at = ca.Function("at", [ca.vertcat(SX(0, 1), *m.q), m.p, m.time], [m.position(point)])
-        return np.asarray(at(self.positions, self.p, 0.0)).ravel()
+        from saltus.model.geometry import trace
+
+        return trace(self.mechanism, self.positions, [point], params=self.params)[0, 0]
 
     def follow(self, driver: str, values: Sequence[float]) -> np.ndarray:
         """Positions, one row a value, while a coordinate moves through `values` on this state's branch."""

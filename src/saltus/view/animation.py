@@ -82,7 +82,7 @@ class _Scene:
     """A canvas with its background drawn once, and the artists that move on it."""
 
     def __init__(self, run: Trajectory, m: Mechanism, times: np.ndarray, trail: str | None, ground: float) -> None:
-        from saltus.simulation.geometry import skeleton
+        from saltus.model.geometry import skeleton
 
         self.run, self.times = run, times
         bones = self.bones = skeleton(m, run.params)
@@ -134,7 +134,7 @@ class _Scene:
             i = self.bones.named[name]
             step = float(self.times[1] - self.times[0]) if len(self.times) > 1 else TRAIL
             fine = np.linspace(self.times[0], self.times[-1], len(self.times) * max(1, int(step / 0.004)))
-            from saltus.simulation.geometry import trace
+            from saltus.model.geometry import trace
 
             world = trace(m, np.asarray(run.at(fine)), [self.bones.frames[i]], params=run.params, t=fine)[:, 0]
             self.trail_t, self.trail_xy = fine, world[:, [0, -1]]

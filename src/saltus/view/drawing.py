@@ -16,8 +16,8 @@ from saltus.view.style import COLOURS, PALETTE, STANCE, axes_of, styled
 
 if TYPE_CHECKING:
     from saltus.model.assembly import State
+    from saltus.model.geometry import Skeleton
     from saltus.model.mechanism import Mechanism
-    from saltus.simulation.geometry import Skeleton
     from saltus.simulation.trajectory import Trajectory
 
 DARK = PALETTE["black"]
@@ -64,7 +64,7 @@ def places(
     mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0
 ) -> np.ndarray:
     """Positions of the skeleton's points in the plane of the picture: x and y, in 3D x and z."""
-    from saltus.simulation.geometry import trace
+    from saltus.model.geometry import trace
 
     world = trace(mechanism, q, bones.frames, params=params, t=t)
     return world if world.shape[2] == 2 else world[:, :, [0, 2]]
@@ -156,7 +156,7 @@ def ground_line(ax: Axes, height: float = 0.0) -> None:
 @styled
 def plot_machine(state: State, *, ground: float | None = None, names: bool = True, ax: Axes | None = None) -> Figure:
     """Draw a machine in one configuration: links as bars, pins as circles, named points, the ground (m)."""
-    from saltus.simulation.geometry import skeleton
+    from saltus.model.geometry import skeleton
 
     figure, ax = axes_of(ax, 5.0, 4.6)
     m = state.mechanism
@@ -207,7 +207,7 @@ def plot_snapshots(
     Frames are drawn apart from each other whatever the machine's speed; the tick below each gives its time
     and where its base is. Without `times` (s), the last `count` frames, `interval` seconds apart.
     """
-    from saltus.simulation.geometry import skeleton
+    from saltus.model.geometry import skeleton
 
     m = mechanism_of(run, mechanism)
     if times is None:
@@ -261,7 +261,7 @@ def plot_strobe(
 
     Frames on the ground are solid, those in flight pale; x counts from where the first frame is (m).
     """
-    from saltus.simulation.geometry import skeleton
+    from saltus.model.geometry import skeleton
 
     m = mechanism_of(run, mechanism)
     bones = skeleton(m, run.params)

@@ -33,7 +33,7 @@ class Curve:
 
 def _traced(run: Trajectory, curves: Sequence[Curve], times: np.ndarray, plane: str) -> list[np.ndarray]:
     """Points of every curve in the plane: (times, points, 2)."""
-    from saltus.simulation.geometry import trace
+    from saltus.model.geometry import trace
 
     m = mechanism_of(run, None)
     rows = np.asarray(run.at(times))
