@@ -67,6 +67,7 @@ class Peer:
 
     def stride(self, z: np.ndarray) -> np.ndarray:
         """From lift-off to lift-off."""
+
         def down(t: float, z: np.ndarray) -> float:
             return z[1] if t > 1e-3 else 1.0
 
@@ -86,7 +87,7 @@ class Peer:
 
 
 def differences() -> list[Row]:
-    """Derivative of the hopper's stride by variational equations, against differences around solve_ivp at the same tolerance."""
+    """Derivative of the hopper's stride: variational equations against differences around solve_ivp, same tolerance."""
     hopper = sl.zoo.hopper()
     orbit = sl.find_orbit(hopper, hopper.keyframes["takeoff"])
     start = orbit.start

@@ -31,6 +31,7 @@ print(best.report())
 
 study = sl.design.kinematic_study(best.state, "crank", "tracer", samples=720)
 left = np.cos(study.driver) < -0.1
-print(f"straight within {1e6 * np.abs(study.path[left, 1] - 0.15).max():.1f} um over {np.ptp(study.path[left, 0]):.3f} m")
+uneven, long = np.abs(study.path[left, 1] - 0.15).max(), np.ptp(study.path[left, 0])
+print(f"straight within {1e3 * uneven:.2f} mm over {1e3 * long:.0f} mm")
 table = sl.design.lookup_table(study, 120)
 print(table.header("tracer.h"), "interpolates within", f"{table.errors[:2].max():.1e} m")

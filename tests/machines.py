@@ -93,4 +93,24 @@ def slip():
     return system, push
 
 
+def iterated(law, **numbers):
+    """Any map of positions as a hybrid system: a clock c runs for a second, then the law sets the coordinates."""
+    m = sl.Mechanism("map", gravity=0.0)
+    names = list(law)
+    for name in numbers:
+        if name not in names:
+            m.param(name, numbers[name])
+    for name in [*names, "c"]:
+        m.slide(name, m.ground, m.link(f"block_{name}", mass=1.0), axes="x")
+    system = sl.HybridSystem(m)
+    wait = system.domain("wait")
+
+    def jump(s):
+        still = {f"v.{n}": 0.0 for n in names}
+        return {n: law[n](s) for n in names} | still | {"c": 0.0, "v.c": 1.0}
+
+    system.edge(wait, wait, guard=sl.When(lambda s: s.q.c - 1, "rising", label="tick"), reset=sl.Map(jump))
+    return system, m.assemble(c=0.0, **{n: numbers[n] for n in names}, rates={"c": 1.0})
+
+
 APEX = sl.When(lambda s: s.v.body.y, "falling")

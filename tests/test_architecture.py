@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "saltus"
-ORDER = ["errors", "machine", "model", "dynamics", "hybrid", "simulation", "sweeps", "design"]
+ORDER = ["errors", "machine", "model", "dynamics", "hybrid", "simulation", "analyse", "sweeps", "design"]
 LEAVES = {"view", "zoo", "studies", "cli", "cli_files", "doctor"}
 
 

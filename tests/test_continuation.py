@@ -2,10 +2,10 @@
 
 import math
 
-import machines
 import numpy as np
 import pytest
 
+import machines
 import saltus as sl
 from saltus.studies.hopper_closed_form import limit
 from saltus.studies.hopper_closed_form import orbit as closed_form
@@ -122,7 +122,7 @@ def test_fold_followed_in_two_params(gait):
     t = last.time_in("flight")
     ends = [closed_form(0.82, t + s * 1e-4).D_G for s in (1, -1)]
     assert (ends[0] - ends[1]) / 2e-4 == pytest.approx(0.0, abs=1e-5)
-    assert closed_form(0.82, t).D_G == pytest.approx(curve.values[-1, 0], abs=1e-9)
+    assert pytest.approx(curve.values[-1, 0], abs=1e-9) == closed_form(0.82, t).D_G
 
 
 def test_walker_doubles_its_period():
@@ -143,7 +143,7 @@ def test_walker_doubles_its_period():
 
 
 def test_ball_folds_and_flips_where_theory_says():
-    """Period one is born at A w cos 0 = g T (1 - e) / (2 (1 + e)) and doubles at A w^2 sin = 2 g (1 + e^2) / (1 + e)^2."""
+    """Born at A w = g T (1 - e) / (2 (1 + e)), doubled at A w^2 sin(phase) = 2 g (1 + e^2) / (1 + e)^2."""
     T, e, w, g = 0.2, 0.5, 10 * math.pi, 9.81
     push = g * T * (1 - e) / (2 * (1 + e)) / w  # A cos(phase)
     lift = 2 * g * (1 + e**2) / (1 + e) ** 2 / w**2  # A sin(phase) at the flip
@@ -156,6 +156,36 @@ def test_ball_folds_and_flips_where_theory_says():
     assert family.of_kind("flip")[0].value == pytest.approx(math.hypot(push, lift), abs=1e-9)
 
 
+def test_maps_with_known_bifurcations():
+    """The logistic map: branches cross at a = 1, periods double at 3 and 1 + sqrt(6)."""
+    system, start = machines.iterated({"x": lambda s: s.p.a * s.q.x * (1 - s.q.x)}, a=0.5, x=0.0)
+    rest = sl.find_orbit(system, start)
+    family = sl.continue_orbit(rest, "a", to=1.5)
+    crossing = family.of_kind("branch point")[0]
+    assert crossing.value == pytest.approx(1.0, abs=1e-8)
+    other = crossing.switch(0.1)
+    assert abs(other.start.q.x - (1 - 1 / other.params["a"])) < 1e-9
+    assert abs(other.start.q.x) > 1e-3
+    grown = sl.find_orbit(system, system.mechanism.assemble(x=0.6, c=0, rates={"c": 1.0}, params={"a": 2.5}))
+    flip = sl.continue_orbit(grown, "a", to=3.4).of_kind("flip")[0]
+    assert flip.value == pytest.approx(3.0, abs=1e-8)
+    twice = sl.continue_orbit(flip.switch(0.05), "a", to=3.5)
+    assert twice.of_kind("flip")[0].value == pytest.approx(1 + math.sqrt(6), abs=1e-8)
+
+
+def test_torus_of_the_delayed_logistic_map():
+    """x' = a x (1 - y), y' = x sheds an invariant circle at a = 2, multipliers exp(+-i pi / 3)."""
+    law = {"x": lambda s: s.p.a * s.q.x * (1 - s.q.y), "y": lambda s: s.q.x}
+    system, start = machines.iterated(law, a=1.6, x=0.375, y=0.375)
+    family = sl.continue_orbit(sl.find_orbit(system, start), "a", to=2.2)
+    torus = family.of_kind("torus")[0]
+    assert torus.value == pytest.approx(2.0, abs=1e-8)
+    assert np.angle(torus.orbit.multipliers[0]) in (
+        pytest.approx(math.pi / 3, abs=1e-7),
+        pytest.approx(-math.pi / 3, abs=1e-7),
+    )
+
+
 def test_wrong_names(gait):
     with pytest.raises(sl.errors.UnknownName, match="D_G"):
         sl.continue_orbit(gait, "D_g", to=-0.2)
@@ -163,8 +193,8 @@ def test_wrong_names(gait):
         sl.continue_orbit(gait, "D_G", to=gait.params["D_G"])
     with pytest.raises(sl.errors.UnknownName, match="time in flight"):
         sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"t_F": (0, 1)})
+    family = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
     with pytest.raises(sl.errors.BadValue, match="no branch starts"):
-        family = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
         family.of_kind("fold")[0].switch()
 
 

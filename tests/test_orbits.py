@@ -1,12 +1,13 @@
 """find_orbit: the hopper's published orbit, walkers, forced and conservative machines, and what fails clearly."""
 
 import math
+from itertools import pairwise
 
-import machines
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+import machines
 import saltus as sl
 from saltus.studies.hopper_closed_form import orbit as closed_form
 
@@ -50,7 +51,7 @@ def test_newton_is_quadratic(orbit):
     """With an exact Jacobian each residual is about the square of the one before."""
     h = [r for r in orbit.history if 1e-11 < r < 0.02]
     assert len(h) >= 3
-    rates = [math.log(b) / math.log(a) for a, b in zip(h[:-1], h[1:], strict=True)]
+    rates = [math.log(b) / math.log(a) for a, b in pairwise(h)]
     assert rates[-1] > 1.8
 
 
@@ -87,7 +88,7 @@ def test_param_chosen_for_a_flight_time(hopper, mu, t_F, D_G, apex, multiplier):
     assert found.params["D_G"] == pytest.approx(D_G, abs=1e-12)
     assert found.apex == pytest.approx(apex, abs=1e-9)
     assert found.multipliers[0] == pytest.approx(multiplier, abs=1e-9)
-    assert closed_form(mu, t_F).D_G == pytest.approx(D_G, abs=1e-12)
+    assert pytest.approx(D_G, abs=1e-12) == closed_form(mu, t_F).D_G
 
 
 def test_condition_on_the_state(hopper):
@@ -131,7 +132,7 @@ def test_half_strides_of_a_walker_with_travel_taken_out():
 
 
 def test_ball_on_a_vibrating_table():
-    """Period one: it leaves at g T / 2, where the table's speed is g T (1 - e) / (2 (1 + e)); the map contracts by e^2."""
+    """It leaves at g T / 2 where the table's speed is g T (1 - e) / (2 (1 + e)); the map contracts by e^2."""
     system = machines.ball()
     T, e, A, w = 0.2, 0.5, 0.02, 10 * math.pi
     phase = math.acos(9.81 * T * (1 - e) / (2 * (1 + e)) / (A * w))

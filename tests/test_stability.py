@@ -1,9 +1,9 @@
 """Stability: the paper's matrices, saltation against finite differences, vectors, and false unit multipliers."""
 
-import machines
 import numpy as np
 import pytest
 
+import machines
 import saltus as sl
 from saltus.analyse.stride import Moment, Stride
 

@@ -1,5 +1,6 @@
 """Sweeps: nothing lost, nothing twice, the same for any number of workers, on processes and on a real Dask cluster."""
 
+import json
 import os
 import signal
 import subprocess
@@ -55,8 +56,8 @@ def test_progress_counts_up_to_the_end(tmp_path):
     seen = []
     sl.sweep(sweep_tasks.quick, POINTS, tmp_path / "s", workers=1, chunk=10, seed=7, progress=lambda *a: seen.append(a))
     assert [s[0] for s in seen] == [10, 20, 30, 40]
-    assert all(total == 40 for _, total, _ in seen)
-    assert seen[-1][2] == 0
+    assert all(total == 40 and rate > 0 for _, total, rate, _ in seen)
+    assert seen[-1][3] == 0
 
 
 def test_errors_of_one_point_do_not_end_the_sweep(tmp_path):
@@ -139,8 +140,6 @@ def test_dask_cluster_with_a_worker_killed(tmp_path):
             "127.0.0.1",
         ]
         processes += [subprocess.Popen(join, env=env, stderr=subprocess.DEVNULL, cwd=tmp_path) for _ in range(2)]
-        import json
-
         address = json.loads(info.read_text())["address"]
         script = tmp_path / "client.py"
         script.write_text(CLIENT.replace("workers=2", f"scheduler={address!r}"))
@@ -156,10 +155,46 @@ def test_dask_cluster_with_a_worker_killed(tmp_path):
     right(sl.open_sweep(store))
 
 
-def test_second_client_is_refused_while_the_first_writes(tmp_path):
-    from saltus.sweeps import _alone
+def test_command_line(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "saltus.cli",
+        "sweep",
+        "four-bar",
+        "--driver",
+        "crank",
+        "--point",
+        "tracer",
+        "--vary",
+        "l_1=0.03:0.05",
+        "--runs",
+        "64",
+        "--workers",
+        "1",
+        "--out",
+        str(tmp_path / "s"),
+        "--json",
+    ]
+    first, again = (json.loads(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(2))
+    assert first["runs"] == 64
+    assert 0.05 < first["stride_length"][1] < 0.5
+    assert first["stride_length"] == again["stride_length"]
+    wrong = subprocess.run([*command, "--vary", "l_2=3"], capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert "PARAM=LOW:HIGH" in wrong.stderr
 
-    with _alone(tmp_path / "s"), pytest.raises(BadFile, match="another process"):
+
+def test_first_points_that_fail_do_not_hide_what_the_task_returns(tmp_path):
+    data = sl.sweep(Each(sweep_tasks.root), {"a": [-1.0] * 9 + [4.0]}, tmp_path / "s", workers=1, chunk=3)
+    assert data.root.values[-1] == 2
+    assert data.failed.values.sum() == 9
+
+
+def test_second_client_is_refused_while_the_first_writes(tmp_path):
+    from saltus.sweeps.store import alone
+
+    with alone(tmp_path / "s"), pytest.raises(BadFile, match="another process"):
         sl.sweep(sweep_tasks.quick, POINTS, tmp_path / "s", workers=1)
 
 

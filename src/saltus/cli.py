@@ -623,8 +623,7 @@ def sweep(
     with progress_bar(as_json) as bar:
         row = bar.add_task("sweep", total=runs, note="starting")
 
-        def show(done: int, total: int, left: float) -> None:
-            rate = done / max(time.perf_counter() - begin, 1e-9)
+        def show(done: int, total: int, rate: float, left: float) -> None:
             bar.update(row, completed=done, note=f"{done} of {total}, {rate:.0f} a second, {left:.0f} s left")
 
         try:

@@ -23,10 +23,8 @@ def switch(point: Bifurcation, size: float) -> Orbit:
         along = e.lift[:, : len(mode)] @ mode
         shooting = doubled(orbit)
     elif point.kind == "branch point":
-        _, _, Vt = np.linalg.svd(e.jacobian)
-        plane = e.lift @ Vt[-2:].T
-        scaled = point.tangent / max(np.linalg.norm(point.tangent), 1e-300)
-        own = np.linalg.lstsq(plane, scaled, rcond=None)[0]
+        plane = e.lift @ np.linalg.svd(e.jacobian)[2][-2:].T  # both branches are tangent to it
+        own = np.linalg.lstsq(plane, point.tangent, rcond=None)[0]
         along = plane @ np.array([-own[1], own[0]])
         shooting = orbit.shooting
     else:

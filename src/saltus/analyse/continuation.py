@@ -168,7 +168,7 @@ class _Branch:
             except (SaltusError, ValueError):
                 continue
             if self.real_one(kind, e):
-                out.append((s, Bifurcation(kind, self.param, self.orbit(e), own)))
+                out.append((s, Bifurcation(kind, self.param, self.orbit(e), own / self.weights)))
         return sorted(out, key=lambda pair: pair[0])
 
     @staticmethod
@@ -186,7 +186,7 @@ class _Branch:
     def followed(self, goal: float, tangent: np.ndarray | None = None) -> Family:
         """Walk from the first orbit towards `goal`."""
         here = float(self.start.point.theta[self.shooting.free[-1]])
-        e, tau = self.start, self.tangent(self.start, tangent)
+        e, tau = self.start, self.tangent(self.start, None if tangent is None else tangent * self.weights)
         if tangent is None and tau[-1] * (goal - here) < 0:
             tau = -tau
         orbits, tangents, found = [self.first], [tau], []
@@ -238,7 +238,8 @@ class _Branch:
                 ds = min(1.5 * ds, self.largest)
             elif len(history) > 6:
                 ds /= 1.5
-        return Family(self.param, orbits, found, ("the orbit it was begun with", why), tangents)
+        directions = [t / self.weights for t in tangents]
+        return Family(self.param, orbits, found, ("the orbit it was begun with", why), directions)
 
     def resolved(self, left: Evaluation, tau: np.ndarray, ds: float, right: Evaluation, tau_right: np.ndarray) -> bool:
         """Whether a step is short enough not to jump over things in pairs, which no change of sign would tell."""

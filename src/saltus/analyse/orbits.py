@@ -234,7 +234,8 @@ class _Search:
             return newton(self.shooting, self._point(nearest[1], point.theta), history=self.history)
         except Lost as problem:
             self._note(problem)
-            raise self._failure(f"{first_problem}; after {ATTRACT} strides forward: {problem}") from problem
+            again = "" if str(problem) == str(first_problem) else f"; after up to {ATTRACT} strides forward: {problem}"
+            raise self._failure(f"{first_problem}{again}") from problem
 
     def _carried(self, found: Evaluation, begin: np.ndarray, goal: np.ndarray) -> Evaluation:
         """Follow an orbit while Params go from where it was found to where it is wanted, in adaptive steps."""

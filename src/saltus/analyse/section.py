@@ -10,15 +10,16 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.analyse.stride import Moment, Passage, Stride
+from saltus.analyse.stride import Crossing, Moment, Passage, Stride
 from saltus.analyse.variation import Rows
 from saltus.errors import UnknownName
-from saltus.hybrid import Continuous, Edge, HybridSystem
+from saltus.hybrid import Continuous, Edge, HybridSystem, Map
 from saltus.machine import Kernel
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import RANK_TOL
-from saltus.model.symbols import SX
+from saltus.model.symbols import SX, Named
+from saltus.simulation.signals import Entry, Signals
 
 SHIFT = 0.7312  # m or rad: any number that no machine is periodic with
 ALIKE = 1e-9
@@ -112,7 +113,21 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
                 values.append(np.concatenate([f, np.ravel(g), phi]))
             if np.abs(values[1] - values[0]).max() > ALIKE * max(1.0, np.abs(values[0]).max()):
                 return True
+        for crossing in passage.crossings:
+            if isinstance(crossing.edge.reset, Map) and _jumps(crossing, index, amount):
+                return True
         return False
+
+    def _jumps(c: Crossing, index: int | None, amount: float) -> bool:
+        """Whether a Map does anything else than carry the shift along."""
+        kernel, nq = stride.reset(c.edge).kernel, len(m.q_names)
+        shift = np.zeros(nq + len(m.v_names))
+        if index is not None:
+            shift[index] = amount
+        plain = kernel(c.t, c.q_before, c.v_before, theta)[0]
+        time = c.t + (amount if index is None else 0.0)
+        moved = kernel(time, c.q_before + shift[:nq], c.v_before, theta)[0]
+        return bool(np.abs(moved - plain - shift).max() > ALIKE * max(1.0, np.abs(plain).max()))
 
     cyclic = tuple(i for i in plain if not notices(i, SHIFT))
     turning = tuple(i for i in plain if i not in cyclic and not notices(i, 2 * np.pi))
@@ -233,9 +248,6 @@ class Signal:
     """A number of the state at the section, as the user writes it: `lambda s: s.q.z_U`, with its derivative."""
 
     def __init__(self, stride: Stride, function: Any, domain: str) -> None:
-        from saltus.model.symbols import Named
-        from saltus.simulation.signals import Entry, Signals
-
         stage = stride.stage(stride.system.domains[domain])
         m, e = stride.system.mechanism, stage.equations
         q, v = Named(m.q_names, e.q), Named(m.v_names, e.v, "velocity")

@@ -53,12 +53,6 @@ def stability(orbit: Orbit) -> Stability:
     return Stability(A, values, basis @ vectors, left)
 
 
-def independent_coordinates(orbit: Orbit) -> list[str]:
-    """Names of velocities that determine the others in the orbit's first domain."""
-    m = orbit.system.mechanism
-    return [m.v_names[i] for i in _independent(orbit)]
-
-
 def _independent(orbit: Orbit) -> list[int]:
     stride, node = orbit.shooting.stride, orbit._node
     stage = stride.stage(orbit.system.domains[node.domain])
@@ -188,7 +182,7 @@ def saltations(orbit: Orbit) -> list[Saltation]:
         Y = stride.at_event(variation, fired, c.t, x, c.p_before, np.eye(n), np.zeros((0, n)), Y)
         q, v = c.q_before, c.v_before
         if isinstance(c.edge.reset, Map):
-            q, v, Y = stride._reset(c.edge).apply(c.t, q, v, theta, Y, rows)
+            q, v, Y = stride.reset(c.edge).apply(c.t, q, v, theta, Y, rows)
         after = stride.dynamics(c.edge.target, c.t, q, theta)
         way = stride.entrance(c.edge.target, after)
         q, v, Y, _ = way.settle(c.edge, after.kept, c.t, q, v, theta, Y, rows)

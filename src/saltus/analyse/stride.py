@@ -191,7 +191,8 @@ class Stride:
         layout = dynamics.layout
         return self._kept(("entrance", domain.name, layout.sizes), lambda: Entrance(self.stage(domain), layout))
 
-    def _reset(self, edge: Edge) -> Reset:
+    def reset(self, edge: Edge) -> Reset:
+        """A user's Map, differentiable."""
         return self._kept(("reset", id(edge)), lambda: Reset(self.stage(edge.source), edge))
 
     # ---- running ------------------------------------------------------------------------------------------------
@@ -248,7 +249,7 @@ class Stride:
         q, v = x[: rows.nq], x[rows.nq :]
         after_q, after_v, impact = q, v, None
         if isinstance(edge.reset, Map):
-            after_q, after_v, Y = self._reset(edge).apply(t, q, v, theta, Y, rows)
+            after_q, after_v, Y = self.reset(edge).apply(t, q, v, theta, Y, rows)
         if edge.target is not None:
             into = self.dynamics(edge.target, t, after_q, theta)
             way = self.entrance(edge.target, into)

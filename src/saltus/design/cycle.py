@@ -154,6 +154,14 @@ class Cycle:
         return -self.largest(-values)
 
 
+def scalar(name: str, value: Any) -> MX:
+    """Return a value as one number, or say that it is none."""
+    value = MX(value)
+    if value.numel() != 1:
+        raise BadValue(f"{name!r} is an array of shape {value.shape}; what is minimised is one number", name=name)
+    return value
+
+
 # ---- ready parts of objectives ---------------------------------------------------------------------------------------
 
 
@@ -208,7 +216,7 @@ class PathError(Part):
             if path.shape[1] != len(self.target):
                 raise BadValue(
                     f"target path has {len(self.target)} points and the turn {path.shape[1]} samples; with timing they "
-                    "belong together one by one. Use sl.target_path to sample a curve, or timing=False"
+                    "belong together one by one. Use sl.design.target_path to sample a curve, or timing=False"
                 )
             return ca.sum1((path - self.target.T) ** 2)
         begin = path

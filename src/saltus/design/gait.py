@@ -16,7 +16,7 @@ from saltus.hybrid import HybridSystem
 from saltus.simulation.run import simulate
 from saltus.simulation.strides import strides
 from saltus.simulation.trajectory import Trajectory
-from saltus.sweeps import local_processes
+from saltus.sweeps.workers import local_processes
 
 LONGEST = 60.0  # s of simulated time for the strides asked for
 

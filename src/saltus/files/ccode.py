@@ -237,7 +237,7 @@ def _loop(exported: Exported) -> str:
 
 def _filled(text: str, exported: Exported) -> str:
     substeps = str(min(1000, max(1, math.ceil(1e-3 / exported.stable_step))))
-    text = text.replace("START", _start(exported)).replace("SUBSTEPS", substeps)
+    text = text.replace("START", _start(exported)).replace("SUBSTEPS", substeps).replace("FIRST", str(exported.index(exported.first)))
     return text.replace("NAMES", exported.name.upper()).replace("NAME", exported.name)
 
 
@@ -252,7 +252,7 @@ int main(void) {
   static NAME_state s;
   static double u[NAMES_NU + 1];
   int k, i, events;
-  NAME_start(&s, 0, 0.0, q, v, NAME_params);
+  NAME_start(&s, FIRST, 0.0, q, v, NAME_params);
   for (k = 0; k < 1000 && !s.ended; ++k) {
     for (i = 0, events = 0; i < SUBSTEPS && events >= 0; ++i) {
       const int more = NAME_step(&s, 1e-3 / SUBSTEPS, u);
@@ -295,7 +295,7 @@ int main(int argc, char **argv) {
   double longest = 0.0, total = 0.0, late = 0.0;
   long k;
   int i;
-  NAME_start(&s, 0, 0.0, q, v, NAME_params);
+  NAME_start(&s, FIRST, 0.0, q, v, NAME_params);
   clock_gettime(CLOCK_MONOTONIC, &next);
   for (k = 0; k < cycles; ++k) {
     double took;
@@ -307,7 +307,7 @@ int main(int argc, char **argv) {
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
     clock_gettime(CLOCK_MONOTONIC, &before);
     for (i = 0; i < SUBSTEPS; ++i) {
-      if (s.ended || NAME_step(&s, 1e-3 / SUBSTEPS, u) < 0) NAME_start(&s, 0, 0.0, q, v, NAME_params);
+      if (s.ended || NAME_step(&s, 1e-3 / SUBSTEPS, u) < 0) NAME_start(&s, FIRST, 0.0, q, v, NAME_params);
     }
     clock_gettime(CLOCK_MONOTONIC, &after);
     took = seconds(&before, &after);

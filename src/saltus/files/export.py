@@ -20,13 +20,14 @@ def export(
     """Write a Mechanism or a HybridSystem as code; return the files.
 
     "c": a C99 library with equations, guards, resets and a fixed-step hybrid stepper, self-test and examples; "fmu":
-    one FMU for co-simulation (FMI 2.0) that begins in `domain`; "numpy": a Python module to read. Rows and
+    one FMU for co-simulation (FMI 2.0); "numpy": a Python module to read. Rows and
     independent coordinates are chosen at `start` (the last keyframe unless given), for single domains at the states
-    `at`. With `control` None the inputs are arguments. `tables` are looked up in C, {name: (grid, rows)}.
+    `at`. With `control` None the inputs are
+    arguments. Runs begin in `domain`, the first unless given. `tables` are looked up in C, {name: (grid, rows)}.
     """
     if to not in FORMS:
         raise UnknownName("export", to, FORMS)
-    exported = Exported(thing, start, control=control, formulation=formulation, at=at, name=name)
+    exported = Exported(thing, start, control=control, formulation=formulation, at=at, name=name, domain=domain)
     path = Path(directory)
     path.mkdir(parents=True, exist_ok=True)
     if to == "c":
@@ -36,7 +37,7 @@ def export(
     if to == "fmu":
         from saltus.files.fmu import export_fmu
 
-        return [export_fmu(exported, path, domain)]
+        return [export_fmu(exported, path)]
     from saltus.files.numpy_code import export_numpy
 
     return [export_numpy(exported, path)]

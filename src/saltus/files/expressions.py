@@ -280,9 +280,9 @@ def write(expression: Any, names: Mapping[int, str]) -> float | str:
     """Text of a number, a Param or a scalar expression that reads back as the same; plain numbers stay numbers."""
     if isinstance(expression, Param):
         expression = expression.symbol
-    if not isinstance(expression, SX):
-        return float(expression)
-    if expression.is_constant():
+    if not isinstance(expression, SX) or expression.is_constant():
+        if not math.isfinite(float(expression)):
+            raise BadModel(f"it is {float(expression)}; use the functions of Saltus (sl.sin), not those of math")
         return float(expression)
     listing = [_driven(node, before) for before in [nodes(expression, names)] for node in before]
     used, sizes = [0] * len(listing), [0] * len(listing)

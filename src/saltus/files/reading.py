@@ -31,25 +31,30 @@ def checked(document: Document) -> schema.ModelEntry:
     try:
         return schema.ModelEntry.model_validate(document.data)
     except ValidationError as problem:
-        found: dict[Path_, str] = {}
+        found: dict[Path_, dict[str, str]] = {}
         for error in problem.errors(include_url=False, include_input=False):
             path = _path_in(document.data, error["loc"])
             context = error.get("ctx", {})
             if "key" in context:
                 path = (*path, context["key"])
-            if error["type"] == "missing":
-                path, message = path, f"entry {error['loc'][-1]!r} is missing"
-            else:
-                message = error["msg"]
-            found.setdefault(path, message)
+            missing = error["type"] == "missing"
+            said = f"entry {error['loc'][-1]!r} is missing" if missing else error["msg"]
+            found.setdefault(path, {}).setdefault(error["type"], said)
         deepest = {p: m for p, m in found.items() if not any(len(o) > len(p) and o[: len(p)] == p for o in found)}
-        problems = [document.problem(path, message) for path, message in list(deepest.items())[:SHOWN]]
+        problems = [document.problem(path, _said(kinds)) for path, kinds in list(deepest.items())[:SHOWN]]
         more = "" if len(deepest) <= SHOWN else f"\nand {len(deepest) - SHOWN} more"
         first = problems[0]
         raise BadFile("\n".join(map(str, problems)) + more, file=document.file, line=first.data["line"],
                       path=first.data["path"]) from None
     except RecursionError:
         raise document.problem((), "nested too deeply") from None
+
+
+def _said(kinds: dict[str, str]) -> str:
+    """One message for what pydantic says of every member of a union."""
+    if "int_type" in kinds or "float_type" in kinds:
+        return "expected a number" + (' or an expression such as "2*l_1 + 0.01"' if "string_type" in kinds else "")
+    return next(iter(kinds.values()))
 
 
 def _path_in(data: Any, location: tuple[Any, ...]) -> Path_:

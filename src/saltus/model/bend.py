@@ -35,7 +35,7 @@ def stumpff(u: SX) -> list[SX]:
             near[n] = (-1) ** j / math.factorial(2 * j + n) + u * near[n]
     for n in reversed(range(HIGHEST - 1)):
         near[n] = 1 / math.factorial(n) - u * near[n + 2]
-    held = ca.fmax(u, SWITCH)  # keeps the branch that is not taken finite, and its derivatives too
+    held = ca.if_else(u < SWITCH, SWITCH, u)  # keeps the branch that is not taken finite, and its derivatives too
     y = ca.sqrt(held)
     far = [ca.cos(y), ca.sin(y) / y]
     for n in range(HIGHEST - 1):

@@ -9,15 +9,15 @@ import numpy as np
 import saltus as sl
 from saltus.view import Curve
 
-SEMI_AXES = 0.0495, 0.027  # m, forward and up, of the body's ellipsoid
-LIMIT_LEAN = 60.0  # degrees: beyond this the rat lies
+SEMI_AXES = {"x": 0.0315, "y": 0.0495, "z": 0.027}  # m, of the body's ellipsoid
 
 
-def curves(mechanism: sl.Mechanism) -> list[Curve]:
-    """Body, legs and tail from the side."""
+def curves(mechanism: sl.Mechanism, plane: str = "yz") -> list[Curve]:
+    """Body, legs and tail as seen in a plane."""
     m = mechanism
     body = m.links["body"]
-    outline = [body.at(0, SEMI_AXES[0] * math.cos(a), SEMI_AXES[1] * math.sin(a)) for a in np.linspace(0, 2 * math.pi, 40)]
+    turns = [dict(zip(plane, (math.cos(a), math.sin(a)), strict=True)) for a in np.linspace(0, 2 * math.pi, 40)]
+    outline = [body.at(*[size * turn.get(letter, 0.0) for letter, size in SEMI_AXES.items()]) for turn in turns]
     out = [Curve(outline, "sky", filled=True)]
     for side in ("left", "right"):
         thigh, foot = m.links[f"{side}_thigh"], m.links[f"{side}_foot"]

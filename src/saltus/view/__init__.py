@@ -4,7 +4,7 @@ from saltus.view.animation import animate
 from saltus.view.design_plots import plot_front, plot_paths, plot_study, plot_tornado
 from saltus.view.drawing import plot_machine, plot_snapshots, plot_strobe
 from saltus.view.impact_plots import plot_impact_curves, plot_impact_map
-from saltus.view.orbit_plots import plot_family, plot_multipliers
+from saltus.view.orbit_plots import plot_family
 from saltus.view.plots import (
     figures,
     plot_contacts,
@@ -34,7 +34,6 @@ __all__ = [
     "plot_impact_curves",
     "plot_impact_map",
     "plot_machine",
-    "plot_multipliers",
     "plot_path",
     "plot_paths",
     "plot_phase_portrait",

@@ -1,4 +1,4 @@
-"""Figures of orbits and their families: branches dashed where unstable, bifurcations marked, multipliers."""
+"""Figures of orbits and their families: branches dashed where unstable, bifurcations marked."""
 
 from __future__ import annotations
 
@@ -107,22 +107,3 @@ def _legend(family: Family, stable: np.ndarray, colour: str, label: str, ax: Axe
     if not stable.all():
         out.append(Line2D([], [], color=colour, linestyle="--", label="unstable"))
     return out + [h for h in handles if h.get_label() in MARKS]
-
-
-@styled
-def plot_multipliers(family: Family, x: str | None = None, *, ax: Axes | None = None) -> Figure:
-    """Draw the magnitude of every multiplier along a family."""
-    figure, ax = axes_of(ax, 6.4, 3.6)
-    x = x or family.param
-    xs = family.values(x)
-    k = max((len(o.multipliers) for o in family.orbits), default=0)
-    table = np.full((len(xs), k), np.nan)
-    for i, o in enumerate(family.orbits):
-        table[i, : len(o.multipliers)] = np.abs(o.multipliers)
-    for j in range(k):
-        ax.plot(xs, table[:, j], label=f"|multiplier {j + 1}|")
-    ax.axhline(1.0, color=PALETTE["black"], linewidth=0.8, linestyle=":")
-    ax.set_xlabel(_label(family, x))
-    ax.set_ylabel("magnitude")
-    ax.legend()
-    return figure

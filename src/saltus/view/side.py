@@ -53,14 +53,19 @@ def _ground(ax: Axes, height: float) -> None:
     ax.axhline(height, color="#777777", linewidth=1.2, zorder=1)
 
 
-def _limits(ax: Axes, traced: Sequence[np.ndarray], ground: float | None) -> None:
+def _box(traced: Sequence[np.ndarray], ground: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """Corners of what is drawn, with a margin."""
     every = np.concatenate([xy.reshape(-1, 2) for xy in traced])
     low, high = every.min(axis=0), every.max(axis=0)
     if ground is not None:
         low[1] = min(low[1], ground)
     pad = 0.06 * float((high - low).max())
-    ax.set_xlim(low[0] - pad, high[0] + pad)
-    ax.set_ylim(low[1] - pad, high[1] + pad)
+    return low - pad, high + pad
+
+
+def _limits(ax: Axes, low: np.ndarray, high: np.ndarray) -> None:
+    ax.set_xlim(low[0], high[0])
+    ax.set_ylim(low[1], high[1])
     ax.set_aspect("equal")
 
 
@@ -72,7 +77,9 @@ def plot_strip(
     """Snapshots at the given times (s), one row a run and one column a time, seen in a plane such as "yz"."""
     when = np.asarray(times, float)
     traced = {name: _traced(run, curves, when, plane) for name, (run, curves) in runs.items()}
-    figure = new_figure(1.9 * len(when), 1.9 * len(runs) + 0.3)
+    low, high = _box([xy for part in traced.values() for xy in part], ground)
+    tall = min(max((high - low)[1] / (high - low)[0], 0.35), 1.5)
+    figure = new_figure(1.9 * len(when), (1.7 * tall + 0.35) * len(runs) + 0.3)
     grid = figure.subplots(len(runs), len(when), squeeze=False, sharex=True, sharey=True)
     for row, (name, (_, curves)) in zip(grid, runs.items(), strict=True):
         for k, ax in enumerate(row):
@@ -80,7 +87,7 @@ def plot_strip(
                 _ground(ax, ground)
             for curve, xy in zip(curves, traced[name], strict=True):
                 _draw(ax, curve, xy[k])
-            _limits(ax, [xy for part in traced.values() for xy in part], ground)
+            _limits(ax, low, high)
             ax.set_title(f"{when[k]:.2f} s")
         row[0].set_ylabel(f"{name}\n{plane[1]} (m)")
     for ax in grid[-1]:
@@ -103,7 +110,7 @@ def animate_side(
     if ground is not None:
         _ground(ax, ground)
     artists = [_draw(ax, curve, xy[0]) for curve, xy in zip(curves, traced, strict=True)]
-    _limits(ax, traced, ground)
+    _limits(ax, *_box(traced, ground))
     ax.set_xlabel(f"{plane[0]} (m)")
     ax.set_ylabel(f"{plane[1]} (m)")
     label = ax.set_title("t = 0.000 s")

@@ -1,0 +1,127 @@
+"""Small line charts as SVG text for the panels: axes with units, event marks, and a cursor that moves with time."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM = 300, 150, 46, 8, 20, 30
+MOST = 500  # points of a curve
+CURVES = 6
+
+
+@dataclass
+class Chart:
+    """Curves y(x) with names and units; everything but the cursor is drawn once."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: Sequence[tuple[str, np.ndarray, np.ndarray]]
+    marks: Sequence[float] = ()
+    square: bool = False
+    _static: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        curves = [(n, *_thin(np.asarray(x, float), np.asarray(y, float))) for n, x, y in self.curves[:CURVES]]
+        xs = np.concatenate([x for _, x, _ in curves]) if curves else np.zeros(1)
+        ys = np.concatenate([y for _, _, y in curves]) if curves else np.zeros(1)
+        self.high = 240 if self.square else HIGH
+        self.box = _bounds(xs) + _bounds(ys)
+        if self.square:
+            side = max(self.box[1] - self.box[0], self.box[3] - self.box[2]) / 2
+            cx, cy = (self.box[0] + self.box[1]) / 2, (self.box[2] + self.box[3]) / 2
+            self.box = (cx - side, cx + side, cy - side, cy + side)
+        parts = [self._axes()]
+        for t in self.marks[:400]:
+            x, _ = self.place(t, self.box[2])
+            parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.high - BOTTOM}" stroke="#bbb" '
+                         'stroke-width="0.6" stroke-dasharray="2 2"/>')
+        for k, (name, x, y) in enumerate(curves):
+            points = " ".join("{:.1f},{:.1f}".format(*self.place(*p)) for p in zip(x.tolist(), y.tolist(), strict=True))
+            colour = COLOURS[k % len(COLOURS)]
+            parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.3" points="{points}"/>')
+            parts.append(f'<text x="{LEFT + 4 + 62 * (k % 4)}" y="{TOP + 9 + 10 * (k // 4)}" font-size="9" '
+                         f'fill="{colour}">{html.escape(name)}</text>')
+        self._static = "".join(parts)
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """Pixels of a point."""
+        x0, x1, y0, y1 = self.box
+        across = LEFT + (WIDE - LEFT - RIGHT) * (x - x0) / (x1 - x0)
+        return across, self.high - BOTTOM - (self.high - TOP - BOTTOM) * (y - y0) / (y1 - y0)
+
+    def _axes(self) -> str:
+        x0, x1, y0, y1 = self.box
+        low, bottom = self.high - BOTTOM, self.high - BOTTOM
+        out = [f'<rect x="{LEFT}" y="{TOP}" width="{WIDE - LEFT - RIGHT}" height="{bottom - TOP}" fill="#fff" stroke="#999"/>']
+        for value in _ticks(x0, x1):
+            x, _ = self.place(value, y0)
+            out.append(f'<text x="{x:.1f}" y="{low + 11}" font-size="9" text-anchor="middle" fill="#333">{value:.4g}</text>')
+        for value in _ticks(y0, y1):
+            _, y = self.place(x0, value)
+            out.append(f'<text x="{LEFT - 3}" y="{y + 3:.1f}" font-size="9" text-anchor="end" fill="#333">{value:.3g}</text>')
+            out.append(f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#eee"/>')
+        out.append(f'<text x="{(LEFT + WIDE) / 2}" y="{self.high - 6}" font-size="10" text-anchor="middle" fill="#333">'
+                   f"{html.escape(self.x_label)}</text>")
+        out.append(f'<text x="4" y="12" font-size="11" fill="#111">{html.escape(self.title)} '
+                   f'<tspan fill="#555">{html.escape(self.y_label)}</tspan></text>')
+        return "".join(out)
+
+    def svg(self, cursor: float | None = None, dots: Sequence[tuple[float, float]] = (), extra: str = "") -> str:
+        """The chart with a cursor at x and dots."""
+        parts = [self._static, extra]
+        if cursor is not None and self.box[0] <= cursor <= self.box[1]:
+            x, _ = self.place(cursor, self.box[2])
+            parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.high - BOTTOM}" stroke="#111"/>')
+        for x, y in dots:
+            px, py = self.place(x, y)
+            parts.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.5" fill="#111"/>')
+        label = html.escape(f"{self.title} {self.y_label}")
+        return (f'<svg viewBox="0 0 {WIDE} {self.high}" width="100%" role="img" aria-label="{label}" '
+                f'style="background:#fff;border-radius:4px;display:block;margin:2px 0">{"".join(parts)}</svg>')
+
+
+def unit_circle(multipliers: Sequence[complex]) -> str:
+    """Multipliers in the complex plane with the unit circle; crosses outside it are unstable."""
+    z = np.asarray(multipliers, complex)
+    reach = 1.15 * max(1.0, float(np.abs(z).max(initial=0.0)))
+    around = np.linspace(0, 2 * np.pi, 121)
+    frame = [("", np.array([-reach, reach]), np.array([-reach, reach]))]
+    chart = Chart("multipliers", "real part (1)", "imaginary part (1)", frame, square=True)
+    chart._static = chart._axes()
+    circle = " ".join("{:.1f},{:.1f}".format(*chart.place(math.cos(a), math.sin(a))) for a in around)
+    parts = [f'<polyline fill="none" stroke="#888" points="{circle}"/>']
+    for value in z.tolist():
+        x, y = chart.place(value.real, value.imag)
+        colour = "#0072b2" if abs(value) <= 1 else "#d55e00"
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>')
+    return chart.svg(extra="".join(parts))
+
+
+def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most MOST points, and only finite ones."""
+    good = np.isfinite(x) & np.isfinite(y)
+    x, y = x[good], y[good]
+    every = max(1, len(x) // MOST)
+    return x[::every], y[::every]
+
+
+def _bounds(values: np.ndarray) -> tuple[float, float]:
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    pad = 0.05 * (high - low) or max(abs(high), 1e-9) * 0.5
+    return low - pad, high + pad
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Three to six round numbers between two."""
+    rough = (high - low) / 4
+    size = 10 ** math.floor(math.log10(rough))
+    step = next(size * k for k in (1, 2, 5, 10) if size * k >= rough)
+    first = math.ceil(low / step)
+    return [round(k * step, 12) for k in range(first, math.floor(high / step) + 1)]

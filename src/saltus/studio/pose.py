@@ -1,0 +1,185 @@
+"""A machine posed by hand: which coordinates drive it, where it is for their values and Params, where its points go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from saltus.errors import CannotClose, SaltusError, Singular
+from saltus.model.assembly import State, assembler
+from saltus.model.mechanism import Mechanism
+from saltus.model.rank import rank
+from saltus.simulation.geometry import trace
+
+SAMPLES = 120  # points of a path
+SPARSE = 4  # every so many of them the transmission angle is looked at
+STEP = 0.1  # rad or m a driver goes at once
+SHARE = 0.05  # of its own size a Param changes at once
+
+
+@dataclass(frozen=True)
+class Pose:
+    """Where the machine is: positions, and by how much each loop stays open (m), none if it is closed."""
+
+    q: np.ndarray
+    gaps: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def closed(self) -> bool:
+        """Whether every loop closes."""
+        return not self.gaps
+
+
+@dataclass(frozen=True)
+class Way:
+    """The way of the machine while its first driver turns: driver values (rad, m), paths, transmission angles (rad).
+
+    `points` has a row a value and a point; `full` says whether the driver turns fully.
+    """
+
+    values: np.ndarray
+    points: np.ndarray
+    sparse: np.ndarray
+    transmission: np.ndarray
+    full: bool
+
+
+class Posing:
+    """Holds the drivers and Params of one page and follows them on one branch."""
+
+    def __init__(self, mechanism: Mechanism, start: State) -> None:
+        self.mechanism, self.first = mechanism, start
+        self.assembler = assembler(mechanism)
+        self.drivers = drivers(start)
+        self.state = start
+        self.held = {d: float(start.q[d]) for d in self.drivers}
+        self.params = dict(start.params)
+        self.pose = Pose(start.positions)
+
+    def to(self, held: Mapping[str, float], params: Mapping[str, float]) -> Pose:
+        """Go to new values of drivers and Params, in small steps so that the branch stays the same."""
+        before = {**{d: float(self.state.q[d]) for d in self.drivers}}, dict(self.state.params)
+        after = {**self.held, **held}, {**self.params, **params}
+        self.held, self.params = after
+        moves = [abs(after[0][d] - v) / STEP for d, v in before[0].items()]
+        moves += [abs(after[1][n] - v) / (SHARE * max(abs(after[1][n]), abs(v), 1e-9)) for n, v in before[1].items()]
+        count = min(max(math.ceil(max(moves, default=0.0)), 1), 60)
+        try:
+            for k in range(1, count + 1):
+                share = k / count
+                values, numbers = (
+                    {n: (1 - share) * before[i][n] + share * v for n, v in after[i].items()} for i in (0, 1)
+                )
+                self.state = self._near(self.state, values, numbers)
+            self.pose = Pose(self.state.positions)
+        except CannotClose:
+            self.pose = self._open(*after)
+        return self.pose
+
+    def _near(self, state: State, held: Mapping[str, float], params: Mapping[str, float]) -> State:
+        guess = dict(zip(self.mechanism.q_names, state.positions.tolist(), strict=True))
+        return self.mechanism.assemble(near=guess, params=params, **held)
+
+    def _open(self, held: Mapping[str, float], params: Mapping[str, float]) -> Pose:
+        """The nearest the loops come to closing."""
+        try:
+            self.state = self._near(self.state, held, params)
+            return Pose(self.state.positions)
+        except CannotClose as problem:
+            return Pose(problem.positions, {n: g for n, g in problem.gaps.items() if g > 1e-9})
+
+    def branches(self) -> list[State]:
+        """All ways to close the loops with the drivers where they are."""
+        return self.mechanism.branches(params=self.params, **self.held)
+
+    def next_branch(self) -> tuple[int, int]:
+        """Go to the branch after the present one; its number and how many there are."""
+        found = self.branches()
+        if not found:
+            return 0, 0
+        here = np.array([np.abs(np.sin((s.positions - self.state.positions) / 2)).max() for s in found])
+        number = (int(here.argmin()) + 1) % len(found)
+        self.state = found[number]
+        self.pose = Pose(self.state.positions)
+        return number + 1, len(found)
+
+    def way(self, points: list[str]) -> Way | None:
+        """Paths of points while the first driver turns and everything else that is free stays; None if nothing does."""
+        m, state = self.mechanism, self.state
+        if not (m.loops or m.constraints) or not self.drivers or not self.pose.closed:
+            return None
+        driver, here = self.drivers[0], float(state.q[self.drivers[0]])
+        rows, full = self._turn(driver, here)
+        if not len(rows):
+            return None
+        index = m.q_names.index(driver)
+        places = trace(m, rows, points, params=state.params) if points else np.zeros((len(rows), 0, 2))
+        sparse = rows[::SPARSE]
+        _, J = self.assembler.closures_at(sparse, state.p)
+        closing = self.assembler.closing(state.positions, state.p, self.assembler.v_of_q[index])
+        sines = np.array([closing.transmission(j)[0] for j in J])
+        return Way(rows[:, index], places, sparse[:, index], np.arcsin(np.clip(sines, 0, 1)), full)
+
+    def _turn(self, driver: str, here: float) -> tuple[np.ndarray, bool]:
+        """Positions over a full turn, or between the dead centres on either side."""
+        try:
+            return self.state.follow(driver, here + 2 * math.pi * np.arange(SAMPLES + 1) / SAMPLES), True
+        except Singular:
+            sides = [self._side(driver, here, sense) for sense in (-1.0, 1.0)]
+            return np.vstack([sides[0][::-1], sides[1][1:]]), False
+
+    def _side(self, driver: str, here: float, sense: float) -> np.ndarray:
+        """Positions from here to the dead centre in one sense."""
+        try:
+            self.state.follow(driver, here + sense * 2 * math.pi * np.arange(SAMPLES + 1) / SAMPLES)
+            reached = here + sense * 2 * math.pi
+        except Singular as problem:
+            reached = float(problem.reached)
+        for share in (1.0, 0.999, 0.99, 0.9):  # the last stretch before a dead centre cannot always be walked
+            try:
+                return self.state.follow(driver, here + share * (reached - here) * np.arange(SAMPLES // 2 + 1) * 2 / SAMPLES)
+            except Singular:
+                continue
+        return self.state.positions[None]
+
+    def sentence(self) -> str:
+        """What is known about the present pose, for people."""
+        if not self.pose.closed:
+            worst = max(self.pose.gaps, key=lambda n: self.pose.gaps[n])
+            return f"**Does not close**: a gap of {1000 * self.pose.gaps[worst]:.3g} mm stays at {worst}"
+        try:
+            found = self.state.mobility(self.drivers[:1])
+        except SaltusError as problem:
+            return str(problem)
+        text = f"{found.freedom} degree(s) of freedom"
+        if found.worst_loop is not None:
+            angle = math.degrees(math.asin(min(max(found.transmission, 0.0), 1.0)))
+            text += f", transmission angle {angle:.1f}° at {found.worst_loop}"
+        if found.redundant:
+            text += f", {sum(found.redundant.values())} redundant constraint(s)"
+        return text
+
+
+def drivers(state: State) -> list[str]:
+    """Coordinates that, held, leave the machine no freedom: motors first, the floating base last."""
+    m, a = state.mechanism, assembler(state.mechanism)
+    _, J = a.closure(0.0, state.positions, state.p)
+    based = {n for j in m.joints.values() if "ground" in (j.a.link.name, j.b.link.name) for n in j.q_names}
+    motors = [n for j in m.joints.values() if j.motor for n in j.q_names if n in m.q_names]
+    inner = [n for n in m.q_names if n not in based]
+    out: list[str] = []
+    known = rank(J) if len(J) else 0
+    for name in dict.fromkeys([*motors, *inner, *m.q_names]):
+        moved = a.v_of_q[m.q_names.index(name)]
+        if len(moved) > 1:
+            continue  # part of a quaternion
+        row = np.zeros((1, a.nv))
+        row[0, moved[0]] = 1.0
+        more = np.vstack([J, row])
+        if rank(more) > known:
+            J, known = more, rank(more)
+            out.append(name)
+    return out
