@@ -57,7 +57,9 @@ def test_stick_springs_back_to_where_it_took_hold():
     assert np.diff(turns).mean() == pytest.approx(math.pi / math.sqrt(600.0 / 0.2), rel=1e-3)
 
 
-@pytest.mark.parametrize("ground", [0.0, lambda x: 0.3 * x, lambda x: 0.05 * sl.sin(10 * x)], ids=["flat", "slope", "waves"])
+@pytest.mark.parametrize(
+    "ground", [0.0, lambda x: 0.3 * x, lambda x: 0.05 * sl.sin(10 * x)], ids=["flat", "slope", "waves"]
+)
 def test_cone_push_and_passivity(ground):
     m = ball(ground=ground)
     run = sl.simulate(m, m.assemble(boom=(0, 0.2), rates={"boom": (1.0, -0.5)}), until=1.5, tolerance=1e-9)
@@ -165,7 +167,8 @@ def test_level_straight_and_coiled_arcs_have_finite_forces_and_slopes(touching, 
     depth, normal, effort, slope = f(q, v, np.array([1e-3, 0]), np.zeros(0))
     assert depth[0] == pytest.approx(-arc_heights(q).min(), abs=1.2e-5)
     assert normal[0] > 0
-    assert np.isfinite(effort).all() and np.isfinite(slope).all()
+    assert np.isfinite(effort).all()
+    assert np.isfinite(slope).all()
 
 
 def test_arc_dropped_on_the_ground_comes_to_rest():

@@ -186,6 +186,15 @@ def test_torus_of_the_delayed_logistic_map():
     )
 
 
+def test_a_jump_of_the_map_is_told():
+    """x' = x / 2 + a, plus one where x > 1: the orbit x = 2 a meets the jump at a = 1 / 2."""
+    law = {"x": lambda s: s.q.x / 2 + s.p.a + sl.where(s.q.x > 1, 1.0, 0.0)}
+    system, start = machines.iterated(law, a=0.3, x=0.6)
+    family = sl.continue_orbit(sl.find_orbit(system, start), "a", to=1.0)
+    assert "jumps" in family.ends[1]
+    assert family.values("a").max() == pytest.approx(0.5, abs=1e-4)
+
+
 def test_wrong_names(gait):
     with pytest.raises(sl.errors.UnknownName, match="D_G"):
         sl.continue_orbit(gait, "D_g", to=-0.2)

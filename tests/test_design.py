@@ -143,6 +143,17 @@ def test_transmission_angle_by_the_law_of_cosines():
     assert study["least_transmission"].at % (2 * math.pi) == pytest.approx(0.0, abs=1e-6)
 
 
+def test_transmission_angle_of_a_slider_crank():
+    """Textbook: 90 degrees less the rod's slope, sin(slope) = (r sin(crank) - e) / l."""
+    m = sl.zoo.slider_crank()
+    study = kinematic_study(m.keyframe("extended", params={"e": 0.01}), "crank", "wrist")
+    slope = np.arcsin((0.04 * np.sin(study.driver) - 0.01) / 0.12)
+    assert study.transmission.min(axis=1) == pytest.approx(np.pi / 2 - np.abs(slope), abs=1e-7)
+    turn = study.turn
+    found = optimise(turn, {"r": (0.02, 0.10)}, lambda c: -c.p.r, transmission=math.radians(40))
+    assert found.params["r"] == pytest.approx(0.12 * math.cos(math.radians(40)) - 0.01, abs=1e-7)
+
+
 def test_area_of_a_circle():
     found = kinematic_study(four_bar(), "crank", "crank_pin")["swept_area"]
     assert found.value == pytest.approx(math.pi * 0.04**2, rel=1e-12)

@@ -62,6 +62,13 @@ def test_multiple_shooting_finds_the_same(hopper, orbit):
     assert other.multipliers == pytest.approx(orbit.multipliers, abs=1e-9)
 
 
+@pytest.mark.slow
+def test_another_engine_finds_the_same(hopper, orbit):
+    other = sl.find_orbit(hopper, hopper.keyframes["takeoff"], engine="heyoka")
+    assert other.period == pytest.approx(orbit.period, abs=1e-11)
+    assert other.multipliers == pytest.approx(orbit.multipliers, abs=1e-9)
+
+
 def test_any_section(hopper, orbit):
     apex = sl.find_orbit(hopper, hopper.keyframes["takeoff"], section=sl.When(lambda s: s.v.z_U, "falling"))
     assert apex.start.v.z_U == pytest.approx(0.0, abs=1e-12)

@@ -197,7 +197,9 @@ class _Branch:
             try:
                 new = self.corrected(e, tau, ds, history)
                 new_tau = self.tangent(new, tau)
-                good = ds < 1e-3 or (tau @ new_tau > TURN and self.resolved(e, tau, ds, new, new_tau))
+                good = self.near(e, tau, ds, new) and (
+                    ds < 1e-3 or (tau @ new_tau > TURN and self.resolved(e, tau, ds, new, new_tau))
+                )
                 problem = None
             except SaltusError as trouble:
                 good, problem = False, trouble
@@ -240,6 +242,11 @@ class _Branch:
                 ds /= 1.5
         directions = [t / self.weights for t in tangents]
         return Family(self.param, orbits, found, ("the orbit it was begun with", why), directions)
+
+    def near(self, e: Evaluation, tau: np.ndarray, ds: float, new: Evaluation) -> bool:
+        """Whether a corrected point is near the predicted one; if not it is on another branch."""
+        step = self.weights * (self.shooting.vector(new.point) - self.shooting.vector(e.point))
+        return bool(np.linalg.norm(step - ds * tau) < 0.5 * ds)
 
     def resolved(self, left: Evaluation, tau: np.ndarray, ds: float, right: Evaluation, tau_right: np.ndarray) -> bool:
         """Whether a step is short enough not to jump over things in pairs, which no change of sign would tell."""
@@ -305,6 +312,9 @@ class _Branch:
             return f"the loops become singular: {problem}"
         if isinstance(problem, Lost) and reason != "not converged":
             return f"grazing: beyond this orbit another event comes first or one is missed ({problem})"
+        best = problem.data.get("best") if problem is not None else None
+        if best is not None and best.norm > 1e3 * SMALLEST:  # next to an orbit, and yet far from closing
+            return f"the return map jumps by {best.norm:.3g} just beyond: the control or a guard is discontinuous there"
         if orbit.violations:
             return f"grazing: {orbit.violations[0]}"
-        return f"no further orbit found ({problem})" if problem else "the branch turns too sharply to follow"
+        return f"no further orbit found ({problem or 'what is found is not next to it: the return map jumps'})"

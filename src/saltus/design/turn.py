@@ -155,12 +155,18 @@ class Turn:
 
     @cached_property
     def _sines(self) -> SX:
-        """Determinant of each block with its columns scaled to unit length."""
+        """Determinant of each block with its columns scaled to unit length.
+
+        The length of a column is that in all equations of the loops the block is of: a link whose turn is found from
+        one equation alone (a slider-crank's rod) has its lever in the other.
+        """
         chosen = self.J[:, self.columns]
+        owner = [self._assembler.owner[row] for row in self.rows]
         out = []
         for r, c in self._factored.blocks:
-            block = ca.densify(chosen[r, c])
-            out.append(ca.det(block) / _product([ca.norm_2(block[:, i]) for i in range(len(c))]))
+            whole = [i for i, name in enumerate(owner) if name in {owner[k] for k in r}]
+            block, columns = ca.densify(chosen[r, c]), ca.densify(chosen[whole, c])
+            out.append(ca.det(block) / _product([ca.norm_2(columns[:, i]) for i in range(len(c))]))
         return ca.vertcat(*out)
 
     @property

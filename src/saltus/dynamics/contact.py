@@ -23,6 +23,7 @@ from saltus.model.bend import arc_point, bending
 from saltus.model.forces import CompliantContact
 from saltus.model.joints import Bend, Joint
 from saltus.model.kinematics import Kinematics
+from saltus.model.parts import Frame
 from saltus.model.symbols import SX, cross, number
 
 SOFT = 1e-5  # m: points of a segment whose depths differ by less share the load
@@ -51,8 +52,10 @@ class Touch:
 
 def touch(element: CompliantContact, kinematics: Kinematics) -> Touch:
     """Expressions of one contact."""
-    place = _lowest if isinstance(element.place, Joint) else _point
-    depth, depth_rate, slip, normal_axis, tangents = place(element, kinematics)
+    if isinstance(element.place, Joint):
+        depth, depth_rate, slip, normal_axis, tangents = _lowest(element, element.place, kinematics)
+    else:
+        depth, depth_rate, slip, normal_axis, tangents = _point(element, element.place, kinematics)
     K, D, e = number(element.stiffness), number(element.damping), element.exponent
     spring = K * ca.fmax(depth, 0) ** e
     normal = ca.fmax(spring * (1 + D * depth_rate), 0)
@@ -62,7 +65,8 @@ def touch(element: CompliantContact, kinematics: Kinematics) -> Touch:
     s = element.memory
     if not s.numel():
         return Touch(depth, depth_rate, SX(0, 1), normal, SX(0, 1), SX(0, 1), force, energy, loss)
-    K_f, D_f, limit = number(element.friction_stiffness), number(element.friction_damping), number(element.friction) * normal
+    K_f, D_f = number(element.friction_stiffness), number(element.friction_damping)
+    limit = number(element.friction) * normal
     trial = K_f * (s + D_f * slip)
     friction = trial * limit / ca.fmax(ca.fmax(limit, ca.sqrt(ca.sumsqr(trial) + TINY)), TINY)
     stretch_rate = (friction / K_f - s) / D_f
@@ -88,23 +92,22 @@ def _ground(element: CompliantContact, p: SX, spatial: bool) -> tuple[SX, SX, li
     return (height - p[1]) / length, ca.vertcat(-slope[0], 1, 0) / length, [ca.vertcat(1, slope[0], 0) / length]
 
 
-def _point(element: CompliantContact, k: Kinematics) -> tuple[SX, SX, SX, SX, list[SX]]:
+def _point(element: CompliantContact, point: Frame, k: Kinematics) -> tuple[SX, SX, SX, SX, list[SX]]:
     """Depth, its rate, slip, normal and tangents of a point."""
-    p = ca.densify(k.position(element.place))
+    p = ca.densify(k.position(point))
     depth, normal, tangents = _ground(element, p, k.mechanism.spatial)
     velocity = k.rate(p)
     slip = ca.vertcat(SX(0, 1), *[ca.dot(t, velocity) for t in tangents[: element.memory.numel()]])
     return depth, k.rate(depth), slip, normal, tangents
 
 
-def _lowest(element: CompliantContact, k: Kinematics) -> tuple[SX, SX, SX, SX, list[SX]]:
+def _lowest(element: CompliantContact, joint: Joint, k: Kinematics) -> tuple[SX, SX, SX, SX, list[SX]]:
     """The same of a segment: its two ends and the lowest point between them share the load, the deepest most.
 
     Between the ends the arc is lowest where (cos y, sin y) points along (k_n / theta, -d_n), with d_n and k_n the
     rise of the root's direction and of the bending across the ground: eq. 38 with the branch that is a minimum.
     A segment that lies level touches at its middle and its ends.
     """
-    joint = element.place
     bend = next(b for b in joint.primitives if isinstance(b, Bend))
     root = k.frame_pose(joint.a)
     bent = bending(bend.towards, [k.coordinate(name) for name in joint.q_names])

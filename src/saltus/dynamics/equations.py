@@ -27,7 +27,8 @@ class Equations:
 
     `extra` are constraints beyond the loops (contacts of a domain), with their own parameter symbols appended
     to the mechanism's Params in `p`. `passive` leaves the motors switched off, limits and all. With `released` the
-    virtual displacements of drives are coordinates too, after all others. `z` are states beyond positions and velocities (the memory of soft contacts), `z_dot` their rates.
+    virtual displacements of drives are coordinates too, after all others. `z` are states beyond positions and
+    velocities (the memory of soft contacts), `z_dot` their rates.
     """
 
     def __init__(

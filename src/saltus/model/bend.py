@@ -8,8 +8,9 @@ u = theta^2 x^2,
 
 These (Stumpff) functions are entire: c_0 = cos, c_1 = sin(y)/y, c_2 = (1 - cos y)/y^2, ... with y^2 = u, and
 dc_n/du = (n c_(n+2) - c_(n+1)) / 2. Where u is small the two highest are summed as series and the others follow
-downwards, elsewhere from the closed forms upwards, so that a straight segment is an ordinary state. The paper of the kangaroo
-rat (eqs. 20 to 34) uses (phi, theta) with k = theta (sin phi, cos phi), which has no derivative at theta = 0.
+downwards, elsewhere from the closed forms upwards, so that a straight segment is an ordinary state. The paper of
+the kangaroo rat (eqs. 20 to 34) uses (phi, theta) with k = theta (sin phi, cos phi), which has no derivative at
+theta = 0.
 """
 
 from __future__ import annotations

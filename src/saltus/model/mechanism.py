@@ -12,7 +12,7 @@ import numpy as np
 from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
 from saltus.model import joints
 from saltus.model.forces import CompliantContact, Force, ForceElement, JointSpring, Spring, Torque
-from saltus.model.joints import Ball, Bend, Joint
+from saltus.model.joints import Ball, Joint
 from saltus.model.parts import Frame, Link, Motor, inertia_tensor, point_of
 from saltus.model.registry import Registry
 from saltus.model.symbols import SX, Named, Number, vector
@@ -174,7 +174,7 @@ class Mechanism(Registry):
         return self._drive(name, expression)
 
     def prescribe(self, coordinate: str, value: Number) -> Constraint:
-        """Give a coordinate's motion, `value` an expression of `m.time` and Params, and let the rest of the machine react.
+        """Give a coordinate's motion, `value` an expression of `m.time` and Params; the rest of the machine reacts.
 
         Runs report the effort it takes as `run.drives[coordinate]` and its work in the energy account.
         """
@@ -375,11 +375,12 @@ class Mechanism(Registry):
         for what, value in (("stiffness", stiffness), ("friction_stiffness", tangential),
                             ("friction_damping", friction_damping)):
             self._positive(value, part, what)
-        for what, value, lowest in (("damping", damping, 0.0), ("friction", friction, 0.0), ("exponent", exponent, 1.0)):
-            self._number(value, f"{part}: {what}", lowest=lowest)
+        for what, value in (("damping", damping), ("friction", friction)):
+            self._number(value, f"{part}: {what}", lowest=0.0)
+        self._number(exponent, f"{part}: exponent", lowest=1.0)
         if isinstance(place, Joint):
-            if not any(isinstance(p, Bend) for p in place.primitives) or self.joints.get(place.name) is not place:
-                raise BadValue(f"{part}: {place!r} is no bend joint of {self.name!r}; give one, or a point", given=place)
+            if place.kind != "bend" or self.joints.get(place.name) is not place:
+                raise BadValue(f"{part}: {place!r} is no bend joint of {self.name!r}; give one or a point", given=place)
         else:
             place = self._frame(place, name)
         if not callable(ground):

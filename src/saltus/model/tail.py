@@ -58,8 +58,8 @@ def polar(bend: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def articulated_tail(
     mechanism: Mechanism, name: str, root: Any, *, mass: Number, length: Number, segments: int, links: int,
-    along: Any = "-x", axes: Any = None, radius: Number = 0.0, shape: str = "rod", taper: Callable[[float], float] | None = None,
-    motor: Any = None, stiffness: Number = 0.0, damping: Number = 0.0,
+    along: Any = "-x", axes: Any = None, radius: Number = 0.0, shape: str = "rod",
+    taper: Callable[[float], float] | None = None, motor: Any = None, stiffness: Number = 0.0, damping: Number = 0.0,
 ) -> Tail:
     """Add `segments` of equal rigid `links` on universal joints (revolute ones in the plane).
 
@@ -79,7 +79,9 @@ def articulated_tail(
     step = length / count
     shares = _shares(taper, (np.arange(count) + 0.5) / count, np.full(count, 1.0 / count), part)
     end = _scaled(direction, step)
-    knots, bodies, shared = [m._frame(root, name)], [], []
+    knots = [m._frame(root, name)]
+    bodies: list[Link] = []
+    shared: list[Joint] = []
     for j in range(count):
         i, first = j // links, j % links == 0
         body_mass = mass * shares[j]
@@ -88,11 +90,12 @@ def articulated_tail(
             inertia=_inertia(m, body_mass, step, radius, direction, shape),
         )
         joint_name = f"{name}{i + 1}" if first else f"{name}{i + 1}_{j % links + 1}"
+        own_motor = motor if first else None
         follows = None if first else [m.q[n] for n in shared[-1].q_names]
         if m.spatial:
-            joint = m.universal(joint_name, knots[-1], body, axes=across, motor=motor if first else None, follows=follows)
+            joint = m.universal(joint_name, knots[-1], body, axes=across, motor=own_motor, follows=follows)
         else:
-            joint = m.revolute(joint_name, knots[-1], body, motor=motor if first else None, follows=follows)
+            joint = m.revolute(joint_name, knots[-1], body, motor=own_motor, follows=follows)
         if first:
             shared.append(joint)
         bodies.append(body)
@@ -124,7 +127,9 @@ def continuum_tail(
     x, w = (x + 1) / 2, w / 2
     along_tail = (np.arange(segments)[:, None] + x).ravel() / segments
     shares = _shares(taper, along_tail, np.tile(w, segments) / segments, part)
-    knots, bodies, shared = [m._frame(root, name)], [], []
+    knots = [m._frame(root, name)]
+    bodies: list[Link] = []
+    shared: list[Joint] = []
     law = {"length": step, "along": direction, "towards": across}
     for i in range(segments):
         end = m.massless(f"{name}_end{i + 1}")

@@ -44,7 +44,8 @@ def study(mu: float = 0.5) -> StudyResult:
         ),
         *(
             Comparison(
-                f"landing on the {name} tail", "stands, propped by the tail (fig. 14)", f"leans by {final[name]:.0f} deg",
+                f"landing on the {name} tail", "stands, propped by the tail (fig. 14)",
+                f"leans by {final[name]:.0f} deg",
                 holds=abs(final[name]) < 60, why="nearer upright than lying",
             )
             for name in ("articulated", "continuum")
@@ -104,7 +105,9 @@ class Held:
     An arc bends by what its four joints turn together, so its stiffness is a sixteenth of theirs.
     """
 
-    def __init__(self, goal: dict[str, float], then: dict[str, float] | None = None, times: tuple[float, float] = (0, 1)):
+    def __init__(
+        self, goal: dict[str, float], then: dict[str, float] | None = None, times: tuple[float, float] = (0, 1)
+    ) -> None:
         self.goal, self.then, self.times = goal, then or goal, times
 
     def __call__(self, t: Any, s: sl.Signals) -> dict[str, Any]:

@@ -58,16 +58,16 @@ def study() -> StudyResult:
             why="neglected in the paper; solid slices of 1 g/cm3",
         ),
     ]
-    pictures = {"continuum": (arc, curves(arc.mechanism, "xy")), "4 links": (links[4], curves(links[4].mechanism, "xy"))}
+    pictures = {name: (run, curves(run.mechanism, "xy")) for name, run in (("continuum", arc), ("4 links", links[4]))}
     info = STUDIES["tail-models"]
     return StudyResult(
         info.name, info.title, info.source, data, comparisons,
         {
-            "fig7_swing": plot_strip(pictures, np.linspace(0, SWING, 5), plane="xy", ground=None),
+            "fig7_swing": plot_strip(pictures, [0.0, 0.05, 0.1, 0.15, 0.2], plane="xy", ground=None),
             "fig8_yaw": _plot(arc, links[4], differences),
         },
         ["The swing lasts 0.2 s, as fig. 8a shows; the tail weighs 3.51 g."],
-        {"swing": functools.partial(animate_side, arc, curves(arc.mechanism, "xy"), plane="xy", speed=0.05, ground=None)},
+        {"swing": functools.partial(animate_side, *pictures["continuum"], plane="xy", speed=0.05, ground=None)},
     )
 
 
@@ -82,7 +82,8 @@ def swing(kind: str, links: int, radius: float = 0.0) -> sl.Trajectory:
         motion = {"tail1.bend_x": bent, "tail1.bend_z": 0 * m.time}
     else:
         start = angle / END * (END if links == 1 else math.pi / (links + 0.6))
-        motion = {"tail1.alpha": 0 * m.time, "tail1.beta": _solved(lambda x: _chain_slope(x, links), sl.tan(angle), start)}
+        turned = _solved(lambda x: _chain_slope(x, links), sl.tan(angle), start)
+        motion = {"tail1.alpha": 0 * m.time, "tail1.beta": turned}
     for name, value in motion.items():
         m.prescribe(name, value)
     start_state = m.assemble(base=(0, 0, 0, 1, 0, 0, 0))

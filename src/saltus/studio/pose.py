@@ -12,7 +12,7 @@ from saltus.errors import CannotClose, SaltusError, Singular
 from saltus.model.assembly import State, assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import rank
-from saltus.simulation.geometry import trace
+from saltus.model.geometry import trace
 
 SAMPLES = 120  # points of a path
 SPARSE = 4  # every so many of them the transmission angle is looked at

@@ -10,7 +10,7 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
 from saltus.model.mechanism import Mechanism
-from saltus.simulation.geometry import skeleton, trace
+from saltus.model.geometry import skeleton, trace
 
 # Okabe and Ito's colours, which the colour-blind tell apart.
 COLOURS = ((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0), (240, 228, 66))

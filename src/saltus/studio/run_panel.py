@@ -1,0 +1,295 @@
+"""Panel: simulate with progress and cancel, then play, scrub and compare; plots that move with the time line."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from saltus.studio.charts import Chart
+from saltus.studio.scene import Body
+
+if TYPE_CHECKING:
+    from saltus.studio.session import Session
+
+FORMULATIONS = ("SPF", "Index1", "Baumgarte", "Projection", "Minimal")
+PICTURES = 100.0  # a second of simulated time are prepared for playing
+MOST = 12_000  # pictures of a run
+PLOTS = 0.12  # s between pictures of the plots while playing
+TRAIL = 0.6  # s of path behind a point
+POSED = "as posed"
+BLUE, FORCE = (0, 114, 178), (0, 158, 115)
+
+
+class RunPanel:
+    """A run of this page and how it is shown."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        gui, system, model = session.client.gui, session.system, session.model
+        starts = [*(["start of the file"] if model.start is not None else []), *session.mechanism.keyframes]
+        self.start = gui.add_dropdown("Start", (*reversed(starts), POSED))
+        controls = [*(["of the file"] if model.control is not None else []), *system.controls, "none"]
+        self.control = gui.add_dropdown("Controller", tuple(controls))
+        self.formulation = gui.add_dropdown("Formulation", FORMULATIONS)
+        self.domain = gui.add_dropdown("First domain", tuple(system.domains),
+                                       initial_value=model.domain or next(iter(system.domains)))
+        self.until = gui.add_number("Duration (s)", float(model.until or 3.0), min=0.01, max=600.0, step=0.1)
+        go = gui.add_button("Run")
+        go.on_click(lambda _: session.post("run", self.run))
+        self.cancel = gui.add_button("Cancel", disabled=True)
+        self.cancel.on_click(lambda _: session.post("cancel", session.worker.cancel))
+        self.bar = gui.add_progress_bar(0.0, visible=False)
+        self.text = gui.add_markdown("No run yet.")
+        self.player = gui.add_folder("Play", visible=False)
+        with self.player:
+            self.play = gui.add_button("Play / pause")
+            self.play.on_click(lambda _: session.post("play", self.toggle))
+            self.time = gui.add_slider("Time (s)", 0.0, 1.0, 0.001, 0.0)
+            self.time.on_update(lambda _: None if self.quiet else session.post("scrub", self.scrubbed))
+            self.event = gui.add_button("Next event")
+            self.event.on_click(lambda _: session.post("event", self.next_event))
+            self.speed = gui.add_dropdown("Speed", ("1", "0.5", "0.25", "0.1", "0.02"))
+            self.moving = gui.add_checkbox("Follow", True)
+            self.keep = gui.add_button("Keep as ghost", hint="Compare the next run with this one")
+            self.keep.on_click(lambda _: session.post("ghost", self.keep_ghost))
+            self.charts = [gui.add_html("") for _ in range(5)]
+        self.quiet = False
+        self.film: Film | None = None
+        self.ghost: tuple[Film, Body] | None = None
+        self._arrows: Any = None
+        self._plotted = 0.0
+
+    # ---- running ------------------------------------------------------------------------------------------------
+
+    def options(self) -> dict[str, Any]:
+        """Start, control, domain and Params as the page has them."""
+        posing = self.session.posing
+        start = posing.state.positions.tolist() if self.start.value == POSED else self.start.value
+        return {"start": start, "control": self.control.value, "domain": self.domain.value,
+                "params": dict(posing.params)}
+
+    def run(self) -> None:
+        """Start a run."""
+        options = self.options()
+        self.session.work(self, "run", formulation=self.formulation.value, until=float(self.until.value), **options)
+        self.pause()
+        self.waits(True)
+        self.text.content = "Running ..."
+
+    def waits(self, busy: bool) -> None:
+        """Show that work goes on, or no longer does."""
+        self.cancel.disabled = not busy
+        self.bar.visible, self.bar.value = busy, 0.0
+
+    def heard(self, kind: str, word: Any) -> None:
+        """Words of the worker about this run."""
+        if kind == "progress":
+            self.bar.value = 100.0 * word[0]
+            self.text.content = f"Running ... {word[1]} events"
+            return
+        self.waits(False)
+        if kind == "error":
+            self.text.content = f"**Failed**: {word}"
+            return
+        self.load(word)
+
+    def load(self, run: Any) -> None:
+        """Take a trajectory into the player."""
+        run.mechanism = self.session.mechanism
+        self.film = film = Film(self.session, run)
+        outcome = run.outcome
+        self.text.content = (
+            f"**{outcome.kind}** at {outcome.t:.4g} s, {len(run.events)} events, largest loop gap {run.loop_gap:.2g} m, "
+            f"energy residual {run.energy_account['relative residual']:.2g}"
+        )
+        self.quiet = True
+        self.time.min, self.time.max = film.begin, film.end
+        self.time.marks = tuple((round(float(e.t), 4), "") for e in run.events if film.begin < e.t < film.end)[:60]
+        self.time.step = max((film.end - film.begin) / 2000, 1e-4)
+        self.time.value = film.begin
+        self.quiet = False
+        self.player.visible = True
+        self.session.line("path", np.zeros((0, 3)), BLUE)
+        self.show(film.begin, renew=True)
+        self.toggle()
+
+    # ---- playing ------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Stand still."""
+        self.session.tick = None
+
+    def toggle(self) -> None:
+        """Play from where it is, from the beginning if it is at the end; or stand still."""
+        if self.film is None:
+            return
+        if self.session.tick is not None:
+            self.pause()
+            self._plot(float(self.time.value))
+            return
+        self.at = float(self.time.value)
+        if self.at >= self.film.end - 1e-6:
+            self.at = self.film.begin
+        self.last = time.monotonic()
+        self.show(self.at, renew=True)
+        self.session.tick = self.tick
+
+    def tick(self, now: float) -> None:
+        """One picture."""
+        assert self.film is not None
+        self.at += (now - self.last) * float(self.speed.value)
+        self.last = now
+        if self.at >= self.film.end:
+            self.at = self.film.end
+            self.pause()
+        self.quiet = True
+        self.time.value = self.at
+        self.quiet = False
+        self.show(self.at)
+
+    def scrubbed(self) -> None:
+        """The user moved the time line."""
+        self.pause()
+        self.show(float(self.time.value), renew=True)
+
+    def next_event(self) -> None:
+        """Go to the next event of the run."""
+        if self.film is None:
+            return
+        here = float(self.time.value)
+        later = [float(e.t) for e in self.film.run.events if e.t > here + 1e-6]
+        self.time.value = min(later, default=self.film.begin)
+        self.scrubbed()
+
+    def show(self, t: float, *, renew: bool = False) -> None:
+        """Everything at one time."""
+        film, s = self.film, self.session
+        assert film is not None
+        row = film.row(t)
+        with s.client.atomic():
+            s.show(film.shots, row, renew=renew)
+            s.follow(film.camera[row] if self.moving.value else 0.0)
+            first = max(0, row - int(TRAIL * film.rate))
+            if film.trail is not None:
+                s.line("trail", film.trail[first : row + 1], BLUE)
+            self._show_forces(film, row)
+            if self.ghost is not None:
+                other, body = self.ghost
+                body.place(other.shots, other.row(t))
+        if renew or s.tick is None or time.monotonic() - self._plotted > PLOTS:
+            self._plot(t)
+
+    def _show_forces(self, film: Film, row: int) -> None:
+        if not len(film.force_at):
+            return
+        ends = np.stack([film.force_at[row], film.force_at[row] + film.forces[row]], axis=1)
+        if self._arrows is None:
+            width = 0.012 * self.session.size
+            self._arrows = self.session.client.scene.add_arrows(
+                "/machine/forces", ends, FORCE, shaft_radius=width, head_radius=2.2 * width, head_length=4 * width
+            )
+        self._arrows.points = ends.astype(np.float32)
+        self._arrows.visible = bool(np.abs(film.forces[row]).max(initial=0.0) > 1e-3 * self.session.size)
+
+    def _plot(self, t: float) -> None:
+        self._plotted = time.monotonic()
+        assert self.film is not None
+        pictures = self.film.charts(t)
+        for handle, picture in zip(self.charts, [*pictures, *[""] * len(self.charts)], strict=False):
+            handle.content = picture
+
+    def keep_ghost(self) -> None:
+        """Show the present run pale beside the next ones, or no longer."""
+        if self.ghost is not None:
+            self.ghost[1].remove()
+            self.ghost = None
+            self.keep.label = "Keep as ghost"
+            return
+        if self.film is not None:
+            body = Body(self.session.client.scene, "/machine/ghost", self.session.placed, ghost=True)
+            body.build(self.film.shots, self.session.size)
+            self.ghost = (self.film, body)
+            body.place(self.film.shots, self.film.row(float(self.time.value)))
+            self.keep.label = "Remove ghost"
+
+
+class Film:
+    """A run prepared for playing: pictures at equal times, forces, charts."""
+
+    def __init__(self, session: Session, run: Any) -> None:
+        self.run, m = run, session.mechanism
+        self.begin, self.end = float(run.t[0]), float(run.t[-1])
+        count = int(min(max((self.end - self.begin) * PICTURES, 2), MOST))
+        self.times = np.linspace(self.begin, self.end, count)
+        self.rate = (count - 1) / (self.end - self.begin)
+        q = np.asarray(run.at(self.times))
+        self.shots = session.placed.at(q, run.params, self.times)
+        x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
+        self.camera = q[:, run.meta["q_names"].index(x_name)] if x_name else np.zeros(count)
+        near = np.clip(np.searchsorted(run.t, self.times), 0, len(run.t) - 1)
+        names = run.meta["forces"]
+        known = [n for n in names if n in run.meta["points"]]
+        pad = [(0, 0), (0, 0), (0, 0 if m.spatial else 1)]
+        pick = [names.index(n) for n in known]
+        forces = run.arrays["forces"][near][:, pick] if known else np.zeros((count, 0, run.meta["dimension"]))
+        self.forces = np.pad(forces, pad)
+        weight = max(float(np.abs(self.forces).max(initial=0.0)), 1e-12)
+        self.forces *= 0.5 * session.size / weight
+        bones = session.placed.bones
+        self.force_at = self.shots.points[:, [bones.named[n] for n in known]] if known else np.zeros((0, 0, 3))
+        trailed = next((n for n in (*known, "foot", *run.meta["points"]) if n in bones.named), None)
+        self.trail = self.shots.points[:, bones.named[trailed]] if trailed else None
+        self._charts = self._draw()
+
+    def row(self, t: float) -> int:
+        """Picture nearest to a time."""
+        return int(np.clip(round((t - self.begin) * self.rate), 0, len(self.times) - 1))
+
+    def _draw(self) -> list[tuple[Chart, bool]]:
+        run = self.run
+        marks = [float(e.t) for e in run.events]
+        energy = [(n, run.t, e) for n, e in run.energy.items()]
+        energy += [(f"work {n}"[:14], run.t, run.arrays["work"][:, i]) for i, n in enumerate(run.meta["channels"][:3])]
+        out = [(Chart("energy", "t (s)", "(J)", energy, marks), True)]
+        if run.arrays["gap"].shape[1]:
+            gap = np.abs(run.arrays["gap"]).max(axis=1)
+            out.append((Chart("loop gap", "t (s)", "log10 of m", [("", run.t, np.log10(gap + 1e-18))], marks), True))
+        if run.meta["inputs"]:
+            torques = [(n, run.t, run.arrays["torques"][:, i]) for i, n in enumerate(run.meta["inputs"])]
+            out.append((Chart("torques", "t (s)", "(Nm or N)", torques, marks), True))
+        if run.meta["forces"]:
+            normal = [(n, run.t, run.force(n)[:, -1]) for n in run.meta["forces"]]
+            out.append((Chart("normal force", "t (s)", "(N)", normal, marks), True))
+        self.portrait = self._portrait_name()
+        if self.portrait:
+            curve = [("", _wrapped(run.q[self.portrait]), run.v[self.portrait])]
+            label = f"{self.portrait} (rad or m)"
+            out.append((Chart(f"phase portrait of {self.portrait}", label, "rate (1/s)", curve), False))
+        return out[:5]
+
+    def _portrait_name(self) -> str | None:
+        both = [n for n in self.run.meta["q_names"] if n in self.run.meta["v_names"]]
+        moving = [n for n in (*self.run.meta["inputs"], *both) if n in both]
+        return next((n for n in moving if not n.endswith(".x")), None)
+
+    def charts(self, t: float) -> list[str]:
+        """The charts with a cursor at t."""
+        out = []
+        k = int(np.clip(np.searchsorted(self.run.t, t), 0, len(self.run.t) - 1))
+        for chart, of_time in self._charts:
+            if of_time:
+                out.append(chart.svg(t))
+            else:
+                name = self.portrait
+                out.append(chart.svg(dots=[(float(_wrapped(self.run.q[name])[k]), float(self.run.v[name][k]))]))
+        return out
+
+
+def _wrapped(angle: np.ndarray) -> np.ndarray:
+    """A coordinate that turns on and on, brought into one turn and not connected across it."""
+    if np.ptp(angle) < 4 * np.pi:
+        return angle
+    out = (angle + np.pi) % (2 * np.pi) - np.pi
+    return out

@@ -1,0 +1,70 @@
+"""serve: the studio on loopback, one session a page; on another address only behind a token."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from saltus.errors import BadValue
+from saltus.studio.gate import Gate
+from saltus.studio.session import Session
+
+LOOPBACK = "127.0.0.1"
+
+
+class Studio:
+    """A running studio: `url` to open, `sessions` by page, `stop()`."""
+
+    def __init__(self, load: Callable[[], Any], *, port: int = 8080, host: str | None = None) -> None:
+        try:
+            import viser
+        except ImportError as problem:
+            raise BadValue("the studio needs viser; install it with: pip install 'saltus[studio]'") from problem
+        self.load = load
+        self._spare: list[Any] = [load()]  # refuses a bad model here; the first page takes it
+        self.sessions: dict[int, Session] = {}
+        self._lock = threading.Lock()
+        self.server = viser.ViserServer(host=LOOPBACK, port=port, verbose=False, label="Saltus")
+        self.server.on_client_connect(self._came)
+        self.server.on_client_disconnect(self._left)
+        self.gate: Gate | None = None
+        self.url = f"http://{LOOPBACK}:{self.server.get_port()}/"
+        if host is not None:
+            token = secrets.token_urlsafe(18)
+            self.gate = Gate(host, port, self.server.get_port(), token)
+            self.url = f"http://{host}:{self.gate.port}/?token={token}"
+
+    def _came(self, client: Any) -> None:
+        with self._lock:
+            model = self._spare.pop() if self._spare else None
+        session = Session(client, model if model is not None else self.load(), self.load)
+        with self._lock:
+            self.sessions[client.client_id] = session
+        session.thread.start()
+
+    def _left(self, client: Any) -> None:
+        with self._lock:
+            session = self.sessions.pop(client.client_id, None)
+        if session is not None:
+            session.close()
+
+    def stop(self) -> None:
+        """End every session and the server."""
+        with self._lock:
+            open_now, self.sessions = list(self.sessions.values()), {}
+        for session in open_now:
+            session.close()
+        if self.gate is not None:
+            self.gate.close()
+        self.server.stop()
+
+
+def serve(load: Callable[[], Any], *, port: int = 8080, host: str | None = None) -> Studio:
+    """Start a studio for the model that `load()` builds; `load` must be importable, for work goes to other processes.
+
+    The port may be another if the one asked for is taken: `studio.url` says. With `host` (an address of this machine)
+    others can come in, with the token that is part of the url.
+    """
+    return Studio(load, port=port, host=host)

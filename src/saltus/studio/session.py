@@ -1,0 +1,188 @@
+"""One open page: its machine, its scene, its worker; everything it does happens on a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from saltus.errors import SaltusError
+from saltus.studio.pose import Posing
+from saltus.studio.scene import RED, Body, Placed, Snapshots, polyline, segments
+from saltus.studio.worker import Worker
+
+FRAME = 1 / 40  # s between pictures while playing
+LOOK = 0.05  # s between looks at the worker
+TALL = 0.6  # of the distance of the camera: what it sees of the machine
+
+log = logging.getLogger("saltus.studio")
+
+
+class Session:
+    """What one page shows and does. Callbacks of the page only leave notes; the thread reads and acts on them."""
+
+    def __init__(self, client: Any, model: Any, load: Callable[[], Any]) -> None:
+        self.client, self.model = client, model
+        self.system, self.mechanism = model.system, model.system.mechanism
+        self.worker = Worker(load)
+        self._notes: dict[str, Callable[[], None]] = {}
+        self._wake, self._lock = threading.Condition(), threading.Lock()
+        self._open = True
+        self.tick: Callable[[float], None] | None = None  # called for every picture while something plays
+        self.hear: Callable[[str, Any], None] | None = None  # called with the worker's words
+        self.thread = threading.Thread(target=self._live, daemon=True, name=f"studio page {client.client_id}")
+
+    # ---- life ---------------------------------------------------------------------------------------------------
+
+    def post(self, key: str, action: Callable[[], None]) -> None:
+        """Leave a note; a newer note of the same key takes the place of one not yet read."""
+        with self._wake:
+            self._notes.pop(key, None)
+            self._notes[key] = action
+            self._wake.notify()
+
+    def close(self) -> None:
+        """Stop the page's thread and its worker."""
+        with self._wake:
+            self._open = False
+            self._wake.notify()
+        self.worker.close()
+
+    def _live(self) -> None:
+        self._safely(self._begin)
+        while self._open:
+            with self._wake:
+                if not self._notes:
+                    self._wake.wait(FRAME if self.tick else LOOK if self.worker.busy else None)
+                notes, self._notes = self._notes, {}
+            if not self._open:
+                return
+            begin = time.monotonic()
+            for action in notes.values():
+                self._safely(action)
+            for kind, word in self.worker.read():
+                if self.hear is not None:
+                    self._safely(lambda kind=kind, word=word: self.hear(kind, word))  # type: ignore[misc]
+            if self.tick is not None:
+                now = time.monotonic()
+                self._safely(lambda now=now: self.tick and self.tick(now))  # type: ignore[misc]
+                time.sleep(max(0.0, FRAME - (time.monotonic() - begin)))
+
+    def _safely(self, action: Callable[[], Any]) -> None:
+        """Do it; what goes wrong is told in the page and ends nothing."""
+        try:
+            action()
+        except SaltusError as problem:
+            self.say(str(problem))
+        except Exception as problem:
+            if self._open:
+                log.exception("page %s", self.client.client_id)
+                self.say(f"{type(problem).__name__}: {problem}")
+
+    def say(self, text: str) -> None:
+        """Tell the user what went wrong."""
+        self.client.add_notification(title="Saltus", body=text, color="red", auto_close_seconds=8.0)
+
+    # ---- picture ------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        from saltus.studio.gait_panel import GaitPanel
+        from saltus.studio.machine_panel import MachinePanel
+        from saltus.studio.run_panel import RunPanel
+        from saltus.studio.target_panel import TargetPanel
+
+        m, scene, gui = self.mechanism, self.client.scene, self.client.gui
+        self.posing = Posing(m, _first_state(self.model))
+        self.placed = Placed(m, self.posing.params)
+        self.root = scene.add_frame("/machine", show_axes=False)
+        self.body = Body(scene, "/machine/body", self.placed)
+        self.lines: dict[str, Any] = {}
+        shot = self.placed.at(self.posing.pose.q, self.posing.params)
+        self.size = self._size(shot)
+        self._set_up(shot)
+        self.show(shot)
+        gui.set_panel_label(f"Saltus: {m.name}")
+        gui.configure_theme(control_layout="collapsible", control_width="large", show_logo=False,
+                            show_share_button=False)
+        tabs = gui.add_tab_group()
+        with tabs.add_tab("Machine"):
+            self.machine_panel = MachinePanel(self)
+        with tabs.add_tab("Run"):
+            self.run_panel = RunPanel(self)
+        with tabs.add_tab("Gait"):
+            self.gait_panel = GaitPanel(self)
+        if not m.spatial and (m.loops or m.constraints):
+            with tabs.add_tab("Target"):
+                self.target_panel = TargetPanel(self)
+        self.hear = self._heard
+        self.machine_panel.update()
+        self.worker.start()
+
+    def _heard(self, kind: str, word: Any) -> None:
+        if self.worker_owner is not None:
+            self.worker_owner.heard(kind, word)
+
+    worker_owner: Any = None
+
+    def work(self, owner: Any, job: str, **options: Any) -> None:
+        """Give the worker a job for a panel, which hears of it."""
+        self.worker.do(job, **options)
+        self.worker_owner = owner
+
+    def _size(self, shot: Snapshots) -> float:
+        """Extent of the machine (m), by which everything else is scaled."""
+        spread = np.ptp(shot.points[0], axis=0) if shot.points.shape[1] else np.ones(3)
+        return float(max(np.linalg.norm(spread), 1e-3))
+
+    def _set_up(self, shot: Snapshots) -> None:
+        """Camera, light and ground."""
+        m, scene, camera = self.mechanism, self.client.scene, self.client.camera
+        up = (0.0, 0.0, 1.0) if m.spatial else (0.0, 1.0, 0.0)
+        scene.set_up_direction(up)
+        centre = (shot.points[0].min(axis=0) + shot.points[0].max(axis=0)) / 2
+        away = np.array([0.5, -1.0, 0.3]) if m.spatial else np.array([0.0, 0.0, 1.0])
+        camera.up_direction = up
+        camera.position = centre + away / np.linalg.norm(away) * self.size / TALL
+        camera.look_at = centre
+        camera.near, camera.far = 0.01 * self.size, 200 * self.size
+        if any(domain.contacts for domain in self.system.domains.values()):
+            where = (0.0, 0.0, self.system.ground) if m.spatial else (0.0, self.system.ground, 0.0)
+            cell = 10.0 ** np.floor(np.log10(self.size / 2))
+            scene.add_grid("/machine/ground", 400 * cell, 60 * cell, plane="xy" if m.spatial else "xz",
+                           cell_size=cell, section_size=5 * cell, plane_color=(190, 190, 185), plane_opacity=0.6,
+                           fade_distance=100 * self.size, position=where)
+
+    def show(self, shot: Snapshots, row: int = 0, *, renew: bool = True) -> None:
+        """Put the machine where a row of the snapshots has it, and show open loops."""
+        with self.client.atomic():
+            if renew:
+                self.body.build(shot, self.size, row)
+            self.body.place(shot, row)
+            ends = shot.ends[row]
+            gaps = np.linalg.norm(ends[:, 0] - ends[:, 1], axis=1) if len(ends) else np.zeros(0)
+            self.line("gap", ends[gaps > 1e-6], RED, 0.02)
+
+    def line(self, name: str, points: np.ndarray, colour: Any, width: float = 0.008) -> None:
+        """Draw line segments (n, 2, 3), or a path (n, 2 or 3), in place of those of the same name."""
+        if points.ndim == 2:
+            points = polyline(points)
+        if not len(points) and name not in self.lines:
+            return
+        self.lines[name] = segments(self.client.scene, f"/machine/{name}", points, colour, width * self.size,
+                                    self.lines.get(name))
+
+    def follow(self, x: float) -> None:
+        """Let the picture move along: the world is shifted, the camera stays the user's."""
+        self.root.position = (-x, 0.0, 0.0)
+
+
+def _first_state(model: Any) -> Any:
+    """What the page begins with: the start of a file, or the machine's last keyframe."""
+    m = model.system.mechanism
+    if model.start is not None:
+        return model.start
+    return m.keyframe(list(m.keyframes)[-1]) if m.keyframes else m.assemble()
