@@ -366,3 +366,11 @@ def test_a_joint_that_locks_nothing_new_still_measures():
     assert state.mobility().freedom == 2
     Q = sl.Equations(m).kernel("Q")(0.0, state.positions, state.velocities, [], state.p)
     np.testing.assert_allclose(Q, [-30.0, 30.0], atol=1e-12)
+
+
+def test_a_slider_cranks_transmission_is_the_cosine_of_its_rods_angle():
+    """The rod drives the slider with the cosine of its angle to the slide: crank across, sqrt(1 - (r/l)^2)."""
+    m = sl.zoo.slider_crank()
+    across = m.assemble(crank=math.pi / 2, near=m.keyframe("extended"))
+    assert across.mobility().transmission == pytest.approx(math.sqrt(1 - (0.04 / 0.12) ** 2), rel=1e-12)
+    assert across.mobility().worst_loop == "wrist"

@@ -607,3 +607,16 @@ def test_studies_agree(name, tmp_path):
         }
         assert fields <= set(result.data)
         assert result.data["objective_found"] < result.data["objective_published"]
+
+
+def test_a_turn_without_a_compiler_is_the_same(monkeypatch):
+    m = sl.zoo.bolt_linkage(base="fixed")
+    turn = Turn(m.keyframe("crank level"), "q1", 60)
+    rows = turn.params({"l_1": [0.020, 0.024, 0.2]})  # the last crank is too long to go round
+    compiled = turn.walk(rows)
+    monkeypatch.setenv("SALTUS_CC", "none")
+    plain = Turn(m.keyframe("crank level"), "q1", 60).walk(rows)
+    np.testing.assert_array_equal(plain.assembles, compiled.assembles)
+    assert list(plain.assembles) == [True, True, False]
+    np.testing.assert_allclose(plain.q[:2], compiled.q[:2], atol=1e-9)
+    assert plain.gap[2] > 0

@@ -221,6 +221,17 @@ def test_wrong_names_and_counts(hopper, orbit):
         sl.find_orbit(hopper, start, control=sl.Sampled(lambda t, s: {}))
 
 
+def test_events_without_a_derivative_are_refused():
+    m = sl.Mechanism("ball")
+    m.slide("y", m.ground, m.link("ball", mass=1.0), axes="y")
+    m.point("ball", m.links["ball"].at(0, 0))
+    system = sl.HybridSystem(m)
+    air = system.domain("air")
+    system.edge(air, air, guard=sl.Touchdown("ball"), reset=sl.Collision([sl.Sliding("ball")], restitution=0.8))
+    with pytest.raises(sl.errors.BadValue, match="Collision reset has no derivative"):
+        sl.find_orbit(system, m.assemble(y=1.0))
+
+
 def test_no_speed_where_nothing_travels(hopper):
     with pytest.raises(sl.errors.BadValue, match="no speed"):
         sl.find_orbit(hopper, hopper.keyframes["takeoff"], free="D_G", where={"speed": 1.0})

@@ -133,13 +133,6 @@ class Stride:
         for name in params:
             if name not in m.params:
                 raise UnknownName("param", name, m.params)
-        for edge in system.edges:
-            if not isinstance(edge.reset, Continuous | PlasticImpact | Map):
-                raise BadValue(
-                    f"edge {edge.name!r}: a {type(edge.reset).__name__} reset has no derivative here; orbits know "
-                    "Continuous, PlasticImpact and Map",
-                    edge=edge.name,
-                )
         self.system, self.control, self.params = system, control, params
         self.tolerance, self.longest = tolerance, longest
         self.engine = choose_engine(engine)
@@ -245,6 +238,7 @@ class Stride:
             p, Phi = entrance.remember(t, moment.q, moment.v, theta), np.zeros((len(x), 0))
         fired, t, x, Phi, arc = self._flow(variation, t, x, p, Phi, Pi, t_end)
         edge = dynamics.edges[fired]
+        _check(edge)
         Y = self.at_event(variation, fired, t, x, p, Phi, Pi, Y)
         q, v = x[: rows.nq], x[rows.nq :]
         after_q, after_v, impact = q, v, None
@@ -338,6 +332,22 @@ class Stride:
             if way[i] * g[i] > 1e-9 and getattr(edge.guard, "strict", False):
                 return armed, i
         return armed, None
+
+
+def _check(edge: Edge) -> None:
+    """Refuse an event that has no derivative here."""
+    if not isinstance(edge.reset, Continuous | PlasticImpact | Map):
+        raise BadValue(
+            f"edge {edge.name!r}: a {type(edge.reset).__name__} reset has no derivative here; orbits know Continuous, "
+            "PlasticImpact and Map",
+            edge=edge.name,
+        )
+    if len(edge.candidates) > 1:
+        raise BadValue(
+            f"edge {edge.name!r} lets the impact choose between {', '.join(d.name for d in edge.candidates)}, which "
+            "has no derivative; write one edge for the domain the gait enters",
+            edge=edge.name,
+        )
 
 
 def heights(system: HybridSystem, point: str) -> Kernel:

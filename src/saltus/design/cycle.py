@@ -121,7 +121,7 @@ class Cycle:
 
     def reactions(self, speed: float) -> MX:
         """Size of the force (N) in every pin that closes a loop, one row each, at a steady speed."""
-        forces, owner = self._forces(speed)[1:, :], [self.turn._assembler.owner[r] for r in self.turn.rows]
+        forces, owner = self._forces(speed)[1:, :], [self.turn.assembler.owner[r] for r in self.turn.rows]
         rows = [
             ca.sqrt(ca.sum1(forces[[i for i, o in enumerate(owner) if o == name], :] ** 2) + 1e-18)
             for name in dict.fromkeys(owner)

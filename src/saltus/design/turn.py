@@ -1,4 +1,4 @@
-"""Turn: a linkage walked through its driver's turn, for one design or many at once, in compiled C."""
+"""Turn: a linkage walked through its driver's turn, for one design or many at once, in compiled C where it can."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadModel, BadValue, Singular, UnknownName
-from saltus.machine import build, c_source, densified
+from saltus.machine import build, c_source, densified, find_compiler
 from saltus.model.assembly import State, assembler
 from saltus.model.symbols import SX
 
@@ -72,7 +72,7 @@ class Turn:
         self, start: State, driver: str, samples: int = 360, *, between: tuple[float, float] | None = None
     ) -> None:
         m = self.mechanism = start.mechanism
-        a = self._assembler = assembler(m)
+        a = self.assembler = assembler(m)
         if samples < 8:
             raise BadValue(f"samples is {samples}; a turn needs at least 8", given=samples)
         if a.balls:
@@ -105,7 +105,7 @@ class Turn:
         self.held = {i: float(x) for i, x in enumerate(start.positions) if i not in self.columns and i != self.index}
         self._libraries: dict[Any, Any] = {}
         sines = ca.Function("sines", [self.q, self.p], [self._sines])
-        at_start = np.asarray(sines(self._begin, start.p)).ravel()
+        at_start = np.asarray(sines(self.begin, start.p)).ravel()
         if np.abs(at_start).min() < DEAD:
             raise Singular(
                 f"the start of {m.name!r} is a dead centre of {driver}, of the loop of "
@@ -116,7 +116,7 @@ class Turn:
         self.signs = np.sign(at_start)
 
     @cached_property
-    def _begin(self) -> np.ndarray:
+    def begin(self) -> np.ndarray:
         """The start's positions at the first value of the driver."""
         if self.values[0] == self.start.positions[self.index]:
             return self.start.positions.copy()
@@ -127,7 +127,7 @@ class Turn:
     @cached_property
     def rate(self) -> SX:
         """dq/ds: how all coordinates move with the driver, from J dq/ds = 0."""
-        out = SX(self._assembler.nq, 1)
+        out = SX(self.assembler.nq, 1)
         out[self.index] = 1
         out[self.columns] = -self._factored.solve(self.J[:, self.index])
         return ca.cse(out)
@@ -135,7 +135,7 @@ class Turn:
     @cached_property
     def by_params(self) -> SX:
         """dq/dp at a fixed driver, by implicit differentiation: J_c dq_c/dp = -dphi/dp."""
-        out = SX(self._assembler.nq, self.p.numel())
+        out = SX(self.assembler.nq, self.p.numel())
         out[self.columns, :] = -self._factored.solve(ca.sparsify(ca.jacobian(self.phi, self.p)))
         return ca.cse(out)
 
@@ -161,7 +161,7 @@ class Turn:
         one equation alone (a slider-crank's rod) has its lever in the other.
         """
         chosen = self.J[:, self.columns]
-        owner = [self._assembler.owner[row] for row in self.rows]
+        owner = [self.assembler.owner[row] for row in self.rows]
         out = []
         for r, c in self._factored.blocks:
             whole = [i for i, name in enumerate(owner) if name in {owner[k] for k in r}]
@@ -180,7 +180,7 @@ class Turn:
     @cached_property
     def loops(self) -> list[str]:
         """Which loop joint each block of the equations belongs to."""
-        return [self._assembler.owner[self.rows[r[0]]] for r, _ in self._factored.blocks]
+        return [self.assembler.owner[self.rows[r[0]]] for r, _ in self._factored.blocks]
 
     # ---- walking ------------------------------------------------------------------------------------------------
 
@@ -206,10 +206,15 @@ class Turn:
         """
         p = np.ascontiguousarray(np.atleast_2d(p), float)
         count, outputs = len(p), 0 if reading is None else int(reading.numel_out(0))
+        if find_compiler() is None:
+            from saltus.design.plain import walk_plainly
+
+            positions, read, open_by, turned = walk_plainly(self, p, reading)
+            return Walked(open_by, turned, read, positions if keep else None)
         run = self._library(reading)
-        q = np.empty((count, self.samples, self._assembler.nq)) if keep else None
+        q = np.empty((count, self.samples, self.assembler.nq)) if keep else None
         values, gap, flips = np.empty((count, outputs)), np.empty(count), np.empty(count, np.int32)
-        q_start = np.ascontiguousarray(self._begin)
+        q_start = np.ascontiguousarray(self.begin)
         steady = np.ascontiguousarray(self.values)
         columns = np.array(self.columns, np.int32)
         start_p, signs = np.ascontiguousarray(self.start.p), np.ascontiguousarray(self.signs)
@@ -246,7 +251,7 @@ class Turn:
     def _library(self, reading: ca.Function | None) -> Any:
         key = None if reading is None else hash(reading)
         if key not in self._libraries:
-            a, chosen = self._assembler, self.J[:, self.columns]
+            a, chosen = self.assembler, self.J[:, self.columns]
             step = -self._factored.solve(self.phi)
             wanted = [ca.densify(e) for e in (step, self.determinants, self.phi, chosen)]
             (step, det, phi, chosen), symbols, constants = self._split(wanted)
@@ -283,7 +288,7 @@ class Turn:
     @cached_property
     def symbols(self) -> tuple[ca.MX, ca.MX]:
         """Positions over the whole turn, one column a sample, and all Params."""
-        return ca.MX.sym("Q", self._assembler.nq, self.samples), ca.MX.sym("p", self.p.numel())
+        return ca.MX.sym("Q", self.assembler.nq, self.samples), ca.MX.sym("p", self.p.numel())
 
     def _split(self, expressions: list[SX]) -> tuple[list[SX], SX, SX]:
         """Take out what depends on Params alone, to be computed once a design: (rest, symbols, their values)."""

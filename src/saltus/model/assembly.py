@@ -377,15 +377,21 @@ class Closing:
         return Kernel(ca.Function("track", inputs, outputs, names, ["now", "checks"]))
 
     def transmission(self, J: np.ndarray) -> tuple[float, str]:
-        """Smallest normalised determinant over the blocks of the loop equations, and the loop it belongs to."""
-        worst, name = 1.0, self._owner.owner[self.rows[0]]
+        """Smallest normalised determinant over the blocks of the loop equations, and the loop it belongs to.
+
+        A column's length is that in all equations of the block's loops: a link whose turn is found from one
+        equation alone (a slider-crank's rod) has its lever in the other.
+        """
+        owner = [self._owner.owner[row] for row in self.rows]
+        worst, name = 1.0, owner[0]
         chosen = J[np.ix_(self.rows, self.columns)]
-        for block_rows, block_columns in self.factored.blocks:
-            block = chosen[np.ix_(block_rows, block_columns)]
-            lengths = np.linalg.norm(block, axis=0)
+        for rows, columns in self.factored.blocks:
+            whole = [i for i, loop in enumerate(owner) if loop in {owner[k] for k in rows}]
+            lengths = np.linalg.norm(chosen[np.ix_(whole, columns)], axis=0)
+            block = chosen[np.ix_(rows, columns)]
             value = abs(np.linalg.det(block / lengths)) if (lengths > 0).all() else 0.0
             if value < worst:
-                worst, name = float(value), self._owner.owner[self.rows[block_rows[0]]]
+                worst, name = float(value), owner[rows[0]]
         return worst, name
 
 

@@ -42,8 +42,8 @@ class Chart:
             x, _ = self.place(t, self.box[2])
             parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.high - BOTTOM}" stroke="#bbb" '
                          'stroke-width="0.6" stroke-dasharray="2 2"/>')
-        for k, (name, x, y) in enumerate(curves):
-            points = " ".join("{:.1f},{:.1f}".format(*self.place(*p)) for p in zip(x.tolist(), y.tolist(), strict=True))
+        for k, (name, along, up) in enumerate(curves):
+            points = " ".join("{:.1f},{:.1f}".format(*self.place(*p)) for p in zip(along.tolist(), up.tolist(), strict=True))
             colour = COLOURS[k % len(COLOURS)]
             parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.3" points="{points}"/>')
             parts.append(f'<text x="{LEFT + 4 + 62 * (k % 4)}" y="{TOP + 9 + 10 * (k // 4)}" font-size="9" '

@@ -20,7 +20,7 @@ class GaitPanel:
     """Gaits of this page."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        self.session, self.quiet = session, False
         gui, params = session.client.gui, session.mechanism.params
         self.text = gui.add_markdown("Starts from the choices in the Run tab.")
         find = gui.add_button("Find orbit")
@@ -42,7 +42,6 @@ class GaitPanel:
         self.measure.on_update(lambda _: session.post("measure", self.draw))
         self.cancel = gui.add_button("Cancel", disabled=True)
         self.cancel.on_click(lambda _: session.post("cancel", session.worker.cancel))
-        self.quiet = False
 
     def suggest(self) -> None:
         """A range around the present value."""
@@ -128,7 +127,7 @@ class GaitPanel:
         corner = self._corner()
         places = np.column_stack([_scaled(x), _scaled(y), np.zeros(len(x))]) * unit + corner
         scene = s.client.scene
-        name = "/family"
+        name = "/plane/family"
         axes = polyline(np.array([[0, 1, 0], [0, 0, 0], [1, 0, 0]]) * unit + corner)
         curve = np.concatenate([axes, polyline(places)]) if len(places) > 1 else axes
         self.labels = [

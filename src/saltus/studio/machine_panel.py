@@ -20,7 +20,7 @@ class MachinePanel:
     """Sliders and what follows from them."""
 
     def __init__(self, session: Session) -> None:
-        self.session, self.posing = session, session.posing
+        self.session, self.posing, self.quiet = session, session.posing, False
         gui, m = session.client.gui, session.mechanism
         self.points = [n for n in ("foot", *m.points) if n in m.points]
         self.points = list(dict.fromkeys(self.points))[:3]
@@ -45,7 +45,6 @@ class MachinePanel:
                 self.params[name] = self._slider(gui, label, value, value - half, value + half)
             reset = gui.add_button("Reset", hint="All sliders back to where they began")
             reset.on_click(lambda _: session.post("reset", self.reset))
-        self.quiet = False
 
     def _slider(self, gui: Any, label: str, value: float, low: float, high: float) -> Any:
         step = 10.0 ** math.floor(math.log10((high - low) / STEPS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class Posing:
 
     def to(self, held: Mapping[str, float], params: Mapping[str, float]) -> Pose:
         """Go to new values of drivers and Params, in small steps so that the branch stays the same."""
-        before = {**{d: float(self.state.q[d]) for d in self.drivers}}, dict(self.state.params)
+        before = {d: float(self.state.q[d]) for d in self.drivers}, dict(self.state.params)
         after = {**self.held, **held}, {**self.params, **params}
         self.held, self.params = after
         moves = [abs(after[0][d] - v) / STEP for d, v in before[0].items()]
@@ -81,7 +82,8 @@ class Posing:
 
     def _near(self, state: State, held: Mapping[str, float], params: Mapping[str, float]) -> State:
         guess = dict(zip(self.mechanism.q_names, state.positions.tolist(), strict=True))
-        return self.mechanism.assemble(near=guess, params=params, **held)
+        fixed: dict[str, Any] = dict(held)
+        return self.mechanism.assemble(near=guess, params=params, **fixed)
 
     def _open(self, held: Mapping[str, float], params: Mapping[str, float]) -> Pose:
         """The nearest the loops come to closing."""
@@ -126,7 +128,7 @@ class Posing:
     def _turn(self, driver: str, here: float) -> tuple[np.ndarray, bool]:
         """Positions over a full turn, or between the dead centres on either side."""
         try:
-            return self.state.follow(driver, here + 2 * math.pi * np.arange(SAMPLES + 1) / SAMPLES), True
+            return self.state.follow(driver, _values(here, here + 2 * math.pi, SAMPLES)), True
         except Singular:
             sides = [self._side(driver, here, sense) for sense in (-1.0, 1.0)]
             return np.vstack([sides[0][::-1], sides[1][1:]]), False
@@ -134,13 +136,13 @@ class Posing:
     def _side(self, driver: str, here: float, sense: float) -> np.ndarray:
         """Positions from here to the dead centre in one sense."""
         try:
-            self.state.follow(driver, here + sense * 2 * math.pi * np.arange(SAMPLES + 1) / SAMPLES)
+            self.state.follow(driver, _values(here, here + sense * 2 * math.pi, SAMPLES))
             reached = here + sense * 2 * math.pi
         except Singular as problem:
             reached = float(problem.reached)
         for share in (1.0, 0.999, 0.99, 0.9):  # the last stretch before a dead centre cannot always be walked
             try:
-                return self.state.follow(driver, here + share * (reached - here) * np.arange(SAMPLES // 2 + 1) * 2 / SAMPLES)
+                return self.state.follow(driver, _values(here, here + share * (reached - here), SAMPLES // 2))
             except Singular:
                 continue
         return self.state.positions[None]
@@ -161,6 +163,10 @@ class Posing:
         if found.redundant:
             text += f", {sum(found.redundant.values())} redundant constraint(s)"
         return text
+
+
+def _values(first: float, last: float, steps: int) -> list[float]:
+    return np.linspace(first, last, steps + 1).tolist()
 
 
 def drivers(state: State) -> list[str]:

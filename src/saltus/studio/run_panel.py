@@ -19,6 +19,7 @@ MOST = 12_000  # pictures of a run
 PLOTS = 0.12  # s between pictures of the plots while playing
 TRAIL = 0.6  # s of path behind a point
 POSED = "as posed"
+MARKS = 80  # events on the time line
 BLUE, FORCE = (0, 114, 178), (0, 158, 115)
 
 
@@ -26,7 +27,7 @@ class RunPanel:
     """A run of this page and how it is shown."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        self.session, self.quiet = session, False
         gui, system, model = session.client.gui, session.system, session.model
         starts = [*(["start of the file"] if model.start is not None else []), *session.mechanism.keyframes]
         self.start = gui.add_dropdown("Start", (*reversed(starts), POSED))
@@ -46,8 +47,6 @@ class RunPanel:
         with self.player:
             self.play = gui.add_button("Play / pause")
             self.play.on_click(lambda _: session.post("play", self.toggle))
-            self.time = gui.add_slider("Time (s)", 0.0, 1.0, 0.001, 0.0)
-            self.time.on_update(lambda _: None if self.quiet else session.post("scrub", self.scrubbed))
             self.event = gui.add_button("Next event")
             self.event.on_click(lambda _: session.post("event", self.next_event))
             self.speed = gui.add_dropdown("Speed", ("1", "0.5", "0.25", "0.1", "0.02"))
@@ -55,7 +54,7 @@ class RunPanel:
             self.keep = gui.add_button("Keep as ghost", hint="Compare the next run with this one")
             self.keep.on_click(lambda _: session.post("ghost", self.keep_ghost))
             self.charts = [gui.add_html("") for _ in range(5)]
-        self.quiet = False
+        self.time: Any = None
         self.film: Film | None = None
         self.ghost: tuple[Film, Body] | None = None
         self._arrows: Any = None
@@ -104,16 +103,25 @@ class RunPanel:
             f"**{outcome.kind}** at {outcome.t:.4g} s, {len(run.events)} events, largest loop gap {run.loop_gap:.2g} m, "
             f"energy residual {run.energy_account['relative residual']:.2g}"
         )
-        self.quiet = True
-        self.time.min, self.time.max = film.begin, film.end
-        self.time.marks = tuple((round(float(e.t), 4), "") for e in run.events if film.begin < e.t < film.end)[:60]
-        self.time.step = max((film.end - film.begin) / 2000, 1e-4)
-        self.time.value = film.begin
-        self.quiet = False
+        self._time_line()
         self.player.visible = True
         self.session.line("path", np.zeros((0, 3)), BLUE)
         self.show(film.begin, renew=True)
         self.toggle()
+
+    def _time_line(self) -> None:
+        """A slider over the run with a mark at every event."""
+        film = self.film
+        assert film is not None
+        if self.time is not None:
+            self.time.remove()
+        marks = sorted({round(float(e.t), 4) for e in film.run.events if film.begin < e.t < film.end})
+        with self.player:
+            self.time = self.session.client.gui.add_slider(
+                "Time (s)", film.begin, film.end, max((film.end - film.begin) / 2000, 1e-4), film.begin,
+                marks=tuple(marks[:MARKS]) or None, order=self.play.order + 0.5, hint="Marks are events",
+            )
+        self.time.on_update(lambda _: None if self.quiet else self.session.post("scrub", self.scrubbed))
 
     # ---- playing ------------------------------------------------------------------------------------------------
 
@@ -188,7 +196,7 @@ class RunPanel:
         if self._arrows is None:
             width = 0.012 * self.session.size
             self._arrows = self.session.client.scene.add_arrows(
-                "/machine/forces", ends, FORCE, shaft_radius=width, head_radius=2.2 * width, head_length=4 * width
+                "/plane/machine/forces", ends, FORCE, shaft_radius=width, head_radius=2.2 * width, head_length=4 * width
             )
         self._arrows.points = ends.astype(np.float32)
         self._arrows.visible = bool(np.abs(film.forces[row]).max(initial=0.0) > 1e-3 * self.session.size)
@@ -208,7 +216,7 @@ class RunPanel:
             self.keep.label = "Keep as ghost"
             return
         if self.film is not None:
-            body = Body(self.session.client.scene, "/machine/ghost", self.session.placed, ghost=True)
+            body = Body(self.session.client.scene, "/plane/machine/ghost", self.session.placed, ghost=True)
             body.build(self.film.shots, self.session.size)
             self.ghost = (self.film, body)
             body.place(self.film.shots, self.film.row(float(self.time.value)))

@@ -58,7 +58,7 @@ def solid(points: np.ndarray, radius: float, thickness: float | None) -> tuple[n
     around = 2 * np.pi * np.arange(ROUND) / ROUND
     if thickness is not None:
         ring = radius * np.column_stack([np.cos(around), np.sin(around), np.zeros(ROUND)])
-        blob = np.vstack([ring + [0, 0, z] for z in (-thickness / 2, thickness / 2)])
+        blob = np.vstack([ring + np.array([0, 0, z]) for z in (-thickness / 2, thickness / 2)])
     else:
         heights = np.linspace(-1, 1, 9)
         rings = [np.column_stack([np.sqrt(1 - z * z) * np.cos(around), np.sqrt(1 - z * z) * np.sin(around),
@@ -127,7 +127,7 @@ class Body:
         for i, pin in self.pins:
             pin.position = shot.points[row, i]
         if self.placed.bones.springs and not self.ghost:
-            coils = np.vstack([_coil(*shot.points[row, list(ends)], WIDTH * self.size)
+            coils = np.vstack([_coil(shot.points[row, ends[0]], shot.points[row, ends[1]], WIDTH * self.size)
                                for ends in self.placed.bones.springs])
             self.springs = segments(self.scene, f"{self.root}/springs", coils, (90, 90, 90), 0.25 * WIDTH * self.size,
                                     self.springs)

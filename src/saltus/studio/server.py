@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import secrets
 import threading
 from collections.abc import Callable
@@ -26,7 +28,8 @@ class Studio:
         self._spare: list[Any] = [load()]  # refuses a bad model here; the first page takes it
         self.sessions: dict[int, Session] = {}
         self._lock = threading.Lock()
-        self.server = viser.ViserServer(host=LOOPBACK, port=port, verbose=False, label="Saltus")
+        with _quiet():
+            self.server = viser.ViserServer(host=LOOPBACK, port=port, verbose=False, label="Saltus")
         self.server.on_client_connect(self._came)
         self.server.on_client_disconnect(self._left)
         self.gate: Gate | None = None
@@ -58,7 +61,13 @@ class Studio:
             session.close()
         if self.gate is not None:
             self.gate.close()
-        self.server.stop()
+        with _quiet():
+            self.server.stop()
+
+
+def _quiet() -> contextlib.redirect_stdout[io.StringIO]:
+    """Keep viser from printing an address of its own."""
+    return contextlib.redirect_stdout(io.StringIO())
 
 
 def serve(load: Callable[[], Any], *, port: int = 8080, host: str | None = None) -> Studio:

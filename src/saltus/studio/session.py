@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +19,8 @@ from saltus.studio.worker import Worker
 
 FRAME = 1 / 40  # s between pictures while playing
 LOOK = 0.05  # s between looks at the worker
-TALL = 0.6  # of the distance of the camera: what it sees of the machine
+NEAR = 1.5  # sizes of the machine from which it is seen
+UPRIGHT = (math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0)  # the page's z is up; the plane of a planar machine stands in it
 
 log = logging.getLogger("saltus.studio")
 
@@ -30,10 +33,10 @@ class Session:
         self.system, self.mechanism = model.system, model.system.mechanism
         self.worker = Worker(load)
         self._notes: dict[str, Callable[[], None]] = {}
-        self._wake, self._lock = threading.Condition(), threading.Lock()
+        self._wake = threading.Condition()
         self._open = True
+        self.worker_owner: Any = None  # panel that hears of the job
         self.tick: Callable[[float], None] | None = None  # called for every picture while something plays
-        self.hear: Callable[[str, Any], None] | None = None  # called with the worker's words
         self.thread = threading.Thread(target=self._live, daemon=True, name=f"studio page {client.client_id}")
 
     # ---- life ---------------------------------------------------------------------------------------------------
@@ -65,11 +68,10 @@ class Session:
             for action in notes.values():
                 self._safely(action)
             for kind, word in self.worker.read():
-                if self.hear is not None:
-                    self._safely(lambda kind=kind, word=word: self.hear(kind, word))  # type: ignore[misc]
-            if self.tick is not None:
-                now = time.monotonic()
-                self._safely(lambda now=now: self.tick and self.tick(now))  # type: ignore[misc]
+                self._safely(functools.partial(self.worker_owner.heard, kind, word))
+            tick = self.tick
+            if tick is not None:
+                self._safely(functools.partial(tick, time.monotonic()))
                 time.sleep(max(0.0, FRAME - (time.monotonic() - begin)))
 
     def _safely(self, action: Callable[[], Any]) -> None:
@@ -98,8 +100,9 @@ class Session:
         m, scene, gui = self.mechanism, self.client.scene, self.client.gui
         self.posing = Posing(m, _first_state(self.model))
         self.placed = Placed(m, self.posing.params)
-        self.root = scene.add_frame("/machine", show_axes=False)
-        self.body = Body(scene, "/machine/body", self.placed)
+        scene.add_frame("/plane", show_axes=False, wxyz=(1.0, 0.0, 0.0, 0.0) if m.spatial else UPRIGHT)
+        self.root = scene.add_frame("/plane/machine", show_axes=False)
+        self.body = Body(scene, "/plane/machine/body", self.placed)
         self.lines: dict[str, Any] = {}
         shot = self.placed.at(self.posing.pose.q, self.posing.params)
         self.size = self._size(shot)
@@ -118,15 +121,8 @@ class Session:
         if not m.spatial and (m.loops or m.constraints):
             with tabs.add_tab("Target"):
                 self.target_panel = TargetPanel(self)
-        self.hear = self._heard
         self.machine_panel.update()
         self.worker.start()
-
-    def _heard(self, kind: str, word: Any) -> None:
-        if self.worker_owner is not None:
-            self.worker_owner.heard(kind, word)
-
-    worker_owner: Any = None
 
     def work(self, owner: Any, job: str, **options: Any) -> None:
         """Give the worker a job for a panel, which hears of it."""
@@ -136,24 +132,24 @@ class Session:
     def _size(self, shot: Snapshots) -> float:
         """Extent of the machine (m), by which everything else is scaled."""
         spread = np.ptp(shot.points[0], axis=0) if shot.points.shape[1] else np.ones(3)
-        return float(max(np.linalg.norm(spread), 1e-3))
+        return max(float(np.linalg.norm(spread)), 1e-3)
 
     def _set_up(self, shot: Snapshots) -> None:
         """Camera, light and ground."""
         m, scene, camera = self.mechanism, self.client.scene, self.client.camera
-        up = (0.0, 0.0, 1.0) if m.spatial else (0.0, 1.0, 0.0)
-        scene.set_up_direction(up)
-        centre = (shot.points[0].min(axis=0) + shot.points[0].max(axis=0)) / 2
-        away = np.array([0.5, -1.0, 0.3]) if m.spatial else np.array([0.0, 0.0, 1.0])
-        camera.up_direction = up
-        camera.position = centre + away / np.linalg.norm(away) * self.size / TALL
+        x, y, z = (shot.points[0].min(axis=0) + shot.points[0].max(axis=0)) / 2
+        centre, away = np.array([x, y, z]), np.array([0.5, -1.0, 0.3])
+        if not m.spatial:
+            centre, away = np.array([x, -z, y]), np.array([0.0, -1.0, 0.0])
+        camera.position = centre + away / np.linalg.norm(away) * NEAR * self.size
         camera.look_at = centre
         camera.near, camera.far = 0.01 * self.size, 200 * self.size
+        scene.configure_default_lights(cast_shadow=False)
         if any(domain.contacts for domain in self.system.domains.values()):
             where = (0.0, 0.0, self.system.ground) if m.spatial else (0.0, self.system.ground, 0.0)
-            cell = 10.0 ** np.floor(np.log10(self.size / 2))
-            scene.add_grid("/machine/ground", 400 * cell, 60 * cell, plane="xy" if m.spatial else "xz",
-                           cell_size=cell, section_size=5 * cell, plane_color=(190, 190, 185), plane_opacity=0.6,
+            cell = float(10.0 ** np.floor(np.log10(self.size / 2)))
+            scene.add_grid("/plane/machine/ground", 2000 * cell, 60 * cell, plane="xy" if m.spatial else "xz",
+                           cell_size=cell, section_size=5 * cell, plane_color=(205, 205, 200), plane_opacity=1.0,
                            fade_distance=100 * self.size, position=where)
 
     def show(self, shot: Snapshots, row: int = 0, *, renew: bool = True) -> None:
@@ -172,7 +168,7 @@ class Session:
             points = polyline(points)
         if not len(points) and name not in self.lines:
             return
-        self.lines[name] = segments(self.client.scene, f"/machine/{name}", points, colour, width * self.size,
+        self.lines[name] = segments(self.client.scene, f"/plane/machine/{name}", points, colour, width * self.size,
                                     self.lines.get(name))
 
     def follow(self, x: float) -> None:

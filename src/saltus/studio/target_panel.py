@@ -48,8 +48,8 @@ class TargetPanel:
         s.follow(0.0)
         middle = s.placed.at(s.posing.pose.q, s.posing.params).points[0].mean(axis=0)
         front = 0.5 * s.size
-        self.board = s.client.scene.add_box("/board", dimensions=(6 * s.size, 6 * s.size, 1e-3 * s.size),
-                                            color=(255, 255, 255), opacity=0.15, position=middle + [0, 0, front],
+        self.board = s.client.scene.add_box("/plane/board", dimensions=(6 * s.size, 6 * s.size, 1e-3 * s.size),
+                                            color=(255, 255, 255), opacity=0.15, position=(middle[0], middle[1], front),
                                             cast_shadow=False, receive_shadow=False)
         self.board.on_drag(self._dragged)
         self.draw_button.label = "Stop drawing"
@@ -58,12 +58,12 @@ class TargetPanel:
         """A stroke of the mouse: the ray from the camera through it is met with the machine's plane."""
         eye, on_board = np.asarray(self.session.client.camera.position), np.asarray(event.end_position)
         ray = on_board - eye
-        if abs(ray[2]) < 1e-12:
+        if abs(ray[1]) < 1e-12:
             return
-        place = eye + ray * (-eye[2] / ray[2])
+        place = eye - ray * eye[1] / ray[1]  # the machine's plane is that of the page's x and z
         if event.phase == "start":
             self.stroke = []
-        self.stroke.append((float(place[0]), float(place[1])))
+        self.stroke.append((float(place[0]), float(place[2])))
         ended = event.phase == "end"
         self.session.post("stroke", lambda: self._show(ended))
 

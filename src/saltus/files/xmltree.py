@@ -1,0 +1,154 @@
+"""XML with lines: a small safe reader (no entities, no DTD) and writer for MJCF and URDF."""
+
+from __future__ import annotations
+
+import re
+import xml.parsers.expat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+
+from saltus.errors import BadFile
+
+LARGEST = 20_000_000  # bytes
+DEEPEST = 200
+
+
+@dataclass
+class Element:
+    """A tag with its attributes, children and line."""
+
+    tag: str
+    attributes: dict[str, str]
+    line: int = 0
+    children: list[Element] = field(default_factory=list)
+    comment: str = ""
+
+    def get(self, name: str, default: str = "") -> str:
+        """Attribute or default."""
+        return self.attributes.get(name, default)
+
+    def all(self, *tags: str) -> Iterator[Element]:
+        """Children with one of the tags."""
+        return (c for c in self.children if c.tag in tags)
+
+    def first(self, tag: str) -> Element | None:
+        """The first child with the tag."""
+        return next(self.all(tag), None)
+
+    def add(self, tag: str, **attributes: object) -> Element:
+        """Append a child; numbers and vectors become text, None is left out."""
+        given = {k.rstrip("_"): text_of(x) for k, x in attributes.items() if x is not None}
+        self.children.append(Element(tag, given))
+        return self.children[-1]
+
+    def lines(self, indent: int = 0) -> list[str]:
+        """Text, one element a line."""
+        pad = "  " * indent
+        head = "".join(f" {k}={quoteattr(x)}" for k, x in self.attributes.items())
+        note = [f"{pad}<!-- {escape(self.comment).replace('--', '- -')} -->"] if self.comment else []
+        if not self.children:
+            return [*note, f"{pad}<{self.tag}{head}/>"]
+        inner = [row for c in self.children for row in c.lines(indent + 1)]
+        return [*note, f"{pad}<{self.tag}{head}>", *inner, f"{pad}</{self.tag}>"]
+
+
+def text_of(value: object) -> str:
+    """Numbers with all their digits."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return " ".join(repr(float(x)) if float(x) != int(x) or abs(x) > 1e15 else str(int(x)) for x in np.ravel(np.asarray(value, float)))
+
+
+def numbers(element: Element, name: str, default: str, count: int | None = None, file: str = "") -> np.ndarray:
+    """Numbers of an attribute."""
+    text = element.get(name, default)
+    try:
+        out = np.array([float(x) for x in text.split()])
+    except ValueError:
+        out = np.array([np.nan])
+    if not np.isfinite(out).all() or (count is not None and len(out) != count):
+        want = "numbers" if count is None else f"{count} number(s)"
+        raise BadFile(f"{file}:{element.line}: <{element.tag}> {name}={text[:60]!r}; expected {want}", file=file, line=element.line)
+    return out
+
+
+def read_tree(path: Path) -> Element:
+    """Parse a file; BadFile says on which line it is no XML."""
+    if not path.is_file():
+        raise BadFile(f"{path} does not exist or is no file", file=str(path))
+    if path.stat().st_size > LARGEST:
+        raise BadFile(f"{path} has {path.stat().st_size} bytes; at most {LARGEST} are read", file=str(path))
+    return parse_tree(path.read_bytes(), str(path))
+
+
+def parse_tree(data: bytes, file: str) -> Element:
+    """Parse text."""
+    parser = xml.parsers.expat.ParserCreate()
+    root, stack = Element("", {}), []  # type: Element, list[Element]
+
+    def start(tag: str, attributes: Mapping[str, str]) -> None:
+        if len(stack) >= DEEPEST:
+            raise BadFile(f"{file}:{parser.CurrentLineNumber}: nested more than {DEEPEST} deep", file=file)
+        element = Element(tag, dict(attributes), parser.CurrentLineNumber)
+        (stack[-1] if stack else root).children.append(element)
+        stack.append(element)
+
+    def end(tag: str) -> None:
+        stack.pop()
+
+    def refuse(*_: object) -> None:
+        raise BadFile(f"{file}:{parser.CurrentLineNumber}: document types and entities are not read", file=file)
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    try:
+        parser.Parse(data, True)
+    except xml.parsers.expat.ExpatError as problem:
+        raise BadFile(f"{file}:{problem.lineno}: this is no XML: {problem}", file=file, line=problem.lineno) from None
+    except (ValueError, LookupError) as problem:
+        raise BadFile(f"{file}: this is no XML: {problem}", file=file) from None
+    return root.children[0]
+
+
+class Left:
+    """What a reader or writer has no place for, by name and line."""
+
+    def __init__(self, file: str) -> None:
+        self.file, self.notes = file, []  # type: str, list[str]
+
+    def out(self, element: Element, what: str) -> None:
+        """Note something in a file that is read."""
+        self.notes.append(f"{self.file}:{element.line}: {what}")
+
+    def attributes(self, element: Element, known: str, harmless: str = "") -> None:
+        """Note every attribute that is neither used nor without meaning for motion."""
+        for name in element.attributes:
+            if name not in known.split() and name not in harmless.split():
+                self.out(element, f"attribute {name!r} of <{element.tag}>{_called(element)}")
+
+
+def _called(element: Element) -> str:
+    return f" {element.get('name')!r}" if element.get("name") else ""
+
+
+class Names:
+    """Valid, unique names made from any text."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = {"ground"}
+
+    def new(self, text: str, fallback: str) -> str:
+        """A name not given before."""
+        name = re.sub(r"\W+", "_", text).strip("_") or fallback
+        name = f"_{name}" if name[0].isdigit() else name
+        found, k = name, 2
+        while found in self.taken:
+            found, k = f"{name}_{k}", k + 1
+        self.taken.add(found)
+        return found
