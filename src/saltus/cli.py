@@ -23,7 +23,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from saltus import cli_files
+from saltus import cli_files, cli_pages
 from saltus.errors import BadValue, SaltusError, UnknownName
 
 BAD_INPUT, ENDED_BADLY, INTERRUPTED = 2, 1, 130
@@ -355,7 +355,7 @@ def write_results(
         drawings = {name: paths[0].read_text(encoding="utf-8") for name, paths in written.items()}
         rows = summary_rows(numbers)[1:]
         page = view.report(
-            run, directory / "report.html", figures=drawings, animation=film, command=command, summary=rows
+            run, directory / "report.html", figures=drawings, system=model.system, command=command, summary=rows
         )
     return [*files, page]
 
@@ -683,6 +683,7 @@ def doctor() -> None:
 
 
 cli_files.register(app, speaking, model_of)
+cli_pages.register(app, speaking, model_of)
 
 if __name__ == "__main__":
     app()

@@ -111,6 +111,12 @@ STUDIES = {
             f"{RAT}, fig. 15",
             "saltus.studies.rat_recovery",
         ),
+        Study(
+            "bolt-with-tail",
+            "BOLT runs with its pitch free, held by a tail",
+            f"{LIU}; the tail is ours, the paper names it as the leg's purpose",
+            "saltus.studies.bolt_with_tail",
+        ),
     )
 }
 

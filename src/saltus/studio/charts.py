@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,7 +31,7 @@ class Chart:
         curves = [(n, *_thin(np.asarray(x, float), np.asarray(y, float))) for n, x, y in self.curves[:CURVES]]
         xs = np.concatenate([x for _, x, _ in curves]) if curves else np.zeros(1)
         ys = np.concatenate([y for _, _, y in curves]) if curves else np.zeros(1)
-        self.high = 240 if self.square else HIGH
+        self.high = WIDE - LEFT - RIGHT + TOP + BOTTOM if self.square else HIGH
         self.box = _bounds(xs) + _bounds(ys)
         if self.square:
             side = max(self.box[1] - self.box[0], self.box[3] - self.box[2]) / 2
@@ -43,7 +43,7 @@ class Chart:
             parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.high - BOTTOM}" stroke="#bbb" '
                          'stroke-width="0.6" stroke-dasharray="2 2"/>')
         for k, (name, along, up) in enumerate(curves):
-            points = " ".join("{:.1f},{:.1f}".format(*self.place(*p)) for p in zip(along.tolist(), up.tolist(), strict=True))
+            points = _points(self.place(x, y) for x, y in zip(along.tolist(), up.tolist(), strict=True))
             colour = COLOURS[k % len(COLOURS)]
             parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.3" points="{points}"/>')
             parts.append(f'<text x="{LEFT + 4 + 62 * (k % 4)}" y="{TOP + 9 + 10 * (k // 4)}" font-size="9" '
@@ -58,14 +58,16 @@ class Chart:
 
     def _axes(self) -> str:
         x0, x1, y0, y1 = self.box
-        low, bottom = self.high - BOTTOM, self.high - BOTTOM
-        out = [f'<rect x="{LEFT}" y="{TOP}" width="{WIDE - LEFT - RIGHT}" height="{bottom - TOP}" fill="#fff" stroke="#999"/>']
+        low = self.high - BOTTOM
+        across = WIDE - LEFT - RIGHT
+        out = [f'<rect x="{LEFT}" y="{TOP}" width="{across}" height="{low - TOP}" fill="#fff" stroke="#999"/>']
+        small = 'font-size="9" fill="#333"'
         for value in _ticks(x0, x1):
             x, _ = self.place(value, y0)
-            out.append(f'<text x="{x:.1f}" y="{low + 11}" font-size="9" text-anchor="middle" fill="#333">{value:.4g}</text>')
+            out.append(f'<text x="{x:.1f}" y="{low + 11}" {small} text-anchor="middle">{value:.4g}</text>')
         for value in _ticks(y0, y1):
             _, y = self.place(x0, value)
-            out.append(f'<text x="{LEFT - 3}" y="{y + 3:.1f}" font-size="9" text-anchor="end" fill="#333">{value:.3g}</text>')
+            out.append(f'<text x="{LEFT - 3}" y="{y + 3:.1f}" {small} text-anchor="end">{value:.4g}</text>')
             out.append(f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#eee"/>')
         out.append(f'<text x="{(LEFT + WIDE) / 2}" y="{self.high - 6}" font-size="10" text-anchor="middle" fill="#333">'
                    f"{html.escape(self.x_label)}</text>")
@@ -95,7 +97,7 @@ def unit_circle(multipliers: Sequence[complex]) -> str:
     frame = [("", np.array([-reach, reach]), np.array([-reach, reach]))]
     chart = Chart("multipliers", "real part (1)", "imaginary part (1)", frame, square=True)
     chart._static = chart._axes()
-    circle = " ".join("{:.1f},{:.1f}".format(*chart.place(math.cos(a), math.sin(a))) for a in around)
+    circle = _points(chart.place(math.cos(a), math.sin(a)) for a in around)
     parts = [f'<polyline fill="none" stroke="#888" points="{circle}"/>']
     for value in z.tolist():
         x, y = chart.place(value.real, value.imag)
@@ -110,6 +112,10 @@ def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     x, y = x[good], y[good]
     every = max(1, len(x) // MOST)
     return x[::every], y[::every]
+
+
+def _points(places: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 
 def _bounds(values: np.ndarray) -> tuple[float, float]:

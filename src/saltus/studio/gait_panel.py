@@ -31,8 +31,8 @@ class GaitPanel:
         self.labels: list[Any] = []
         with gui.add_folder("Family", visible=False) as self.folder:
             self.param = gui.add_dropdown("Param", tuple(params) or ("none",))
-            self.low = gui.add_number("from", 0.0)
-            self.high = gui.add_number("to", 1.0)
+            self.low = gui.add_number("from", 0.0, step=1e-6)
+            self.high = gui.add_number("to", 1.0, step=1e-6)
             self.measure = gui.add_dropdown("Show", ("period", "speed"))
             follow = gui.add_button("Follow family")
             follow.on_click(lambda _: session.post("family", self.follow))
@@ -57,7 +57,8 @@ class GaitPanel:
 
     def follow(self) -> None:
         """Follow the family of the gait."""
-        self.session.work(self, "family", param=self.param.value, low=float(self.low.value), high=float(self.high.value))
+        low, high = float(self.low.value), float(self.high.value)
+        self.session.work(self, "family", param=self.param.value, low=low, high=high)
         self.text.content = "Following ..."
         self.cancel.disabled = False
 
@@ -132,14 +133,18 @@ class GaitPanel:
         curve = np.concatenate([axes, polyline(places)]) if len(places) > 1 else axes
         self.labels = [
             scene.add_line_segments(f"{name}/curve", curve.astype(np.float32), (90, 90, 90), thickness=0.006 * size),
-            scene.add_label(f"{name}/x", f"{f['param']}: {x.min():.4g} to {x.max():.4g}", position=corner + [unit / 2, -0.1 * unit, 0]),
-            scene.add_label(f"{name}/y", f"{self.measure.value}: {y.min():.4g} to {y.max():.4g}", position=corner + [0, 1.1 * unit, 0]),
+            self._label("x", f["param"], x, corner + np.array([0.5, -0.1, 0]) * unit),
+            self._label("y", self.measure.value, y, corner + np.array([0, 1.1, 0]) * unit),
         ]
         self.balls = []
         for k in np.unique(np.linspace(0, len(x) - 1, min(len(x), MOST)).astype(int)).tolist():
             ball = scene.add_icosphere(f"{name}/gait {k}", 0.018 * size, self._colour(k), position=places[k])
             ball.on_click(lambda _, k=k: s.post("click", lambda: self.click(k)))
             self.balls.append((k, ball))
+
+    def _label(self, axis: str, name: str, values: np.ndarray, place: np.ndarray) -> Any:
+        text = f"{name}: {values.min():.4g} to {values.max():.4g}"
+        return self.session.client.scene.add_label(f"/plane/family/{axis}", text, position=place)
 
     def click(self, k: int) -> None:
         """Load a gait of the family."""
@@ -158,4 +163,6 @@ class GaitPanel:
 
 def _scaled(values: np.ndarray) -> np.ndarray:
     span = np.ptp(values)
-    return (values - values.min()) / span if span > 1e-12 * max(1.0, float(np.abs(values).max())) else np.full(len(values), 0.5)
+    if span <= 1e-12 * max(1.0, float(np.abs(values).max())):
+        return np.full(len(values), 0.5)
+    return (values - values.min()) / span

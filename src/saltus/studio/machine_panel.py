@@ -82,7 +82,8 @@ class MachinePanel:
         s = self.session
         s.run_panel.pause()
         s.follow(0.0)
-        pose = self.posing.to({n: h.value for n, h in self.sliders.items()}, {n: h.value for n, h in self.params.items()})
+        values, params = ({n: h.value for n, h in handles.items()} for handles in (self.sliders, self.params))
+        pose = self.posing.to(values, params)
         s.show(s.placed.at(pose.q, self.posing.params))
         text = self.posing.sentence()
         way = self.posing.way(self.points)

@@ -11,9 +11,9 @@ import numpy as np
 
 from saltus.errors import CannotClose, SaltusError, Singular
 from saltus.model.assembly import State, assembler
+from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import rank
-from saltus.model.geometry import trace
 
 SAMPLES = 120  # points of a path
 SPARSE = 4  # every so many of them the transmission angle is looked at

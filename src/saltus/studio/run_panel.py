@@ -100,8 +100,8 @@ class RunPanel:
         self.film = film = Film(self.session, run)
         outcome = run.outcome
         self.text.content = (
-            f"**{outcome.kind}** at {outcome.t:.4g} s, {len(run.events)} events, largest loop gap {run.loop_gap:.2g} m, "
-            f"energy residual {run.energy_account['relative residual']:.2g}"
+            f"**{outcome.kind}** at {outcome.t:.4g} s, {len(run.events)} events, largest loop gap {run.loop_gap:.2g} m"
+            f", energy residual {run.energy_account['relative residual']:.2g}"
         )
         self._time_line()
         self.player.visible = True

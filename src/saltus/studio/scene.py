@@ -9,8 +9,8 @@ import numpy as np
 from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
-from saltus.model.mechanism import Mechanism
 from saltus.model.geometry import skeleton, trace
+from saltus.model.mechanism import Mechanism
 
 # Okabe and Ito's colours, which the colour-blind tell apart.
 COLOURS = ((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0), (240, 228, 66))

@@ -3,6 +3,7 @@
 from saltus.view.animation import animate
 from saltus.view.design_plots import plot_front, plot_paths, plot_study, plot_tornado
 from saltus.view.drawing import plot_machine, plot_snapshots, plot_strobe
+from saltus.view.gallery import gallery
 from saltus.view.impact_plots import plot_impact_curves, plot_impact_map
 from saltus.view.orbit_plots import plot_family
 from saltus.view.plots import (
@@ -25,6 +26,7 @@ __all__ = [
     "animate",
     "animate_side",
     "figures",
+    "gallery",
     "plot_contacts",
     "plot_coordinates",
     "plot_energy",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import importlib.metadata
 import platform
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from saltus.view.player import player
 from saltus.view.plots import figures as all_figures
 from saltus.view.style import svg
 
@@ -49,34 +49,32 @@ def report(
     *,
     system: HybridSystem | None = None,
     figures: Mapping[str, Figure | str] | None = None,
-    animation: str | Path | None = None,
     command: str | None = None,
     summary: Sequence[tuple[str, str]] = (),
 ) -> Path:
     """Write one HTML file about a run that needs nothing else: no network, no other files.
 
-    `figures` are matplotlib figures or <svg> texts, by default all that make sense; `animation` is a GIF to put
-    in; `command` says how to make the run again; `summary` are rows for the first table, in place of its own.
+    A run that knows its machine gets an animation to play and scrub. `figures` are matplotlib figures or <svg> texts,
+    by default all that make sense; `command` says how to make the run again; `summary` are rows for the first table, in place of its own.
     """
     shown = figures if figures is not None else all_figures(run, system=system)
     outcome = run.outcome
     kind = "good" if outcome.ok else "bad"
     parts = [
-        f"<h1>{_e(run.meta['name'])}</h1>",
-        f"<p class={kind}><strong>{_e(outcome.kind)}</strong> at t = {outcome.t:.6g} s: {_e(outcome.detail)}</p>",
-        _table(("", ""), list(summary) or _facts(run)),
+        f"<h1>{escaped(run.meta['name'])}</h1>",
+        f"<p class={kind}><strong>{escaped(outcome.kind)}</strong> at t = {outcome.t:.6g} s: {escaped(outcome.detail)}</p>",
+        table(("", ""), list(summary) or _facts(run)),
     ]
-    if animation is not None:
-        data = base64.b64encode(Path(animation).read_bytes()).decode()
-        parts.append(f'<h2>Animation</h2><img alt="animation of the run" src="data:image/gif;base64,{data}">')
+    if run.mechanism is not None:
+        parts += ["<h2>Animation</h2>", player(run, ground=system.ground if system is not None else 0.0)]
     for name, figure in shown.items():
         drawing = figure if isinstance(figure, str) else svg(figure)
-        parts.append(f"<h2>{_e(TITLES.get(name, name.replace('_', ' ').capitalize()))}</h2>{_inline(drawing)}")
+        parts.append(f"<h2>{escaped(TITLES.get(name, name.replace('_', ' ').capitalize()))}</h2>{_inline(drawing)}")
     parts += ["<h2>Energy account</h2>", _energy(run), *_contacts(run), *_events(run), *_notes(run)]
-    parts += ["<h2>Parameters</h2>", _params(run), "<h2>Versions</h2>", _table(("package", "version"), versions())]
-    parts += ["<h2>How to make it again</h2>", f"<pre>{_e(command or _recipe(run))}</pre>"]
+    parts += ["<h2>Parameters</h2>", _params(run), "<h2>Versions</h2>", table(("package", "version"), versions())]
+    parts += ["<h2>How to make it again</h2>", f"<pre>{escaped(command or _recipe(run))}</pre>"]
     text = (
-        f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{_e(run.meta['name'])}</title>\n"
+        f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{escaped(run.meta['name'])}</title>\n"
         f"<meta name=viewport content='width=device-width'>\n<style>{CSS}</style>\n"
         + "\n".join(parts)
         + "\n</html>\n"
@@ -98,7 +96,8 @@ def versions() -> list[tuple[str, str]]:
     return out
 
 
-def _e(text: Any) -> str:
+def escaped(text: Any) -> str:
+    """Text as HTML."""
     return html.escape(str(text))
 
 
@@ -107,15 +106,17 @@ def _inline(drawing: str) -> str:
     return re.sub(r'\s(xmlns(:\w+)?|version)="[^"]*"', "", drawing[drawing.index("<svg") :])
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+    """Rows as an HTML table."""
+
     def cell(value: Any) -> str:
         if isinstance(value, float):
             return f"<td class=n>{value:.6g}</td>"
-        return f"<td class=n>{value}</td>" if isinstance(value, int) else f"<td>{_e(value)}</td>"
+        return f"<td class=n>{value}</td>" if isinstance(value, int) else f"<td>{escaped(value)}</td>"
 
-    top = f"<caption>{_e(caption)}</caption>" if caption else ""
+    top = f"<caption>{escaped(caption)}</caption>" if caption else ""
     if any(head):
-        top += "<tr>" + "".join(f"<th>{_e(h)}</th>" for h in head) + "</tr>"
+        top += "<tr>" + "".join(f"<th>{escaped(h)}</th>" for h in head) + "</tr>"
     return f"<table>{top}{''.join('<tr>' + ''.join(map(cell, row)) + '</tr>' for row in rows)}</table>"
 
 
@@ -133,7 +134,7 @@ def _facts(run: Trajectory) -> list[tuple[str, str]]:
 
 def _energy(run: Trajectory) -> str:
     rows = [(name, value) for name, value in run.energy_account.items() if name != "relative residual"]
-    return _table(("", "J"), rows, "change = works + lost at impacts + moved by resets + residual")
+    return table(("", "J"), rows, "change = works + lost at impacts + moved by resets + residual")
 
 
 def _contacts(run: Trajectory) -> list[str]:
@@ -151,7 +152,7 @@ def _contacts(run: Trajectory) -> list[str]:
         "below ground outside contact (m)",
         "contact time with the ground pulling (%)",
     )
-    return ["<h2>Contacts</h2>", _table(head, rows)]
+    return ["<h2>Contacts</h2>", table(head, rows)]
 
 
 def _events(run: Trajectory) -> list[str]:
@@ -162,20 +163,19 @@ def _events(run: Trajectory) -> list[str]:
         loss, share = (e.impact.lost, 100 * e.impact.share_lost) if e.impact else ("", "")
         rows.append((e.t, e.name, e.source, e.target or "end", loss, share, e.shift))
     head = ("t (s)", "event", "from", "to", "lost (J)", "of the kinetic energy (%)", "shift (m, rad)")
-    table = _table(head, rows)
-    return ["<h2>Events</h2>", f"<details><summary>{len(rows)} events</summary>{table}</details>"]
+    return ["<h2>Events</h2>", f"<details><summary>{len(rows)} events</summary>{table(head, rows)}</details>"]
 
 
 def _notes(run: Trajectory) -> list[str]:
     if not run.meta["notes"]:
         return []
-    return ["<h2>Notes</h2><ul>", *[f"<li>{_e(n)}</li>" for n in run.meta["notes"]], "</ul>"]
+    return ["<h2>Notes</h2><ul>", *[f"<li>{escaped(n)}</li>" for n in run.meta["notes"]], "</ul>"]
 
 
 def _params(run: Trajectory) -> str:
     units = {n: p.unit for n, p in run.mechanism.params.items()} if run.mechanism is not None else {}
     rows = [(name, float(value), units.get(name, "")) for name, value in run.params.items()]
-    return f"<details><summary>{len(rows)} parameters</summary>{_table(('param', 'value', 'unit'), rows)}</details>"
+    return f"<details><summary>{len(rows)} parameters</summary>{table(('param', 'value', 'unit'), rows)}</details>"
 
 
 def _recipe(run: Trajectory) -> str:
