@@ -45,8 +45,7 @@ OPERATIONS: dict[int, tuple[str, str]] = {
 C, NUMPY = 0, 1
 
 _C_WORDS = set(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while main".split()
+    ["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "main"]
 )
 
 
@@ -79,10 +78,10 @@ def routine(name: str, doc: str, inputs: Sequence[ca.SX], outputs: Sequence[ca.S
 
 def identifier(text: str, fallback: str = "model") -> str:
     """A name that C, Python and file systems take, made of any text."""
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_").lower()[:48]
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").lower()[:48].rstrip("_")
     if not name or name[0].isdigit():
         name = f"{fallback}_{name}" if name else fallback
-    return f"{name}_" if name in _C_WORDS or keyword.iskeyword(name) else name
+    return f"{name}_c" if name in _C_WORDS or keyword.iskeyword(name) else name
 
 
 def literal(value: float, language: int) -> str:

@@ -38,7 +38,7 @@ def export_fmu(exported: Exported, directory: Path) -> Path:
         for file, text in texts.items():
             (Path(folder) / file).write_text(text, encoding="ascii", errors="replace")
         library = Path(folder) / f"{name}{suffix}"
-        command = [*_words(compiler), "-O2", "-std=c99", "-shared", "-fPIC", "-fvisibility=hidden", "-o", str(library), f"{name}.c",
+        command = [compiler.path, "-O2", "-std=c99", "-shared", "-fPIC", "-fvisibility=hidden", "-o", str(library), f"{name}.c",
                    "fmu.c", "-lm"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -51,10 +51,6 @@ def export_fmu(exported: Exported, directory: Path) -> Path:
                 out.write(Path(folder) / file, f"sources/{file}")
         os.replace(temporary, path)
     return path
-
-
-def _words(compiler: Any) -> list[str]:
-    return [str(compiler)] if isinstance(compiler, str | Path) else [str(x) for x in compiler]
 
 
 def _variables(exported: Exported) -> list[tuple[str, str, float | None]]:

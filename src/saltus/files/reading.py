@@ -61,7 +61,7 @@ def _path_in(data: Any, location: tuple[Any, ...]) -> Path_:
     """The part of pydantic's location that is a path in the data (it names union members too)."""
     path: list[Any] = []
     for step in location:
-        if isinstance(data, dict) and step in data or isinstance(data, list) and isinstance(step, int) and step < len(data):
+        if (isinstance(data, dict) and step in data) or (isinstance(data, list) and isinstance(step, int) and step < len(data)):
             data = data[step]
             path.append(step)
     return tuple(path)

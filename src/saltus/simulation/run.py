@@ -9,26 +9,24 @@ from typing import Any
 import numpy as np
 
 from saltus.dynamics.coordinates import PREFER, Choice, choose
-from saltus.dynamics.formulations import SPF, Baumgarte, Formulation
-from saltus.dynamics.impact import Impact, plastic_impact
+from saltus.dynamics.formulations import SPF, Formulation
 from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
-from saltus.hybrid import Collision, Domain, Edge, HybridSystem, Map, PlasticImpact, Sliding
+from saltus.hybrid import Domain, Edge, HybridSystem, Sliding
 from saltus.model.assembly import State, assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import dependent_columns, independent_rows, quality, rank
-from saltus.model.symbols import Named, flatten
+from saltus.model.symbols import Named
 from saltus.simulation.control import Sampled
 from saltus.simulation.engines import choose as choose_engine
 from saltus.simulation.engines.port import Request, Segment, Stop
+from saltus.simulation.mover import Mover
 from saltus.simulation.program import Program, Stage
 from saltus.simulation.record import Phase, record
 from saltus.simulation.signals import Entry, Signals, commands
-from saltus.simulation.strike import consistent_target, strike
-from saltus.simulation.trajectory import Event, Outcome, Trajectory
+from saltus.simulation.trajectory import Outcome, Trajectory
 
 CHUNK = 4000  # steps between looks at progress and Ctrl-C
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, ever quicker, the last within so many seconds
-SPEED_ERROR = 1e-6  # m/s: a Continuous reset may violate new constraints by so much
 
 
 def simulate(
@@ -97,26 +95,24 @@ def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
     return system.domains[name]
 
 
-class _Run:
+class _Run(Mover):
     """State of one simulation while it goes on."""
 
     def __init__(
         self, system: HybridSystem, start: State, params: Mapping[str, float] | None, control: Any,
         formulation: Formulation, tolerance: float, engine: str | None, independent: Sequence[str] | None,
     ) -> None:
-        self.system, self.control, self.formulation = system, control, formulation
+        at_start = system.mechanism.values({**start.params, **(params or {})})
+        super().__init__(system, formulation, 0.0, start.positions.copy(), start.velocities.copy(), at_start)
+        self.control = control
         self.tolerance, self.independent = tolerance, independent
         self.engine = engine
         self.engines: dict[str, None] = {}  # those in use, in order
         if engine is not None:
             choose_engine(engine)  # an unknown name is refused before anything is built
-        self.params = system.mechanism.values({**start.params, **(params or {})})
-        self.t, self.q, self.v = 0.0, start.positions.copy(), start.velocities.copy()
         self.z: np.ndarray | None = None  # states that are neither positions nor velocities, zero at the start
         self.phases: list[Phase] = []
-        self.events: list[Event] = []
         self.outcome: Outcome | None = None
-        self.notes: list[str] = []
         self.steps = self.evaluations = self.rejected = 0
 
     # ---- the loop over phases -----------------------------------------------------------------------------------
@@ -134,7 +130,7 @@ class _Run:
                 edge = self._phase(domain, until, progress)
                 if edge is None:
                     break
-                target = self._cross(edge)
+                target = self._cross(edge, len(self.phases))
                 seen[edge.name] = seen.get(edge.name, 0) + 1
                 if target is None:
                     self.outcome = Outcome(edge.name, f"{edge.name} in domain {domain.name!r}", self.t)
@@ -163,23 +159,6 @@ class _Run:
         return len(gaps) == ZENO_EVENTS - 1 and bool(gaps[-1] < ZENO_GAP and (np.diff(gaps) <= 0).all())
 
     # ---- one phase ----------------------------------------------------------------------------------------------
-
-    def _stage(self, domain: Domain) -> Stage:
-        key = ("stage", domain.name)
-        if key not in self.system._programs:
-            self.system._programs[key] = Stage(self.system, domain)
-        return self.system._programs[key]
-
-    def _anchored(self, stage: Stage) -> np.ndarray:
-        """Params and anchors that hold the contacts where they are, the normal one at the ground."""
-        d, n = stage.dimension, stage.anchors.numel()
-        zero = np.concatenate([self.params, np.zeros(n)])
-        if not n:
-            return zero
-        anchors, _ = stage.places(self.t, self.q, self.v, zero)
-        anchors = anchors.copy()
-        anchors[d - 1 :: d] = self.system.ground
-        return np.concatenate([self.params, anchors])
 
     def _choice(self, stage: Stage, base: np.ndarray) -> Choice:
         """Rows and coordinates: the last ones of this domain while they serve, or new ones."""
@@ -419,102 +398,6 @@ class _Run:
                 f"controller {name!r} returned a number that is not finite for {', '.join(bad)} at t = {self.t:.6g} s"
             )
         p[layout.slice("held")] = numbers
-
-    def _places(self, frame: Any) -> tuple[np.ndarray, np.ndarray]:
-        import casadi as ca
-
-        from saltus.dynamics.equations import Equations
-        from saltus.machine import Kernel
-
-        key = ("place", id(frame))
-        if key not in self.system._programs:
-            e = Equations(self.system.mechanism)
-            f = ca.Function("place", [e.t, e.q, e.v, e.p], [e.position(frame), ca.densify(e.velocity(frame))])
-            self.system._programs[key] = (Kernel(f), frame)
-        return self.system._programs[key][0](self.t, self.q, self.v, self.params)
-
-    # ---- crossing an edge ---------------------------------------------------------------------------------------
-
-    def _cross(self, edge: Edge) -> Domain | None:
-        """Apply the reset and settle into the target domain."""
-        q, v = self.q.copy(), self.v.copy()
-        impact: Impact | None = None
-        shift = 0.0
-        if isinstance(edge.reset, Map):
-            self._map(edge.reset)
-        elif isinstance(edge.reset, Collision):
-            hit = strike(self.system, edge.reset.contacts, edge.source.params)
-            now = hit.at(self.t, self.q, self.v, self.params)
-            impact, _ = hit.collide(now, self.v, edge.reset.rule)
-            self.v = impact.v
-        target = edge.target
-        if edge.candidates:
-            target = consistent_target(self.system, edge, self.t, self.q, self.v, self.params)
-        if target is not None:
-            ideal, shift = self._settle(target, edge=edge)
-            impact = impact or ideal
-        self.events.append(
-            Event(self.t, edge.name, edge.source.name, target.name if target else None, q, v,
-                  self.q.copy(), self.v.copy(), impact, shift, len(self.phases))
-        )
-        return target
-
-    def _map(self, reset: Map) -> None:
-        m = self.system.mechanism
-        signals = Signals(
-            m, "", self.t, Named(m.q_names, self.q), Named(m.v_names, self.v, "velocity"),
-            Named(list(m.params), self.params, "param"),
-            Entry(self.t, Named(m.q_names, self.q), Named(m.v_names, self.v, "velocity")), self._places, None,
-            self.system.ground,
-        )
-        given = dict(reset.function(signals))
-        speeds = flatten({k[2:]: x for k, x in given.items() if k.startswith("v.")}, m.v_names, "velocity")
-        places = flatten({k: x for k, x in given.items() if not k.startswith("v.")}, m.q_names)
-        for name, value in places.items():
-            self.q[m.q_names.index(name)] = value
-        for name, value in speeds.items():
-            self.v[m.v_names.index(name)] = value
-
-    def _settle(self, domain: Domain, *, edge: Edge | None = None, first: bool = False) -> tuple[Impact | None, float]:
-        """Bring positions and velocities onto the constraints of a domain; say how far they moved."""
-        stage = self._stage(domain)
-        base = self._anchored(stage)
-        helper, before = assembler(self.system.mechanism), self.q.copy()
-        tolerant = isinstance(self.formulation, SPF | Baumgarte)
-        if not stage.equations.phi.numel():
-            return None, 0.0
-        if not (first and tolerant):
-            for _ in range(3):
-                phi, J, _ = stage.closure(self.t, self.q, base)
-                if np.abs(phi).max() < 1e-15:
-                    break
-                self.q = helper.move(self.q, -np.linalg.lstsq(J, phi, rcond=1e-10)[0], self.params)
-        _, J, phi_t = stage.closure(self.t, self.q, base)
-        error = np.abs(J @ self.v + phi_t).max()
-        impact: Impact | None = None
-        if edge is not None and isinstance(edge.reset, PlasticImpact):
-            impact = plastic_impact(self._mass(stage, base), J, self.v, phi_t, stage.row_names)
-            self.v = impact.v
-            acting = int(np.abs(J).any(axis=1).sum())
-            note = (
-                f"impact into {domain.name!r}: {acting - impact.rank} of {acting} constraint rows are dependent; "
-                "velocities and energies are unique, impulses are the least-norm set"
-            )
-            if impact.rank < acting and note not in self.notes:
-                self.notes.append(note)
-        elif edge is not None and error > SPEED_ERROR * max(1.0, float(np.abs(self.v).max())):
-            raise BadModel(
-                f"edge {edge.name!r}: its reset leaves velocities that violate the constraints of {domain.name!r} by "
-                f"{error:.3g} m/s; use reset=sl.PlasticImpact(), or after a collision list domains that fit as targets",
-                edge=edge.name, error=float(error),
-            )
-        elif not (first and tolerant):
-            self.v = plastic_impact(self._mass(stage, base), J, self.v, phi_t).v
-        return impact, float(np.abs(self.q - before).max())
-
-    def _mass(self, stage: Stage, base: np.ndarray) -> np.ndarray:
-        return stage.mass(self.t, self.q, base)
-
 
 def _why(stop: Stop, program: Program) -> str:
     if stop is Stop.NOT_FINITE:

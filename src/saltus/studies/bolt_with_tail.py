@@ -20,7 +20,7 @@ KP, KD = 76.0, 3.1  # of the crank, as on the boom
 SPEED = -39.34  # rad/s, of the crank
 PITCH_KP, PITCH_KD, LEVEL = 339.7, 13.2, -0.186  # Nm/rad, Nm s/rad, rad: the tail holds the body at this pitch,
 LEAN, DRAG = -0.0025, 0.0616  # s, Nm s/rad: less so the faster it turns, and it is slowed
-HOLD, BY_TAIL, BY_SPEED, BY_PITCH = -0.1355, -0.0308, -0.3576, -2.161  # rad, s, rad s/m, 1: touchdown angle of the crank
+HOLD, BY_TAIL, BY_SPEED, BY_PITCH = -0.1355, -0.0308, -0.3576, -2.161  # rad, s, rad s/m, 1: touchdown angle
 STEPS = 16
 OTHERS = 0.46, 0.47, 0.48, 0.49, 0.50  # m, heights of other starts; the first is from 0.45 m
 
@@ -66,8 +66,8 @@ def study(steps: float = STEPS) -> StudyResult:
     notes = [
         "The paper prints no tail and no controller: masses, gains and feedback are ours. The gains are the best of a "
         "random search over some 800 runs from this start, judged by steps, distance and pitch.",
-        "The hops are irregular, no periodic gait. The tail turns through, and through the ground, which has no contact "
-        "with it here: the feedback holds the pitch, not the tail. A gait that keeps it in reach needs planning.",
+        "The hops are irregular, no periodic gait. The tail turns through, and through the ground, which it does not "
+        "touch here: the feedback holds the pitch, not the tail. A gait that keeps it in reach needs planning.",
     ]
     info = STUDIES["bolt-with-tail"]
     times = float(gait.starts[1]) + 0.06 * np.arange(10)

@@ -123,8 +123,8 @@ def _yaw(run: sl.Trajectory) -> np.ndarray:
 
 
 def _drift(run: sl.Trajectory) -> float:
-    """Largest change of angular momentum about the vertical, against the tail's own (both kg m2/s)."""
-    return float(np.ptp(run.arrays["momentum"][:, 5])) / 1e-4
+    """Largest change of angular momentum about the vertical, against the body's own at its quickest."""
+    return float(np.ptp(run.arrays["momentum"][:, 5]) / (727.9e-7 * np.abs(run.v["base.wz"]).max()))
 
 
 @styled

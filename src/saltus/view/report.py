@@ -55,14 +55,15 @@ def report(
     """Write one HTML file about a run that needs nothing else: no network, no other files.
 
     A run that knows its machine gets an animation to play and scrub. `figures` are matplotlib figures or <svg> texts,
-    by default all that make sense; `command` says how to make the run again; `summary` are rows for the first table, in place of its own.
+    by default all that make sense; `command` says how to make the run again; `summary` are rows for the first table,
+    in place of its own.
     """
     shown = figures if figures is not None else all_figures(run, system=system)
     outcome = run.outcome
-    kind = "good" if outcome.ok else "bad"
+    kind, detail = "good" if outcome.ok else "bad", escaped(outcome.detail)
     parts = [
         f"<h1>{escaped(run.meta['name'])}</h1>",
-        f"<p class={kind}><strong>{escaped(outcome.kind)}</strong> at t = {outcome.t:.6g} s: {escaped(outcome.detail)}</p>",
+        f"<p class={kind}><strong>{escaped(outcome.kind)}</strong> at t = {outcome.t:.6g} s: {detail}</p>",
         table(("", ""), list(summary) or _facts(run)),
     ]
     if run.mechanism is not None:

@@ -1,0 +1,201 @@
+"""C export: compiles without a warning, agrees with Python, and its stepper converges to `simulate` at order four."""
+
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import saltus as sl
+from saltus.errors import BadModel, BadValue
+from saltus.files.ccode import vectors
+from saltus.files.code import identifier
+from saltus.files.routines import Exported
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+STRICT = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+
+
+def control_of(thing):
+    return next(iter(thing.controls.values()), None) if isinstance(thing, sl.HybridSystem) else None
+
+
+def built(directory, name, *more):
+    subprocess.run(["cc", *STRICT, "-shared", "-fPIC", "-o", "lib.so", f"{name}.c", *more, "-lm"], cwd=directory, check=True)
+    return ctypes.CDLL(str(directory / "lib.so"))
+
+
+class Stepper:
+    """The compiled stepper from Python."""
+
+    def __init__(self, thing, directory, start, **options):
+        sl.export(thing, directory, start=start, **options)
+        self.exported = e = Exported(thing, start, **options)
+        self.library = built(directory, e.name)
+        sizes = [max(1, *(getattr(d, a) for d in e.domains)) for a in ("n_x", "n_p", "n_guards")]
+        fields = [("t", ctypes.c_double), ("domain", ctypes.c_int), ("ended", ctypes.c_int), ("last", ctypes.c_int)]
+        fields += [("x", ctypes.c_double * sizes[0]), ("p", ctypes.c_double * sizes[1]), ("armed", ctypes.c_ubyte * sizes[2])]
+        self.kind = type("State", (ctypes.Structure,), {"_fields_": fields})
+        self.start = start
+
+    def run(self, domain, until, steps, u=()):
+        s, name, nq = self.kind(), self.exported.name, len(self.exported.mechanism.q_names)
+        numbers = [(ctypes.c_double * max(1, len(x)))(*x) for x in (self.start.positions, self.start.velocities, self.exported.params)]
+        getattr(self.library, f"{name}_start")(ctypes.byref(s), self.exported.index(domain), ctypes.c_double(0.0), *numbers)
+        step, inputs = getattr(self.library, f"{name}_step"), (ctypes.c_double * max(1, len(u)))(*u)
+        events = 0
+        for _ in range(steps):
+            found = step(ctypes.byref(s), ctypes.c_double(until / steps), inputs)
+            assert found >= 0
+            events += found
+        return np.array(s.x[:nq]), events, s
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["bolt", "hopper", "compass", "slider_crank"])
+def test_self_test_passes(name, tmp_path):
+    thing = getattr(sl.zoo, name)()
+    files = sl.export(thing, tmp_path, control=control_of(thing), tables={"gait": ([0.0, 1.0, 3.0], [[1, 2], [2, 4], [0, 0]])})
+    assert {f.name for f in files} >= {"Makefile", "CMakeLists.txt", "selftest.c", "example.c", "loop_1khz.c"}
+    done = subprocess.run(["make", "test", "example", "loop_1khz", "CFLAGS=-O1"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "all functions agree" in done.stdout
+    assert subprocess.run(["./example"], cwd=tmp_path, capture_output=True).returncode == 0
+    assert b"us" in subprocess.run(["./loop_1khz", "20"], cwd=tmp_path, capture_output=True, check=True).stdout
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind")
+def test_valgrind_has_no_complaint(tmp_path):
+    sl.export(sl.zoo.hopper(), tmp_path)
+    subprocess.run(["make", "all", "CFLAGS=-O0 -g"], cwd=tmp_path, check=True, capture_output=True)
+    for program in ("./selftest", "./example"):
+        done = subprocess.run(["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", program], cwd=tmp_path,
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="no cmake")
+def test_cmake_builds_and_tests(tmp_path):
+    sl.export(sl.zoo.four_bar(), tmp_path)
+    for command in (["cmake", "-S", ".", "-B", "build"], ["cmake", "--build", "build"]):
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert subprocess.run(["./build/selftest"], cwd=tmp_path).returncode == 0
+
+
+def test_library_allocates_nothing(tmp_path):
+    sl.export(sl.zoo.bolt(), tmp_path)
+    text = (tmp_path / "bolt.c").read_text()
+    for word in ("malloc", "calloc", "free(", "alloca", "printf"):
+        assert word not in text
+
+
+@needs_compiler
+def test_stepper_converges_at_order_four_through_events(tmp_path):
+    hopper = sl.zoo.hopper()
+    start = hopper.mechanism.keyframe("takeoff")
+    run = sl.simulate(hopper, start, domain="flight", until=1.0, tolerance=1e-13)
+    assert len(run.events) == 3
+    stepper = Stepper(hopper, tmp_path, start)
+    errors = []
+    for steps in (250, 500, 1000):
+        q, events, s = stepper.run("flight", 1.0, steps)
+        assert (events, s.domain) == (3, 1)
+        errors.append(np.abs(q - run.arrays["q"][-1]).max())
+    orders = np.log2(np.array(errors[:-1]) / errors[1:])
+    assert orders == pytest.approx([4, 4], abs=0.35)
+
+
+@needs_compiler
+def test_stepper_runs_bolt_with_its_controller(tmp_path):
+    bolt = sl.zoo.bolt()
+    start, law = bolt.mechanism.keyframe("drop"), bolt.controls["run"]
+    run = sl.simulate(bolt, start, domain="flight", until=0.45, control=law, tolerance=1e-11)
+    q, events, s = Stepper(bolt, tmp_path, start, control=law).run("flight", 0.45, 9000)
+    assert events == len(run.events) == 3
+    assert s.domain == 1
+    assert np.abs(q - run.arrays["q"][-1]).max() < 1e-6
+
+
+@needs_compiler
+@pytest.mark.parametrize("formulation", [sl.Projection(), sl.Baumgarte(), sl.Minimal()], ids=lambda f: type(f).__name__)
+def test_other_formulations_and_inputs(formulation, tmp_path):
+    m = sl.zoo.four_bar()
+    start = m.keyframe("middle")
+    run = sl.simulate(m, start, until=0.3, control=lambda t, s: {"crank": 0.01}, tolerance=1e-11)
+    q, _, s = Stepper(m, tmp_path, start, formulation=formulation).run(None, 0.3, 3000, [0.01])
+    assert s.ended == 0
+    assert np.abs(q - run.arrays["q"][-1]).max() < 1e-7
+
+
+@needs_compiler
+def test_map_ends_and_names_that_would_break_c(tmp_path):
+    m = sl.Mechanism('evil */ #include "x" \\ "name"')
+    ball = m.link("ball", mass=1.0)
+    m.param("e", 0.8)
+    m.slide("y", m.ground, ball, axes="y")
+    m.point("ball", ball.origin)
+    m.keyframes["up"] = {"y": 1.0}
+    system = sl.HybridSystem(m)
+    system.domain("while")
+    reset = sl.Map(lambda s: {"v.y": -s.p.e * s.v.y})
+    system.edge("while", "while", guard=sl.Touchdown("ball"), reset=reset)
+    system.ends("late", sl.When(lambda s: s.t - 2.0, "rising"))
+    start = m.keyframe("up")
+    run = sl.simulate(system, start, until=1.5)
+    stepper = Stepper(system, tmp_path, start)
+    q, events, s = stepper.run("while", 1.5, 300)
+    assert events == len(run.events) == 2
+    assert q[0] == pytest.approx(run.q.y[-1], abs=1e-9)
+    *_, s = stepper.run("while", 3.0, 300)
+    assert s.ended == 2
+    assert s.t == pytest.approx(2.0, abs=1e-9)
+
+
+@needs_compiler
+def test_lookup_table(tmp_path):
+    x, y = np.linspace(0, 2, 9), np.random.default_rng(0).normal(size=(9, 2))
+    sl.export(sl.zoo.four_bar(), tmp_path, tables={"gait table": (x, y)})
+    look = built(tmp_path, "four_bar").four_bar_table_gait_table
+    out = (ctypes.c_double * 2)()
+    for at in (-1.0, 0.0, 0.33, 1.0, 1.999, 2.0, 5.0):
+        look(ctypes.c_double(at), out)
+        assert list(out) == pytest.approx([np.interp(at, x, y[:, i]) for i in range(2)], abs=1e-14)
+    with pytest.raises(BadValue, match="table 'flat'"):
+        sl.export(sl.zoo.four_bar(), tmp_path, tables={"flat": ([1.0, 1.0], [0, 0])})
+
+
+def test_what_cannot_be_exported_is_named(tmp_path):
+    m = sl.Mechanism("ball")
+    ball = m.link("ball", mass=1.0)
+    m.slide("y", m.ground, ball, axes="xy")
+    m.point("ball", ball.origin)
+    system = sl.HybridSystem(m)
+    system.domain("air")
+    system.edge("air", "air", guard=sl.Touchdown("ball"), reset=sl.Collision([sl.Sliding("ball")], restitution=0.5))
+    with pytest.raises(BadModel, match="touchdown"):
+        sl.export(system, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["bolt", "four_bar", "compass"])
+def test_numpy_module_agrees(name, tmp_path):
+    thing = getattr(sl.zoo, name)()
+    [path] = sl.export(thing, tmp_path, to="numpy", control=control_of(thing))
+    spec = importlib.util.spec_from_file_location("exported", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    exported = Exported(thing, control=control_of(thing))
+    rng = np.random.default_rng(5)
+    for r in exported.routines:
+        for arguments, results in vectors(exported, r, rng)[:2]:
+            given = [x[0] if n == "t" else x for (n, _), x in zip(r.inputs, arguments, strict=True)]
+            found = getattr(module, r.name)(*given)
+            for one, two in zip(found if isinstance(found, tuple) else (found,), results, strict=True):
+                assert np.ravel(one) == pytest.approx(two, rel=1e-13, abs=1e-13 * max(1.0, np.abs(two).max(initial=0)))
+
+
+@pytest.mark.parametrize(("text", "name"), [("BOLT", "bolt"), ("9 lives", "model_9_lives"), ("int", "int_c"), ("名", "model"), ("a*/b", "a_b")])
+def test_identifiers(text, name):
+    assert identifier(text) == name

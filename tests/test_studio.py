@@ -1,0 +1,372 @@
+"""The studio in a browser, end to end: sliders, runs, gaits, broken linkages, two pages, the token; reports too."""
+
+import functools
+import math
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import saltus as sl
+from browser import launch, watched
+from saltus.cli import model_of
+
+pytest.importorskip("viser", reason="the test extra installs viser")
+from saltus.studio import serve
+from saltus.studio.pose import Posing, drivers
+from saltus.studio.scene import Placed, solid
+from saltus.studio.target_panel import resampled
+from saltus.studio.worker import Worker
+
+SHOTS = Path(os.environ.get("SALTUS_SCREENSHOTS", "")) if os.environ.get("SALTUS_SCREENSHOTS") else None
+LONG = 60_000  # ms: software rendering on a busy machine is slow
+
+
+# ---- without a browser ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def linkage():
+    return sl.zoo.bolt_linkage(base="fixed")
+
+
+def test_drivers_use_up_the_freedom():
+    assert drivers(sl.zoo.bolt().mechanism.keyframe("drop")) == ["q1", "boom.x", "boom.y"]
+    five = sl.zoo.five_bar()
+    state = five.keyframe(next(iter(five.keyframes))) if five.keyframes else five.assemble()
+    assert len(drivers(state)) == state.mobility().freedom
+
+
+def test_posing_follows_the_branch_and_agrees_with_assembly(linkage):
+    start = linkage.keyframe("crank level")
+    posing = Posing(linkage, start)
+    posing.to({"q1": 1.3}, {"l_1": 0.022, "torque_limit": 45.0})
+    expected = linkage.assemble(near=start, q1=1.3, params={"l_1": 0.022})
+    assert posing.pose.closed
+    assert np.abs(posing.pose.q - expected.positions).max() < 1e-9
+
+
+def test_a_linkage_that_does_not_close_says_where_and_comes_back(linkage):
+    posing = Posing(linkage, linkage.keyframe("crank level"))
+    pose = posing.to({}, {"l_c": 0.6})
+    # the hip is 0.6 m from the crank; crank, HFE link and femur reach 0.020 + 0.105 + 0.080 m
+    assert not pose.closed
+    assert max(pose.gaps.values()) > (0.6 - 0.205) / math.sqrt(2) - 1e-3
+    assert "Does not close" in posing.sentence()
+    assert posing.to({}, {"l_c": 0.080}).closed
+
+
+def test_way_is_the_path_and_stops_at_dead_centres(linkage):
+    posing = Posing(linkage, linkage.keyframe("crank level"))
+    way = posing.way(["foot"])
+    expected = linkage.keyframe("crank level").follow("q1", way.values)
+    assert way.full
+    assert np.abs(way.points[:, 0] - sl.trace(linkage, expected, ["foot"])[:, 0]).max() < 1e-9
+    m = sl.Mechanism("rocker")  # crank 0.3, coupler 0.25, rocker 0.2, ground 0.4: no link turns fully (Grashof)
+    crank, coupler, rocker = (m.rod(n, mass=1.0, length=x) for n, x in (("a", 0.3), ("b", 0.25), ("c", 0.2)))
+    m.revolute("q1", m.ground.at(0, 0), crank.start, motor=True)
+    m.revolute("q2", crank.end, coupler.start)
+    m.revolute("q3", m.ground.at(0.4, 0), rocker.start)
+    m.revolute("pin", coupler.end, rocker.end)
+    m.point("tip", coupler.end)
+    posing = Posing(m, m.assemble(q1=0.5, near={"q2": -0.5, "q3": 2.0}))
+    way = posing.way(["tip"])
+    # dead centre where coupler and rocker are in line: cos q1 = (0.3^2 + 0.4^2 - 0.45^2) / (2 * 0.3 * 0.4)
+    assert not way.full
+    assert way.values.max() == pytest.approx(math.acos((0.09 + 0.16 - 0.2025) / 0.24), abs=2e-3)
+
+
+def test_solids_are_closed_and_of_the_right_volume():
+    bar = np.array([[0.0, 0, 0], [1.0, 0, 0]])
+    for thickness, volume in ((0.1, (2 * 0.2 * 1.0 + math.pi * 0.04) * 0.1), (None, math.pi * (0.04 + 4 / 3 * 0.008))):
+        vertices, faces = solid(bar, 0.2, thickness)
+        a, b, c = (vertices[faces[:, i]] for i in range(3))
+        assert np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6 == pytest.approx(volume, rel=0.05)
+        edges = np.sort(np.vstack([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]]), axis=1)
+        assert (np.unique(edges, axis=0, return_counts=True)[1] == 2).all()
+
+
+def test_placed_links_carry_their_points():
+    m = sl.zoo.bolt().mechanism
+    state = m.keyframe("drop")
+    placed = Placed(m, state.params)
+    shot = placed.at(state.positions, state.params)
+    k = placed.links.index("tibia")
+    foot = shot.p[0, k] + shot.R[0, k] @ [0.303, 0, 0]
+    assert np.abs(foot[:2] - state.position("foot")).max() < 1e-12
+    assert np.abs(shot.ends[0, :, 0] - shot.ends[0, :, 1]).max() < 1e-9
+
+
+def test_strokes_become_even_points():
+    circle = np.column_stack([np.cos(np.linspace(0, 6, 50)), np.sin(np.linspace(0, 6, 50))])
+    even = resampled(circle, 24)
+    steps = np.linalg.norm(np.diff(even, axis=0), axis=1)
+    assert len(even) == 24
+    assert np.ptp(steps) < 0.01 * steps.mean()
+    assert len(resampled(np.zeros((3, 2)), 24)) == 0
+
+
+def wait_for(worker, seconds=60.0):
+    end = time.monotonic() + seconds
+    words = []
+    while time.monotonic() < end:
+        words += worker.read()
+        if words and words[-1][0] != "progress":
+            return words
+        time.sleep(0.02)
+    raise AssertionError(f"no answer: {words[-1:]}")
+
+
+def test_a_crashed_worker_is_told_and_replaced():
+    worker = Worker(functools.partial(model_of, "hopper"))
+    options = {"start": "takeoff", "control": "none", "domain": "flight", "params": {}}
+    try:
+        worker.do("run", formulation="SPF", until=1e5, **options)
+        worker._process.kill()
+        assert "crashed" in wait_for(worker)[-1][1]
+        worker.do("run", formulation="SPF", until=0.5, **options)
+        kind, run = wait_for(worker)[-1]
+        assert kind == "result"
+        assert run.outcome.kind == "finished"
+        worker.do("orbit", **options)
+        kind, found = wait_for(worker)[-1]
+        assert found["orbit"]["period"] == pytest.approx(0.548241, abs=1e-5)  # sl.find_orbit, the same start
+    finally:
+        worker.close()
+
+
+# ---- in the browser -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    manager, browser = launch()
+    yield browser
+    browser.close()
+    manager.stop()
+
+
+@pytest.fixture(scope="module")
+def studio():
+    running = serve(functools.partial(model_of, "bolt"), port=18390)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def complaints():
+    return []
+
+
+def opened(chrome, url, complaints, width=1280, height=720):
+    page = watched(chrome.new_page(viewport={"width": width, "height": height}), complaints)
+    page.set_default_timeout(LONG)
+    page.goto(url)
+    page.get_by_text("transmission angle").first.wait_for()
+    return page
+
+
+def session_of(studio, before=()):
+    return next(s for k, s in studio.sessions.items() if k not in before)
+
+
+def shoot(page, name):
+    if SHOTS is not None:
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SHOTS / f"{name}.png", timeout=LONG)
+
+
+def until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def field(page, label):
+    """The number beside a slider."""
+    return page.get_by_label(label, exact=True).or_(page.locator(f"xpath=//*[text()='{label}']/following::input[1]")).last
+
+
+def test_sliders_runs_scrubbing_gaits_and_cancel(chrome, studio, complaints):
+    page = opened(chrome, studio.url, complaints)
+    session = session_of(studio)
+    shoot(page, "1-machine")
+    # drag the slider of l_1 with the mouse: the path changes
+    text = page.get_by_text(re.compile("Path of foot"))
+    before, l_1 = text.inner_text(), session.posing.params["l_1"]
+    thumb = page.get_by_role("slider").nth(len(session.posing.drivers) + 1)
+    thumb.scroll_into_view_if_needed()
+    box = thumb.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    for k in range(1, 8):
+        page.mouse.move(box["x"] + 5 * k, box["y"] + box["height"] / 2)
+    page.mouse.up()
+    until(lambda: session.posing.params["l_1"] > l_1 + 1e-3)
+    until(lambda: text.inner_text() != before)
+    # the same with the keyboard
+    now = session.posing.params["l_1"]
+    thumb.focus()
+    page.keyboard.press("ArrowLeft")
+    until(lambda: session.posing.params["l_1"] < now)
+    shoot(page, "2-longer-crank")
+    page.get_by_role("button", name="Reset").click()
+    until(lambda: session.posing.params["l_1"] == l_1)
+    # another branch
+    q = session.posing.pose.q.copy()
+    page.get_by_role("button", name="Next branch").click()
+    page.get_by_text(re.compile(r"Branch \d of \d")).wait_for()
+    assert np.abs(session.posing.pose.q - q).max() > 0.1
+    page.get_by_role("button", name="Reset").click()
+    # run, then scrub
+    page.get_by_role("tab", name="Run").click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text(re.compile("finished at 3 s")).wait_for()
+    until(lambda: session.tick is not None or session.run_panel.time.value > 0)
+    panel = session.run_panel
+    page.get_by_role("button", name="Play / pause").click()
+    until(lambda: session.tick is None)
+    page.get_by_role("button", name="Next event").click()
+    shown = panel.time.value
+    assert min(abs(e.t - shown) for e in panel.film.run.events) < 2e-3 or shown == panel.film.begin
+    shoot(page, "3-run")
+    page.get_by_role("slider").first.focus()
+    page.keyboard.press("Home")
+    until(lambda: panel.time.value == panel.film.begin)
+    page.get_by_role("button", name="Keep as ghost").click()
+    until(lambda: panel.ghost is not None)
+    # a long run is cancelled and keeps what it has
+    page.get_by_label("Duration (s)").fill("600")
+    page.keyboard.press("Tab")
+    until(lambda: panel.until.value == 600)
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text(re.compile(r"Running ... \d+ events")).wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text(re.compile("interrupted|cancelled")).first.wait_for()
+    assert studio.sessions
+    # a gait
+    page.get_by_role("tab", name="Gait").click()
+    page.get_by_role("button", name="Find orbit").click()
+    page.get_by_text(re.compile("Stable gait")).wait_for()
+    shoot(page, "4-gait")
+    page.close()
+    until(lambda: session.client.client_id not in studio.sessions)
+    until(lambda: not session.thread.is_alive())
+    assert complaints == []
+
+
+def test_a_broken_linkage_in_one_of_two_pages(chrome, studio, complaints):
+    before = set(studio.sessions)
+    first = opened(chrome, studio.url, complaints)
+    one = session_of(studio, before)
+    second = opened(chrome, studio.url, complaints, width=400, height=800)
+    two = session_of(studio, before | {one.client.client_id})
+    shoot(second, "5-phone")
+    broken = first.locator("input[type='text']:visible, input[inputmode='decimal']:visible").nth(len(one.posing.drivers))
+    one.machine_panel.params["l_c"].max = 1.0
+    broken.fill("0.6")
+    first.keyboard.press("Tab")
+    first.get_by_text(re.compile("Does not close")).wait_for()
+    assert one.posing.params["l_c"] == pytest.approx(0.6)
+    shoot(first, "6-broken")
+    assert two.posing.params["l_c"] == 0.080
+    assert two.posing.pose.closed
+    assert not second.get_by_text(re.compile("Does not close")).count()
+    first.close()
+    second.close()
+    assert complaints == []
+
+
+def test_family_of_the_hopper_is_clicked(chrome, complaints):
+    running = serve(functools.partial(model_of, "hopper"), port=18391)
+    try:
+        page = watched(chrome.new_page(viewport={"width": 1280, "height": 720}), complaints)
+        page.set_default_timeout(LONG)
+        page.goto(running.url)
+        page.get_by_role("tab", name="Gait").click()
+        session = session_of(running)
+        page.get_by_role("button", name="Find orbit").click()
+        page.get_by_text(re.compile("Stable gait")).wait_for()
+        panel = session.gait_panel
+        panel.param.value = "k"
+        panel.low.value, panel.high.value = 14000.0, 16000.0
+        page.get_by_role("button", name="Follow family").click()
+        page.get_by_text(re.compile("Family in k")).wait_for()
+        shoot(page, "7-family")
+        panel.click(3)
+        until(lambda: session.run_panel.film.run.params["k"] == panel.family["orbits"][3]["params"]["k"])
+        assert len(panel.balls) > 3
+        page.close()
+    finally:
+        running.stop()
+    assert complaints == []
+
+
+def test_another_address_needs_the_token():
+    running = serve(functools.partial(model_of, "four-bar"), port=18392, host="127.0.0.1")
+    try:
+        bare = running.url.split("?")[0]
+        for address in (bare, bare + "?token=wrong"):
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(address, timeout=10)
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        assert b"<html" in opener.open(running.url, timeout=10).read()[:2000].lower()
+        assert opener.open(bare, timeout=10).status == 200
+    finally:
+        running.stop()
+
+
+def test_report_animates_from_a_file(chrome, tmp_path, complaints):
+    system = sl.zoo.bolt()
+    start = system.mechanism.keyframe("drop")
+    run = sl.simulate(system, start, domain="flight", until=2.0, control=system.controls["run"])
+    path = sl.view.report(run, tmp_path / "report.html", system=system)
+    assert path.stat().st_size < 5e6
+    page = watched(chrome.new_page(), complaints)
+    page.goto(path.as_uri())
+    figure = page.locator("figure.player")
+    picture = "document.querySelector('canvas').toDataURL()"
+    first = page.evaluate(picture)
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function("Number(document.querySelector('figure.player').dataset.picture) > 10", timeout=LONG)
+    page.get_by_role("button", name="Pause").click()
+    assert page.evaluate(picture) != first
+    page.get_by_label("time").fill("0")
+    page.wait_for_function("document.querySelector('figure.player').dataset.picture == '0'")
+    assert page.evaluate(picture) == first
+    if SHOTS is not None:
+        page.get_by_label("time").fill("60")
+        figure.screenshot(path=SHOTS / "8-report.png")
+    page.close()
+    assert complaints == []
+
+
+def test_report_and_gallery_commands(tmp_path):
+    from typer.testing import CliRunner
+
+    from saltus.cli import app
+
+    call = CliRunner().invoke
+    system = sl.zoo.bolt()
+    run = sl.simulate(system, system.mechanism.keyframe("drop"), domain="flight", until=0.5, control=system.controls["run"])
+    run.save(tmp_path / "bolt" / "run.nc") if (tmp_path / "bolt").mkdir() is None else None
+    done = call(app, ["report", str(tmp_path / "bolt"), "-o", str(tmp_path / "bolt" / "report.html")])
+    assert done.exit_code == 0, done.output
+    assert 'class="player"' in (tmp_path / "bolt" / "report.html").read_text()
+    from saltus.studies.result import Comparison, StudyResult
+
+    rows = [Comparison("mass", 2.0, 2.0, "kg", tolerance=0.1), Comparison("<b>", None, 3.0)]
+    StudyResult("some", "Some study", "A paper", {}, rows).write(tmp_path / "some")
+    done = call(app, ["gallery", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "index.html").read_text()
+    assert "1 of 1 stated agreements hold" in page
+    assert "&lt;b&gt;" in page
+    assert "bolt/report.html" in page
+    assert call(app, ["gallery", str(tmp_path / "none")]).exit_code == 2
