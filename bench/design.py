@@ -35,8 +35,11 @@ def by_fsolve(angles: np.ndarray, z: np.ndarray, p: dict[str, float]) -> np.ndar
     out = []
     for q1 in angles:
         z = fsolve(phi, z, (q1,), xtol=1e-12)
-        out.append(hip + p["l_4"] * np.array([np.cos(z[2]), np.sin(z[2])])
-                   + p["l_5"] * np.array([np.cos(z[2] + z[3]), np.sin(z[2] + z[3])]))
+        out.append(
+            hip
+            + p["l_4"] * np.array([np.cos(z[2]), np.sin(z[2])])
+            + p["l_5"] * np.array([np.cos(z[2] + z[3]), np.sin(z[2] + z[3])])
+        )
     return np.array(out)
 
 
@@ -84,8 +87,16 @@ def run() -> list[Row]:
         Row.at_least("path and gradient: fsolve / Saltus", full / mine, 100),
         Row.at_least("path alone: fsolve / Saltus", lean / plain, 100),
         Row("designs within 2 % of BOLT that assemble", f"{assembled:.1%}"),
-        Row(f"turns with path error a second, {threads} threads", f"{len(many) / wall:.0f}", ">= 20000",
-            len(many) / wall >= 20000),
-        Row("the same from the processor time of one thread, twice", f"{2 * len(many) / work:.0f}", ">= 20000",
-            2 * len(many) / work >= 20000),
+        Row(
+            f"turns with path error a second, {threads} threads",
+            f"{len(many) / wall:.0f}",
+            ">= 20000",
+            len(many) / wall >= 20000,
+        ),
+        Row(
+            "the same from the processor time of one thread, twice",
+            f"{2 * len(many) / work:.0f}",
+            ">= 20000",
+            2 * len(many) / work >= 20000,
+        ),
     ]

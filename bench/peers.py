@@ -17,8 +17,13 @@ I1, I2, I3, I4, I5 = 2.51e-5, 1.53e-4, 4.18e-4, 4.8e-3, 3.9e-3
 LCM2, LCM3, LCM4, LCM5 = 0.0661, 0.1051, 0.0574, 0.0983
 G = 9.81
 HIP = (LC * math.cos(THETA), LC * math.sin(THETA))
-LINKS = {"crank": (M1, I1, 0.0), "hfe": (M2, I2, LCM2), "kfe": (M3, I3, LCM3), "femur": (M4, I4, LCM4),
-         "tibia": (M5, I5, LCM5)}
+LINKS = {
+    "crank": (M1, I1, 0.0),
+    "hfe": (M2, I2, LCM2),
+    "kfe": (M3, I3, LCM3),
+    "femur": (M4, I4, LCM4),
+    "tibia": (M5, I5, LCM5),
+}
 
 # Order of Appendix A (q1, x, y, q2, q3, q4, q5) in ours (x, y, q1 ... q5), and back.
 TO_PAPER = [2, 0, 1, 3, 4, 5, 6]
@@ -61,8 +66,16 @@ class HandPort:
         """Cosines and sines of the absolute angles q1, q1+q2, q1+q2+q3, q4, q4+q5."""
         q1, q2, q3, q4, q5 = q[self.angles]
         return (
-            np.cos(q1), np.sin(q1), np.cos(q1 + q2), np.sin(q1 + q2), np.cos(q1 + q2 + q3), np.sin(q1 + q2 + q3),
-            np.cos(q4), np.sin(q4), np.cos(q4 + q5), np.sin(q4 + q5),
+            np.cos(q1),
+            np.sin(q1),
+            np.cos(q1 + q2),
+            np.sin(q1 + q2),
+            np.cos(q1 + q2 + q3),
+            np.sin(q1 + q2 + q3),
+            np.cos(q4),
+            np.sin(q4),
+            np.cos(q4 + q5),
+            np.sin(q4 + q5),
         )
 
     def dynamics(self, q: np.ndarray, v: np.ndarray, sines: tuple[float, ...]) -> tuple[np.ndarray, ...]:
@@ -74,13 +87,33 @@ class HandPort:
         c23, s23 = np.cos(q2 + q3), np.sin(q2 + q3)
 
         H = np.zeros((7, 7))
-        H[0, 0] = (I1 + I2 + I3 + L1**2 * M2 + LCM2**2 * M2 + LCM3**2 * M3 + LS**2 * M3 + L1**2 * M3
-                   + 2 * L1 * LCM3 * M3 * c23 + 2 * L1 * LCM2 * M2 * c2 + 2 * L1 * LS * M3 * c2
-                   + 2 * LCM3 * LS * M3 * c3)
+        H[0, 0] = (
+            I1
+            + I2
+            + I3
+            + L1**2 * M2
+            + LCM2**2 * M2
+            + LCM3**2 * M3
+            + LS**2 * M3
+            + L1**2 * M3
+            + 2 * L1 * LCM3 * M3 * c23
+            + 2 * L1 * LCM2 * M2 * c2
+            + 2 * L1 * LS * M3 * c2
+            + 2 * LCM3 * LS * M3 * c3
+        )
         H[0, 1] = -M3 * (LS * s12 + L1 * s1 + LCM3 * s123) - M2 * (LCM2 * s12 + L1 * s1)
         H[0, 2] = M3 * (LS * c12 + L1 * c1 + LCM3 * c123) + M2 * (LCM2 * c12 + L1 * c1)
-        H[0, 3] = (I2 + I3 + LCM2**2 * M2 + LCM3**2 * M3 + LS**2 * M3 + L1 * LCM3 * M3 * c23 + L1 * LCM2 * M2 * c2
-                   + L1 * LS * M3 * c2 + 2 * LCM3 * LS * M3 * c3)
+        H[0, 3] = (
+            I2
+            + I3
+            + LCM2**2 * M2
+            + LCM3**2 * M3
+            + LS**2 * M3
+            + L1 * LCM3 * M3 * c23
+            + L1 * LCM2 * M2 * c2
+            + L1 * LS * M3 * c2
+            + 2 * LCM3 * LS * M3 * c3
+        )
         H[0, 4] = I3 + LCM3**2 * M3 + L1 * LCM3 * M3 * c23 + LCM3 * LS * M3 * c3
         H[1, 1] = M1 + M2 + M3 + M4 + M5 + MB
         H[1, 3] = -M3 * (LS * s12 + LCM3 * s123) - LCM2 * M2 * s12
@@ -101,19 +134,27 @@ class HandPort:
         H = H + np.triu(H, 1).T
 
         C = np.zeros((7, 7))
-        C[0, 0] = (-d3 * (L1 * LCM3 * M3 * s23 + LCM3 * LS * M3 * s3)
-                   - d2 * (L1 * LCM3 * M3 * s23 + L1 * LCM2 * M2 * s2 + L1 * LS * M3 * s2))
-        C[0, 3] = (-d3 * (L1 * LCM3 * M3 * s23 + LCM3 * LS * M3 * s3)
-                   - (d1 + d2) * (L1 * LCM3 * M3 * s23 + L1 * LCM2 * M2 * s2 + L1 * LS * M3 * s2))
+        C[0, 0] = -d3 * (L1 * LCM3 * M3 * s23 + LCM3 * LS * M3 * s3) - d2 * (
+            L1 * LCM3 * M3 * s23 + L1 * LCM2 * M2 * s2 + L1 * LS * M3 * s2
+        )
+        C[0, 3] = -d3 * (L1 * LCM3 * M3 * s23 + LCM3 * LS * M3 * s3) - (d1 + d2) * (
+            L1 * LCM3 * M3 * s23 + L1 * LCM2 * M2 * s2 + L1 * LS * M3 * s2
+        )
         C[0, 4] = -(d1 + d2 + d3) * (L1 * LCM3 * M3 * s23 + LCM3 * LS * M3 * s3)
-        C[1, 0] = (-d1 * (M3 * (LS * c12 + L1 * c1 + LCM3 * c123) + M2 * (LCM2 * c12 + L1 * c1))
-                   - d2 * (M3 * (LS * c12 + LCM3 * c123) + LCM2 * M2 * c12) - d3 * LCM3 * M3 * c123)
+        C[1, 0] = (
+            -d1 * (M3 * (LS * c12 + L1 * c1 + LCM3 * c123) + M2 * (LCM2 * c12 + L1 * c1))
+            - d2 * (M3 * (LS * c12 + LCM3 * c123) + LCM2 * M2 * c12)
+            - d3 * LCM3 * M3 * c123
+        )
         C[1, 3] = -(d1 + d2) * (M3 * (LS * c12 + LCM3 * c123) + LCM2 * M2 * c12) - d3 * LCM3 * M3 * c123
         C[1, 4] = -(d1 + d2 + d3) * LCM3 * M3 * c123
         C[1, 5] = -d4 * (M5 * (LCM5 * c45 + L4 * c4) + LCM4 * M4 * c4) - d5 * LCM5 * M5 * c45
         C[1, 6] = -(d4 + d5) * LCM5 * M5 * c45
-        C[2, 0] = (-d1 * (M3 * (LS * s12 + L1 * s1 + LCM3 * s123) + M2 * (LCM2 * s12 + L1 * s1))
-                   - d2 * (M3 * (LS * s12 + LCM3 * s123) + LCM2 * M2 * s12) - d3 * LCM3 * M3 * s123)
+        C[2, 0] = (
+            -d1 * (M3 * (LS * s12 + L1 * s1 + LCM3 * s123) + M2 * (LCM2 * s12 + L1 * s1))
+            - d2 * (M3 * (LS * s12 + LCM3 * s123) + LCM2 * M2 * s12)
+            - d3 * LCM3 * M3 * s123
+        )
         C[2, 3] = -(d1 + d2) * (M3 * (LS * s12 + LCM3 * s123) + LCM2 * M2 * s12) - d3 * LCM3 * M3 * s123
         C[2, 4] = -(d1 + d2 + d3) * LCM3 * M3 * s123
         C[2, 5] = -d4 * (M5 * (LCM5 * s45 + L4 * s4) + LCM4 * M4 * s4) - d5 * LCM5 * M5 * s45
@@ -127,15 +168,17 @@ class HandPort:
         C[5, 6] = -(d4 + d5) * L4 * LCM5 * M5 * s5
         C[6, 5] = d4 * L4 * LCM5 * M5 * s5
 
-        g = np.array([
-            G * M3 * (LS * c12 + L1 * c1 + LCM3 * c123) + G * M2 * (LCM2 * c12 + L1 * c1),
-            0.0,
-            G * (M1 + M2 + M3 + M4 + M5 + MB),
-            G * M3 * (LS * c12 + LCM3 * c123) + G * M2 * LCM2 * c12,
-            G * LCM3 * M3 * c123,
-            G * M5 * (LCM5 * c45 + L4 * c4) + G * LCM4 * M4 * c4,
-            G * LCM5 * M5 * c45,
-        ])
+        g = np.array(
+            [
+                G * M3 * (LS * c12 + L1 * c1 + LCM3 * c123) + G * M2 * (LCM2 * c12 + L1 * c1),
+                0.0,
+                G * (M1 + M2 + M3 + M4 + M5 + MB),
+                G * M3 * (LS * c12 + LCM3 * c123) + G * M2 * LCM2 * c12,
+                G * LCM3 * M3 * c123,
+                G * M5 * (LCM5 * c45 + L4 * c4) + G * LCM4 * M4 * c4,
+                G * LCM5 * M5 * c45,
+            ]
+        )
 
         J_dot = np.zeros((6 if self.stance else 4, 7))
         J_dot[0, 0], J_dot[0, 3] = -d1 * L1 * c1 - L2 * c12 * (d1 + d2), -L2 * c12 * (d1 + d2)
@@ -279,9 +322,13 @@ def mjcf(fixed: bool, step: float = 1e-4, solref: str = "0.002 1", integrator: s
     def hinge(name: str) -> str:
         return f'<joint name="{name}" type="hinge" axis="0 0 1"/>'
 
-    slides = "" if fixed else (
-        '<joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/>'
-        f'<inertial pos="0 0 0" mass="{MB}" diaginertia="{I1} {I1} {I1}"/>'
+    slides = (
+        ""
+        if fixed
+        else (
+            '<joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/>'
+            f'<inertial pos="0 0 0" mass="{MB}" diaginertia="{I1} {I1} {I1}"/>'
+        )
     )
     return f"""
 <mujoco>
@@ -334,10 +381,14 @@ def gap(q: np.ndarray) -> float:
     """Largest loop error of positions (q1 ... q5), m."""
     q1, q2, q3, q4, q5 = q[-5:]
     a, b, c, d = q1 + q2, q1 + q2 + q3, q4, q4 + q5
-    B = (L2 * math.cos(a) + L1 * math.cos(q1) - LF * math.cos(c) - HIP[0],
-         L2 * math.sin(a) + L1 * math.sin(q1) - LF * math.sin(c) - HIP[1])
-    E = (LS * math.cos(a) - LT * math.cos(d) + L1 * math.cos(q1) - L4 * math.cos(c) - HIP[0] + L3 * math.cos(b),
-         LS * math.sin(a) - LT * math.sin(d) + L1 * math.sin(q1) - L4 * math.sin(c) - HIP[1] + L3 * math.sin(b))
+    B = (
+        L2 * math.cos(a) + L1 * math.cos(q1) - LF * math.cos(c) - HIP[0],
+        L2 * math.sin(a) + L1 * math.sin(q1) - LF * math.sin(c) - HIP[1],
+    )
+    E = (
+        LS * math.cos(a) - LT * math.cos(d) + L1 * math.cos(q1) - L4 * math.cos(c) - HIP[0] + L3 * math.cos(b),
+        LS * math.sin(a) - LT * math.sin(d) + L1 * math.sin(q1) - L4 * math.sin(c) - HIP[1] + L3 * math.sin(b),
+    )
     return max(map(abs, (*B, *E)))
 
 
@@ -356,6 +407,7 @@ def energy(q: np.ndarray, v: np.ndarray) -> float:
     heights = (
         M2 * (L1 * math.sin(q1) + LCM2 * math.sin(q1 + q2))
         + M3 * (L1 * math.sin(q1) + LS * math.sin(q1 + q2) + LCM3 * math.sin(q1 + q2 + q3))
-        + M4 * (HIP[1] + LCM4 * math.sin(q4)) + M5 * (HIP[1] + L4 * math.sin(q4) + LCM5 * math.sin(q4 + q5))
+        + M4 * (HIP[1] + LCM4 * math.sin(q4))
+        + M5 * (HIP[1] + L4 * math.sin(q4) + LCM5 * math.sin(q4 + q5))
     )
     return float(v[-5:] @ H @ v[-5:] / 2 + G * heights)

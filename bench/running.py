@@ -95,8 +95,16 @@ def run() -> list[Row]:
     traced = system.controls["run"]
 
     def ours(tolerance: float, control: object = traced, rate: float = 1000.0) -> sl.Trajectory:
-        return sl.simulate(system, start, until=20.0, domain="flight", control=control, tolerance=tolerance, rate=rate,
-                           stop_after={"touchdown": STEPS})
+        return sl.simulate(
+            system,
+            start,
+            until=20.0,
+            domain="flight",
+            control=control,
+            tolerance=tolerance,
+            rate=rate,
+            stop_after={"touchdown": STEPS},
+        )
 
     def end(run: sl.Trajectory) -> np.ndarray:
         return np.append(run.events[-1].q_before, run.events[-1].t)
@@ -110,8 +118,11 @@ def run() -> list[Row]:
     wall = best(lambda: ours(1e-9), 15)
     error = np.abs(end(first) - exact).max()
     rows = [
-        Row("16 steps at 1e-9", f"{first.duration:.4g} s simulated, end state off by {error:.1e}, "
-            f"gap {first.loop_gap:.1e} m, energy {first.energy_account['relative residual']:.1e}"),
+        Row(
+            "16 steps at 1e-9",
+            f"{first.duration:.4g} s simulated, end state off by {error:.1e}, "
+            f"gap {first.loop_gap:.1e} m, energy {first.energy_account['relative residual']:.1e}",
+        ),
         Row("wall time, all of simulate", f"{wall * 1e3:.3g} ms (second run in a process: {first_wall * 1e3:.3g} ms)"),
         Row.at_least("real-time factor at 1e-9", first.duration / wall, 20),
     ]
@@ -123,18 +134,23 @@ def run() -> list[Row]:
     hand_error = np.abs(np.append(q, t) - exact).max()
     if not hand_error < 1e-5:
         raise Disagreement(f"the hand port ends {hand_error:.3g} away from Saltus")
-    rows.append(Row(
-        f"NumPy and solve_ivp, DOP853 at {HAND_TOLERANCE:g}",
-        f"{hand_cpu:.3g} s, {hand.evaluations} evaluations, end state off by {hand_error:.1e}",
-    ))
+    rows.append(
+        Row(
+            f"NumPy and solve_ivp, DOP853 at {HAND_TOLERANCE:g}",
+            f"{hand_cpu:.3g} s, {hand.evaluations} evaluations, end state off by {hand_error:.1e}",
+        )
+    )
     for mine in (1e-6, 3e-7, 1e-7, 3e-8, 1e-8, 1e-9):  # the loosest tolerance that is at least as accurate
         result = ours(mine)
         if np.abs(end(result) - exact).max() <= hand_error:
             break
     cpu = best(lambda: ours(mine), 7, clock=time.process_time)
     rows += [
-        Row(f"Saltus at the same accuracy, {mine:g}", f"{cpu:.3g} s, {result.meta['evaluations']} evaluations, "
-            f"end state off by {np.abs(end(result) - exact).max():.1e}"),
+        Row(
+            f"Saltus at the same accuracy, {mine:g}",
+            f"{cpu:.3g} s, {result.meta['evaluations']} evaluations, "
+            f"end state off by {np.abs(end(result) - exact).max():.1e}",
+        ),
         Row.at_least("NumPy and solve_ivp / Saltus", hand_cpu / cpu, 100),
     ]
 

@@ -54,8 +54,12 @@ def command() -> list[Row]:
 
         def once() -> float:
             start = time.perf_counter()
-            done = subprocess.run([*script, "--no-animation", "--out", str(Path(directory) / "out")], env=environment,
-                                  capture_output=True, text=True)
+            done = subprocess.run(
+                [*script, "--no-animation", "--out", str(Path(directory) / "out")],
+                env=environment,
+                capture_output=True,
+                text=True,
+            )
             if done.returncode:
                 said = done.stderr.strip().splitlines()[-1:]
                 raise RuntimeError(f"saltus run bolt ended with {done.returncode}: {said}")

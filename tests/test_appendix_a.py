@@ -34,8 +34,13 @@ class State(SimpleNamespace):
         sums = {"1": q1, "2": q2, "3": q3, "4": q4, "5": q5}
         sums |= {"12": q1 + q2, "123": q1 + q2 + q3, "23": q2 + q3, "45": q4 + q5}
         super().__init__(
-            w1=w1, w2=w2, w3=w3, w4=w4, w5=w5,
-            **{f"s{k}": sin(x) for k, x in sums.items()}, **{f"c{k}": cos(x) for k, x in sums.items()},
+            w1=w1,
+            w2=w2,
+            w3=w3,
+            w4=w4,
+            w5=w5,
+            **{f"s{k}": sin(x) for k, x in sums.items()},
+            **{f"c{k}": cos(x) for k, x in sums.items()},
         )
 
 
@@ -43,14 +48,38 @@ class State(SimpleNamespace):
 
 H = {
     # The squares of "I" in H11 and H14 are printed so; I_cm,i and I_s are not defined, and read as I_i and I_2 here.
-    (1, 1): lambda s: I1 + I2 + I3 + I1**2 * m2 + I2**2 * m2 + I3**2 * m3 + I2**2 * m3 + 2 * l1 * lcm3 * m3 * s.c23
-    + 2 * l1 * lcm2 * m2 * s.c2 + 2 * l1 * ls * m3 * s.c2 + 2 * lcm3 * ls * m3 * s.c3,
-    (1, 2): lambda s: -0.5 * (m3 * (2 * ls * s.s12 + 2 * l1 * s.s1 + 2 * lcm3 * s.s123))
-    - 0.5 * (m2 * (2 * lcm2 * s.s12 + 2 * l1 * s.s1)),
-    (1, 3): lambda s: -0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123))
-    + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * l1 * s.c1)),
-    (1, 4): lambda s: I2 + I3 + I2**2 * m2 + I3**2 * m3 + I2**2 * m3 + l1 * lcm3 * m3 * s.c23 + l1 * lcm2 * m2 * s.c2
-    + l1 * ls * m3 * s.c2 + 2 * lcm3 * ls * m3 * s.c3,
+    (1, 1): lambda s: (
+        I1
+        + I2
+        + I3
+        + I1**2 * m2
+        + I2**2 * m2
+        + I3**2 * m3
+        + I2**2 * m3
+        + 2 * l1 * lcm3 * m3 * s.c23
+        + 2 * l1 * lcm2 * m2 * s.c2
+        + 2 * l1 * ls * m3 * s.c2
+        + 2 * lcm3 * ls * m3 * s.c3
+    ),
+    (1, 2): lambda s: (
+        -0.5 * (m3 * (2 * ls * s.s12 + 2 * l1 * s.s1 + 2 * lcm3 * s.s123))
+        - 0.5 * (m2 * (2 * lcm2 * s.s12 + 2 * l1 * s.s1))
+    ),
+    (1, 3): lambda s: (
+        -0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123))
+        + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * l1 * s.c1))
+    ),
+    (1, 4): lambda s: (
+        I2
+        + I3
+        + I2**2 * m2
+        + I3**2 * m3
+        + I2**2 * m3
+        + l1 * lcm3 * m3 * s.c23
+        + l1 * lcm2 * m2 * s.c2
+        + l1 * ls * m3 * s.c2
+        + 2 * lcm3 * ls * m3 * s.c3
+    ),
     (1, 5): lambda s: I3 + lcm3**2 * m3 + l1 * lcm3 * m3 * s.c23 + lcm3 * ls * m3 * s.c3,
     (2, 2): lambda s: m1 + m2 + m3 + m4 + m5 + mb,
     (2, 4): lambda s: -0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) - lcm2 * m2 * s.s12,
@@ -71,37 +100,58 @@ H = {
 }
 
 C = {
-    (1, 1): lambda s: -s.w3 * (l1 * lcm3 * m3 * s.s23 + lcm3 * ls * m3 * s.s3)
-    - s.w2 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2),
-    (1, 4): lambda s: -s.w3 * (l1 * lcm3 * m3 * s.s23 + lcm3 * ls * m3 * s.s3)
-    - s.w1 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2)
-    - s.w2 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2),
+    (1, 1): lambda s: (
+        -s.w3 * (l1 * lcm3 * m3 * s.s23 + lcm3 * ls * m3 * s.s3)
+        - s.w2 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2)
+    ),
+    (1, 4): lambda s: (
+        -s.w3 * (l1 * lcm3 * m3 * s.s23 + lcm3 * ls * m3 * s.s3)
+        - s.w1 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2)
+        - s.w2 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2)
+    ),
     (1, 5): lambda s: -(s.w1 + s.w2 + s.w3) * (l1 * lcm3 * m3 * s.s23 + lcm3 * ls * m3 * s.s3),
-    (2, 1): lambda s: -s.w1 * (
-        0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123))
-        + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * ls * s.c1))
-    )
-    - s.w2 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12) - s.w3 * lcm3 * m3 * s.c123,
-    (2, 4): lambda s: -s.w1 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12)
-    - s.w2 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12) - s.w3 * lcm3 * m3 * s.c123,
+    (2, 1): lambda s: (
+        -s.w1
+        * (
+            0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123))
+            + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * ls * s.c1))
+        )
+        - s.w2 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12)
+        - s.w3 * lcm3 * m3 * s.c123
+    ),
+    (2, 4): lambda s: (
+        -s.w1 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12)
+        - s.w2 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12)
+        - s.w3 * lcm3 * m3 * s.c123
+    ),
     (2, 5): lambda s: -s.w1 * lcm3 * m3 * s.c123 - s.w2 * lcm3 * m3 * s.c123 - s.w3 * lcm3 * m3 * s.c123,
-    (2, 6): lambda s: -s.w4 * (0.5 * (m5 * (2 * lcm5 * s.c45 + 2 * l4 * s.c4)) + lcm4 * m4 * s.c4)
-    - s.w5 * lcm5 * m5 * s.c45,
+    (2, 6): lambda s: (
+        -s.w4 * (0.5 * (m5 * (2 * lcm5 * s.c45 + 2 * l4 * s.c4)) + lcm4 * m4 * s.c4) - s.w5 * lcm5 * m5 * s.c45
+    ),
     (2, 7): lambda s: -s.w4 * lcm5 * m5 * s.c45 - s.w5 * lcm5 * m5 * s.c45,
-    (3, 1): lambda s: -s.w1 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * l1 * s.s1 + 2 * lcm3 * s.s123)))
-    + 0.5 * (m2 * (2 * lcm2 * s.s12 + 2 * l1 * s.s1))
-    - s.w2 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12) - s.w3 * lcm3 * m3 * s.s123,
+    (3, 1): lambda s: (
+        -s.w1 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * l1 * s.s1 + 2 * lcm3 * s.s123)))
+        + 0.5 * (m2 * (2 * lcm2 * s.s12 + 2 * l1 * s.s1))
+        - s.w2 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12)
+        - s.w3 * lcm3 * m3 * s.s123
+    ),
     # One bracket is missing in C34 and in C41; read as closing at the end.
-    (3, 4): lambda s: -s.w1 * (
-        0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12
-        - s.w2 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12) - s.w3 * lcm3 * m3 * s.s123
+    (3, 4): lambda s: (
+        -s.w1
+        * (
+            0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123))
+            + lcm2 * m2 * s.s12
+            - s.w2 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12)
+            - s.w3 * lcm3 * m3 * s.s123
+        )
     ),
     (3, 5): lambda s: -s.w1 * lcm3 * m3 * s.s123 - s.w2 * lcm3 * m3 * s.s123 - s.w3 * lcm3 * m3 * s.s123,
-    (3, 6): lambda s: -s.w4 * (0.5 * (m5 * (2 * lcm5 * s.s45 + 2 * l4 * s.s4)) + lcm4 * m4 * s.s4)
-    - s.w5 * lcm5 * m5 * s.s45,
+    (3, 6): lambda s: (
+        -s.w4 * (0.5 * (m5 * (2 * lcm5 * s.s45 + 2 * l4 * s.s4)) + lcm4 * m4 * s.s4) - s.w5 * lcm5 * m5 * s.s45
+    ),
     (3, 7): lambda s: -s.w4 * lcm5 * m5 * s.s45 - s.w5 * lcm5 * m5 * s.s45,
-    (4, 1): lambda s: s.w1 * (
-        l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2 - s.w3 * lcm3 * ls * m3 * s.s3
+    (4, 1): lambda s: (
+        s.w1 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2 - s.w3 * lcm3 * ls * m3 * s.s3)
     ),
     (4, 4): lambda s: -s.w3 * lcm3 * ls * m3 * s.s3,
     (4, 5): lambda s: -s.w1 * lcm3 * ls * m3 * s.s3 - s.w2 * lcm3 * ls * m3 * s.s3 - s.w3 * lcm3 * ls * m3 * s.s3,
@@ -199,31 +249,66 @@ PRINTED = {"H": H, "C": C, "g": G, "Phi": PHI, "Gamma": GAMMA, "Gamma_dot": GAMM
 # ---- corrections ----------------------------------------------------------------------------------------------------
 
 CORRECTED = {
-    ("H", (1, 1)): lambda s: I1 + I2 + I3 + l1**2 * (m2 + m3) + lcm2**2 * m2 + lcm3**2 * m3 + ls**2 * m3
-    + 2 * l1 * lcm3 * m3 * s.c23 + 2 * l1 * lcm2 * m2 * s.c2 + 2 * l1 * ls * m3 * s.c2 + 2 * lcm3 * ls * m3 * s.c3,
-    ("H", (1, 3)): lambda s: 0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123))
-    + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * l1 * s.c1)),
-    ("H", (1, 4)): lambda s: I2 + I3 + lcm2**2 * m2 + lcm3**2 * m3 + ls**2 * m3 + l1 * lcm3 * m3 * s.c23
-    + l1 * lcm2 * m2 * s.c2 + l1 * ls * m3 * s.c2 + 2 * lcm3 * ls * m3 * s.c3,
-    ("H", (3, 3)): lambda s: m1 + m2 + m3 + m4 + m5 + mb,
-    ("H", (3, 5)): lambda s: lcm3 * m3 * s.c123,
-    ("C", (2, 1)): lambda s: -s.w1 * (
+    ("H", (1, 1)): lambda s: (
+        I1
+        + I2
+        + I3
+        + l1**2 * (m2 + m3)
+        + lcm2**2 * m2
+        + lcm3**2 * m3
+        + ls**2 * m3
+        + 2 * l1 * lcm3 * m3 * s.c23
+        + 2 * l1 * lcm2 * m2 * s.c2
+        + 2 * l1 * ls * m3 * s.c2
+        + 2 * lcm3 * ls * m3 * s.c3
+    ),
+    ("H", (1, 3)): lambda s: (
         0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123))
         + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * l1 * s.c1))
-    )
-    - s.w2 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12) - s.w3 * lcm3 * m3 * s.c123,
-    ("C", (3, 1)): lambda s: -s.w1 * (
-        0.5 * (m3 * (2 * ls * s.s12 + 2 * l1 * s.s1 + 2 * lcm3 * s.s123))
-        + 0.5 * (m2 * (2 * lcm2 * s.s12 + 2 * l1 * s.s1))
-    )
-    - s.w2 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12) - s.w3 * lcm3 * m3 * s.s123,
-    ("C", (3, 4)): lambda s: -s.w1 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12)
-    - s.w2 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12) - s.w3 * lcm3 * m3 * s.s123,
-    ("C", (4, 1)): lambda s: s.w1 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2)
-    - s.w3 * lcm3 * ls * m3 * s.s3,
+    ),
+    ("H", (1, 4)): lambda s: (
+        I2
+        + I3
+        + lcm2**2 * m2
+        + lcm3**2 * m3
+        + ls**2 * m3
+        + l1 * lcm3 * m3 * s.c23
+        + l1 * lcm2 * m2 * s.c2
+        + l1 * ls * m3 * s.c2
+        + 2 * lcm3 * ls * m3 * s.c3
+    ),
+    ("H", (3, 3)): lambda s: m1 + m2 + m3 + m4 + m5 + mb,
+    ("H", (3, 5)): lambda s: lcm3 * m3 * s.c123,
+    ("C", (2, 1)): lambda s: (
+        -s.w1
+        * (
+            0.5 * (m3 * (2 * ls * s.c12 + 2 * l1 * s.c1 + 2 * lcm3 * s.c123))
+            + 0.5 * (m2 * (2 * lcm2 * s.c12 + 2 * l1 * s.c1))
+        )
+        - s.w2 * (0.5 * (m3 * (2 * ls * s.c12 + 2 * lcm3 * s.c123)) + lcm2 * m2 * s.c12)
+        - s.w3 * lcm3 * m3 * s.c123
+    ),
+    ("C", (3, 1)): lambda s: (
+        -s.w1
+        * (
+            0.5 * (m3 * (2 * ls * s.s12 + 2 * l1 * s.s1 + 2 * lcm3 * s.s123))
+            + 0.5 * (m2 * (2 * lcm2 * s.s12 + 2 * l1 * s.s1))
+        )
+        - s.w2 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12)
+        - s.w3 * lcm3 * m3 * s.s123
+    ),
+    ("C", (3, 4)): lambda s: (
+        -s.w1 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12)
+        - s.w2 * (0.5 * (m3 * (2 * ls * s.s12 + 2 * lcm3 * s.s123)) + lcm2 * m2 * s.s12)
+        - s.w3 * lcm3 * m3 * s.s123
+    ),
+    ("C", (4, 1)): lambda s: (
+        s.w1 * (l1 * lcm3 * m3 * s.s23 + l1 * lcm2 * m2 * s.s2 + l1 * ls * m3 * s.s2) - s.w3 * lcm3 * ls * m3 * s.s3
+    ),
     ("g", (3, 1)): lambda s: g * (mb + m1 + m2 + m3 + m4 + m5),
-    ("Gamma_dot", (4, 1)): lambda s: -s.w1 * l1 * s.s1 - l3 * s.s123 * (s.w1 + s.w2 + s.w3)
-    - ls * s.s12 * (s.w1 + s.w2),
+    ("Gamma_dot", (4, 1)): lambda s: (
+        -s.w1 * l1 * s.s1 - l3 * s.s123 * (s.w1 + s.w2 + s.w3) - ls * s.s12 * (s.w1 + s.w2)
+    ),
     ("Gamma_dot", (4, 4)): lambda s: -l3 * s.s123 * (s.w1 + s.w2 + s.w3) - ls * s.s12 * (s.w1 + s.w2),
 }
 
@@ -257,11 +342,18 @@ def compared(model):
         back = np.argsort(OURS)
         M, C, G, phi, gamma, gamma_dot, J_q, J_z = (np.asarray(x) for x in f(q[back], v[back], m.values()))
         states.append(State(q, v))
-        ours.append({
-            "H": M[np.ix_(OURS, OURS)], "C": C[np.ix_(OURS, OURS)], "g": G[OURS], "Phi": phi,
-            "Gamma": gamma[np.ix_(rows, OURS)], "Gamma_dot": gamma_dot[np.ix_(rows, OURS)],
-            "J_q": J_q[:, OURS[:3]], "J_z": J_z,
-        })
+        ours.append(
+            {
+                "H": M[np.ix_(OURS, OURS)],
+                "C": C[np.ix_(OURS, OURS)],
+                "g": G[OURS],
+                "Phi": phi,
+                "Gamma": gamma[np.ix_(rows, OURS)],
+                "Gamma_dot": gamma_dot[np.ix_(rows, OURS)],
+                "J_q": J_q[:, OURS[:3]],
+                "J_z": J_z,
+            }
+        )
     return states, ours
 
 
@@ -289,6 +381,7 @@ def test_entries_that_are_misprinted(compared, matrix, entry):
 
 def test_h11_needs_both_of_its_corrections(compared):
     """With lengths in place of the printed I's, l_1^2 m_3 is still missing."""
+
     def letters_only(s):
         return CORRECTED["H", (1, 1)](s) - l1**2 * m3
 

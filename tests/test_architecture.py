@@ -66,7 +66,8 @@ def test_casadi_stays_out_of_view_and_cli():
 
 
 def test_import_is_light():
-    code = "import sys, saltus; print([m for m in ('casadi', 'numpy', 'heyoka', 'matplotlib', 'xarray', 'scipy') if m in sys.modules])"
+    heavy = ("casadi", "numpy", "heyoka", "matplotlib", "xarray", "scipy")
+    code = f"import sys, saltus; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
 
@@ -85,8 +86,12 @@ def test_examples_run(example, tmp_path):
 
 
 def test_ruff():
-    done = subprocess.run([sys.executable, "-m", "ruff", "check", "src", "tests", "bench", "examples"],
-                          capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "src", "tests", "bench", "examples"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -96,7 +101,8 @@ def test_mypy():
 
 
 def test_no_file_names_a_package_registry():
-    done = subprocess.run(["git", "grep", "-nIE", r"index-url|trusted-host|/simple/|registry\."], capture_output=True,
-                          text=True, cwd=ROOT)
+    done = subprocess.run(
+        ["git", "grep", "-nIE", r"index-url|trusted-host|/simple/|registry\."], capture_output=True, text=True, cwd=ROOT
+    )
     hits = [line for line in done.stdout.splitlines() if not line.startswith(("docs/", "tests/test_architecture.py"))]
     assert not hits

@@ -154,14 +154,16 @@ def strides(run):
     return np.diff(t), np.diff(x) / np.diff(t)
 
 
-@pytest.mark.parametrize(
-    ("rule", "time", "speed"), [("force", 0.28380, 1.279), ("phase", 0.28425, 1.302)]
-)
+@pytest.mark.parametrize(("rule", "time", "speed"), [("force", 0.28380, 1.279), ("phase", 0.28425, 1.302)])
 def test_bolt_runs_near_the_published_gait(rule, time, speed):
     """Liu and Ben-Tzvi (2020), sec. 5.2 and 6.2: about 1.3 m/s, 284 ms a stride, 16 steps."""
     system = sl.zoo.bolt(takeoff=rule)
     run = sl.simulate(
-        system, system.keyframes["drop"], domain="flight", until=10.0, control=system.controls["run"],
+        system,
+        system.keyframes["drop"],
+        domain="flight",
+        until=10.0,
+        control=system.controls["run"],
         stop_after={"touchdown": 17},
     )
     assert run.outcome.kind == "stopped"
@@ -178,8 +180,15 @@ def test_formulations_agree_through_16_steps(leg):
     ends = []
     for formulation in (sl.SPF(1e-3), sl.Minimal(), sl.Projection(), sl.Baumgarte(), sl.Index1()):
         run = sl.simulate(
-            leg, leg.keyframes["drop"], domain="flight", until=10.0, control=leg.controls["run"], tolerance=1e-10,
-            formulation=formulation, stop_after={"touchdown": 17}, rate=10,
+            leg,
+            leg.keyframes["drop"],
+            domain="flight",
+            until=10.0,
+            control=leg.controls["run"],
+            tolerance=1e-10,
+            formulation=formulation,
+            stop_after={"touchdown": 17},
+            rate=10,
         )
         ends.append([run.events[-1].t, *run.events[-1].q[2:]])
     np.testing.assert_allclose(ends, np.tile(ends[0], (5, 1)), atol=1e-6)
@@ -188,8 +197,15 @@ def test_formulations_agree_through_16_steps(leg):
 def test_tolerance_converges_through_16_steps(leg):
     def last(tolerance):
         run = sl.simulate(
-            leg, leg.keyframes["drop"], domain="flight", until=10.0, control=leg.controls["run"],
-            tolerance=tolerance, formulation=sl.Projection(), stop_after={"touchdown": 17}, rate=10,
+            leg,
+            leg.keyframes["drop"],
+            domain="flight",
+            until=10.0,
+            control=leg.controls["run"],
+            tolerance=tolerance,
+            formulation=sl.Projection(),
+            stop_after={"touchdown": 17},
+            rate=10,
         )
         return run.events[-1].t
 
@@ -213,7 +229,7 @@ def test_a_fall_is_an_outcome():
 
 
 def test_a_strict_liftoff_fires_when_the_ground_would_pull(leg):
-    """Without control BOLT lands with its foot pulled upwards: a lenient lift-off waits, a strict one leaves at once."""
+    """Without control BOLT lands with its foot pulled upwards: a lenient lift-off waits, a strict one leaves."""
     start = leg.keyframes["drop"]
     lenient = sl.simulate(leg, start, domain="flight", until=0.2)
     assert lenient.meta["contacts"]["foot"]["normal_min"] < 0
@@ -272,7 +288,7 @@ def test_controllers_that_go_wrong():
     def branching(t, s):
         return {"hinge": 1.0 if s.q.hinge > 0 else -1.0}
 
-    with pytest.raises(sl.errors.BadValue, match="sl.where"):
+    with pytest.raises(sl.errors.BadValue, match=r"sl\.where"):
         sl.simulate(m, start, until=1.0, control=branching)
     assert sl.simulate(m, start, until=0.1, control=sl.Sampled(branching)).outcome.ok
 

@@ -13,16 +13,22 @@ from saltus import studies
 
 # gamma (deg), speed (m/s), T_c and T_a (mJ), xi, ideal impulse (N ms): Table 3 with more digits than printed
 PANTOGRAPH = [
-    (97.58, 0.195528, 10.0000, 0.0000, 1.0000, 103.19), (90, 0.192058, 9.8190, 0.1810, 0.9819, 102.25),
-    (75, 0.185725, 8.5671, 1.4329, 0.8567, 95.51), (60, 0.181242, 6.5582, 3.4418, 0.6558, 83.57),
+    (97.58, 0.195528, 10.0000, 0.0000, 1.0000, 103.19),
+    (90, 0.192058, 9.8190, 0.1810, 0.9819, 102.25),
+    (75, 0.185725, 8.5671, 1.4329, 0.8567, 95.51),
+    (60, 0.181242, 6.5582, 3.4418, 0.6558, 83.57),
 ]
 # theta (deg), rho: T_c, T_a (J), lambda_t, lambda_n (N s); figs. 2 and 3
 COMPASS = [
-    (20, 0.0, 1.052663, 6.243829, -1.376119, 7.577558), (20, 0.25, 0.614057, 6.615774, -0.780143, 5.893688),
-    (20, 0.5, 0.280492, 6.919139, -0.337255, 4.038224), (40, 0.25, 2.047633, 5.264253, -2.636596, 9.978130),
+    (20, 0.0, 1.052663, 6.243829, -1.376119, 7.577558),
+    (20, 0.25, 0.614057, 6.615774, -0.780143, 5.893688),
+    (20, 0.5, 0.280492, 6.919139, -0.337255, 4.038224),
+    (40, 0.25, 2.047633, 5.264253, -2.636596, 9.978130),
 ]
 LEANING = {  # mu: T_c (J) at q5 = -20, 0 and 20 degrees, theta = 40 degrees, rho = 0.25
-    0.1: (2.053870, 2.017029, 1.962995), 1.0: (2.222182, 2.047633, 1.735489), 10.0: (2.316172, 2.072494, 1.480521),
+    0.1: (2.053870, 2.017029, 1.962995),
+    1.0: (2.222182, 2.047633, 1.735489),
+    10.0: (2.316172, 2.072494, 1.480521),
 }
 
 
@@ -72,8 +78,21 @@ def test_compass_sweeps_and_limit(compass):
 
 
 def test_one_point_from_the_command_line(tmp_path):
-    command = [sys.executable, "-m", "saltus.cli", "study", "compass-heelstrike", "--theta", "40", "--mu=10",
-               "--q5", "-20", "--json", "--out", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "saltus.cli",
+        "study",
+        "compass-heelstrike",
+        "--theta",
+        "40",
+        "--mu=10",
+        "--q5",
+        "-20",
+        "--json",
+        "--out",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     point = json.loads(done.stdout)["point"]

@@ -57,8 +57,11 @@ def random_machine(kinds, rng):
         else:
             getattr(m, kind)(f"j{i}", place, arm.start)
     m.spherical("ends", arms[0].end, arms[1].end)
-    points = [m.point("toe", arms[0].end), m.point("heel", base.at(*rng.uniform(-0.2, 0.2, 3))),
-              m.point("elbow", arms[1].at(0.2, 0, 0))]
+    points = [
+        m.point("toe", arms[0].end),
+        m.point("heel", base.at(*rng.uniform(-0.2, 0.2, 3))),
+        m.point("elbow", arms[1].at(0.2, 0, 0)),
+    ]
     return m, points
 
 
@@ -199,8 +202,13 @@ def test_friction_in_3d_against_brute_force(seed):
 
 def test_stick_slip_and_slip_reversal():
     G = np.array([[2.0, 0.6], [0.6, 1.0]])  # a push up throws the point to +x; it sticks above 0.6 / 2
-    cases = {(-0.1, 0.2): "slip reversal", (0.1, 0.2): "slips", (-0.1, 0.35): "slips, then sticks",
-             (0.0, 0.35): "sticks", (-3.0, 0.2): "slips"}
+    cases = {
+        (-0.1, 0.2): "slip reversal",
+        (0.1, 0.2): "slips",
+        (-0.1, 0.35): "slips, then sticks",
+        (0.0, 0.35): "sticks",
+        (-3.0, 0.2): "slips",
+    }
     for (slip, friction), mode in cases.items():
         p, modes = collide(G, np.array([slip, -1.0]), ONE, Law(friction=friction), 10.0)
         assert modes == (mode,), (slip, friction)
@@ -395,8 +403,13 @@ def test_a_map_agrees_with_single_impacts():
     assert found["T_c"].shape == (41, 7)
     for j, i in ((0, 0), (20, 3), (40, 6)):
         q = sl.zoo.bolt_linkage().assemble(boom=(0, 0.4), q1=0.3, near=near).follow("q1", [0.3, found.y[j]])[-1]
-        other = m.assemble(boom=(0, 0.4), q1=found.y[j], near=dict(zip(m.q_names, q, strict=True)), rates=rates,
-                           params={"l_5": found.x[i]})
+        other = m.assemble(
+            boom=(0, 0.4),
+            q1=found.y[j],
+            near=dict(zip(m.q_names, q, strict=True)),
+            rates=rates,
+            params={"l_5": found.x[i]},
+        )
         hit = sl.impact(m, other, "foot", bilateral=True)
         assert found["T_c"][j, i] == pytest.approx(hit.T_c, rel=1e-9)
         assert found["T_a"][j, i] == pytest.approx(hit.T_a, rel=1e-9)

@@ -107,9 +107,7 @@ def test_event_of_a_nonlinear_flow_is_as_exact_as_the_steps():
     """x = 1 / (2 - sin t) reaches 2/3 at t = pi / 6."""
     t = np.pi / 6
     for tolerance in (1e-6, 1e-9, 1e-12):
-        stepper = NativeEngine().prepare(
-            flow(1, lambda t, x, p: x**2 * ca.cos(t), lambda t, x, p: x - ca.SX(2) / 3)
-        )
+        stepper = NativeEngine().prepare(flow(1, lambda t, x, p: x**2 * ca.cos(t), lambda t, x, p: x - ca.SX(2) / 3))
         segment = stepper.run(request([0.5], 4.0, [1], tolerance=tolerance))
         assert segment.fired == (0,)
         assert abs(segment.breaks[-1] - t) < 20 * tolerance
@@ -247,9 +245,7 @@ def test_longest_step_is_respected():
 
 
 def test_empty_states_and_parameters():
-    stepper = NativeEngine().prepare(
-        flow(0, lambda t, x, p: ca.SX(0, 1), lambda t, x, p: t - p, parameters=1)
-    )
+    stepper = NativeEngine().prepare(flow(0, lambda t, x, p: ca.SX(0, 1), lambda t, x, p: t - p, parameters=1))
     segment = stepper.run(request([], 10.0, [1], p=np.array([2.5])))
     assert segment.fired == (0,)
     assert abs(segment.breaks[-1] - 2.5) < 1e-14

@@ -110,7 +110,9 @@ def test_velocities_and_accelerations_are_derivatives(leg):
 def test_params_change_without_rebuilding(leg):
     longer = sl.simulate(
         leg,
-        leg.assemble(q1=math.pi / 4, near=leg.keyframes["crank level"]["near"], rates={"q1": 10.0}, params={"l_5": 0.4}),
+        leg.assemble(
+            q1=math.pi / 4, near=leg.keyframes["crank level"]["near"], rates={"q1": 10.0}, params={"l_5": 0.4}
+        ),
         until=0.1,
     )
     assert longer.params["l_5"] == 0.4

@@ -57,7 +57,14 @@ def test_bolt_foot_path(results):
 
 
 GAIT = {
-    "steps", "mean_speed", "stride_time", "max_loop_gap", "fell", "epsilon", "energy_residual", "worst_friction_need",
+    "steps",
+    "mean_speed",
+    "stride_time",
+    "max_loop_gap",
+    "fell",
+    "epsilon",
+    "energy_residual",
+    "worst_friction_need",
 }
 
 

@@ -20,8 +20,9 @@ def system():
 @pytest.fixture(scope="module")
 def run(system):
     start = system.mechanism.keyframe("drop")
-    return sl.simulate(system, start, until=20.0, domain="flight", control=system.controls["run"],
-                       stop_after={"touchdown": 4})
+    return sl.simulate(
+        system, start, until=20.0, domain="flight", control=system.controls["run"], stop_after={"touchdown": 4}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +196,9 @@ def test_animation_has_a_frame_for_every_instant(run, tmp_path):
     from PIL import Image
 
     seen = []
-    path = sl.view.animate(run, tmp_path / "run.gif", fps=20, since=0.1, until=0.6,
-                           progress=lambda k, n: seen.append((k, n)))
+    path = sl.view.animate(
+        run, tmp_path / "run.gif", fps=20, since=0.1, until=0.6, progress=lambda k, n: seen.append((k, n))
+    )
     with Image.open(path) as film:
         assert film.n_frames == 11
         assert film.info["duration"] == 50

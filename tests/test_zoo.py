@@ -363,9 +363,7 @@ def trace(state, point, positions):
 
 def numbers(equations, state, *names):
     """Expressions of the equations as arrays at a state, with all inputs zero."""
-    outputs = equations.function(*names)(
-        0.0, state.positions, state.velocities, np.zeros(equations.u.numel()), state.p
-    )
+    outputs = equations.function(*names)(0.0, state.positions, state.velocities, np.zeros(equations.u.numel()), state.p)
     outputs = [outputs] if len(names) == 1 else outputs
     return [x.full() if n in "MJ" else x.full().ravel() for n, x in zip(names, outputs, strict=True)]
 

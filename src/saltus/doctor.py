@@ -57,9 +57,7 @@ def evaluation_times() -> dict[str, float]:
     start = system.mechanism.keyframe("drop")
     base = start.p
     J = stage.closure(0.0, start.positions, base)[1]
-    program = Program(
-        stage, SPF(), choose(system.mechanism, J, None, list(range(J.shape[0]))), system.controls["run"]
-    )
+    program = Program(stage, SPF(), choose(system.mechanism, J, None, list(range(J.shape[0]))), system.controls["run"])
     p = np.zeros(program.layout.n_p)
     p[program.layout.slice("params")] = base
     p[program.layout.slice("entry_q")], p[program.layout.slice("entry_v")] = start.positions, start.velocities

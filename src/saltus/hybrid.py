@@ -230,9 +230,7 @@ class HybridSystem:
         self._outcomes: list[tuple[str, Guard]] = []
         self._programs: dict[Any, Any] = {}
 
-    def domain(
-        self, name: str, *, contacts: Sequence[Contact] = (), params: Mapping[str, Any] | None = None
-    ) -> Domain:
+    def domain(self, name: str, *, contacts: Sequence[Contact] = (), params: Mapping[str, Any] | None = None) -> Domain:
         """Add a domain. `params` gives Params another value (a number, a Param, an expression) while it lasts."""
         if name in self.domains:
             raise DuplicateName(f"domain {name!r} exists already; choose another name", name=name)
@@ -269,8 +267,13 @@ class HybridSystem:
             )
 
     def edge(
-        self, source: Domain | str, target: Domain | str | Sequence[Domain | str], *, guard: Guard,
-        reset: Reset | None = None, name: str = "",
+        self,
+        source: Domain | str,
+        target: Domain | str | Sequence[Domain | str],
+        *,
+        guard: Guard,
+        reset: Reset | None = None,
+        name: str = "",
     ) -> Edge:
         """Go from source to target when the guard fires. Guards that fire together are taken in the order written.
 

@@ -52,8 +52,13 @@ class ImpactMap:
 
 
 def impact_map(
-    system: HybridSystem | Mechanism, state: State, contacts: Place | Domain | Sequence[Place], x: Axis,
-    y: Axis | None = None, *, standing: Sequence[Place] = (),
+    system: HybridSystem | Mechanism,
+    state: State,
+    contacts: Place | Domain | Sequence[Place],
+    x: Axis,
+    y: Axis | None = None,
+    *,
+    standing: Sequence[Place] = (),
 ) -> ImpactMap:
     """Evaluate an ideal plastic impact over a grid, as in x=("l_1", values), y=("q1", values).
 
@@ -206,8 +211,10 @@ class _Grid:
             if not ok[0]:
                 raise CannotClose(
                     f"impact_map: {self.m.name!r} does not close on the way from the state to {self.names[0]} = {x:g}"
-                    + (f", {self.names[1]} = {y:g}" if len(own) > 1 else "") + "; let the grid reach up to the state",
-                    x=x, y=y,
+                    + (f", {self.names[1]} = {y:g}" if len(own) > 1 else "")
+                    + "; let the grid reach up to the state",
+                    x=x,
+                    y=y,
                 )
         return q[0]
 
@@ -237,8 +244,10 @@ class _Grid:
                 break
             step = np.zeros((len(q), self.helper.nv))
             step[:, self.dependent] = -_solve(J[block], phi[:, self.rows])
-            q = q + step if not self.helper.balls else np.array(
-                [self.helper.move(*arguments) for arguments in zip(q, step, p, strict=True)]
+            q = (
+                q + step
+                if not self.helper.balls
+                else np.array([self.helper.move(*arguments) for arguments in zip(q, step, p, strict=True)])
             )
         moved = np.abs(q - before).max(axis=1)
         ok = (gap < CLOSED) & (moved < LEAP)

@@ -199,14 +199,20 @@ class ImpactResult:
 
     def table(self) -> str:
         """Text for print."""
+
         def row(name: str, value: float, unit: str) -> str:
             return f"  {name:<34}{value:>14.6g} {unit}".rstrip()
 
         done = ", ".join(f"{name} {mode}" for name, mode in zip(self.names, self.modes, strict=True))
         lines = [f"impact of {self.before.mechanism.name}: {done}"]
-        lines += [row("kinetic energy before, T", self.T, "J"), row("constrained, T_c", self.T_c, "J"),
-                  row("admissible, T_a", self.T_a, "J"), row("intensity, xi = T_c / T", self.xi, ""),
-                  row("kinetic energy after", self.T_after, "J"), row("lost", self.lost, "J")]
+        lines += [
+            row("kinetic energy before, T", self.T, "J"),
+            row("constrained, T_c", self.T_c, "J"),
+            row("admissible, T_a", self.T_a, "J"),
+            row("intensity, xi = T_c / T", self.xi, ""),
+            row("kinetic energy after", self.T_after, "J"),
+            row("lost", self.lost, "J"),
+        ]
         lines += [row(f"impulse {name}", value, "N s") for name, value in self.impulses.items()]
         if self.dependent:
             lines.append("  rows depend on each other: the impulses are the least-norm set")
@@ -278,8 +284,15 @@ def impact(
     up = "xyz"[hit.contacts.d - 1]
     rows = tuple(r if side == 1 or not r.endswith(up) else f"{r[:-1]}-{up}" for r in hit.rows)
     return ImpactResult(
-        replace(state, velocities=v), replace(state, velocities=event.v), hit.contacts.names, rows, tuple(acting),
-        modes, event, now, system,
+        replace(state, velocities=v),
+        replace(state, velocities=event.v),
+        hit.contacts.names,
+        rows,
+        tuple(acting),
+        modes,
+        event,
+        now,
+        system,
     )
 
 
@@ -324,7 +337,8 @@ def _consistent(hit: Strike, state: State, new: int, project: bool) -> np.ndarra
         f"the velocities before the impact break {names[worst]!r} of {state.mechanism.name!r} by "
         f"{abs(speed[worst]):.3g} m/s: that is no impact but a state that cannot be. Give rates the loops allow "
         "(m.assemble(rates=...)), or project=True",
-        row=names[worst], error=float(abs(speed[worst])),
+        row=names[worst],
+        error=float(abs(speed[worst])),
     )
 
 

@@ -100,7 +100,9 @@ def collide(
             f"(contacts {', '.join(contacts.names)}; {law.kind} restitution {law.restitution:g}, friction "
             f"{'of a force law' if law.force else law.friction}). No passive contact does that (Carnot): use a smaller "
             "restitution, law='poisson', or another force law",
-            before=energy, after=energy + gain, impulses=contacts.split(p),
+            before=energy,
+            after=energy + gain,
+            impulses=contacts.split(p),
         )
     return p, modes
 
@@ -134,7 +136,11 @@ def _holding(G: np.ndarray, u: np.ndarray, contacts: Contacts, law: Law) -> tupl
 
 
 def _contradiction(
-    contacts: Contacts, chosen: Sequence[int], pulls: Sequence[int], enters: Sequence[int], p: np.ndarray,
+    contacts: Contacts,
+    chosen: Sequence[int],
+    pulls: Sequence[int],
+    enters: Sequence[int],
+    p: np.ndarray,
     after: np.ndarray,
 ) -> str:
     names, normals = contacts.names, contacts.normals

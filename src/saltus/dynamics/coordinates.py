@@ -54,7 +54,8 @@ def _users(mechanism: Mechanism, J: np.ndarray, rows: list[int], wanted: Sequenc
         raise BadValue(
             f"{len(set(indices))} independent coordinate(s) given ({', '.join(wanted)}), but {mechanism.name!r} has "
             f"{freedom} degree(s) of freedom here; give exactly {freedom} or leave the choice open",
-            given=list(wanted), freedom=freedom,
+            given=list(wanted),
+            freedom=freedom,
         )
     dependent = [i for i in range(J.shape[1]) if i not in indices]
     if quality(J, dependent) < USABLE:

@@ -191,13 +191,18 @@ class SPF(Formulation):
         for j in range(e.nv):
             J_dot[:, j] = ca.jtimes(r.J[:, j], ca.vertcat(e.q, e.t), ca.vertcat(e.q_dot, 1))
         gamma_dot = ca.vertcat(J_dot, SX(len(choice.independent), e.nv))
-        rho_dot = r.scatter(SX(len(choice.independent), len(choice.independent)),
-                            -r.Jz.solve(ca.mtimes(J_dot, r.rho)))
+        rho_dot = r.scatter(SX(len(choice.independent), len(choice.independent)), -r.Jz.solve(ca.mtimes(J_dot, r.rho)))
         C = ca.mtimes([r.rho.T, e.C, r.rho]) + ca.mtimes([r.rho.T, e.M, rho_dot])
         return {
-            "Gamma": gamma, "Gamma_dot": gamma_dot, "rho": r.rho, "rho_dot": rho_dot,
-            "H": ca.mtimes([r.rho.T, e.M, r.rho]), "C": C, "g": ca.mtimes(r.rho.T, e.g),
-            "J_q": r.J[:, list(choice.independent)], "J_z": r.Jz.A,
+            "Gamma": gamma,
+            "Gamma_dot": gamma_dot,
+            "rho": r.rho,
+            "rho_dot": rho_dot,
+            "H": ca.mtimes([r.rho.T, e.M, r.rho]),
+            "C": C,
+            "g": ca.mtimes(r.rho.T, e.g),
+            "J_q": r.J[:, list(choice.independent)],
+            "J_z": r.Jz.A,
         }
 
 
@@ -220,12 +225,23 @@ class Minimal(Formulation):
         if not choice.rows:
             return base
         closed = r.newton(self.iterations)
-        at = ca.Function("at", [e.t, e.q, base.w, e.u, e.p, e.z],
-                         [ca.densify(x) for x in (base.v, base.a, base.q_dot, base.reactions)])
+        at = ca.Function(
+            "at",
+            [e.t, e.q, base.w, e.u, e.p, e.z],
+            [ca.densify(x) for x in (base.v, base.a, base.q_dot, base.reactions)],
+        )
         v, a, q_dot, f = at(e.t, closed, base.w, e.u, e.p, e.z)
         return ODE(
-            equations=e, choice=choice, w=base.w, v=v, a=a, q_dot=q_dot, reactions=f,
-            independent=base.independent, project=ca.cse(ca.densify(ca.vertcat(closed, base.w))), volume=base.volume,
+            equations=e,
+            choice=choice,
+            w=base.w,
+            v=v,
+            a=a,
+            q_dot=q_dot,
+            reactions=f,
+            independent=base.independent,
+            project=ca.cse(ca.densify(ca.vertcat(closed, base.w))),
+            volume=base.volume,
         )
 
 
@@ -283,9 +299,15 @@ class _Reduced:
         if self.rows:
             f = self.Jz.solve_transposed((ca.mtimes(e.M, a) + bias - Q)[self.z])
         return ODE(
-            equations=e, choice=self.choice, w=w, v=v, a=a, q_dot=q_dot,
+            equations=e,
+            choice=self.choice,
+            w=w,
+            v=v,
+            a=a,
+            q_dot=q_dot,
             reactions=_spread(f, self.choice.rows, e.phi.numel()),
-            independent=self.choice.independent, volume=self.Jz.volume if self.rows else None,
+            independent=self.choice.independent,
+            volume=self.Jz.volume if self.rows else None,
         )
 
 

@@ -162,9 +162,7 @@ class Kernel:
             source = c_source([self._dense])
         except NotImplementedError as error:
             if self._wish:
-                raise NoCompiler(
-                    f"{self.name!r} cannot become native code: {error}", function=self.name
-                ) from error
+                raise NoCompiler(f"{self.name!r} cannot become native code: {error}", function=self.name) from error
             return None
         return str(build(source + _LOOPS))
 
@@ -211,9 +209,7 @@ class Kernel:
             given = ", ".join(
                 f"{self.function.name_in(i)}: {len(array)}" for i, (array, many) in enumerate(sets) if many
             )
-            raise BadValue(
-                f"{self.name!r}: the arguments hold different numbers of sets ({given})", counts=counts
-            )
+            raise BadValue(f"{self.name!r}: the arguments hold different numbers of sets ({given})", counts=counts)
         count = counts.pop() if counts else 1
         # CasADi is column-major: what it sees is the transpose of each matrix.
         inputs = [np.ascontiguousarray(_turn(array)) for array, _ in sets]
@@ -227,9 +223,7 @@ class Kernel:
                 failures = [self._run(0, count, inputs, steps, outputs)]
             else:
                 with ThreadPoolExecutor(parts) as pool:
-                    failures = list(
-                        pool.map(lambda span: self._run(span[0], span[1], inputs, steps, outputs), spans)
-                    )
+                    failures = list(pool.map(lambda span: self._run(span[0], span[1], inputs, steps, outputs), spans))
             if any(failures):
                 raise self._failure()
         else:
@@ -366,7 +360,5 @@ def _turn(sets: Array) -> Array:
 
 
 def _pointers(arrays: list[Array], first: int, steps: list[int]) -> ctypes.Array[ctypes.c_void_p]:
-    addresses = [
-        array.ctypes.data + first * step * array.itemsize for array, step in zip(arrays, steps, strict=True)
-    ]
+    addresses = [array.ctypes.data + first * step * array.itemsize for array, step in zip(arrays, steps, strict=True)]
     return (ctypes.c_void_p * len(addresses))(*addresses)

@@ -166,7 +166,10 @@ class Assembler:
     # ---- closing ------------------------------------------------------------------------------------------------
 
     def assemble(
-        self, fixed: Mapping[str, Any], near: Mapping[str, Any] | State, rates: Mapping[str, Any],
+        self,
+        fixed: Mapping[str, Any],
+        near: Mapping[str, Any] | State,
+        rates: Mapping[str, Any],
         params: Mapping[str, float] | None,
     ) -> State:
         """Close the loops; see Mechanism.assemble."""
@@ -187,9 +190,7 @@ class Assembler:
                 raise BadValue(f"give all four numbers of the quaternion {m.q_names[b : b + 4]}, not all zero")
         return self._state(self.close(self.unit(q), self._free(held), p, list(held)), rates, p)
 
-    def _from_neighbour(
-        self, near: State, held: Mapping[str, float], rates: Mapping[str, Any], p: np.ndarray
-    ) -> State:
+    def _from_neighbour(self, near: State, held: Mapping[str, float], rates: Mapping[str, Any], p: np.ndarray) -> State:
         """Stay on the branch of a closed configuration while the held coordinates and Params go to their new values."""
         if near.mechanism is not self.mechanism:
             raise BadValue(f"near is a state of {near.mechanism.name!r}, not of {self.mechanism.name!r}")
@@ -242,7 +243,10 @@ class Assembler:
         raise CannotClose(
             f"{self.mechanism.name!r} cannot close{holding}: the best configuration found leaves a gap of "
             f"{gaps[worst]:.3g} m at {worst!r}. Hold fewer coordinates, give a better `near`, or change lengths",
-            gaps=gaps, loop=worst, gap=gaps[worst], positions=best,
+            gaps=gaps,
+            loop=worst,
+            gap=gaps[worst],
+            positions=best,
         )
 
     def newton(self, q: np.ndarray, free: Sequence[int], p: np.ndarray) -> tuple[np.ndarray, float]:

@@ -45,7 +45,8 @@ def branches(mechanism: Mechanism, params: Mapping[str, float] | None, fixed: Ma
                 raise BadValue(
                     f"with {', '.join(held) or 'nothing'} held {m.name!r} can still move; hold {missing} more "
                     "coordinate(s) to tell its branches apart",
-                    given=dict(held), missing=missing,
+                    given=dict(held),
+                    missing=missing,
                 )
             if gap <= CLOSED and a.right_way_round(q, p):
                 found.append(q)

@@ -94,8 +94,7 @@ class Named:
         inside = [i for i, full in enumerate(self._names) if full.startswith(name + ".")]
         if not inside:
             raise UnknownName(self._kind, name, self._names)
-        return Named([self._names[i][len(name) + 1 :] for i in inside],
-                     [self._values[i] for i in inside], self._kind)
+        return Named([self._names[i][len(name) + 1 :] for i in inside], [self._values[i] for i in inside], self._kind)
 
     def __iter__(self) -> Iterator[Any]:
         return (self._values[i] for i in range(len(self._names)))

@@ -47,7 +47,9 @@ def follow(start: State, driver: str, values: Sequence[float]) -> np.ndarray:
     if a.v_of_q[index][0] in closing.columns:
         raise Singular(
             f"{driver} cannot drive {start.mechanism.name!r}: the loops hold it where it is; drive another one",
-            driver=driver, reached=float(start.positions[index]), positions=start.positions,
+            driver=driver,
+            reached=float(start.positions[index]),
+            positions=start.positions,
         )
     track = closing.track.bind()
     _, past, drive, value, p = track.args
@@ -86,7 +88,9 @@ def _carefully(name: str, driver: str, track: Bound, index: int, end: float) -> 
             raise Singular(
                 f"{name!r}: dead centre near {driver} = {q[index]:.9g} on the way from {start:.6g} to {end:.6g}; "
                 "the linkage cannot follow further on this branch",
-                driver=driver, reached=float(q[index]), positions=q,
+                driver=driver,
+                reached=float(q[index]),
+                positions=q,
             )
         target = end if abs(end - q[index]) <= abs(step) else q[index] + step
         past[:], value[0] = q[:, None], target
@@ -109,7 +113,8 @@ def travel(start: State, driver: str) -> Travel:
     v = a.v_of_q[index][0]
     is_turn = any(
         isinstance(primitive, Turn) and name == driver
-        for joint in start.mechanism.joints.values() if driver in joint.q_names
+        for joint in start.mechanism.joints.values()
+        if driver in joint.q_names
         for primitive, name in zip(joint.primitives, joint.q_names, strict=False)
     )
     first = float(start.positions[index])

@@ -78,17 +78,34 @@ class Mover:
             ideal, shift = self._settle(target, edge=edge)
             impact = impact or ideal
         self.events.append(
-            Event(self.t, edge.name, edge.source.name, target.name if target else None, q, v,
-                  self.q.copy(), self.v.copy(), impact, shift, phase)
+            Event(
+                self.t,
+                edge.name,
+                edge.source.name,
+                target.name if target else None,
+                q,
+                v,
+                self.q.copy(),
+                self.v.copy(),
+                impact,
+                shift,
+                phase,
+            )
         )
         return target
 
     def _map(self, reset: Map) -> None:
         m = self.system.mechanism
         signals = Signals(
-            m, "", self.t, Named(m.q_names, self.q), Named(m.v_names, self.v, "velocity"),
+            m,
+            "",
+            self.t,
+            Named(m.q_names, self.q),
+            Named(m.v_names, self.v, "velocity"),
             Named(list(m.params), self.params, "param"),
-            Entry(self.t, Named(m.q_names, self.q), Named(m.v_names, self.v, "velocity")), self._places, None,
+            Entry(self.t, Named(m.q_names, self.q), Named(m.v_names, self.v, "velocity")),
+            self._places,
+            None,
             self.system.ground,
         )
         given = dict(reset.function(signals))
@@ -130,7 +147,8 @@ class Mover:
             raise BadModel(
                 f"edge {edge.name!r}: its reset leaves velocities that violate the constraints of {domain.name!r} by "
                 f"{error:.3g} m/s; use reset=sl.PlasticImpact(), or after a collision list domains that fit as targets",
-                edge=edge.name, error=float(error),
+                edge=edge.name,
+                error=float(error),
             )
         elif not (first and tolerant):
             self.v = plastic_impact(self._mass(stage, base), J, self.v, phi_t).v

@@ -155,8 +155,15 @@ class Stage:
             holds.append(anchor)
             speeds.append(e.velocity(m.frame(contact.point))[:d])
         outputs = self.with_domain_params([ca.vertcat(*holds), ca.vertcat(*speeds)])
-        return _rare(ca.Function("places", [e.t, e.q, e.v, e.p], ca.cse([ca.densify(x) for x in outputs]),
-                                  ["t", "q", "v", "p"], ["anchors", "speeds"]))
+        return _rare(
+            ca.Function(
+                "places",
+                [e.t, e.q, e.v, e.p],
+                ca.cse([ca.densify(x) for x in outputs]),
+                ["t", "q", "v", "p"],
+                ["anchors", "speeds"],
+            )
+        )
 
     def _kernel(self, name: str, *parts: str) -> Kernel:
         e = self.equations
@@ -190,8 +197,14 @@ class Program:
         held, smallest = SX.sym("held", e.u.numel()), SX.sym("smallest_volume")
         self._entry = Entry(entry_t, Named(m.q_names, entry_q), Named(m.v_names, entry_v, "velocity"))
         blocks = {
-            "params": m.p, "anchors": stage.anchors, "slip": slip, "entry_t": entry_t, "entry_q": entry_q,
-            "entry_v": entry_v, "held": held, "smallest_volume": smallest,
+            "params": m.p,
+            "anchors": stage.anchors,
+            "slip": slip,
+            "entry_t": entry_t,
+            "entry_q": entry_q,
+            "entry_v": entry_v,
+            "held": held,
+            "smallest_volume": smallest,
         }
         self.p = ca.vertcat(*blocks.values())
         self._drive_load = self._drives()
@@ -249,8 +262,10 @@ class Program:
         load = (full.inverse_dynamics - full.Q - ca.mtimes(full.J.T, reactions))[e.nv :]
         still = SX.zeros(len(m.drives))
         insert = {
-            "q": (full.q, ca.vertcat(e.q, still)), "v": (full.v, ca.vertcat(ca.densify(self.ode.v), still)),
-            "a": (full.a, ca.vertcat(ca.densify(self.ode.a), still)), "anchors": (anchors, self.stage.anchors),
+            "q": (full.q, ca.vertcat(e.q, still)),
+            "v": (full.v, ca.vertcat(ca.densify(self.ode.v), still)),
+            "a": (full.a, ca.vertcat(ca.densify(self.ode.a), still)),
+            "anchors": (anchors, self.stage.anchors),
             "reactions": (reactions, ca.densify(self.ode.reactions)),
         }
         others = [e.t, m.p, e.u, e.z, self._sliding[1], self._normals]
@@ -294,8 +309,16 @@ class Program:
             return e.position(frame), velocity(e.t, e.q, v, e.p)
 
         return Signals(
-            m, self.domain.name, e.t, Named(m.q_names, e.q), Named(m.v_names, v, "velocity"),
-            Named(list(m.params), m.p, "param"), self._entry, places, forces, self.system.ground,
+            m,
+            self.domain.name,
+            e.t,
+            Named(m.q_names, e.q),
+            Named(m.v_names, v, "velocity"),
+            Named(list(m.params), m.p, "param"),
+            self._entry,
+            places,
+            forces,
+            self.system.ground,
         )
 
     def _control(self, held: SX) -> SX:
@@ -351,8 +374,13 @@ class Program:
         return ca.cse(self.stage.with_domain_params(out))
 
     def _function(self, name: str, *outputs: SX) -> ca.Function:
-        return ca.Function(name, [self.equations.t, self.x, self.p], self._finish(*outputs), ["t", "x", "p"],
-                           [f"out{i}" for i in range(len(outputs))])
+        return ca.Function(
+            name,
+            [self.equations.t, self.x, self.p],
+            self._finish(*outputs),
+            ["t", "x", "p"],
+            [f"out{i}" for i in range(len(outputs))],
+        )
 
     def _with_v(self, *expressions: SX) -> list[SX]:
         """Insert the velocities of the formulation for the symbols v."""
@@ -398,8 +426,15 @@ class Program:
         f, e = self.flow, self.equations
         g = f.guards(e.t, self.x, self.p)
         rate = ca.jtimes(g, ca.vertcat(e.t, self.x), ca.vertcat(1, f.rhs(e.t, self.x, self.p)))
-        return _rare(ca.Function("guard_rates", [e.t, self.x, self.p], ca.cse([ca.densify(g), ca.densify(rate)]),
-                                  ["t", "x", "p"], ["g", "rate"]))
+        return _rare(
+            ca.Function(
+                "guard_rates",
+                [e.t, self.x, self.p],
+                ca.cse([ca.densify(g), ca.densify(rate)]),
+                ["t", "x", "p"],
+                ["g", "rate"],
+            )
+        )
 
     @cached_property
     def volume(self) -> Kernel:
@@ -414,10 +449,21 @@ class Program:
         contacts = [self.forces(m.frame(c.point)) for c in self.domain.contacts]
         soft = self._with_v(*[t.force[: self.dimension] for t in e.touches.values()]) if e.touches else []
         points = [e.position(name)[: self.dimension] for name in m.points]
-        return _Often(self._function(
-            "outputs", self.ode.v, self.ode.a, torques, e.phi, T, V, momentum,
-            ca.vertcat(SX(0, 1), *contacts, *soft), ca.vertcat(SX(0, 1), *points), self._drive_load,
-        ))
+        return _Often(
+            self._function(
+                "outputs",
+                self.ode.v,
+                self.ode.a,
+                torques,
+                e.phi,
+                T,
+                V,
+                momentum,
+                ca.vertcat(SX(0, 1), *contacts, *soft),
+                ca.vertcat(SX(0, 1), *points),
+                self._drive_load,
+            )
+        )
 
     def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
         """v, a, torques, phi, T, V, momentum, contact forces, points and efforts of drives, one row a time."""

@@ -85,18 +85,34 @@ def record(run: _Run, rate: float) -> Trajectory:
     meta = {
         "name": m.name,
         "dimension": d,
-        "q_names": m.q_names, "v_names": m.v_names, "inputs": list(m.inputs), "points": list(m.points),
-        "forces": list(contact_names), "channels": channels, "drives": run.phases[0].program.drive_names,
-        "constraints": [n for c in run.phases[0].program.equations.closures if not c.name.startswith("contact ")
-                        for n in [f"{c.name}: {lock}" for lock in c.locks]],
+        "q_names": m.q_names,
+        "v_names": m.v_names,
+        "inputs": list(m.inputs),
+        "points": list(m.points),
+        "forces": list(contact_names),
+        "channels": channels,
+        "drives": run.phases[0].program.drive_names,
+        "constraints": [
+            n
+            for c in run.phases[0].program.equations.closures
+            if not c.name.startswith("contact ")
+            for n in [f"{c.name}: {lock}" for lock in c.locks]
+        ],
         "domains": [phase.program.domain.name for phase in run.phases],
         "params": dict(zip(m.params, map(float, run.params), strict=True)),
-        "formulation": repr(run.formulation), "engine": ", ".join(run.engines), "tolerance": run.tolerance,
-        "steps": run.steps, "evaluations": run.evaluations, "rejected": run.rejected,
+        "formulation": repr(run.formulation),
+        "engine": ", ".join(run.engines),
+        "tolerance": run.tolerance,
+        "steps": run.steps,
+        "evaluations": run.evaluations,
+        "rejected": run.rejected,
         "outcome": asdict(run.outcome) if run.outcome else {},
-        "notes": run.notes, "loop_gap": gap,
-        "energy_start": float(energies[0]), "energy_end": float(energies[-1] - last_loss),
-        "energy_scale": float(scale), "energy_of_resets": resets,
+        "notes": run.notes,
+        "loop_gap": gap,
+        "energy_start": float(energies[0]),
+        "energy_end": float(energies[-1] - last_loss),
+        "energy_scale": float(scale),
+        "energy_of_resets": resets,
         "work": dict(zip(channels, map(float, arrays["work"][-1]), strict=True)),
         "contacts": _contact_summary(run, arrays, contact_names, d),
     }
@@ -153,10 +169,19 @@ def _named(s: _Samples, outputs: list[np.ndarray], contacts: Mapping[str, Any], 
     if soft:
         ground[:, len(contacts) - soft :] = forces[:, -d * soft :].reshape(n, soft, d)
     return {
-        "t": t, "q": x[:, : layout.nq], "v": v, "a": a, "torques": torques, "gap": phi[:, :own],
-        "kinetic": T[:, 0], "potential": V[:, 0], "momentum": momentum, "forces": ground,
+        "t": t,
+        "q": x[:, : layout.nq],
+        "v": v,
+        "a": a,
+        "torques": torques,
+        "gap": phi[:, :own],
+        "kinetic": T[:, 0],
+        "potential": V[:, 0],
+        "momentum": momentum,
+        "forces": ground,
         "points": points.reshape(n, len(m.points), d),
-        "own_work": x[:, layout.work], "drives": drives,
+        "own_work": x[:, layout.work],
+        "drives": drives,
     }
 
 
@@ -214,9 +239,9 @@ def _contact_summary(
     out: dict[str, dict[str, float]] = {}
     m = run.system.mechanism
     for i, (name, frame) in enumerate(contacts.items()):
-        holding = np.array([
-            any(_contact_index(m, contacts, c) == i for c in run.phases[k].contacts) for k in range(len(run.phases))
-        ])[arrays["phase"]]
+        holding = np.array(
+            [any(_contact_index(m, contacts, c) == i for c in run.phases[k].contacts) for k in range(len(run.phases))]
+        )[arrays["phase"]]
         if name in soft_contacts(m):
             holding = arrays["forces"][:, i].any(axis=1)
         normal = arrays["forces"][holding, i, d - 1]
@@ -230,6 +255,8 @@ def _contact_summary(
             depth = max(0.0, -float(heights.min()))
         out[name] = {
             "normal_min": float(normal.min(initial=np.inf)) if len(normal) else 0.0,
-            "friction_need": need, "depth": depth, "pulling": float((normal < 0).mean()) if len(normal) else 0.0,
+            "friction_need": need,
+            "depth": depth,
+            "pulling": float((normal < 0).mean()) if len(normal) else 0.0,
         }
     return out

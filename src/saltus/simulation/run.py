@@ -99,8 +99,15 @@ class _Run(Mover):
     """State of one simulation while it goes on."""
 
     def __init__(
-        self, system: HybridSystem, start: State, params: Mapping[str, float] | None, control: Any,
-        formulation: Formulation, tolerance: float, engine: str | None, independent: Sequence[str] | None,
+        self,
+        system: HybridSystem,
+        start: State,
+        params: Mapping[str, float] | None,
+        control: Any,
+        formulation: Formulation,
+        tolerance: float,
+        engine: str | None,
+        independent: Sequence[str] | None,
     ) -> None:
         at_start = system.mechanism.values({**start.params, **(params or {})})
         super().__init__(system, formulation, 0.0, start.positions.copy(), start.velocities.copy(), at_start)
@@ -118,7 +125,10 @@ class _Run(Mover):
     # ---- the loop over phases -----------------------------------------------------------------------------------
 
     def go(
-        self, domain: Domain, until: float, stop_after: dict[str, int],
+        self,
+        domain: Domain,
+        until: float,
+        stop_after: dict[str, int],
         progress: Callable[[float, float, int], None] | None,
     ) -> None:
         """Run phase after phase until something ends the run."""
@@ -211,9 +221,7 @@ class _Run(Mover):
             programs[stepper] = engine.prepare(programs[key].flow)
         return programs[key], programs[stepper]
 
-    def _phase(
-        self, domain: Domain, until: float, progress: Callable[[float, float, int], None] | None
-    ) -> Edge | None:
+    def _phase(self, domain: Domain, until: float, progress: Callable[[float, float, int], None] | None) -> Edge | None:
         """Run one domain until an edge is taken; None if the run is over."""
         stage = self._stage(domain)
         base = self._anchored(stage)
@@ -254,7 +262,11 @@ class _Run(Mover):
         return p
 
     def _integrate(
-        self, phase: Phase, stepper: Any, x: np.ndarray, until: float,
+        self,
+        phase: Phase,
+        stepper: Any,
+        x: np.ndarray,
+        until: float,
         progress: Callable[[float, float, int], None] | None,
     ) -> tuple[Edge | None, bool]:
         """Call the engine until an edge fires (edge, False), coordinates must change (None, True) or all ends."""
@@ -375,12 +387,21 @@ class _Run(Mover):
         self._read(program, x, p)
         layout = program.layout
         entry = Entry(
-            float(p[layout.slice("entry_t")][0]), Named(m.q_names, p[layout.slice("entry_q")]),
+            float(p[layout.slice("entry_t")][0]),
+            Named(m.q_names, p[layout.slice("entry_q")]),
             Named(m.v_names, p[layout.slice("entry_v")], "velocity"),
         )
         signals = Signals(
-            m, program.domain.name, self.t, Named(m.q_names, self.q), Named(m.v_names, self.v, "velocity"),
-            Named(list(m.params), self.params, "param"), entry, self._places, None, self.system.ground,
+            m,
+            program.domain.name,
+            self.t,
+            Named(m.q_names, self.q),
+            Named(m.v_names, self.v, "velocity"),
+            Named(list(m.params), self.params, "param"),
+            entry,
+            self._places,
+            None,
+            self.system.ground,
         )
         name = getattr(sampled.function, "__name__", "controller")
         try:
@@ -398,6 +419,7 @@ class _Run(Mover):
                 f"controller {name!r} returned a number that is not finite for {', '.join(bad)} at t = {self.t:.6g} s"
             )
         p[layout.slice("held")] = numbers
+
 
 def _why(stop: Stop, program: Program) -> str:
     if stop is Stop.NOT_FINITE:

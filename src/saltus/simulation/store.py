@@ -25,11 +25,13 @@ def save(trajectory: Trajectory, path: str | Path) -> Path:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with Dataset(temporary, "w") as file:
-            file.setncatts({
-                "format": FORMAT,
-                "meta": json.dumps(trajectory.meta),
-                "events": json.dumps(_event_records(trajectory)),
-            })
+            file.setncatts(
+                {
+                    "format": FORMAT,
+                    "meta": json.dumps(trajectory.meta),
+                    "events": json.dumps(_event_records(trajectory)),
+                }
+            )
             _put(file, "time", ("time",), trajectory.t, "s")
             for dimension, names in trajectory.labels.items():
                 _put(file, dimension, (dimension,), np.array(names, object))
@@ -84,8 +86,17 @@ def _event_records(trajectory: Trajectory) -> list[dict[str, Any]]:
         impact = None
         if e.impact is not None:
             impact = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(e.impact).items()}
-        out.append({"t": e.t, "name": e.name, "source": e.source, "target": e.target, "impact": impact,
-                    "shift": e.shift, "phase": e.phase})
+        out.append(
+            {
+                "t": e.t,
+                "name": e.name,
+                "source": e.source,
+                "target": e.target,
+                "impact": impact,
+                "shift": e.shift,
+                "phase": e.phase,
+            }
+        )
     return out
 
 

@@ -64,10 +64,7 @@ def strides(run: Trajectory, *, event: str = "touchdown", coordinate: str | None
         return Strides(none, none, none, starts)
     spans = contact_spans(run)
     inside = np.array(
-        [
-            sum(max(0.0, min(b, end) - max(a, begin)) for a, b in spans)
-            for begin, end in itertools.pairwise(starts)
-        ]
+        [sum(max(0.0, min(b, end) - max(a, begin)) for a, b in spans) for begin, end in itertools.pairwise(starts)]
     )
     times = np.diff(starts)
     return Strides(times, np.diff(along), inside / times, starts)

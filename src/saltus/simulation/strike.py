@@ -103,7 +103,6 @@ def _key(m: Mechanism, contact: Contact) -> tuple[Any, ...]:
     return type(contact).__name__, id(m.frame(contact.point)), size
 
 
-
 # ---- which domain follows -----------------------------------------------------------------------------------------
 
 
@@ -127,7 +126,8 @@ def consistent_target(
     raise BadModel(
         f"edge {edge.name!r} at t = {t:.6g} s: the impact fits none of its targets ({'; '.join(why)}); add a domain "
         "with the contacts that do hold",
-        edge=edge.name, why=why,
+        edge=edge.name,
+        why=why,
     )
 
 

@@ -98,9 +98,7 @@ def study() -> StudyResult:
             why="w' = -w / epsilon; 5 % for the fit",
         ),
         Comparison("x grows with every stride", "x increases (fig. 12a)", "yes" if growing else "no", holds=growing),
-        Comparison(
-            "crank angle at touchdown", 0.0, angle, "deg", 10.0, why='"impact happens when q1 reaches 360 deg"'
-        ),
+        Comparison("crank angle at touchdown", 0.0, angle, "deg", 10.0, why='"impact happens when q1 reaches 360 deg"'),
         Comparison(
             "largest fall-back of x within a stride",
             None,
@@ -108,9 +106,7 @@ def study() -> StudyResult:
             "m",
             why="fig. 12a is drawn without numbers",
         ),
-        Comparison(
-            "friction needed", None, contact["friction_need"], "", why="the paper assumes that the foot sticks"
-        ),
+        Comparison("friction needed", None, contact["friction_need"], "", why="the paper assumes that the foot sticks"),
         Comparison(
             "smallest normal force", None, contact["normal_min"], "N", why="the paper's rule lets the ground pull"
         ),

@@ -41,9 +41,16 @@ class Walker:
         hit = sl.impact(self.m, state, [self.front])
         lift = float(hit.velocity_at(self.rear)[-1])
         return {
-            "theta": theta, "rho": rho, "mu": mu, "q5": q5, "T_c": hit.T_c, "T_a": hit.T_a,
-            "lambda_t": hit.impulses["swing_foot x"], "lambda_n": hit.impulses["swing_foot y"],
-            "rear_foot_speed": lift, "lifts_off": lift > 0,
+            "theta": theta,
+            "rho": rho,
+            "mu": mu,
+            "q5": q5,
+            "T_c": hit.T_c,
+            "T_a": hit.T_a,
+            "lambda_t": hit.impulses["swing_foot x"],
+            "lambda_n": hit.impulses["swing_foot y"],
+            "rear_foot_speed": lift,
+            "lifts_off": lift > 0,
         }
 
     def lift_off_limit(self, rho: float) -> float:
@@ -76,27 +83,61 @@ def study(*, theta: float = 40.0, rho: float = 0.25, mu: float = 1.0, q5: float 
     crossing = float(LEAN[np.flatnonzero(np.diff(np.sign(gap)))[0]])
     comparisons = [
         Comparison("a larger foot loses less", "at every angle (sec. 3.1)", "at every angle", holds=_falls(losses)),
-        Comparison("a smaller angle between the legs loses less", "at every radius (sec. 3.1)", "at every radius",
-                   holds=_grows(losses)),
-        Comparison("impulses grow with the angle", "both components (sec. 3.1)", "both, while the rear foot lifts off",
-                   holds=_grows(pushes) and _grows(drags)),
-        Comparison("impulses fall with the radius", "both components (sec. 3.1)", "both, while the rear foot lifts off",
-                   holds=_falls(pushes) and _falls(drags)),
-        Comparison("leaning forward loses less than leaning back as far", "yes (sec. 3.1)", "for all three mu",
-                   holds=all(bool((x > x[::-1])[: len(x) // 2].all()) for x in leaning.values())),
-        Comparison("leaning back a low mu loses less, leaning forward a high one", "yes (sec. 3.1)",
-                   f"yes; the curves cross near q5 = {crossing:.0f} degrees, not at 0",
-                   holds=bool(gap[0] > 0 > gap[-1])),
-        Comparison("rear foot of the point-foot walker stays down above", "43 deg (sec. 3.1)", limit, "deg",
-                   why="not reproduced: no reading of Table 1 gives 43; see the next row"),
-        Comparison("the same in closed form", math.degrees(math.acos((3 * math.sqrt(5) - 1) / 8)), limit, "deg", 1e-6,
-                   why="arccos((3 sqrt(5) - 1) / 8), from momentum balance by hand"),
+        Comparison(
+            "a smaller angle between the legs loses less",
+            "at every radius (sec. 3.1)",
+            "at every radius",
+            holds=_grows(losses),
+        ),
+        Comparison(
+            "impulses grow with the angle",
+            "both components (sec. 3.1)",
+            "both, while the rear foot lifts off",
+            holds=_grows(pushes) and _grows(drags),
+        ),
+        Comparison(
+            "impulses fall with the radius",
+            "both components (sec. 3.1)",
+            "both, while the rear foot lifts off",
+            holds=_falls(pushes) and _falls(drags),
+        ),
+        Comparison(
+            "leaning forward loses less than leaning back as far",
+            "yes (sec. 3.1)",
+            "for all three mu",
+            holds=all(bool((x > x[::-1])[: len(x) // 2].all()) for x in leaning.values()),
+        ),
+        Comparison(
+            "leaning back a low mu loses less, leaning forward a high one",
+            "yes (sec. 3.1)",
+            f"yes; the curves cross near q5 = {crossing:.0f} degrees, not at 0",
+            holds=bool(gap[0] > 0 > gap[-1]),
+        ),
+        Comparison(
+            "rear foot of the point-foot walker stays down above",
+            "43 deg (sec. 3.1)",
+            limit,
+            "deg",
+            why="not reproduced: no reading of Table 1 gives 43; see the next row",
+        ),
+        Comparison(
+            "the same in closed form",
+            math.degrees(math.acos((3 * math.sqrt(5) - 1) / 8)),
+            limit,
+            "deg",
+            1e-6,
+            why="arccos((3 sqrt(5) - 1) / 8), from momentum balance by hand",
+        ),
     ]
     info = STUDIES["compass-heelstrike"]
-    figures = {"radius": _figure(radius, "rho", RHO, "theta", "angle between the legs (deg)", True),
-               "lean": _figure(lean, "mu", MU, "q5", "lean of the torso (deg)", False)}
-    notes = ["Curves of a foot end where the rear foot would not lift off, as in the paper.",
-             "The paper's statement that the sign of q5 decides which mu is better holds beyond q5 = 2 degrees."]
+    figures = {
+        "radius": _figure(radius, "rho", RHO, "theta", "angle between the legs (deg)", True),
+        "lean": _figure(lean, "mu", MU, "q5", "lean of the torso (deg)", False),
+    }
+    notes = [
+        "Curves of a foot end where the rear foot would not lift off, as in the paper.",
+        "The paper's statement that the sign of q5 decides which mu is better holds beyond q5 = 2 degrees.",
+    ]
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
 
 
@@ -110,13 +151,21 @@ def _falls(curves: dict[float, np.ndarray]) -> bool:
 
 
 def _figure(
-    sweep: list[dict[str, float | bool]], family: str, members: tuple[float, ...], over: str, label: str,
+    sweep: list[dict[str, float | bool]],
+    family: str,
+    members: tuple[float, ...],
+    over: str,
+    label: str,
     only_lifting: bool,
 ) -> Figure:
     """Four panels as in the paper: T_c, T_a and both impulses."""
     panels = {}
-    for name, text in (("T_c", "T_c (J)"), ("T_a", "T_a (J)"), ("lambda_n", "normal impulse (N s)"),
-                       ("lambda_t", "tangential impulse (N s)")):
+    for name, text in (
+        ("T_c", "T_c (J)"),
+        ("T_a", "T_a (J)"),
+        ("lambda_n", "normal impulse (N s)"),
+        ("lambda_t", "tangential impulse (N s)"),
+    ):
         curves = []
         for member in members:
             mine = [s for s in sweep if s[family] == member and (s["lifts_off"] or not only_lifting)]

@@ -28,8 +28,11 @@ def gallery(directory: str | Path, path: str | Path | None = None) -> Path:
     if not (studies or runs):
         raise BadValue(f"{directory} holds no results; make some with `saltus study NAME` or `saltus run MODEL`")
     stated = [c["agrees"] for _, s in studies for c in s["comparisons"] if c["agrees"] is not None]
-    parts = [f"<h1>Saltus: {len(studies)} studies, {len(runs)} runs</h1>",
-             f"<p>{sum(stated)} of {len(stated)} stated agreements hold.</p>", "<ul>"]
+    parts = [
+        f"<h1>Saltus: {len(studies)} studies, {len(runs)} runs</h1>",
+        f"<p>{sum(stated)} of {len(stated)} stated agreements hold.</p>",
+        "<ul>",
+    ]
     parts += [f"<li><a href='#{escaped(s['study'])}'>{escaped(s['title'])}</a></li>" for _, s in studies]
     parts += [f"<li><a href='{_link(p, target)}'>report of {escaped(p.parent.name)}</a></li>" for p in runs]
     parts.append("</ul><div class=studies>")
@@ -38,7 +41,8 @@ def gallery(directory: str | Path, path: str | Path | None = None) -> Path:
     page = (
         "<!doctype html>\n<html lang=en><meta charset=utf-8><title>Saltus gallery</title>\n"
         f"<meta name=viewport content='width=device-width'>\n<style>{CSS}{MORE}</style>\n"
-        + "\n".join(parts) + "</div>\n</html>\n"
+        + "\n".join(parts)
+        + "</div>\n</html>\n"
     )
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(page, encoding="utf-8")
@@ -61,12 +65,20 @@ def _shown(place: Path, study: dict[str, Any], target: Path) -> list[str]:
         rows.append((c["quantity"], _text(c["published"]), _text(c["computed"]), c["unit"], word, c["why"]))
     head = ("quantity", "published", "computed", "unit", "agrees", "why")
     pictures = [*sorted(place.glob("*.png")), *sorted(place.glob("*.gif"))]
-    shown = [f"<a href='{_link(p, target)}'><img loading=lazy alt='{escaped(p.stem)}' src='{_link(p, target)}'></a>"
-             for p in pictures]
+    shown = [
+        f"<a href='{_link(p, target)}'><img loading=lazy alt='{escaped(p.stem)}' src='{_link(p, target)}'></a>"
+        for p in pictures
+    ]
     notes = [f"<p>{escaped(n)}</p>" for n in study.get("notes", [])]
     again = f"<pre>saltus study {escaped(study['study'])}</pre>"
-    return [f"<h2 id='{escaped(study['study'])}'>{escaped(study['title'])}</h2>",
-            f"<p>{escaped(study.get('source', ''))}</p>", table(head, rows), *notes, *shown, again]
+    return [
+        f"<h2 id='{escaped(study['study'])}'>{escaped(study['title'])}</h2>",
+        f"<p>{escaped(study.get('source', ''))}</p>",
+        table(head, rows),
+        *notes,
+        *shown,
+        again,
+    ]
 
 
 def _text(value: Any) -> Any:

@@ -19,8 +19,13 @@ Curve = tuple[str, np.ndarray, np.ndarray]  # label, x, y
 
 @styled
 def plot_impact_map(
-    impacts: ImpactMap, quantity: str = "T_c", *, levels: int | Sequence[float] = 12, x_label: str = "",
-    y_label: str = "", ax: Axes | None = None,
+    impacts: ImpactMap,
+    quantity: str = "T_c",
+    *,
+    levels: int | Sequence[float] = 12,
+    x_label: str = "",
+    y_label: str = "",
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw iso-lines of one quantity of an impact map; white where the loops do not close."""
     figure, ax = axes_of(ax, 5.2, 4.2)

@@ -34,7 +34,10 @@ def shade(ax: Axes, run: Trajectory) -> None:
     if spans:
         bars = PolyCollection(
             [[(a, 0), (a, 1), (a + w, 1), (a + w, 0)] for a, w in spans],
-            facecolor=STANCE, linewidth=0, zorder=-2, transform=ax.get_xaxis_transform(),
+            facecolor=STANCE,
+            linewidth=0,
+            zorder=-2,
+            transform=ax.get_xaxis_transform(),
         )
         ax.add_collection(bars, autolim=False)
 

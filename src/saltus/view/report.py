@@ -76,9 +76,7 @@ def report(
     parts += ["<h2>How to make it again</h2>", f"<pre>{escaped(command or _recipe(run))}</pre>"]
     text = (
         f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{escaped(run.meta['name'])}</title>\n"
-        f"<meta name=viewport content='width=device-width'>\n<style>{CSS}</style>\n"
-        + "\n".join(parts)
-        + "\n</html>\n"
+        f"<meta name=viewport content='width=device-width'>\n<style>{CSS}</style>\n" + "\n".join(parts) + "\n</html>\n"
     )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

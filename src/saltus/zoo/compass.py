@@ -90,7 +90,11 @@ def compass() -> sl.HybridSystem:
     apart, speed, swing = STEP
     radius = 0.25 * 0.8
     m.keyframes["walking"] = {
-        "stance.x": 0.0, "stance.y": radius, "stance.angle": -apart, "swing": apart, "torso": 0.0,
+        "stance.x": 0.0,
+        "stance.y": radius,
+        "stance.angle": -apart,
+        "swing": apart,
+        "torso": 0.0,
         "rates": {"stance.x": radius * speed, "stance.y": 0.0, "stance.angle": speed, "swing": swing},
     }
     system = sl.HybridSystem(m)

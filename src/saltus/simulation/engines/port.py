@@ -15,8 +15,21 @@ Mask = NDArray[np.bool_]
 TIE = 1e-12  # guards whose roots are this close (relative to the time) fire together
 
 _KINKS = {
-    ca.OP_LT, ca.OP_LE, ca.OP_EQ, ca.OP_NE, ca.OP_NOT, ca.OP_AND, ca.OP_OR, ca.OP_IF_ELSE_ZERO, ca.OP_FABS, ca.OP_SIGN,
-    ca.OP_FMIN, ca.OP_FMAX, ca.OP_FLOOR, ca.OP_CEIL, ca.OP_FMOD,
+    ca.OP_LT,
+    ca.OP_LE,
+    ca.OP_EQ,
+    ca.OP_NE,
+    ca.OP_NOT,
+    ca.OP_AND,
+    ca.OP_OR,
+    ca.OP_IF_ELSE_ZERO,
+    ca.OP_FABS,
+    ca.OP_SIGN,
+    ca.OP_FMIN,
+    ca.OP_FMAX,
+    ca.OP_FLOOR,
+    ca.OP_CEIL,
+    ca.OP_FMOD,
 }
 
 

@@ -259,9 +259,7 @@ class TaylorEngine:
 
     name = "heyoka"
 
-    def prepare(
-        self, flow: Flow, tol: float | None = None, compact_mode: bool = True, **options: Any
-    ) -> TaylorStepper:
+    def prepare(self, flow: Flow, tol: float | None = None, compact_mode: bool = True, **options: Any) -> TaylorStepper:
         """Make the flow ready.
 
         With `tol` it is compiled at once and every run uses that tolerance; without, the first run of each
