@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench import Row
 
-SUBJECTS = ("startup", "assembly", "evaluation", "swing", "running", "orbits", "design", "tail")
+SUBJECTS = ("startup", "assembly", "evaluation", "swing", "running", "orbits", "design", "tail", "export")
 PACKAGES = ("saltus", "casadi", "numpy", "scipy", "pin", "mujoco")
 
 

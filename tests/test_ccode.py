@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
+
 import saltus as sl
 from saltus.errors import BadModel, BadValue
 from saltus.files.ccode import vectors
@@ -22,7 +23,9 @@ def control_of(thing):
 
 
 def built(directory, name, *more):
-    subprocess.run(["cc", *STRICT, "-shared", "-fPIC", "-o", "lib.so", f"{name}.c", *more, "-lm"], cwd=directory, check=True)
+    subprocess.run(
+        ["cc", *STRICT, "-shared", "-fPIC", "-o", "lib.so", f"{name}.c", *more, "-lm"], cwd=directory, check=True
+    )
     return ctypes.CDLL(str(directory / "lib.so"))
 
 
@@ -35,14 +38,23 @@ class Stepper:
         self.library = built(directory, e.name)
         sizes = [max(1, *(getattr(d, a) for d in e.domains)) for a in ("n_x", "n_p", "n_guards")]
         fields = [("t", ctypes.c_double), ("domain", ctypes.c_int), ("ended", ctypes.c_int), ("last", ctypes.c_int)]
-        fields += [("x", ctypes.c_double * sizes[0]), ("p", ctypes.c_double * sizes[1]), ("armed", ctypes.c_ubyte * sizes[2])]
+        fields += [
+            ("x", ctypes.c_double * sizes[0]),
+            ("p", ctypes.c_double * sizes[1]),
+            ("armed", ctypes.c_ubyte * sizes[2]),
+        ]
         self.kind = type("State", (ctypes.Structure,), {"_fields_": fields})
         self.start = start
 
     def run(self, domain, until, steps, u=()):
         s, name, nq = self.kind(), self.exported.name, len(self.exported.mechanism.q_names)
-        numbers = [(ctypes.c_double * max(1, len(x)))(*x) for x in (self.start.positions, self.start.velocities, self.exported.params)]
-        getattr(self.library, f"{name}_start")(ctypes.byref(s), self.exported.index(domain), ctypes.c_double(0.0), *numbers)
+        numbers = [
+            (ctypes.c_double * max(1, len(x)))(*x)
+            for x in (self.start.positions, self.start.velocities, self.exported.params)
+        ]
+        getattr(self.library, f"{name}_start")(
+            ctypes.byref(s), self.exported.index(domain), ctypes.c_double(0.0), *numbers
+        )
         step, inputs = getattr(self.library, f"{name}_step"), (ctypes.c_double * max(1, len(u)))(*u)
         events = 0
         for _ in range(steps):
@@ -56,9 +68,13 @@ class Stepper:
 @pytest.mark.parametrize("name", ["bolt", "hopper", "compass", "slider_crank"])
 def test_self_test_passes(name, tmp_path):
     thing = getattr(sl.zoo, name)()
-    files = sl.export(thing, tmp_path, control=control_of(thing), tables={"gait": ([0.0, 1.0, 3.0], [[1, 2], [2, 4], [0, 0]])})
+    files = sl.export(
+        thing, tmp_path, control=control_of(thing), tables={"gait": ([0.0, 1.0, 3.0], [[1, 2], [2, 4], [0, 0]])}
+    )
     assert {f.name for f in files} >= {"Makefile", "CMakeLists.txt", "selftest.c", "example.c", "loop_1khz.c"}
-    done = subprocess.run(["make", "test", "example", "loop_1khz", "CFLAGS=-O1"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        ["make", "test", "example", "loop_1khz", "CFLAGS=-O1"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert "all functions agree" in done.stdout
     assert subprocess.run(["./example"], cwd=tmp_path, capture_output=True).returncode == 0
@@ -196,6 +212,9 @@ def test_numpy_module_agrees(name, tmp_path):
                 assert np.ravel(one) == pytest.approx(two, rel=1e-13, abs=1e-13 * max(1.0, np.abs(two).max(initial=0)))
 
 
-@pytest.mark.parametrize(("text", "name"), [("BOLT", "bolt"), ("9 lives", "model_9_lives"), ("int", "int_c"), ("名", "model"), ("a*/b", "a_b")])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("BOLT", "bolt"), ("9 lives", "model_9_lives"), ("int", "int_c"), ("名", "model"), ("a*/b", "a_b")],
+)
 def test_identifiers(text, name):
     assert identifier(text) == name

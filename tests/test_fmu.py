@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import saltus as sl
 from saltus.errors import BadModel
 
@@ -36,7 +37,9 @@ def test_hybrid_motion(hopper_fmu, step):
 
 def test_params_are_parameters(hopper_fmu):
     system, path = hopper_fmu
-    found = fmpy.simulate_fmu(str(path), stop_time=0.25, step_size=1e-3, start_values={"param.k": 9000.0}, output=["q.z_U"])
+    found = fmpy.simulate_fmu(
+        str(path), stop_time=0.25, step_size=1e-3, start_values={"param.k": 9000.0}, output=["q.z_U"]
+    )
     run = sl.simulate(system, system.mechanism.keyframe("takeoff"), domain="flight", until=0.25, params={"k": 9000.0})
     assert found["q.z_U"][-1] == pytest.approx(run.q.z_U[-1], abs=1e-7)
 
@@ -45,7 +48,7 @@ def test_inputs_and_controller(tmp_path):
     m = sl.zoo.four_bar()
     [path] = sl.export(m, tmp_path, to="fmu")
     signal = np.array([(0.0, 0.02), (1.0, 0.02)], dtype=[("time", float), ("input.crank", float)])
-    found = fmpy.simulate_fmu(str(path), stop_time=0.2, step_size=2e-4, input=signal, output=["q.crank"])
+    found = fmpy.simulate_fmu(str(path), stop_time=0.2, output_interval=2e-4, input=signal, output=["q.crank"])
     run = sl.simulate(m, m.keyframe("middle"), until=0.2, control=lambda t, s: {"crank": 0.02})
     assert found["q.crank"][-1] == pytest.approx(run.q.crank[-1], abs=1e-7)
     with pytest.raises(BadModel, match="Sampled"):

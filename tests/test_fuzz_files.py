@@ -6,6 +6,7 @@ import string
 from pathlib import Path
 
 import pytest
+
 import saltus as sl
 from saltus.errors import SaltusError
 from saltus.files.documents import parse, text_of
@@ -16,11 +17,65 @@ from saltus.files.writing import model_data
 
 QUICK, LONG = 5_000, 100_000
 NASTY = [
-    "__import__('os').system('touch PWNED')", "!!python/object/apply:os.system ['touch PWNED']", "${HOME}", "../../etc/passwd",
-    "&a [*a]", "*a", "<<: *a", "{" * 50, "[" * 2000, "\x00", "\ufeff", "\u202e", "NaN", ".inf", "-.inf", "1e999", "0x10", "1_000",
-    "int main(){}", "*/ #include <stdlib.h>", "system(\"touch PWNED\")", "exec", "lambda x: x", "a.b.c", "q.", ".q", "9**9**9**9",
-    "%s%s%n", "'; DROP TABLE", "\\", "\"", "'", "#", "---", "...", "? a", "|\n  x", "true", "null", "~", "[]", "{}", "", " ",
-    "sin(", ")", "where(1,2)", "-1", "0", "1e-320", "1" * 400, "é", "名前", "class", "while", "t", "p.t", "drive.x", "e\u0301",
+    "__import__('os').system('touch PWNED')",
+    "!!python/object/apply:os.system ['touch PWNED']",
+    "${HOME}",
+    "../../etc/passwd",
+    "&a [*a]",
+    "*a",
+    "<<: *a",
+    "{" * 50,
+    "[" * 2000,
+    "\x00",
+    "\ufeff",
+    "\u202e",
+    "NaN",
+    ".inf",
+    "-.inf",
+    "1e999",
+    "0x10",
+    "1_000",
+    "int main(){}",
+    "*/ #include <stdlib.h>",
+    'system("touch PWNED")',
+    "exec",
+    "lambda x: x",
+    "a.b.c",
+    "q.",
+    ".q",
+    "9**9**9**9",
+    "%s%s%n",
+    "'; DROP TABLE",
+    "\\",
+    '"',
+    "'",
+    "#",
+    "---",
+    "...",
+    "? a",
+    "|\n  x",
+    "true",
+    "null",
+    "~",
+    "[]",
+    "{}",
+    "",
+    " ",
+    "sin(",
+    ")",
+    "where(1,2)",
+    "-1",
+    "0",
+    "1e-320",
+    "1" * 400,
+    "é",
+    "名前",
+    "class",
+    "while",
+    "t",
+    "p.t",
+    "drive.x",
+    "e\u0301",
 ]
 
 
@@ -67,7 +122,26 @@ def fuzz(count, seed, folder):
     for k in range(count):
         try:
             if k % 3 == 2:  # expressions alone
-                words = ["a", "q.x", "sin(", ")", "+", "-", "*", "/", "^", "(", "1.5", ",", " and ", " not ", "<", "=", ";", "where("]
+                words = [
+                    "a",
+                    "q.x",
+                    "sin(",
+                    ")",
+                    "+",
+                    "-",
+                    "*",
+                    "/",
+                    "^",
+                    "(",
+                    "1.5",
+                    ",",
+                    " and ",
+                    " not ",
+                    "<",
+                    "=",
+                    ";",
+                    "where(",
+                ]
                 text = "".join(rng.choices([*words, *NASTY], k=rng.randint(1, 25)))
                 evaluate(text, {"a": 0.5, "q.x": 2.0}.get)
             else:
@@ -104,13 +178,29 @@ HEAD = "saltus: 1\nname: x\nlinks: {a: {mass: 1}}\njoints: {j: {type: slide, a: 
 @pytest.mark.parametrize(
     "text",
     [
-        "a: &x [*x]", "a: &x {b: *x}", "[" * 100_000, "{a: " * 100_000, "- " * 100_000, "? " * 50_000,
+        "a: &x [*x]",
+        "a: &x {b: *x}",
+        "[" * 100_000,
+        "{a: " * 100_000,
+        "- " * 100_000,
+        "? " * 50_000,
         "\n".join([f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" if i else "l0: &l0 [x, x]" for i in range(30)]),
-        "x" * 3_000_000, "a: 1\na: 2", "a: !!python/name:os.system", "!!python/object/new:os.system [true]", "a: !foo 1",
-        "--- 1\n--- 2", "? [a, b]\n: 1", "a: \x07", "\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "replace"),
-        HEAD.replace("name: x", "name: [x]"), HEAD.replace("mass: 1", "mass: .nan"), HEAD.replace("mass: 1", "mass: 1e400"),
-        HEAD.replace("a: {mass: 1}", "'1a': {mass: 1}"), HEAD.replace("a: {mass: 1}", "'a; int x': {mass: 1}"),
-        HEAD + "keyframes: {k: {held: {nothing: 1}}}\nrun: {start: q}", HEAD + "params: {'a/*': 1}",
+        "x" * 3_000_000,
+        "a: 1\na: 2",
+        "a: !!python/name:os.system",
+        "!!python/object/new:os.system [true]",
+        "a: !foo 1",
+        "--- 1\n--- 2",
+        "? [a, b]\n: 1",
+        "a: \x07",
+        "\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "replace"),
+        HEAD.replace("name: x", "name: [x]"),
+        HEAD.replace("mass: 1", "mass: .nan"),
+        HEAD.replace("mass: 1", "mass: 1e400"),
+        HEAD.replace("a: {mass: 1}", "'1a': {mass: 1}"),
+        HEAD.replace("a: {mass: 1}", "'a; int x': {mass: 1}"),
+        HEAD + "keyframes: {k: {held: {nothing: 1}}}\nrun: {start: q}",
+        HEAD + "params: {'a/*': 1}",
     ],
 )
 def test_hostile_files_are_refused(text):

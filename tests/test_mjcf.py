@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import saltus as sl
 from saltus.dynamics.equations import Equations
 from saltus.errors import BadFile, BadModel
@@ -74,7 +75,13 @@ def spatial_machine():
     c = m.rod("c", mass=0.5, length=0.4, radius=0.02)
     d = m.link("d", mass=0.3, inertia=(0.01, 0.01, 0.01))
     m.free("float", m.ground, a)
-    m.universal("u", a.at(0.2, 0, 0), b.at(0, -0.1, 0), axes=("z", "y"), motor=sl.Motor(torque=2.0, gear=3.0, rotor_inertia=1e-3))
+    m.universal(
+        "u",
+        a.at(0.2, 0, 0),
+        b.at(0, -0.1, 0),
+        axes=("z", "y"),
+        motor=sl.Motor(torque=2.0, gear=3.0, rotor_inertia=1e-3),
+    )
     m.revolute("r", c.at(0.1, 0, 0, rotation=[[0, 1, 0], [-1, 0, 0], [0, 0, 1]]), b.at(0, 0.2, 0.1), axis=(1, 1, 0))
     m.slide("s", c.end, d.at(0, 0, 0.05), axes="xz")
     m.spring("spring", a.at(0, 0, 0.1), d, stiffness=40.0, length=0.2, damping=0.5)
@@ -127,7 +134,10 @@ def test_constraints_and_followers_travel_as_tendons(tmp_path):
     q = dict(zip(again.q_names, np.random.default_rng(0).normal(size=len(again.q_names)), strict=True))
     e = Equations(again)
     phi = np.asarray(e.function("phi")(0, list(q.values()), np.zeros(e.nv), [], again.values())).ravel()
-    expected = {"bisecting_hip": q["torso"] - (q["stance_angle"] + q["swing"]) / 2, "upright_follows": q["upright"] + q["stance_angle"]}
+    expected = {
+        "bisecting_hip": q["torso"] - (q["stance_angle"] + q["swing"]) / 2,
+        "upright_follows": q["upright"] + q["stance_angle"],
+    }
     assert phi == pytest.approx([expected[n] for n in again.constraints], abs=1e-12)
 
 
@@ -179,7 +189,8 @@ def test_loops_of_a_foreign_file_assemble():
     text = """
 <mujoco><compiler angle="radian"/>
   <worldbody>
-    <body name="crank"><joint name="crank" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .1 0 0" size=".01" contype="0" conaffinity="0"/>
+    <body name="crank"><joint name="crank" axis="0 1 0"/>
+      <geom type="capsule" fromto="0 0 0 .1 0 0" size=".01" contype="0" conaffinity="0"/>
       <body name="coupler" pos=".1 0 0"><joint name="coupler" axis="0 1 0"/>
         <geom type="capsule" fromto="0 0 0 0 0 .2" size=".01" contype="0" conaffinity="0"/></body></body>
     <body name="rocker" pos=".3 0 0"><joint name="rocker" axis="0 1 0"/>
@@ -196,8 +207,13 @@ def test_loops_of_a_foreign_file_assemble():
 
 
 def test_what_is_left_out_is_listed_with_its_line():
-    text = SAMPLE.replace('<joint name="hip" axis="1 0 0" damping="0"/>', '<joint name="hip" axis="1 0 0" range="-30 30" frictionloss="1"/>')
-    text = text.replace("</worldbody>", '<replicate count="2"/></worldbody>').replace("<motor ", '<position kp="3" joint="hinge"/><motor ')
+    text = SAMPLE.replace(
+        '<joint name="hip" axis="1 0 0" damping="0"/>',
+        '<joint name="hip" axis="1 0 0" range="-30 30" frictionloss="1"/>',
+    )
+    text = text.replace("</worldbody>", '<replicate count="2"/></worldbody>').replace(
+        "<motor ", '<position kp="3" joint="hinge"/><motor '
+    )
     with pytest.raises(BadFile) as caught:
         build_xml(parse_xml(text), "bad.xml", partial=False)
     message = str(caught.value)
@@ -238,9 +254,17 @@ def test_what_mjcf_cannot_hold_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["<mujoco>", "<a/>", "", "<!DOCTYPE x [<!ENTITY a 'b'>]><mujoco>&a;</mujoco>", "<mujoco><worldbody><body pos='a b c'/></worldbody></mujoco>",
-     "<mujoco/>", "<x>" * 1000, "<mujoco><worldbody><body><joint type='weird'/></body></worldbody></mujoco>",
-     "<mujoco><worldbody><body><joint axis='0 0 0'/><geom size='1'/></body></worldbody></mujoco>"],
+    [
+        "<mujoco>",
+        "<a/>",
+        "",
+        "<!DOCTYPE x [<!ENTITY a 'b'>]><mujoco>&a;</mujoco>",
+        "<mujoco><worldbody><body pos='a b c'/></worldbody></mujoco>",
+        "<mujoco/>",
+        "<x>" * 1000,
+        "<mujoco><worldbody><body><joint type='weird'/></body></worldbody></mujoco>",
+        "<mujoco><worldbody><body><joint axis='0 0 0'/><geom size='1'/></body></worldbody></mujoco>",
+    ],
 )
 def test_broken_files_are_refused(text):
     with pytest.raises(sl.errors.SaltusError):

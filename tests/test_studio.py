@@ -23,7 +23,7 @@ from saltus.studio.scene import Placed, solid
 from saltus.studio.target_panel import resampled
 from saltus.studio.worker import Worker
 
-SHOTS = Path(os.environ.get("SALTUS_SCREENSHOTS", "")) if os.environ.get("SALTUS_SCREENSHOTS") else None
+SHOTS = Path(os.environ["SALTUS_SCREENSHOTS"]) if "SALTUS_SCREENSHOTS" in os.environ else None
 LONG = 60_000  # ms: software rendering on a busy machine is slow
 
 
@@ -188,11 +188,6 @@ def until(condition, seconds=60.0):
         time.sleep(0.05)
 
 
-def field(page, label):
-    """The number beside a slider."""
-    return page.get_by_label(label, exact=True).or_(page.locator(f"xpath=//*[text()='{label}']/following::input[1]")).last
-
-
 def test_sliders_runs_scrubbing_gaits_and_cancel(chrome, studio, complaints):
     page = opened(chrome, studio.url, complaints)
     session = session_of(studio)
@@ -268,7 +263,8 @@ def test_a_broken_linkage_in_one_of_two_pages(chrome, studio, complaints):
     second = opened(chrome, studio.url, complaints, width=400, height=800)
     two = session_of(studio, before | {one.client.client_id})
     shoot(second, "5-phone")
-    broken = first.locator("input[type='text']:visible, input[inputmode='decimal']:visible").nth(len(one.posing.drivers))
+    numbers = first.locator("input[type='text']:visible, input[inputmode='decimal']:visible")
+    broken = numbers.nth(len(one.posing.drivers))  # beside the first Param's slider, l_c
     one.machine_panel.params["l_c"].max = 1.0
     broken.fill("0.6")
     first.keyboard.press("Tab")
@@ -306,6 +302,43 @@ def test_family_of_the_hopper_is_clicked(chrome, complaints):
     finally:
         running.stop()
     assert complaints == []
+
+
+def test_a_target_is_drawn_with_the_mouse_and_approached(chrome, complaints):
+    running = serve(functools.partial(model_of, "four-bar"), port=18393)
+    try:
+        page = opened(chrome, running.url, complaints)
+        session = session_of(running)
+        page.get_by_role("tab", name="Target").click()
+        page.get_by_label("Point").fill("tracer")
+        page.get_by_role("option", name="tracer").click()
+        page.get_by_role("button", name="Draw").click()
+        panel = session.target_panel
+        until(lambda: panel.board is not None)
+        page.wait_for_timeout(500)
+        page.mouse.move(500, 300)
+        page.mouse.down()
+        for k in range(1, 25):
+            page.mouse.move(400 + 100 * math.cos(k / 4), 300 - 60 * math.sin(k / 4))
+        page.mouse.up()
+        page.get_by_text(re.compile("points drawn")).wait_for()
+        # the ray through the mouse met the machine's plane: sizes in metres are those of the stroke in pixels
+        assert np.ptp(panel.target[:, 0]) / np.ptp(panel.target[:, 1]) == pytest.approx(200 / 120, rel=0.25)
+        lengths = dict(session.posing.params)
+        page.get_by_role("button", name="Optimise").click()
+        seen = []
+        until(lambda: seen.append(panel.text.content) or panel.text.content.startswith(("Done", "**No")))
+        shoot(page, "9-target")
+        misses = [float(m.group(1)) for t in dict.fromkeys(seen) if (m := re.search(r"([\d.e+-]+) mm", t))]
+        assert panel.text.content.startswith("Done")
+        assert len(misses) > 2
+        assert misses[-1] < 0.9 * misses[0]
+        assert session.posing.params != lengths
+        page.close()
+    finally:
+        running.stop()
+    # Chromium reports this of viser's own pointer handling on the canvas
+    assert [c for c in complaints if "passive event listener" not in c] == []
 
 
 def test_another_address_needs_the_token():
@@ -354,8 +387,10 @@ def test_report_and_gallery_commands(tmp_path):
 
     call = CliRunner().invoke
     system = sl.zoo.bolt()
-    run = sl.simulate(system, system.mechanism.keyframe("drop"), domain="flight", until=0.5, control=system.controls["run"])
-    run.save(tmp_path / "bolt" / "run.nc") if (tmp_path / "bolt").mkdir() is None else None
+    start = system.mechanism.keyframe("drop")
+    run = sl.simulate(system, start, domain="flight", until=0.5, control=system.controls["run"])
+    (tmp_path / "bolt").mkdir()
+    run.save(tmp_path / "bolt" / "run.nc")
     done = call(app, ["report", str(tmp_path / "bolt"), "-o", str(tmp_path / "bolt" / "report.html")])
     assert done.exit_code == 0, done.output
     assert 'class="player"' in (tmp_path / "bolt" / "report.html").read_text()

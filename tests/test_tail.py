@@ -239,6 +239,36 @@ def test_articulated_tail_against_mujoco():
     assert h.ravel() == pytest.approx(theirs[1], rel=1e-8, abs=1e-10)
 
 
+def test_articulated_tail_against_pinocchio():
+    pin = pytest.importorskip("pinocchio")
+    m, body = free_body()
+    law = {"segments": 2, "links": 3, "along": "-y", "axes": "xz", "radius": 0.01}
+    sl.articulated_tail(m, "tail", body.origin, mass=MASS, length=L, **law)
+    step, part = L / 6, MASS / 6
+    across, along = part * (step**2 / 12 + 0.01**2 / 4), part * 0.01**2 / 2
+    model = pin.Model()
+    last = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "base")
+    model.appendBodyToJoint(last, pin.Inertia(0.1, np.zeros(3), np.diag([7e-5, 4e-5, 7e-5])), pin.SE3.Identity())
+    for j in range(6):
+        place = pin.SE3(np.eye(3), np.array([0, -step if j else 0.0, 0]))
+        last = model.addJoint(last, pin.JointModelRX(), place, f"a{j}")
+        last = model.addJoint(last, pin.JointModelRZ(), pin.SE3.Identity(), f"b{j}")
+        link = pin.Inertia(part, np.array([0, -step / 2, 0]), np.diag([across, along, across]))
+        model.appendBodyToJoint(last, link, pin.SE3.Identity())
+    rng = np.random.default_rng(8)
+    base, angles = rng.normal(size=7), rng.normal(size=4) * 0.5
+    base[3:] /= np.linalg.norm(base[3:])
+    share = np.kron(np.kron(np.eye(2), np.ones((3, 1))), np.eye(2))
+    q = np.concatenate([base[:3], base[4:], base[3:4], share @ angles])  # its quaternion ends with the scalar
+    theirs = pin.crba(model, model.createData(), q)
+    theirs = np.triu(theirs) + np.triu(theirs, 1).T
+    R = pin.Quaternion(base[3], base[4], base[5], base[6]).toRotationMatrix()
+    full = np.zeros((18, 10))  # its base moves in body axes, ours in the world's
+    full[:3, :3], full[3:6, 3:6], full[6:, 6:] = R.T, np.eye(3), share
+    (M,) = values(m, "M", q=np.concatenate([base, angles]))
+    assert np.abs(full.T @ theirs @ full - M).max() < 1e-14
+
+
 def test_continuum_tail_is_the_limit_of_mujoco_chains():
     """Links along the arc's chords, the first joint half: the error falls with the square of their number."""
     m, body = free_body()
@@ -365,3 +395,13 @@ def test_bad_tails_are_refused():
         m.bend("arc", body.origin, other.origin, length=0.1)
     with pytest.raises(sl.errors.BadModel, match="uses the state"):
         m.driven("hip", m.q["base.x"])
+
+
+@pytest.mark.slow
+def test_bolt_with_its_pitch_free_needs_the_tail():
+    from saltus.studies.bolt_with_tail import machine, run
+
+    assert run(machine(False), 16).outcome.kind == "fell"
+    tailed = run(machine(True), 16)
+    assert tailed.outcome.ok
+    assert tailed.energy_account["relative residual"] < 1e-8

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import saltus as sl
 from saltus.dynamics.equations import Equations
 from saltus.errors import BadFile, BadModel
@@ -12,7 +13,9 @@ MACHINES = ["bolt_linkage", "raptor_linkage", "four_bar", "five_bar", "slider_cr
 
 def functions(m, q, v):
     e = Equations(m)
-    return [np.asarray(x) for x in e.function("M", "h", "J", "Q", "phi")(0.2, q, v, np.zeros(len(m.inputs)), m.values())]
+    return [
+        np.asarray(x) for x in e.function("M", "h", "J", "Q", "phi")(0.2, q, v, np.zeros(len(m.inputs)), m.values())
+    ]
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -65,9 +68,11 @@ def test_pinocchio_reads_the_same_tree(name, tmp_path):
     e = Equations(m)
     rng = np.random.default_rng(1)
     q, v = rng.normal(size=e.nq), rng.normal(size=e.nv)
-    theirs, speeds, of_v = _as_pinocchio(pin, model, m, q, v)
+    theirs, of_v = _as_pinocchio(pin, model, m, q)
     data = model.createData()
-    model.gravity.linear = np.array(m.gravity.full() if hasattr(m.gravity, "full") else [float(x) for x in m.gravity.elements()]).ravel()
+    model.gravity.linear = np.array(
+        m.gravity.full() if hasattr(m.gravity, "full") else [float(x) for x in m.gravity.elements()]
+    ).ravel()
     M = pin.crba(model, data, theirs)
     M = np.triu(M) + np.triu(M, 1).T
     own = np.asarray(e.function("M")(0, q, v, np.zeros(len(m.inputs)), m.values()))
@@ -79,7 +84,7 @@ def test_pinocchio_reads_the_same_tree(name, tmp_path):
     assert of_v.T @ M @ of_v + np.diag(rotor) == pytest.approx(own, abs=1e-11)
 
 
-def _as_pinocchio(pin, model, m, q, v):
+def _as_pinocchio(pin, model, m, q):
     """Pinocchio's configuration and the matrix that takes our velocities to its own.
 
     It has cos and sin for continuous joints, x, y, z, w for quaternions, and a floating base's speed in its own axes.
@@ -100,19 +105,24 @@ def _as_pinocchio(pin, model, m, q, v):
             k = m.q_names.index(name)
             theirs[iq : iq + joint.nq] = (np.cos(q[k]), np.sin(q[k])) if joint.nq == 2 else q[k]
             of_v[iv, m.v_names.index(name)] = 1.0
-    return theirs, of_v @ v, of_v
+    return theirs, of_v
 
 
 FOREIGN = """<robot name="arm">
   <link name="base"/>
   <link name="upper"><inertial><origin xyz="0 0 .1" rpy=".1 .2 .3"/><mass value="2"/>
-    <inertia ixx=".02" ixy=".001" ixz="0" iyy=".03" iyz="0" izz=".01"/></inertial><visual/></link>
-  <link name="lower"><inertial><mass value="1"/><inertia ixx=".01" iyy=".01" izz=".01" ixy="0" ixz="0" iyz="0"/></inertial></link>
-  <link name="finger"><inertial><mass value=".1"/><inertia ixx=".001" iyy=".001" izz=".001" ixy="0" ixz="0" iyz="0"/></inertial></link>
-  <joint name="j1" type="continuous"><parent link="base"/><child link="upper"/><axis xyz="0 1 0"/><limit effort="30" velocity="5"/></joint>
-  <joint name="j2" type="revolute"><origin xyz="0 0 .3" rpy="0 0 1"/><parent link="upper"/><child link="lower"/><axis xyz="1 0 0"/>
+    <inertia ixx=".02" ixy=".001" ixz="0" iyy=".03" iyz="0" izz=".02"/></inertial><visual/></link>
+  <link name="lower"><inertial><mass value="1"/><inertia ixx=".01" iyy=".01" izz=".01" ixy="0" ixz="0" iyz="0"/>
+    </inertial></link>
+  <link name="finger"><inertial><mass value=".1"/><inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/>
+    </inertial></link>
+  <joint name="j1" type="continuous"><parent link="base"/><child link="upper"/><axis xyz="0 1 0"/>
+    <limit effort="30" velocity="5"/></joint>
+  <joint name="j2" type="revolute"><origin xyz="0 0 .3" rpy="0 0 1"/><parent link="upper"/><child link="lower"/>
+    <axis xyz="1 0 0"/>
     <limit lower="-1" upper="1" effort="0" velocity="5"/><dynamics damping=".2" friction=".5"/></joint>
-  <joint name="j3" type="continuous"><parent link="lower"/><child link="finger"/><mimic joint="j2" multiplier="-2" offset=".1"/></joint>
+  <joint name="j3" type="continuous"><parent link="lower"/><child link="finger"/>
+    <mimic joint="j2" multiplier="-2" offset=".1"/></joint>
   <gazebo/>
 </robot>"""
 
@@ -120,15 +130,18 @@ FOREIGN = """<robot name="arm">
 def test_a_foreign_file_and_what_it_leaves_out():
     with pytest.raises(BadFile) as caught:
         build_xml(parse_xml(FOREIGN), "arm.urdf", partial=False)
-    for words, line in (("limits of joint 'j2'", 9), ("friction of joint 'j2'", 9), ("<gazebo>", 11)):
+    for words, line in (("limits of joint 'j2'", 13), ("friction of joint 'j2'", 13), ("<gazebo>", 16)):
         assert any(words in row and f"arm.urdf:{line}:" in row for row in str(caught.value).splitlines())
     m, left = build_xml(parse_xml(FOREIGN), "arm.urdf", partial=True)
     assert len(left) == 3
     assert m.v_names == ["j1", "j2"]
     assert list(m.inputs) == ["j1"]
     pin = pytest.importorskip("pinocchio")
-    model = pin.buildModelFromXML(FOREIGN.replace('type="continuous"', 'type="revolute"').replace(
-        '<limit effort="30"', '<limit lower="-9" upper="9" effort="30"').replace("<mimic", "<limit lower='-9' upper='9' effort='1' velocity='1'/><no"))
+    model = pin.buildModelFromXML(
+        FOREIGN.replace('type="continuous"', 'type="revolute"')
+        .replace('<limit effort="30"', '<limit lower="-9" upper="9" effort="30"')
+        .replace("<mimic", "<limit lower='-9' upper='9' effort='1' velocity='1'/><no")
+    )
     q = np.array([0.3, -0.4])
     full = np.array([q[0], q[1], -2 * q[1] + 0.1])
     M = pin.crba(model, model.createData(), full)
@@ -138,17 +151,27 @@ def test_a_foreign_file_and_what_it_leaves_out():
     assert own == pytest.approx(T.T @ M @ T, abs=1e-12)
 
 
+def test_impossible_inertia_is_refused_with_its_line():
+    with pytest.raises(BadFile, match=r"arm.urdf:3: .*no body has principal moments"):
+        build_xml(parse_xml(FOREIGN.replace('izz=".02"', 'izz=".2"', 1)), "arm.urdf", partial=True)
+
+
 def test_what_urdf_cannot_hold_is_named(tmp_path):
     with pytest.raises(BadModel, match="constraint 'bisecting_hip'"):
         sl.write_model(sl.zoo.compass().mechanism, tmp_path / "m.urdf")
 
 
+FIXED = "<joint name='{0}' type='{1}'><parent link='{2}'/><child link='{3}'/></joint>"
+LINKS = "<robot><link name='a'/><link name='b'/><link name='c'/>"
+
+
 @pytest.mark.parametrize(
     "text",
-    ["<robot/>", "<robot><link name='a'/><joint name='j' type='fixed'/></robot>",
-     "<robot><link name='a'/><link name='b'/><joint name='j' type='odd'><parent link='a'/><child link='b'/></joint></robot>",
-     "<robot><link name='a'/><link name='b'/><link name='c'/><joint name='i' type='fixed'><parent link='b'/><child link='c'/></joint>"
-     "<joint name='j' type='fixed'><parent link='c'/><child link='b'/></joint></robot>"],
+    [
+        "<robot/>", "<robot><link name='a'/><joint name='j' type='fixed'/></robot>",
+        LINKS + FIXED.format("i", "odd", "a", "b") + FIXED.format("j", "fixed", "b", "c") + "</robot>",
+        LINKS + FIXED.format("i", "fixed", "b", "c") + FIXED.format("j", "fixed", "c", "b") + "</robot>",
+    ],
 )
 def test_broken_files_are_refused(text):
     with pytest.raises(sl.errors.SaltusError):

@@ -38,8 +38,12 @@ def new(
 
 def check(
     file: Annotated[Path, typer.Argument(help="A model file: .saltus.yaml, .json, .toml, MJCF or URDF.")],
-    picture: Annotated[Path | None, typer.Option("--picture", help="Where to draw it.", show_default="beside the file")] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Leave out what a foreign file holds beyond Saltus.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Where to draw it.", show_default="beside the file")
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Leave out what a foreign file holds beyond Saltus.")
+    ] = False,
     draw: Annotated[bool, typer.Option(help="Draw the first configuration.")] = True,
 ) -> None:
     """Assemble a model file and say what moves: freedom, loops, branches, redundancy; draw it."""
@@ -82,8 +86,13 @@ def _branches(mechanism: Any, state: Any) -> str:
         return "one: no loops"
     motors = [n for j in mechanism.joints.values() if j.motor for n in j.q_names if n in mechanism.q_names]
     freedom = state.mobility().freedom
-    floating = [n for j in mechanism.joints.values() if "ground" in (j.a.link.name, j.b.link.name) and j.kind != "revolute"
-                for n in j.q_names if n in mechanism.q_names]
+    floating = [
+        n
+        for j in mechanism.joints.values()
+        if "ground" in (j.a.link.name, j.b.link.name) and j.kind != "revolute"
+        for n in j.q_names
+        if n in mechanism.q_names
+    ]
     held = list(dict.fromkeys([*floating, *motors]))[:freedom]
     if len(held) != freedom:
         return f"not counted: {freedom} coordinate(s) must be held and the machine has {len(held)} motors and slides"

@@ -55,6 +55,11 @@ class Dynamics:
         e = program.equations
         self.n = e.nq + e.nv
         self.t, self.x, self.p = e.t, SX.sym("x", self.n), program.p
+        if self.layout.n_z:
+            raise BadModel(
+                f"{m.name!r} has friction on soft ground, whose memory orbits do not follow yet; set friction=0 or use "
+                "Pinned and Sliding contacts"
+            )
         full = ca.vertcat(self.x, SX.zeros(self.layout.n_work))
         self.f = program.flow.rhs(self.t, full, self.p)[: self.n]
         self.g = program.flow.guards(self.t, full, self.p)

@@ -12,6 +12,7 @@ import numpy as np
 
 from saltus.errors import BadValue
 from saltus.files.code import C, Routine, identifier, literal, statements
+from saltus.files.cprograms import CMAKE, EXAMPLE, LOOP, MAKEFILE, SELF_TEST
 from saltus.files.cstepper import stepper_header, stepper_source
 from saltus.files.routines import Exported
 
@@ -78,12 +79,22 @@ def header(exported: Exported, tables: Mapping[str, Any]) -> str:
         f"#define {upper}_NQ {len(m.q_names)} /* positions */", f"#define {upper}_NV {len(m.v_names)} /* velocities */",
         f"#define {upper}_NU {len(m.inputs)} /* inputs */", f"#define {upper}_NPARAMS {len(m.params)} /* Params */", "",
     ]
-    for title, prefix, names in (("Positions", "Q", m.q_names), ("Velocities", "V", m.v_names), ("Inputs", "U", list(m.inputs)),
-                                 ("Params", "P", list(m.params)), ("Domains", "D", list(exported.system.domains))):
+    for title, prefix, names in (
+        ("Positions", "Q", m.q_names),
+        ("Velocities", "V", m.v_names),
+        ("Inputs", "U", list(m.inputs)),
+        ("Params", "P", list(m.params)),
+        ("Domains", "D", list(exported.system.domains)),
+    ):
         if names:
             listed = ", ".join(f"{upper}_{prefix}_{i} = {i} /* {comment(n)} */" for i, n in enumerate(names))
             lines += [f"/* {title} by number. */", f"enum {{ {listed} }};"]
-    lines += ["", "/* Values of the Params at export. */", f"extern const double {name}_params[{max(1, len(m.params))}];", ""]
+    lines += [
+        "",
+        "/* Values of the Params at export. */",
+        f"extern const double {name}_params[{max(1, len(m.params))}];",
+        "",
+    ]
     for r in exported.routines:
         lines += [f"/* {comment(r.doc)} {_sizes(r)} */", _prototype(name, r) + ";", ""]
     for table, (x, y) in tables.items():
@@ -96,8 +107,14 @@ def header(exported: Exported, tables: Mapping[str, Any]) -> str:
 def source(exported: Exported, tables: Mapping[str, Any]) -> str:
     """The library."""
     name = exported.name
-    lines = [f"/* {comment(exported.mechanism.name)}. Written by Saltus. */", f'#include "{name}.h"', "", "#include <math.h>",
-             "#include <string.h>", ""]
+    lines = [
+        f"/* {comment(exported.mechanism.name)}. Written by Saltus. */",
+        f'#include "{name}.h"',
+        "",
+        "#include <math.h>",
+        "#include <string.h>",
+        "",
+    ]
     params = ", ".join(literal(x, C) for x in exported.params) or "0.0"
     lines += [f"const double {name}_params[] = {{{params}}};", ""]
     for r in exported.routines:
@@ -135,7 +152,9 @@ def _table_function(name: str, x: np.ndarray, y: np.ndarray) -> list[str]:
 # ---- self-test ----------------------------------------------------------------------------------------------------
 
 
-def vectors(exported: Exported, r: Routine, rng: np.random.Generator) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+def vectors(
+    exported: Exported, r: Routine, rng: np.random.Generator
+) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
     """Arguments near the start configuration, and the results of CasADi's own virtual machine."""
     m, start = exported.mechanism, exported.start
     domain = next((d for d in exported.domains if r in d.routines), exported.domains[0])
@@ -146,7 +165,16 @@ def vectors(exported: Exported, r: Routine, rng: np.random.Generator) -> list[tu
         t, z = rng.uniform(0, 0.1), np.zeros(domain.program.layout.n_z)
         x, p = (np.asarray(a).ravel() for a in domain.entry.function(t, q, v, z, exported.params))
         anchors = p[domain.program.layout.slice("anchors")]
-        known = {"t": np.array([t]), "q": q, "v": v, "z": z, "x": x, "p": p, "params": exported.params, "anchors": anchors}
+        known = {
+            "t": np.array([t]),
+            "q": q,
+            "v": v,
+            "z": z,
+            "x": x,
+            "p": p,
+            "params": exported.params,
+            "anchors": anchors,
+        }
         arguments = [known[n] for n, _ in r.inputs]
         results = r.function.call([np.asarray(a) for a in arguments])
         out.append((arguments, [np.asarray(y.full()).ravel() for y in results]))
@@ -178,48 +206,19 @@ def self_test(exported: Exported) -> str:
                 calls.append(f'  failed += check("{r.name} {n}", out + {at}, {tag}_expect_{n}, {len(values)});')
                 at += len(values)
     largest = max(sum(a * b for _, (a, b) in r.outputs) for r in exported.routines)
-    return SELF_TEST.replace("NAME", name).replace("SIZE", str(max(1, largest))).replace("DATA", "\n".join(data)).replace(
-        "CALLS", "\n".join(calls))
+    return (
+        SELF_TEST.replace("NAME", name)
+        .replace("SIZE", str(max(1, largest)))
+        .replace("DATA", "\n".join(data))
+        .replace("CALLS", "\n".join(calls))
+    )
 
 
 def _array(name: str, values: np.ndarray) -> str:
     return f"static const double {name}[] = {{{', '.join(literal(float(x), C) for x in values) or '0.0'}}};"
 
 
-SELF_TEST = """/* Compares every function with numbers from Python; ends with 0 if all agree to 1e-13. */
-#include <math.h>
-#include <stdio.h>
-
-#include "NAME.h"
-
-DATA
-
-static double worst = 0.0;
-
-static int check(const char *what, const double *got, const double *expected, int n) {
-  double scale = 1.0, error = 0.0;
-  int i;
-  for (i = 0; i < n; ++i) if (fabs(expected[i]) > scale) scale = fabs(expected[i]);
-  for (i = 0; i < n; ++i) {
-    const double e = fabs(got[i] - expected[i]) / scale;
-    if (!(e <= error)) error = e;
-  }
-  if (error > worst) worst = error;
-  if (error <= 1e-13) return 0;
-  printf("%s differs by %g\\n", what, error);
-  return 1;
-}
-
-int main(void) {
-  static double out[SIZE];
-  int failed = 0;
-CALLS
-  printf("%s, largest difference %.3g\\n", failed ? "FAILED" : "all functions agree", worst);
-  return failed != 0;
-}
-"""
-
-# ---- example programs and build files -----------------------------------------------------------------------------
+# ---- example programs ---------------------------------------------------------------------------------------------
 
 
 def _start(exported: Exported) -> str:
@@ -237,134 +236,9 @@ def _loop(exported: Exported) -> str:
 
 def _filled(text: str, exported: Exported) -> str:
     substeps = str(min(1000, max(1, math.ceil(1e-3 / exported.stable_step))))
-    text = text.replace("START", _start(exported)).replace("SUBSTEPS", substeps).replace("FIRST", str(exported.index(exported.first)))
+    text = (
+        text.replace("START", _start(exported))
+        .replace("SUBSTEPS", substeps)
+        .replace("FIRST", str(exported.index(exported.first)))
+    )
     return text.replace("NAMES", exported.name.upper()).replace("NAME", exported.name)
-
-
-EXAMPLE = """/* One second of motion, SUBSTEPS step(s) a millisecond. */
-#include <stdio.h>
-
-#include "NAME.h"
-
-START
-
-int main(void) {
-  static NAME_state s;
-  static double u[NAMES_NU + 1];
-  int k, i, events;
-  NAME_start(&s, FIRST, 0.0, q, v, NAME_params);
-  for (k = 0; k < 1000 && !s.ended; ++k) {
-    for (i = 0, events = 0; i < SUBSTEPS && events >= 0; ++i) {
-      const int more = NAME_step(&s, 1e-3 / SUBSTEPS, u);
-      events = more < 0 ? more : events + more;
-    }
-    if (events < 0) {
-      printf("t = %.3f s: stopped with code %d\\n", s.t, events);
-      return 1;
-    }
-    if (events > 0 || k % 100 == 99) {
-      printf("t = %.4f s, domain %d, q =", s.t, s.domain);
-      for (i = 0; i < NAMES_NQ; ++i) printf(" %.5f", s.x[i]);
-      printf("\\n");
-    }
-  }
-  return 0;
-}
-"""
-
-LOOP = """/* A loop at 1 kHz: sleeps to the next millisecond, steps SUBSTEPS time(s), and prints how long the steps took. */
-#define _POSIX_C_SOURCE 200112L
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-#include "NAME.h"
-
-START
-
-static double seconds(const struct timespec *a, const struct timespec *b) {
-  return (double)(b->tv_sec - a->tv_sec) + 1e-9 * (double)(b->tv_nsec - a->tv_nsec);
-}
-
-int main(int argc, char **argv) {
-  static NAME_state s;
-  static double u[NAMES_NU + 1];
-  static long histogram[12];
-  const long cycles = argc > 1 ? atol(argv[1]) : 2000;
-  struct timespec next, before, after;
-  double longest = 0.0, total = 0.0, late = 0.0;
-  long k;
-  int i;
-  NAME_start(&s, FIRST, 0.0, q, v, NAME_params);
-  clock_gettime(CLOCK_MONOTONIC, &next);
-  for (k = 0; k < cycles; ++k) {
-    double took;
-    next.tv_nsec += 1000000;
-    if (next.tv_nsec >= 1000000000) {
-      next.tv_nsec -= 1000000000;
-      next.tv_sec += 1;
-    }
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
-    clock_gettime(CLOCK_MONOTONIC, &before);
-    for (i = 0; i < SUBSTEPS; ++i) {
-      if (s.ended || NAME_step(&s, 1e-3 / SUBSTEPS, u) < 0) NAME_start(&s, FIRST, 0.0, q, v, NAME_params);
-    }
-    clock_gettime(CLOCK_MONOTONIC, &after);
-    took = seconds(&before, &after);
-    if (seconds(&next, &before) > late) late = seconds(&next, &before);
-    total += took;
-    if (took > longest) longest = took;
-    for (i = 0; i < 11 && took > 1e-6 * (double)(1L << i); ++i) {
-    }
-    histogram[i] += 1;
-  }
-  printf("%ld cycles: mean %.2f us, longest %.2f us, latest wake-up %.2f us\\n", cycles, 1e6 * total / (double)cycles,
-         1e6 * longest, 1e6 * late);
-  for (i = 0; i < 12; ++i) {
-    if (histogram[i]) printf("  up to %5ld us: %ld\\n", i < 11 ? 1L << i : -1L, histogram[i]);
-  }
-  return 0;
-}
-"""
-
-MAKEFILE = """CFLAGS ?= -O2
-CFLAGS += -std=c99 -Wall -Wextra -Werror
-
-all: libNAME.a selftest example loop_1khz
-
-libNAME.a: NAME.o
-\tar rcs $@ $^
-
-NAME.o: NAME.c NAME.h
-\t$(CC) $(CFLAGS) -fPIC -c -o $@ $<
-
-selftest example loop_1khz: %: %.c libNAME.a NAME.h
-\t$(CC) $(CFLAGS) -o $@ $< libNAME.a -lm
-
-test: selftest
-\t./selftest
-
-clean:
-\trm -f *.o *.a selftest example loop_1khz
-
-.PHONY: all test clean
-"""
-
-CMAKE = """cmake_minimum_required(VERSION 3.10)
-project(NAME C)
-set(CMAKE_C_STANDARD 99)
-set(CMAKE_C_STANDARD_REQUIRED ON)
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE Release)
-endif()
-add_library(NAME NAME.c)
-set_target_properties(NAME PROPERTIES POSITION_INDEPENDENT_CODE ON)
-target_include_directories(NAME PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(NAME PUBLIC m)
-foreach(program selftest example loop_1khz)
-  add_executable(${program} ${program}.c)
-  target_link_libraries(${program} NAME)
-endforeach()
-enable_testing()
-add_test(NAME selftest COMMAND selftest)
-"""

@@ -45,7 +45,43 @@ OPERATIONS: dict[int, tuple[str, str]] = {
 C, NUMPY = 0, 1
 
 _C_WORDS = set(
-    ["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "main"]
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "main",
+    ]
 )
 
 
@@ -70,7 +106,9 @@ class Routine:
         return [(f.name_out(i), f.size_out(i)) for i in range(f.n_out())]
 
 
-def routine(name: str, doc: str, inputs: Sequence[ca.SX], outputs: Sequence[ca.SX], names: str, results: str) -> Routine:
+def routine(
+    name: str, doc: str, inputs: Sequence[ca.SX], outputs: Sequence[ca.SX], names: str, results: str
+) -> Routine:
     """Make a routine from expressions."""
     dense = [ca.densify(ca.SX(x)) for x in outputs]
     return Routine(name, doc, ca.Function(name, list(inputs), ca.cse(dense), names.split(), results.split()))
@@ -110,7 +148,7 @@ def statements(function: ca.Function, language: int) -> tuple[list[str], int, se
             lines.append(f"a{given[0]} = {name if name == 't' else f'{name}[{row}]'}{end}")
         elif op == ca.OP_OUTPUT:
             which, entry = given
-            rows, columns = f.size_out(which)
+            columns = f.size2_out(which)
             sparsity = f.sparsity_out(which)
             row, column = sparsity.row()[entry], sparsity.get_col()[entry]
             place = f"{row * columns + column}" if language == C or columns == 1 else f"{row}, {column}"

@@ -69,7 +69,9 @@ def stepper_source(exported: Exported) -> str:
     directions = [list(map(int, d.program.directions)) + [0] * (n_g - d.n_guards) for d in domains]
     edges = [len(d.edges) for d in domains]
     targets = [[e.target for e in d.edges] + [-1] * (n_g - len(d.edges)) for d in domains]
-    strict = [[int(getattr(e.edge.guard, "strict", False)) for e in d.edges] + [0] * (n_g - len(d.edges)) for d in domains]
+    strict = [
+        [int(getattr(e.edge.guard, "strict", False)) for e in d.edges] + [0] * (n_g - len(d.edges)) for d in domains
+    ]
     two = lambda rows: "{" + ", ".join(table(r) for r in rows) + "}"  # noqa: E731
     entering = _switch(exported, lambda d: f"{name}_enter_{d.label}(t, q, v, z, params, s->x, s->p);")
     resets = "\n".join(
@@ -78,18 +80,30 @@ def stepper_source(exported: Exported) -> str:
     )
     project = _switch(exported, lambda d: f"{name}_project_{d.label}(t, x, p, y);" if d in projected else None)
     parts = {
-        "NX": str(n_x), "NG": str(n_g), "NQ": str(n_q), "NV": str(n_v), "NZ": str(max(1, n_z)), "Z_COUNT": str(n_z),
-        "NU": str(len(m.inputs)), "SIZES": table([d.n_x for d in domains]), "GUARDS": table([d.n_guards for d in domains]),
-        "EDGES": table(edges), "HELD": table(held), "DIRECTIONS": two(directions), "TARGETS": two(targets),
-        "STRICT": two(strict), "UPPER": name.upper(),
+        "NX": str(n_x),
+        "NG": str(n_g),
+        "NQ": str(n_q),
+        "NV": str(n_v),
+        "NZ": str(max(1, n_z)),
+        "Z_COUNT": str(n_z),
+        "NU": str(len(m.inputs)),
+        "SIZES": table([d.n_x for d in domains]),
+        "GUARDS": table([d.n_guards for d in domains]),
+        "EDGES": table(edges),
+        "HELD": table(held),
+        "DIRECTIONS": two(directions),
+        "TARGETS": two(targets),
+        "STRICT": two(strict),
+        "UPPER": name.upper(),
         "RHS": _switch(exported, lambda d: f"{name}_rhs_{d.label}(t, x, p, dx);"),
         "GUARD_CALLS": _switch(exported, lambda d: f"{name}_guards_{d.label}(t, x, p, g);" if d.n_guards else None),
         "VELOCITIES": _switch(exported, lambda d: f"{name}_velocities_{d.label}(s->t, s->x, s->p, v);"),
         "COMMANDS": _switch(exported, lambda d: f"{name}_commands_{d.label}(s->t, s->x, s->p, u);"),
         "ENTER": entering,
         "RESETS": f"  switch (NG * s->domain + guard) {{\n{resets}\n    default: break;\n  }}" if resets else "",
-        "PROJECT": f"  double y[NX];\n  memcpy(y, x, sizeof y);\n{project}\n  memcpy(x, y, sizeof y);" if project else
-        "  " + _unused("domain", "t", "x", "p"),
+        "PROJECT": f"  double y[NX];\n  memcpy(y, x, sizeof y);\n{project}\n  memcpy(x, y, sizeof y);"
+        if project
+        else "  " + _unused("domain", "t", "x", "p"),
         "TAKES": "1" if exported.takes_inputs else "0",
     }
     text = STEPPER.replace("NAME", name)

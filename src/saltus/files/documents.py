@@ -22,7 +22,8 @@ _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _SPOKEN = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|nan)$", re.IGNORECASE)
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STARTS = (yaml.MappingStartEvent, yaml.SequenceStartEvent, yaml.ScalarEvent)
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass
@@ -96,13 +97,13 @@ def _yaml(text: str, file: str) -> Document:
     total = documents = 0
 
     def wrong(event: Any, message: str) -> BadFile:
-        return BadFile(f"{file}:{event.start_mark.line + 1}: {message}", file=file, line=event.start_mark.line + 1)
+        return BadFile(f"{file}:{_line(event)}: {message}", file=file, line=_line(event))
 
     def place(event: Any) -> Path_:
         if not stack:
             return ()
         top = stack[-1]
-        return (*top.path, len(top.value) if isinstance(top.value, list) else top.key)  # type: ignore[return-value]
+        return (*top.path, len(top.value) if isinstance(top.value, list) else str(top.key))
 
     def put(event: Any, value: Any, count: int) -> None:
         nonlocal total
@@ -121,19 +122,20 @@ def _yaml(text: str, file: str) -> Document:
             top.key = None
 
     try:
-        for event in yaml.parse(text, Loader=_Loader):
+        events: Any = yaml.parse(text, Loader=_Loader)
+        for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     raise wrong(event, "a second document; a model file has one")
-            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent | yaml.ScalarEvent):
+            elif isinstance(event, _STARTS):
                 _plain(event, wrong)
                 is_key = bool(stack) and isinstance(stack[-1].value, dict) and stack[-1].key is None
                 if is_key:
                     _key(event, stack[-1], document, wrong)
                     continue
                 path = place(event)
-                document.lines.setdefault(path, event.start_mark.line + 1)
+                document.lines.setdefault(path, _line(event))
                 if isinstance(event, yaml.ScalarEvent):
                     value = _scalar(event)
                     if event.anchor:
@@ -154,7 +156,7 @@ def _yaml(text: str, file: str) -> Document:
                     raise wrong(event, f"alias *{event.anchor} stands for nothing that is complete here")
                 if stack and isinstance(stack[-1].value, dict) and stack[-1].key is None:
                     raise wrong(event, f"alias *{event.anchor} cannot be a name")
-                document.lines.setdefault(place(event), event.start_mark.line + 1)
+                document.lines.setdefault(place(event), _line(event))
                 put(event, *anchors[event.anchor])
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
@@ -164,6 +166,10 @@ def _yaml(text: str, file: str) -> Document:
     except (RecursionError, ValueError) as problem:
         raise BadFile(f"{file}: this is no YAML: {problem}", file=file) from None
     return document
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
 
 
 def _plain(event: Any, wrong: Any) -> None:
@@ -177,7 +183,7 @@ def _key(event: Any, top: _Open, document: Document, wrong: Any) -> None:
     if event.value in top.value:
         raise wrong(event, f"{event.value!r} is given twice")
     top.key = event.value
-    document.lines[(*top.path, event.value)] = event.start_mark.line + 1
+    document.lines[(*top.path, event.value)] = _line(event)
 
 
 def _scalar(event: Any) -> Any:
@@ -244,7 +250,9 @@ def _block(value: Any, indent: int, top: bool = False) -> list[str]:
     for key, entry in entries:
         head = f"{pad}{word(key)}:" if key is not None else f"{pad}-"
         line = f"{head} {_flow(entry)}"
-        if not (isinstance(entry, dict | list) and entry) or (len(line) <= WIDTH and not (top and isinstance(entry, dict))):
+        if not (isinstance(entry, dict | list) and entry) or (
+            len(line) <= WIDTH and not (top and isinstance(entry, dict))
+        ):
             rows.append(line)
         elif key is None:
             inner = _block(entry, indent + 2)

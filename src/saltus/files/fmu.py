@@ -22,12 +22,16 @@ SYSTEMS = {"Linux": ("linux", ".so"), "Darwin": ("darwin", ".dylib"), "Windows":
 
 
 def export_fmu(exported: Exported, directory: Path) -> Path:
-    """Write NAME.fmu: Params as parameters, inputs (without a controller) as inputs, q, v, commands and domain as outputs."""
+    """Write NAME.fmu: Params are parameters, inputs (if no controller) inputs, q, v, commands and domain outputs."""
     compiler = find_compiler()
     if compiler is None:
         raise NoCompiler("an FMU holds machine code and there is no C compiler; install gcc or clang, or export to C")
     name, variables = exported.name, _variables(exported)
-    texts = {f"{name}.h": header(exported, {}), f"{name}.c": source(exported, {}), "fmu.c": _wrapper(exported, variables)}
+    texts = {
+        f"{name}.h": header(exported, {}),
+        f"{name}.c": source(exported, {}),
+        "fmu.c": _wrapper(exported, variables),
+    }
     guid = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:32]
     texts["fmu.c"] = texts["fmu.c"].replace("GUID", guid)
     if platform.system() not in SYSTEMS:
@@ -38,8 +42,19 @@ def export_fmu(exported: Exported, directory: Path) -> Path:
         for file, text in texts.items():
             (Path(folder) / file).write_text(text, encoding="ascii", errors="replace")
         library = Path(folder) / f"{name}{suffix}"
-        command = [compiler.path, "-O2", "-std=c99", "-shared", "-fPIC", "-fvisibility=hidden", "-o", str(library), f"{name}.c",
-                   "fmu.c", "-lm"]
+        command = [
+            compiler.path,
+            "-O2",
+            "-std=c99",
+            "-shared",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-o",
+            str(library),
+            f"{name}.c",
+            "fmu.c",
+            "-lm",
+        ]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BadValue(f"the compiler refused the FMU's code: {done.stderr[:500]}")
@@ -78,8 +93,12 @@ def _description(exported: Exported, variables: list[tuple[str, str, float | Non
     outputs = []
     for i, (name, causality, start) in enumerate(variables):
         kind = "Integer" if name == "domain" else "Real"
-        variability = {"parameter": "fixed", "input": "continuous"}.get(causality, "discrete" if kind == "Integer" else "continuous")
-        tag = listed.add("ScalarVariable", name=name, valueReference=str(i), causality=causality, variability=variability)
+        variability = {"parameter": "fixed", "input": "continuous"}.get(
+            causality, "discrete" if kind == "Integer" else "continuous"
+        )
+        tag = listed.add(
+            "ScalarVariable", name=name, valueReference=str(i), causality=causality, variability=variability
+        )
         tag.add(kind, start=None if start is None else repr(start))
         if causality == "output":
             outputs.append(i + 1)
@@ -145,8 +164,8 @@ static void restart(instance *i) {
 EXPORT const char *fmi2GetTypesPlatform(void) { return "default"; }
 EXPORT const char *fmi2GetVersion(void) { return "2.0"; }
 
-EXPORT component fmi2Instantiate(const char *name, int type, const char *guid, const char *resources, const void *callbacks,
-                                 int visible, int logging) {
+EXPORT component fmi2Instantiate(const char *name, int type, const char *guid, const char *resources,
+                                 const void *callbacks, int visible, int logging) {
   instance *i;
   (void)name; (void)resources; (void)callbacks; (void)visible; (void)logging;
   if (type != 1 || !guid || strcmp(guid, "GUID") != 0) return NULL;
@@ -162,7 +181,8 @@ EXPORT status fmi2SetDebugLogging(component c, int on, size_t n, const char *con
   (void)c; (void)on; (void)n; (void)categories;
   return ok;
 }
-EXPORT status fmi2SetupExperiment(component c, int tolerance_given, double tolerance, double start, int stop_given, double stop) {
+EXPORT status fmi2SetupExperiment(component c, int tolerance_given, double tolerance, double start, int stop_given,
+                                  double stop) {
   (void)tolerance_given; (void)tolerance; (void)stop_given; (void)stop;
   ((instance *)c)->begin = start;
   return ok;
@@ -261,7 +281,10 @@ EXPORT status fmi2GetFMUstate(component c, void **s) { (void)c; (void)s; return 
 EXPORT status fmi2SetFMUstate(component c, void *s) { (void)c; (void)s; return error; }
 EXPORT status fmi2FreeFMUstate(component c, void **s) { (void)c; (void)s; return error; }
 EXPORT status fmi2SerializedFMUstateSize(component c, void *s, size_t *n) { (void)c; (void)s; (void)n; return error; }
-EXPORT status fmi2SerializeFMUstate(component c, void *s, char b[], size_t n) { (void)c; (void)s; (void)b; (void)n; return error; }
+EXPORT status fmi2SerializeFMUstate(component c, void *s, char b[], size_t n) {
+  (void)c; (void)s; (void)b; (void)n;
+  return error;
+}
 EXPORT status fmi2DeSerializeFMUstate(component c, const char b[], size_t n, void **s) {
   (void)c; (void)b; (void)n; (void)s;
   return error;

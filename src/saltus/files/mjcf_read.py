@@ -9,13 +9,28 @@ import numpy as np
 
 from saltus.errors import BadFile
 from saltus.files.rigid import AXIS, IDENTITY, Mass, Pose, along_z, from_quaternion, shape, together, turn
-from saltus.files.xmltree import Element, Left, Names, numbers
+from saltus.files.xmltree import Element, Left, Names, located, numbers
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Motor
 
 LOOKS = "rgba material texture group name class user size mesh fluidcoef"
-HARMLESS = {"asset", "visual", "statistic", "size", "sensor", "custom", "default", "compiler", "option", "worldbody", "equality",
-            "tendon", "actuator", "contact", "keyframe"}
+HARMLESS = {
+    "asset",
+    "visual",
+    "statistic",
+    "size",
+    "sensor",
+    "custom",
+    "default",
+    "compiler",
+    "option",
+    "worldbody",
+    "equality",
+    "tendon",
+    "actuator",
+    "contact",
+    "keyframe",
+}
 SOLVER = ("timestep integrator solver iterations tolerance cone jacobian impratio ls_iterations noslip_iterations "
           "ls_tolerance noslip_tolerance mpr_iterations mpr_tolerance ccd_iterations ccd_tolerance apirate gravity "
           "sdf_iterations sdf_initpoints")
@@ -45,7 +60,9 @@ class _Reader:
         plane = any(t.get("name") == "saltus_plane" for c in root.all("custom") for t in c.all("text"))
         option = root.first("option") or Element("option", {})
         gravity = numbers(option, "gravity", "0 0 -9.81", 3, file)
-        self.m = Mechanism(root.get("model", "MuJoCo Model"), spatial=not plane, gravity=list(gravity[:2] if plane else gravity))
+        self.m = Mechanism(
+            root.get("model", "MuJoCo Model"), spatial=not plane, gravity=list(gravity[:2] if plane else gravity)
+        )
         self.left.attributes(option, SOLVER)
         flags = option.first("flag")
         for flag, value in (flags.attributes if flags else {}).items():
@@ -129,7 +146,8 @@ class _Reader:
             self._inside(world, "ground", "")
         for part in self.root.all("equality"):
             for e in part.children:
-                self._equality(self._with_defaults(e, "", "equality"))
+                with located(self.file, e):
+                    self._equality(self._with_defaults(e, "", "equality"))
         for part in self.root.all("tendon"):
             for e in part.children:
                 self._tendon(self._with_defaults(e, "", "tendon"))
@@ -138,8 +156,10 @@ class _Reader:
                 self.left.out(e, f"keyframe {e.get('name')!r}")
         if self.touching:
             lines = ", ".join(str(e.line) for e in self.touching[:8]) + (", ..." if len(self.touching) > 8 else "")
-            self.left.out(self.touching[0], f"collisions: {len(self.touching)} geom(s) can touch (lines {lines}); contacts are "
-                          "domains in Saltus")
+            self.left.out(
+                self.touching[0],
+                f"collisions: {len(self.touching)} geom(s) can touch (lines {lines}); contacts are domains in Saltus",
+            )
         return self.m
 
     def _actuators(self) -> None:
@@ -169,7 +189,8 @@ class _Reader:
     def _inside(self, element: Element, link: str, childclass: str) -> None:
         for child in element.children:
             if child.tag == "body":
-                self._body(child, link, child.get("childclass") or childclass)
+                with located(self.file, child):
+                    self._body(child, link, child.get("childclass") or childclass)
             elif child.tag == "site":
                 e = self._with_defaults(child, childclass)
                 self._site(e, link)
@@ -199,9 +220,9 @@ class _Reader:
         mass = self._mass(body, childclass)
         m = self.m
         if mass.mass > 0:
+            tensor = ((mass.inertia + mass.inertia.T) / 2).tolist()
             m.link(name, mass=mass.mass, com=list(mass.com[: 3 if m.spatial else 2]),
-                   inertia=(mass.inertia + mass.inertia.T).tolist() and ((mass.inertia + mass.inertia.T) / 2).tolist()
-                   if m.spatial else float(mass.inertia[2, 2]))
+                   inertia=tensor if m.spatial else tensor[2][2])
         else:
             m.massless(name)
         joints = [self._with_defaults(j, childclass, "joint") for j in body.all("joint", "freejoint")]
@@ -258,16 +279,18 @@ class _Reader:
                 self.left.out(e, f"armature, stiffness or damping of {kind} joint {label!r}")
             return
         axis = self._nonzero(e, "axis", numbers(e, "axis", "0 0 1", 3, self.file))
-        motor = self.motors.get(e.get("name"))
-        if motor is not None or armature:
-            gear = (motor or {}).get("gear", 1.0)
-            motor = Motor(**{**(motor or {}), "rotor_inertia": armature / gear**2})
+        given, motor = self.motors.get(e.get("name")), None
+        if given is not None or armature:
+            gear = (given or {}).get("gear", 1.0)
+            motor = Motor(**{**(given or {}), "rotor_inertia": armature / gear**2})
         if kind == "hinge":
             m.revolute(label, a, b, axis=axis, motor=motor)
         elif kind == "slide":
             m.slide(label, a, b, axes=[list(axis)], motor=motor)
         else:
-            raise BadFile(f"{self.file}:{e.line}: joint type {kind!r} is not one of MuJoCo's", file=self.file, line=e.line)
+            raise BadFile(
+                f"{self.file}:{e.line}: joint type {kind!r} is not one of MuJoCo's", file=self.file, line=e.line
+            )
         if stiffness or damping:
             rest = float(numbers(e, "springref", "0", 1, self.file)[0])
             m.joint_spring(f"{label}_spring", label, stiffness=stiffness, damping=damping,
@@ -333,7 +356,9 @@ class _Reader:
         if "site1" in e.attributes:
             missing = [e.get(s) for s in ("site1", "site2") if e.get(s) not in self.sites]
             if missing:
-                raise BadFile(f"{self.file}:{e.line}: <{e.tag}> names no site {missing[0]!r}", file=self.file, line=e.line)
+                raise BadFile(
+                    f"{self.file}:{e.line}: <{e.tag}> names no site {missing[0]!r}", file=self.file, line=e.line
+                )
             return self.sites[e.get("site1")], self.sites[e.get("site2")]
         one, two = self._link_of(e, "body1"), self._link_of(e, "body2")
         relative = self.poses[one].inverse @ self.poses[two]
@@ -351,7 +376,9 @@ class _Reader:
         if e.get("active", "true") == "false":
             self.left.out(e, f"inactive equality {name!r}")
         elif e.tag in ("connect", "weld"):
-            self.left.attributes(e, "name class active body1 body2 anchor site1 site2 relpose", "solref solimp torquescale")
+            self.left.attributes(
+                e, "name class active body1 body2 anchor site1 site2 relpose", "solref solimp torquescale"
+            )
             ends = self._ends(e)
             assert ends is not None
             (one, first), (two, second) = ends
@@ -369,7 +396,10 @@ class _Reader:
             m.constraint(name, m.q[self._coordinate(e, e.get("joint1"))] - sum(c[k] * x**k for k in range(5)))
         elif e.tag == "tendon" and "tendon2" not in e.attributes:
             self.left.attributes(e, "name class active tendon1 polycoef", "solref solimp")
-            tendon = next((t for part in self.root.all("tendon") for t in part.all("fixed") if t.get("name") == e.get("tendon1")), None)
+            tendon = next(
+                (t for part in self.root.all("tendon") for t in part.all("fixed") if t.get("name") == e.get("tendon1")),
+                None,
+            )
             constant = numbers(e, "polycoef", "0 1 0 0 0", None, self.file)[0]
             if tendon is None:
                 self.left.out(e, f"equality {name!r} of a tendon that is not fixed")
@@ -381,7 +411,9 @@ class _Reader:
 
     def _coordinate(self, e: Element, name: str) -> str:
         if name not in self.joints or self.joints[name][0] not in self.m.q_names:
-            raise BadFile(f"{self.file}:{e.line}: <{e.tag}> names no hinge or slide {name!r}", file=self.file, line=e.line)
+            raise BadFile(
+                f"{self.file}:{e.line}: <{e.tag}> names no hinge or slide {name!r}", file=self.file, line=e.line
+            )
         return self.joints[name][0]
 
     def _tendon(self, e: Element) -> None:

@@ -35,7 +35,11 @@ class _Writer:
         if not m.spatial:
             root.add("custom").add("text", name="saltus_plane", data="xy")
         world = root.add("worldbody")
-        self.equality, self.tendon, self.actuator = Element("equality", {}), Element("tendon", {}), Element("actuator", {})
+        self.equality, self.tendon, self.actuator = (
+            Element("equality", {}),
+            Element("tendon", {}),
+            Element("actuator", {}),
+        )
         self.bodies = {"ground": world}
         self.joint_tags: dict[str, Element] = {}
         for placement in m.placements:
@@ -133,9 +137,13 @@ class _Writer:
         turns = [p for p in joint.primitives if isinstance(p, Turn)]
         shifts = [p for p in joint.primitives if isinstance(p, Shift)]
         if joint.kind == "weld":
-            self.equality.add("weld", name=joint.name, site1=self._site(where[0], a), site2=self._site(where[1], b), **FIRM)
+            self.equality.add(
+                "weld", name=joint.name, site1=self._site(where[0], a), site2=self._site(where[1], b), **FIRM
+            )
         elif joint.kind in ("revolute", "spherical"):
-            self.equality.add("connect", name=joint.name, site1=self._site(where[0], a), site2=self._site(where[1], b), **FIRM)
+            self.equality.add(
+                "connect", name=joint.name, site1=self._site(where[0], a), site2=self._site(where[1], b), **FIRM
+            )
             if turns and self.m.spatial:
                 offset = Pose(np.eye(3), APART * np.array(turns[0].axis))
                 self.equality.add("connect", name=f"{joint.name}_axis", site1=self._site(where[0], a @ offset),
@@ -165,7 +173,9 @@ class _Writer:
         for n, c in coefficients.items():
             tendon.add("joint", joint=n, coef=c)
         # MuJoCo holds the length at its value in the reference configuration (zero) plus the polynomial's constant.
-        self.equality.add("tendon", name=name, tendon1=f"{name}_sum", polycoef=np.array([-constant, 0, 0, 0, 0]), **FIRM)
+        self.equality.add(
+            "tendon", name=name, tendon1=f"{name}_sum", polycoef=np.array([-constant, 0, 0, 0, 0]), **FIRM
+        )
 
     # ---- forces -------------------------------------------------------------------------------------------------
 
@@ -196,7 +206,9 @@ class _Writer:
         if inertia:
             self.joint_tags[name].attributes["armature"] = repr(inertia)
         limit = None if motor.torque is None else gear * self.n.value(motor.torque)
-        self.actuator.add("motor", name=name, joint=name, gear=1, ctrlrange=None if limit is None else np.array([-limit, limit]))
+        self.actuator.add(
+            "motor", name=name, joint=name, gear=1, ctrlrange=None if limit is None else np.array([-limit, limit])
+        )
         for what in ("speed", "power"):
             if getattr(motor, what) is not None:
                 self.left.append(f"motor {name!r}: its {what} limit")

@@ -71,7 +71,9 @@ def build(document: documents.Document) -> ModelFile:
     if entry.run is not None:
         run = entry.run
         for path, name, valid in (
-            ("start", run.start, m.keyframes), ("domain", run.domain, entry.domains), ("control", run.control, entry.controls)
+            ("start", run.start, m.keyframes),
+            ("domain", run.domain, entry.domains),
+            ("control", run.control, entry.controls),
         ):
             if name is not None and name not in valid:
                 raise document.problem(("run", path), str(UnknownName(path, name, valid)))

@@ -61,7 +61,9 @@ def _path_in(data: Any, location: tuple[Any, ...]) -> Path_:
     """The part of pydantic's location that is a path in the data (it names union members too)."""
     path: list[Any] = []
     for step in location:
-        if (isinstance(data, dict) and step in data) or (isinstance(data, list) and isinstance(step, int) and step < len(data)):
+        if (isinstance(data, dict) and step in data) or (
+            isinstance(data, list) and isinstance(step, int) and step < len(data)
+        ):
             data = data[step]
             path.append(step)
     return tuple(path)
@@ -123,7 +125,9 @@ class Builder:
         if rotation is not None and any(isinstance(x, SX) for row in rotation for x in row):
             if [len(row) for row in rotation] != [3, 3, 3]:
                 raise BadValue("rotation must be a 3 x 3 rotation matrix")
-            return replace(link.at(*at), rotation=vector(*[x for row in zip(*rotation, strict=True) for x in row]).reshape((3, 3)))
+            return replace(
+                link.at(*at), rotation=vector(*[x for row in zip(*rotation, strict=True) for x in row]).reshape((3, 3))
+            )
         return link.at(*at, angle=angle, rotation=rotation)
 
     def _link(self, name: str) -> Any:
@@ -353,7 +357,7 @@ class Builder:
             if isinstance(value, str) and value not in m.params:
                 raise UnknownName("Param", value, m.params)
         if isinstance(control, schema.PDEntry):
-            target = control.target
+            target: Any = control.target
             if isinstance(target, str) and target not in m.params:
                 target = FormulaTarget(Formula(target))
             return PD(control.joint, target, **gains)

@@ -96,8 +96,16 @@ class Exported:
             routine("bias", "Coriolis, centrifugal and gravity efforts.", inputs, [e.h], names, "h"),
         ]
         if e.phi.numel():
-            out.append(routine("loops", "Loop equations phi, their Jacobian J and gamma of phi'' = J a + gamma.", inputs,
-                               [e.phi, e.J, e.gamma], names, "phi J gamma"))
+            out.append(
+                routine(
+                    "loops",
+                    "Loop equations phi, their Jacobian J and gamma of phi'' = J a + gamma.",
+                    inputs,
+                    [e.phi, e.J, e.gamma],
+                    names,
+                    "phi J gamma",
+                )
+            )
         if m.points:
             d = 3 if m.spatial else 2
             places = ca.vertcat(*[e.position(n)[:d].T for n in m.points])
@@ -201,7 +209,9 @@ class DomainCode:
         if flow.n_guards:
             out.append(self._of_flow("guards", f"Guards of {title}.", flow.guards, None, "guard"))
         if flow.project is not None:
-            out.append(self._of_flow("project", f"State of {title} put onto its constraints.", flow.project, self.kept, "y"))
+            out.append(
+                self._of_flow("project", f"State of {title} put onto its constraints.", flow.project, self.kept, "y")
+            )
         out += [e.reset for e in self.edges if e.reset is not None]
         if isinstance(self.owner.formulation, SPF) and self.choice.rows:
             out.append(self._reduced())
@@ -224,9 +234,15 @@ class DomainCode:
         assert isinstance(formulation, SPF)
         terms = formulation.terms(e, self.choice)
         values = self.stage.with_domain_params([terms[n] for n in ("rho", "H", "C", "g")])
-        doc = f"Reduced equations of {self.domain.name!r}: H a + C w + g = rho' Q with v = rho w, w the independent rates."
-        return routine(f"reduced_{self.label}", doc, [e.t, e.q, e.v, self.owner.mechanism.p, self.stage.anchors], values,
-                       "t q v params anchors", "rho H C g")
+        doc = f"Reduced equations of {self.domain.name!r}: H a + C w + g = rho' Q with v = rho w, w independent."
+        return routine(
+            f"reduced_{self.label}",
+            doc,
+            [e.t, e.q, e.v, self.owner.mechanism.p, self.stage.anchors],
+            values,
+            "t q v params anchors",
+            "rho H C g",
+        )
 
     # ---- entering -----------------------------------------------------------------------------------------------
 
@@ -313,7 +329,9 @@ class DomainCode:
             speed = settle(t, after, speed, p)
         kind = type(edge.reset).__name__
         doc = f"State after {edge.name!r} ({kind}) into {target.domain.name!r}, on its constraints."
-        return routine(f"reset_{self.label}_{number}", doc, [t, q, v, params], [after, speed], "t q v params", "q_after v_after")
+        return routine(
+            f"reset_{self.label}_{number}", doc, [t, q, v, params], [after, speed], "t q v params", "q_after v_after"
+        )
 
     def _mapped(self, reset: Map, t: SX, q: SX, v: SX, params: SX) -> tuple[SX, SX]:
         m = self.owner.mechanism
@@ -321,7 +339,8 @@ class DomainCode:
 
         def places(frame: Any) -> tuple[SX, SX]:
             at = ca.Function("at", [e.t, e.q, e.v, m.p], [e.position(frame), ca.densify(e.velocity(frame))])
-            return at(t, q, v, params)
+            position, velocity = at(t, q, v, params)
+            return position, velocity
 
         entry = Entry(t, Named(m.q_names, q), Named(m.v_names, v, "velocity"))
         signals = Signals(m, "", t, Named(m.q_names, q), Named(m.v_names, v, "velocity"),
@@ -332,4 +351,6 @@ class DomainCode:
             if name.removeprefix("v.") not in names:
                 raise BadValue(f"a Map for export names single coordinates; {name!r} is none of {', '.join(names)}")
             vector[names.index(name.removeprefix("v."))] = value
-        return ca.substitute([after, speed], [m.p], [params]) if m.params else (after, speed)
+        if m.params:
+            after, speed = ca.substitute([after, speed], [m.p], [params])
+        return after, speed

@@ -7,7 +7,8 @@ from pathlib import Path
 from saltus.errors import BadFile, BadModel, SaltusError
 from saltus.files.mjcf_read import mjcf_mechanism
 from saltus.files.mjcf_write import mjcf_tree
-from saltus.files.urdf import urdf_mechanism, urdf_tree
+from saltus.files.urdf_read import urdf_mechanism
+from saltus.files.urdf_write import urdf_tree
 from saltus.files.xmltree import Element, parse_tree
 from saltus.hybrid import HybridSystem
 from saltus.model.mechanism import Mechanism
@@ -36,8 +37,10 @@ def build_xml(root: Element, file: str, partial: bool) -> tuple[Mechanism, tuple
     if left and not partial:
         listed = "\n  ".join(left)
         raise BadFile(
-            f"{file} holds {len(left)} feature(s) that Saltus has no part for; partial=True (--partial) leaves them out:\n"
-            f"  {listed}", file=file, left=left,
+            f"{file} holds {len(left)} feature(s) Saltus has no part for; partial=True (--partial) leaves them out:\n"
+            f"  {listed}",
+            file=file,
+            left=left,
         )
     return mechanism, left
 

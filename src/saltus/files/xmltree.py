@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import xml.parsers.expat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from saltus.errors import BadFile
+from saltus.errors import BadFile, SaltusError
 
 LARGEST = 20_000_000  # bytes
 DEEPEST = 200
@@ -62,7 +63,10 @@ def text_of(value: object) -> str:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    return " ".join(repr(float(x)) if float(x) != int(x) or abs(x) > 1e15 else str(int(x)) for x in np.ravel(np.asarray(value, float)))
+    return " ".join(
+        repr(float(x)) if float(x) != int(x) or abs(x) > 1e15 else str(int(x))
+        for x in np.ravel(np.asarray(value, float))
+    )
 
 
 def numbers(element: Element, name: str, default: str, count: int | None = None, file: str = "") -> np.ndarray:
@@ -74,7 +78,11 @@ def numbers(element: Element, name: str, default: str, count: int | None = None,
         out = np.array([np.nan])
     if not np.isfinite(out).all() or (count is not None and len(out) != count):
         want = "numbers" if count is None else f"{count} number(s)"
-        raise BadFile(f"{file}:{element.line}: <{element.tag}> {name}={text[:60]!r}; expected {want}", file=file, line=element.line)
+        raise BadFile(
+            f"{file}:{element.line}: <{element.tag}> {name}={text[:60]!r}; expected {want}",
+            file=file,
+            line=element.line,
+        )
     return out
 
 
@@ -114,6 +122,17 @@ def parse_tree(data: bytes, file: str) -> Element:
     except (ValueError, LookupError) as problem:
         raise BadFile(f"{file}: this is no XML: {problem}", file=file) from None
     return root.children[0]
+
+
+@contextmanager
+def located(file: str, element: Element) -> Iterator[None]:
+    """Errors within name file and line."""
+    try:
+        yield
+    except BadFile:
+        raise
+    except (SaltusError, ValueError, TypeError, RuntimeError, ArithmeticError) as problem:
+        raise BadFile(f"{file}:{element.line}: {problem}", file=file, line=element.line, problem=problem) from problem
 
 
 class Left:

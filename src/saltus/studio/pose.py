@@ -111,7 +111,7 @@ class Posing:
     def way(self, points: list[str]) -> Way | None:
         """Paths of points while the first driver turns and everything else that is free stays; None if nothing does."""
         m, state = self.mechanism, self.state
-        if not (m.loops or m.constraints) or not self.drivers or not self.pose.closed:
+        if not self.assembler.owner or not self.drivers or not self.pose.closed:
             return None
         driver, here = self.drivers[0], float(state.q[self.drivers[0]])
         rows, full = self._turn(driver, here)

@@ -109,8 +109,8 @@ class Session:
         self._set_up(shot)
         self.show(shot)
         gui.set_panel_label(f"Saltus: {m.name}")
-        gui.configure_theme(control_layout="collapsible", control_width="large", show_logo=False,
-                            show_share_button=False)
+        gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
+        gui.main_panel.dock_right()
         tabs = gui.add_tab_group()
         with tabs.add_tab("Machine"):
             self.machine_panel = MachinePanel(self)
@@ -118,7 +118,7 @@ class Session:
             self.run_panel = RunPanel(self)
         with tabs.add_tab("Gait"):
             self.gait_panel = GaitPanel(self)
-        if not m.spatial and (m.loops or m.constraints):
+        if not m.spatial and self.posing.assembler.owner and self.machine_panel.points:
             with tabs.add_tab("Target"):
                 self.target_panel = TargetPanel(self)
         self.machine_panel.update()
