@@ -48,6 +48,16 @@ def test_imports_go_one_way():
     assert not wrong
 
 
+def test_nothing_imports_files():
+    """Files read everything up to the simulation; only the command line and the package itself know them."""
+    for path, parts in modules():
+        if parts[0] not in ("files", "cli", "cli_files", "__init__"):
+            assert "files" not in {part_of(name) for name in imported(path)}, path
+        if parts[0] == "files":
+            above = {"analyse", "plan", "design", "sweeps", *LEAVES}
+            assert not {part_of(name) for name in imported(path)} & above, path
+
+
 def test_zoo_and_studies_use_public_names_only():
     wrong = []
     for path, parts in modules():

@@ -382,7 +382,7 @@ def test_example_file_is_the_python_example():
     p = [model.mechanism.values()]
     q, v = np.linspace(0.1, 1, ea.nq), np.linspace(-1, 1, ea.nv)
     for n in ("M", "h", "J"):
-        one, two = ea.function(n)(0, q, v, [0.0], []), eb.function(n)(0, q, v, [0.0], *p)
+        one, two = (np.asarray(f) for f in (ea.function(n)(0, q, v, [0.0], []), eb.function(n)(0, q, v, [0.0], *p)))
         assert np.allclose(one, two, rtol=1e-13, atol=1e-13)
 
 

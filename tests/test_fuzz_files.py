@@ -14,6 +14,7 @@ from saltus.files.expressions import evaluate
 from saltus.files.model_file import build
 from saltus.files.template import template
 from saltus.files.writing import model_data
+from saltus.files.xml_models import build_xml, parse_xml, write_xml
 
 QUICK, LONG = 5_000, 100_000
 NASTY = [
@@ -170,6 +171,21 @@ def test_fuzz_long(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     built, refused = fuzz(LONG, 2, tmp_path)
     assert built + refused >= LONG * 0.9
+
+
+def test_fuzz_xml():
+    rng = random.Random(4)
+    machines = (sl.zoo.four_bar(), sl.zoo.bolt_linkage(), sl.zoo.compass_linkage())
+    texts = [write_xml(m, suffix, True) for m in machines for suffix in (".xml", ".urdf")]
+    built = 0
+    for _ in range(1500):
+        text = mutated(rng, rng.choice(texts))
+        try:
+            build_xml(parse_xml(text, "fuzz.xml"), "fuzz.xml", partial=True)
+            built += 1
+        except SaltusError:
+            pass
+    assert built > 30
 
 
 HEAD = "saltus: 1\nname: x\nlinks: {a: {mass: 1}}\njoints: {j: {type: slide, a: ground, b: a}}\n"

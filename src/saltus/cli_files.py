@@ -86,14 +86,8 @@ def _branches(mechanism: Any, state: Any) -> str:
         return "one: no loops"
     motors = [n for j in mechanism.joints.values() if j.motor for n in j.q_names if n in mechanism.q_names]
     freedom = state.mobility().freedom
-    floating = [
-        n
-        for j in mechanism.joints.values()
-        if "ground" in (j.a.link.name, j.b.link.name) and j.kind != "revolute"
-        for n in j.q_names
-        if n in mechanism.q_names
-    ]
-    held = list(dict.fromkeys([*floating, *motors]))[:freedom]
+    slides = [n for p in mechanism.placements if p.joint.kind != "revolute" for n in p.joint.q_names]
+    held = [n for n in dict.fromkeys([*motors, *slides]) if n in mechanism.q_names][:freedom]
     if len(held) != freedom:
         return f"not counted: {freedom} coordinate(s) must be held and the machine has {len(held)} motors and slides"
     try:

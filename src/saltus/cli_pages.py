@@ -56,7 +56,7 @@ def _system(load: Callable[[str], Any], run: Any, model: str | None) -> Any:
             f"the run is of {run.meta['name']!r}, which is not in the zoo; say what it was made from with --model FILE"
         ) from problem
     if list(system.mechanism.q_names) != list(run.meta["q_names"]):
-        raise BadValue(f"{name} has other coordinates than the run of {run.meta['name']!r}; say which model: --model FILE")
+        raise BadValue(f"{name} has other coordinates than the run of {run.meta['name']!r}; give --model FILE")
     return system
 
 

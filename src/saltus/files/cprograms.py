@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
 """
 
 MAKEFILE = """CFLAGS ?= -O2
-CFLAGS += -std=c99 -Wall -Wextra -Werror
+STRICT = -std=c99 -Wall -Wextra -Werror
 
 all: libNAME.a selftest example loop_1khz
 
@@ -130,10 +130,10 @@ libNAME.a: NAME.o
 \tar rcs $@ $^
 
 NAME.o: NAME.c NAME.h
-\t$(CC) $(CFLAGS) -fPIC -c -o $@ $<
+\t$(CC) $(STRICT) $(CFLAGS) -fPIC -c -o $@ $<
 
 selftest example loop_1khz: %: %.c libNAME.a NAME.h
-\t$(CC) $(CFLAGS) -o $@ $< libNAME.a -lm
+\t$(CC) $(STRICT) $(CFLAGS) -o $@ $< libNAME.a -lm
 
 test: selftest
 \t./selftest

@@ -11,10 +11,9 @@ import numpy as np
 
 from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
 from saltus.model import joints
-from saltus.model.forces import CompliantContact, Force, ForceElement, JointSpring, Spring, Torque
 from saltus.model.joints import Ball, Joint
+from saltus.model.loads import Loads
 from saltus.model.parts import Frame, Link, Motor, inertia_tensor, point_of
-from saltus.model.registry import Registry
 from saltus.model.symbols import SX, Named, Number, vector
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Drive:
     speed: SX
 
 
-class Mechanism(Registry):
+class Mechanism(Loads):
     """A machine of links and joints. Planar by default (x right, y up, turns about z), 3D with `spatial=True` (z up).
 
     SI units throughout. Every number may be a Param or an expression of Params. Joining a link that is not
@@ -60,14 +59,9 @@ class Mechanism(Registry):
     """
 
     def __init__(self, name: str, *, spatial: bool = False, gravity: Any = 9.81) -> None:
-        super().__init__(name)
-        self.spatial = spatial
-        self.links: dict[str, Link] = {}
-        self.joints: dict[str, Joint] = {}
-        self.forces: dict[str, ForceElement] = {}
+        super().__init__(name, spatial)
         self.constraints: dict[str, Constraint] = {}
         self.drives: dict[str, Drive] = {}
-        self.points: dict[str, Frame] = {}
         self.keyframes: dict[str, dict[str, Any]] = {}
         self.ground = Link("ground", 0.0, SX(3, 1), SX(3, 3), spatial)
         self.links["ground"] = self.ground
@@ -324,92 +318,6 @@ class Mechanism(Registry):
             self._new_name("input", n, self.inputs)
             self.inputs[n] = SX.sym(f"u_{n}")
 
-    # ---- forces -------------------------------------------------------------------------------------------------
-
-    def spring(
-        self, name: str, a: Any, b: Any, *, stiffness: Number = 0.0, length: Number = 0.0, damping: Number = 0.0
-    ) -> Spring:
-        """Add a linear spring (N/m, rest length m) and damper (N s/m) between two points."""
-        part = f"spring {name!r}"
-        for what, value in (("stiffness", stiffness), ("length", length)):
-            self._number(value, f"{part}: {what}", lowest=0.0)
-        self._number(damping, f"{part}: damping")
-        return self._add_force(Spring(name, self._frame(a, name), self._frame(b, name), stiffness, length, damping))
-
-    def joint_spring(
-        self, name: str, joint: Joint | str, *, stiffness: Number = 0.0, rest: Number = 0.0, damping: Number = 0.0
-    ) -> JointSpring:
-        """Add a spring and damper on a joint's coordinate ("boom.y" where the joint has several)."""
-        part = f"spring {name!r}"
-        self._number(stiffness, f"{part}: stiffness", lowest=0.0)
-        self._number(rest, f"{part}: rest")
-        self._number(damping, f"{part}: damping")
-        coordinate = joint.name if isinstance(joint, Joint) else joint
-        plain = [j for j in self.joints.values() if not any(isinstance(p, Ball) for p in j.primitives)]
-        valid = [n for j in plain for n in j.v_names]
-        if coordinate not in valid:
-            raise UnknownName("joint coordinate", coordinate, valid)
-        return self._add_force(JointSpring(name, coordinate, stiffness, rest, damping))
-
-    def force(self, name: str, point: Any, value: Sequence[Number]) -> Force:
-        """Apply a force (N, world axes) at a point: constants, Params, inputs, state, time."""
-        frame = self._frame(point, name)
-        expression = point_of(value, self.spatial, f"force {name!r}")
-        self._known_symbols(f"force {name!r}", expression, state=True)
-        return self._add_force(Force(name, frame, expression))
-
-    def compliant_contact(
-        self, name: str, place: Any, *, stiffness: Number, damping: Number = 0.0, exponent: float = 1.5,
-        friction: Number = 0.0, friction_stiffness: Number | None = None, friction_damping: Number = 0.01,
-        ground: Any = 0.0,
-    ) -> CompliantContact:
-        """Put soft ground under a point, or under a `bend` joint's lowest point.
-
-        Normal force `stiffness` depth^`exponent` (1 + `damping` depth'), in N/m^exponent and s/m, never a pull.
-        Friction springs back from where the point took hold (`friction_stiffness` N/m, the normal one unless
-        given; `friction_damping` s), limited by Coulomb's law with coefficient `friction`. `ground` is a height
-        (m) or a function of x (and y in 3D) that gives one.
-        """
-        part = f"contact {name!r}"
-        tangential = stiffness if friction_stiffness is None else friction_stiffness
-        for what, value in (("stiffness", stiffness), ("friction_stiffness", tangential),
-                            ("friction_damping", friction_damping)):
-            self._positive(value, part, what)
-        for what, value in (("damping", damping), ("friction", friction)):
-            self._number(value, f"{part}: {what}", lowest=0.0)
-        self._number(exponent, f"{part}: exponent", lowest=1.0)
-        if isinstance(place, Joint):
-            if place.kind != "bend" or self.joints.get(place.name) is not place:
-                raise BadValue(f"{part}: {place!r} is no bend joint of {self.name!r}; give one or a point", given=place)
-        else:
-            place = self._frame(place, name)
-        if not callable(ground):
-            self._number(ground, f"{part}: ground")
-        has_friction = not isinstance(friction, int | float) or friction > 0
-        memory = SX.sym(f"stretch_{name}", (2 if self.spatial else 1) if has_friction else 0)
-        return self._add_force(CompliantContact(
-            name, place, stiffness, damping, exponent, friction, tangential, friction_damping, ground, memory
-        ))
-
-    def torque(self, name: str, link: Link, value: Any) -> Torque:
-        """Apply a torque (Nm, world axes) on a link: one number in the plane, three in 3D."""
-        given = (0, 0, value) if not self.spatial else tuple(value)
-        expression = point_of(given, True, f"torque {name!r}")
-        self._mine(link.origin, f"torque {name!r}")
-        self._known_symbols(f"torque {name!r}", expression, state=True)
-        return self._add_force(Torque(name, link, expression))
-
-    def input(self, name: str) -> SX:
-        """Declare an input a controller sets by name, for use in forces and torques."""
-        self._new_name("input", name, self.inputs)
-        self.inputs[name] = SX.sym(f"u_{name}")
-        return self.inputs[name]
-
-    def _add_force(self, element: Any) -> Any:
-        self._new_name("force", element.name, self.forces)
-        self.forces[element.name] = element
-        return element
-
     # ---- coordinates --------------------------------------------------------------------------------------------
 
     @property
@@ -438,14 +346,6 @@ class Mechanism(Registry):
 
         world = ca.densify(Kinematics(self).position(self.frame(point)))
         return world if self.spatial else world[:2]
-
-    def frame(self, point: Frame | str) -> Frame:
-        """Return a frame by the name of its point."""
-        if isinstance(point, Frame):
-            return point
-        if point not in self.points:
-            raise UnknownName("point", point, self.points)
-        return self.points[point]
 
     def check(self) -> None:
         """Raise BadModel unless every link hangs together with the ground."""
@@ -512,21 +412,6 @@ class Mechanism(Registry):
         if name not in self.keyframes:
             raise UnknownName("keyframe", name, self.keyframes)
         return self.assemble(**{**self.keyframes[name], **overrides})
-
-    def _frame(self, place: Any, name: str) -> Frame:
-        if isinstance(place, Link):
-            place = place.origin
-        if isinstance(place, str):
-            place = self.frame(place)
-        if not isinstance(place, Frame):
-            raise BadValue(f"{name!r}: {place!r} is no point of a link; use link.at(x, y)", given=place)
-        self._mine(place, repr(name))
-        return place
-
-    def _mine(self, frame: Frame, part: str) -> None:
-        if self.links.get(frame.link.name) is not frame.link:
-            raise BadModel(f"{part}: link {frame.link.name!r} belongs to another mechanism than {self.name!r}")
-        self._known_symbols(part, frame.position, frame.rotation)
 
     def __repr__(self) -> str:
         return (

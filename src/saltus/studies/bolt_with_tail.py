@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from saltus.simulation.strides import strides
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate, plot_snapshots
@@ -30,7 +29,7 @@ def study(steps: float = STEPS) -> StudyResult:
     system = machine(True)
     tailed, bare = run(system, int(steps)), run(machine(False), int(steps))
     others = [run(system, int(steps), height) for height in OTHERS]
-    gait = strides(tailed)
+    gait = sl.strides(tailed)
     pitch = np.degrees(tailed["boom.angle"])
     data = {
         "steps": len([e for e in tailed.events if e.name == "touchdown"]),

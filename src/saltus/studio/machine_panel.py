@@ -22,10 +22,12 @@ class MachinePanel:
     def __init__(self, session: Session) -> None:
         self.session, self.posing, self.quiet = session, session.posing, False
         gui, m = session.client.gui, session.mechanism
-        self.points = [n for n in ("foot", *m.points) if n in m.points]
-        self.points = list(dict.fromkeys(self.points))[:3]
         self.text = gui.add_markdown("")
         self.chart = gui.add_html("")
+        names = dict.fromkeys(n for n in ("foot", *reversed(m.points)) if n in m.points)
+        self.point = gui.add_dropdown("Path of", tuple(names)) if names else None
+        if self.point is not None:
+            self.point.on_update(lambda _: session.post("machine", self.update))
         self.sliders: dict[str, Any] = {}
         self.params: dict[str, Any] = {}
         with gui.add_folder("Drivers"):
@@ -86,13 +88,14 @@ class MachinePanel:
         pose = self.posing.to(values, params)
         s.show(s.placed.at(pose.q, self.posing.params))
         text = self.posing.sentence()
-        way = self.posing.way(self.points)
+        name = self.point.value if self.point is not None else None
+        way = self.posing.way([name] if name else [])
         with s.client.atomic():
-            if way is not None and self.points:
+            if way is not None and name:
                 path = way.points[:, 0]
                 s.line("path", path, PATH)
                 size = np.ptp(path, axis=0)
-                text += f"  \nPath of {self.points[0]}: {size[0]:.4f} m long, {size[-1]:.4f} m high"
+                text += f"  \nPath of {name}: {size[0]:.4f} m long, {size[-1]:.4f} m high"
                 text += "" if way.full else f"; {self.posing.drivers[0]} does not turn fully"
             else:
                 s.line("path", np.zeros((0, 3)), PATH)

@@ -118,7 +118,7 @@ class Session:
             self.run_panel = RunPanel(self)
         with tabs.add_tab("Gait"):
             self.gait_panel = GaitPanel(self)
-        if not m.spatial and self.posing.assembler.owner and self.machine_panel.points:
+        if not m.spatial and self.posing.assembler.owner and self.machine_panel.point is not None:
             with tabs.add_tab("Target"):
                 self.target_panel = TargetPanel(self)
         self.machine_panel.update()

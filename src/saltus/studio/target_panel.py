@@ -23,10 +23,9 @@ class TargetPanel:
         self.stroke: list[tuple[float, float]] = []
         self.target = np.zeros((0, 2))
         self.board: Any = None
-        self.text = gui.add_markdown("Press **Draw**, then draw the path with the mouse over the machine.")
+        self.text = gui.add_markdown("**Draw** with the mouse where the point of the Machine tab shall go.")
         self.draw_button = gui.add_button("Draw")
         self.draw_button.on_click(lambda _: session.post("draw", self.toggle))
-        self.point = gui.add_dropdown("Point", tuple(session.machine_panel.points) or ("none",))
         lengths = [n for n, p in m.params.items() if p.unit == "m"] or list(m.params)
         self.reach = gui.add_slider("Range of lengths (±%)", 5, 60, 5, 30)
         with gui.add_folder("Vary", expand_by_default=False):
@@ -89,7 +88,10 @@ class TargetPanel:
         now = posing.params
         vary = {n: (now[n] - share * abs(now[n]), now[n] + share * abs(now[n]))
                 for n, box in self.vary.items() if box.value and now[n]}
-        s.work(self, "design", start=posing.state.positions.tolist(), driver=posing.drivers[0], point=self.point.value,
+        point = s.machine_panel.point
+        if point is None:
+            return
+        s.work(self, "design", start=posing.state.positions.tolist(), driver=posing.drivers[0], point=point.value,
                target=self.target, vary=vary, params=dict(now), reach=REACH, stages=STAGES, samples=SAMPLES)
         self.text.content = "Optimising ..."
         self.cancel.disabled = False

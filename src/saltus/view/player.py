@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from saltus.model.mechanism import Mechanism
     from saltus.simulation.trajectory import Trajectory
 
-RATE, MOST = 60.0, 3600  # pictures a second of simulated time, and at most
+RATE, MOST = 150.0, 3600  # pictures a second of simulated time, and at most
 SCALE = 30_000  # coordinates are whole numbers up to this
 
 PAGE = """<figure class="player" style="margin:0">
@@ -117,7 +117,7 @@ PAGE = """<figure class="player" style="margin:0">
   slider.oninput = () => { toggle(false); k = Number(slider.value); draw(); };
   pick("follow").onchange = draw;
   canvas.onkeydown = (e) => { if (e.key === " ") { e.preventDefault(); toggle(!playing); } };
-  window.addEventListener("resize", draw); draw();
+  new ResizeObserver(draw).observe(canvas.parentElement); draw();
 })();
 </script></figure>""".replace("@scale@", str(SCALE))
 
