@@ -93,8 +93,10 @@ def run() -> list[Row]:
         subprocess.run(["cc", *flags, "-fstack-usage", "-c", "bolt.c"], cwd=folder, check=True)
         subprocess.run(["cc", *flags, "-o", "bench", "bench.c", "bolt.o", "-lm"], cwd=folder, check=True)
         done = subprocess.run(["./bench"], cwd=folder, capture_output=True, text=True, check=True).stdout.split()
-        stack = {line.split("\t")[0].rsplit(":", 1)[-1]: int(line.split("\t")[1])
-                 for line in (Path(folder) / "bolt.su").read_text().splitlines()}
+        stack = {
+            line.split("\t")[0].rsplit(":", 1)[-1]: int(line.split("\t")[1])
+            for line in (Path(folder) / "bolt.su").read_text().splitlines()
+        }
         size = subprocess.run(["size", "bolt.o"], cwd=folder, capture_output=True, text=True, check=True)
     clock, rhs, step = (np.array(done[3 * i : 3 * i + 3], float) * 1e-3 for i in range(3))
     for what, t in (("SPF right-hand side (flight)", rhs), ("step of 0.1 ms with guards and resets", step)):
@@ -126,8 +128,12 @@ def _pinocchio(bolt: sl.HybridSystem, start: sl.State, ours: float) -> list[Row]
             times[k] = time.perf_counter_ns() - before
         took[name] = np.array([times.mean(), np.quantile(times, 0.999), times.max()]) * 1e-3
     t = took["dynamics"]
-    rows.append(Row(f"Pinocchio's constraintDynamics from Python, {PEER_CALLS:,} calls",
-                    f"mean {t[0]:.3f}, 99.9 % {t[1]:.3f}, longest {t[2]:.1f} us"))
+    rows.append(
+        Row(
+            f"Pinocchio's constraintDynamics from Python, {PEER_CALLS:,} calls",
+            f"mean {t[0]:.3f}, 99.9 % {t[1]:.3f}, longest {t[2]:.1f} us",
+        )
+    )
     net = t[0] - took["call"][0]
     rows.append(Row("Pinocchio by exported C, mean, Python's call and the clock taken off", f"{net / ours:.3g}x"))
     return rows

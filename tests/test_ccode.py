@@ -87,8 +87,12 @@ def test_valgrind_has_no_complaint(tmp_path):
     sl.export(sl.zoo.hopper(), tmp_path)
     subprocess.run(["make", "all", "CFLAGS=-O0 -g"], cwd=tmp_path, check=True, capture_output=True)
     for program in ("./selftest", "./example"):
-        done = subprocess.run(["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", program], cwd=tmp_path,
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", program],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
 
 

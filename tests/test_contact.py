@@ -98,8 +98,11 @@ def test_engines_agree_and_a_deep_start_is_thrown_out():
 
 def test_bad_laws_are_refused():
     for law, word in (
-        ({"friction": -0.1}, "friction"), ({"stiffness": 0.0}, "stiffness"), ({"friction_damping": 0.0}, "damping"),
-        ({"damping": -1.0}, "damping"), ({"exponent": 0.5}, "exponent"),
+        ({"friction": -0.1}, "friction"),
+        ({"stiffness": 0.0}, "stiffness"),
+        ({"friction_damping": 0.0}, "damping"),
+        ({"damping": -1.0}, "damping"),
+        ({"exponent": 0.5}, "exponent"),
     ):
         with pytest.raises(sl.errors.BadValue, match=word):
             ball(**law)
@@ -134,11 +137,13 @@ def touching():
 def arc_heights(q, n=4001):
     """Heights along the arc from the definition, by rotating the root's direction step by step."""
     w, x, y, z = q[3:7]
-    R = np.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ])
+    R = np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
     theta = math.hypot(*q[7:9])
     side = np.array([q[7], 0, q[8]]) / max(theta, 1e-300)
     s = np.linspace(0, 1, n)
@@ -158,8 +163,11 @@ def test_lowest_point_of_random_arcs(touching):
         assert depth[0] == pytest.approx(-arc_heights(q).min(), abs=1.2e-5)  # the ends share within 1e-5 m
 
 
-@pytest.mark.parametrize("bend", [(0, 0), (1e-9, 0), (2.0, 0), (13.0, 0), (0, 3.1)],
-                         ids=["straight", "nearly straight", "level arc", "two turns", "folded"])
+@pytest.mark.parametrize(
+    "bend",
+    [(0, 0), (1e-9, 0), (2.0, 0), (13.0, 0), (0, 3.1)],
+    ids=["straight", "nearly straight", "level arc", "two turns", "folded"],
+)
 def test_level_straight_and_coiled_arcs_have_finite_forces_and_slopes(touching, bend):
     _, f = touching
     q = np.array([0, 0, -0.002, 1, 0, 0, 0, *bend])

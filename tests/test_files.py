@@ -97,8 +97,10 @@ def test_traced_python_functions_are_written_as_formulas(tmp_path):
     text = (tmp_path / "ball.toml").read_text()
     assert "-(e*v.y)" in text
     assert "position.ball.y" in text
-    runs = [sl.simulate(s, s.mechanism.keyframe("up"), until=1.5, control=s.controls["mixed"])
-            for s in (system, again.system)]
+    runs = [
+        sl.simulate(s, s.mechanism.keyframe("up"), until=1.5, control=s.controls["mixed"])
+        for s in (system, again.system)
+    ]
     assert [r.t for r in runs[0].events] == pytest.approx([r.t for r in runs[1].events], abs=1e-10)
     assert len(runs[0].events) >= 2
 
@@ -128,17 +130,24 @@ def mechanisms(draw):
     p = m.param("a", draw(lengths), "m")
     s = m.param("sin", draw(lengths))  # a Param whose name is that of a function
     d = 3 if spatial else 2
-    places = st.lists(st.one_of(st.just(0.0), lengths, st.just(p), st.just(2 * p + 0.01), st.just(sl.sqrt(p * s))),
-                      min_size=d, max_size=d)
+    places = st.lists(
+        st.one_of(st.just(0.0), lengths, st.just(p), st.just(2 * p + 0.01), st.just(sl.sqrt(p * s))),
+        min_size=d,
+        max_size=d,
+    )
     inertias = st.floats(0.5, 0.9)
     links = [m.ground]
     kinds = ["revolute", "slide", "weld"] + (["universal", "spherical", "free", "planar"] if spatial else ["planar"])
     for i in range(draw(st.integers(1, 4))):
         inertia = [draw(inertias) for _ in range(3)] if spatial else draw(inertias) * p
-        link = draw(st.sampled_from([
-            lambda n, inertia=inertia: m.link(n, mass=1 + p, inertia=inertia, com=draw(places)),
-            lambda n: m.rod(n, mass=draw(lengths), length=s, radius=draw(st.sampled_from([0.0, 0.01]))),
-        ]))(f"link{i}")
+        link = draw(
+            st.sampled_from(
+                [
+                    lambda n, inertia=inertia: m.link(n, mass=1 + p, inertia=inertia, com=draw(places)),
+                    lambda n: m.rod(n, mass=draw(lengths), length=s, radius=draw(st.sampled_from([0.0, 0.01]))),
+                ]
+            )
+        )(f"link{i}")
         a, b = draw(st.sampled_from(links)), link
         frames = [a.at(*draw(places), angle=draw(st.sampled_from([0.0, 0.3]))), b.at(*draw(places))]
         if draw(st.booleans()):
@@ -375,8 +384,11 @@ def test_example_file_is_the_python_example():
 
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "m.yaml"
-        subprocess.run([sys.executable, "-c", code, str(examples / "four_bar_hopper.py"), str(target)], check=True,
-                       capture_output=True)
+        subprocess.run(
+            [sys.executable, "-c", code, str(examples / "four_bar_hopper.py"), str(target)],
+            check=True,
+            capture_output=True,
+        )
         python = sl.read_model(target).mechanism
     ea, eb = Equations(python), Equations(model.mechanism)
     p = [model.mechanism.values()]
@@ -392,6 +404,6 @@ def test_yaml_numbers_and_words():
 
 
 def test_bad_formula_in_a_domain_is_found_at_once():
-    text = GOOD.replace("q.hip) - kd*v.hip\"}}\n      stance", "q.hip) - kd*force.foot.y\"}}\n      stance")
+    text = GOOD.replace('q.hip) - kd*v.hip"}}\n      stance', 'q.hip) - kd*force.foot.y"}}\n      stance')
     with pytest.raises(sl.errors.BadFile, match="controller"):
         build(parse(text, ".yaml", "m.yaml"))

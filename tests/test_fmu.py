@@ -24,8 +24,9 @@ def test_fmpy_finds_no_problem(hopper_fmu):
 @pytest.mark.parametrize("step", [1e-3, 5e-3])
 def test_hybrid_motion(hopper_fmu, step):
     system, path = hopper_fmu
-    found = fmpy.simulate_fmu(str(path), stop_time=1.0, step_size=step, output_interval=step,
-                              output=["q.z_U", "q.z_L", "v.z_U", "domain"])
+    found = fmpy.simulate_fmu(
+        str(path), stop_time=1.0, step_size=step, output_interval=step, output=["q.z_U", "q.z_L", "v.z_U", "domain"]
+    )
     run = sl.simulate(system, system.mechanism.keyframe("takeoff"), domain="flight", until=1.0, tolerance=1e-12)
     assert len(run.events) == 3
     inside = found["time"] <= 1.0

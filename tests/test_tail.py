@@ -107,10 +107,17 @@ def appendix_E(t):
     c, s, c2, s2 = math.cos(t), math.sin(t), math.cos(2 * t), math.sin(2 * t)
     E = np.zeros((5, 5))
     E[0] = 1, (1 - c) / t, (-1 + c + t * s) / t**2, -s / t, (-t * c + s) / t**2
-    E[1, 1:] = 1 / 2 - s2 / (4 * t), (-2 * t * c2 + s2) / (8 * t**2), (c2 - 1) / (4 * t), (
-        1 - c2 - 2 * t * s2 + 2 * t**2) / (8 * t**2)
-    E[2, 2:] = (4 * t**3 + 6 * t * c2 + (6 * t**2 - 3) * s2) / (24 * t**3), E[1, 4] - 1 / 2, (
-        -1 + (1 - 2 * t**2) * c2 + 2 * t * s2) / (8 * t**3)
+    E[1, 1:] = (
+        1 / 2 - s2 / (4 * t),
+        (-2 * t * c2 + s2) / (8 * t**2),
+        (c2 - 1) / (4 * t),
+        (1 - c2 - 2 * t * s2 + 2 * t**2) / (8 * t**2),
+    )
+    E[2, 2:] = (
+        (4 * t**3 + 6 * t * c2 + (6 * t**2 - 3) * s2) / (24 * t**3),
+        E[1, 4] - 1 / 2,
+        (-1 + (1 - 2 * t**2) * c2 + 2 * t * s2) / (8 * t**3),
+    )
     E[3, 3:] = 1 - E[1, 1], -E[1, 2]
     E[4, 4] = (4 * t**3 - 6 * t * c2 + (3 - 6 * t**2) * s2) / (24 * t**3)
     return E + np.triu(E, 1).T
@@ -202,12 +209,14 @@ def mujoco_chain(links, length, mass, radius):
         inner = (
             f'<body pos="@"><joint type="hinge" axis="1 0 0"/><joint type="hinge" axis="0 0 1"/>'
             f'<inertial pos="0 {-step / 2} 0" mass="{part}" diaginertia="{across} {along} {across}"/>'
-            + inner.replace("@", offset if inner else "") + "</body>"
+            + inner.replace("@", offset if inner else "")
+            + "</body>"
         )
     text = (
         '<mujoco><option gravity="0 0 -9.8"/><compiler inertiafromgeom="false" boundmass="0" boundinertia="0"/>'
         '<worldbody><body><freejoint/><inertial pos="0 0 0" mass="0.1" diaginertia="7e-5 4e-5 7e-5"/>'
-        + inner.replace("@", "0 0 0") + "</body></worldbody></mujoco>"
+        + inner.replace("@", "0 0 0")
+        + "</body></worldbody></mujoco>"
     )
     model = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(model)
@@ -376,8 +385,13 @@ def test_prescribed_and_followed_motions_take_the_same_effort(formulation):
 
 def test_bad_tails_are_refused():
     for options, word in (
-        ({"length": 0.0}, "length"), ({"mass": -1.0}, "mass"), ({"segments": 0}, "segments"), ({"points": 0}, "points"),
-        ({"taper": lambda x: x - 0.5}, "taper"), ({"radius": -0.1}, "radius"), ({"towards": "yz"}, "perpendicular"),
+        ({"length": 0.0}, "length"),
+        ({"mass": -1.0}, "mass"),
+        ({"segments": 0}, "segments"),
+        ({"points": 0}, "points"),
+        ({"taper": lambda x: x - 0.5}, "taper"),
+        ({"radius": -0.1}, "radius"),
+        ({"towards": "yz"}, "perpendicular"),
     ):
         m, body = free_body()
         given = {"mass": MASS, "length": L, "segments": 1, "along": "-y"} | options

@@ -38,8 +38,13 @@ def spatial_machine(loop=True):
     c = m.rod("c", mass=0.5, length=0.4, radius=0.02)
     m.free("float", m.ground, a)
     m.universal("u", a.at(0.2, 0, 0), b.at(0, -0.1, 0), axes=("z", "y"))
-    m.revolute("r", c.at(0.1, 0, 0, rotation=[[0, 1, 0], [-1, 0, 0], [0, 0, 1]]), b.at(0, 0.2, 0.1), axis=(1, 1, 0),
-               motor=sl.Motor(torque=4.0, gear=3.0, rotor_inertia=2e-4))
+    m.revolute(
+        "r",
+        c.at(0.1, 0, 0, rotation=[[0, 1, 0], [-1, 0, 0], [0, 0, 1]]),
+        b.at(0, 0.2, 0.1),
+        axis=(1, 1, 0),
+        motor=sl.Motor(torque=4.0, gear=3.0, rotor_inertia=2e-4),
+    )
     m.joint_spring("hold", "r", stiffness=3.0, rest=0.4, damping=0.1)
     m.spring("spring", a.at(0, 0, 0.1), c.end, stiffness=40.0, length=0.2, damping=0.5)
     if loop:
@@ -168,7 +173,8 @@ LINKS = "<robot><link name='a'/><link name='b'/><link name='c'/>"
 @pytest.mark.parametrize(
     "text",
     [
-        "<robot/>", "<robot><link name='a'/><joint name='j' type='fixed'/></robot>",
+        "<robot/>",
+        "<robot><link name='a'/><joint name='j' type='fixed'/></robot>",
         LINKS + FIXED.format("i", "odd", "a", "b") + FIXED.format("j", "fixed", "b", "c") + "</robot>",
         LINKS + FIXED.format("i", "fixed", "b", "c") + FIXED.format("j", "fixed", "c", "b") + "</robot>",
     ],

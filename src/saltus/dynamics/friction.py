@@ -157,8 +157,13 @@ class Course:
         ends.terminal = stops.terminal = True  # type: ignore[attr-defined]
         long = 1e6 * float(np.trace(np.linalg.pinv(self.G, hermitian=True)))
         found = solve_ivp(
-            rates, (0.0, long), np.concatenate([self.u, self.p]), method="DOP853", rtol=1e-12,
-            atol=1e-14 * self.speed, events=(ends, stops),
+            rates,
+            (0.0, long),
+            np.concatenate([self.u, self.p]),
+            method="DOP853",
+            rtol=1e-12,
+            atol=1e-14 * self.speed,
+            events=(ends, stops),
         )
         self.u, self.p = found.y[:m, -1], found.y[m:, -1]
         if len(found.t_events[1]):

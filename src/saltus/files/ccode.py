@@ -47,8 +47,14 @@ def comment(text: str) -> str:
 def _table(name: str, grid: Sequence[float], rows: Any) -> tuple[np.ndarray, np.ndarray]:
     x, y = np.asarray(grid, float), np.asarray(rows, float)
     y = y[:, None] if y.ndim == 1 else y
-    if x.ndim != 1 or len(x) < 2 or y.ndim != 2 or len(y) != len(x) or not (np.diff(x) > 0).all() or not (
-            np.isfinite(x).all() and np.isfinite(y).all()):
+    if (
+        x.ndim != 1
+        or len(x) < 2
+        or y.ndim != 2
+        or len(y) != len(x)
+        or not (np.diff(x) > 0).all()
+        or not (np.isfinite(x).all() and np.isfinite(y).all())
+    ):
         raise BadValue(f"table {name!r}: give a rising grid of two or more numbers and one row of values for each")
     return x, y
 
@@ -75,9 +81,18 @@ def header(exported: Exported, tables: Mapping[str, Any]) -> str:
     lines = [
         f"/* {comment(m.name)}: equations, guards, resets and a fixed-step hybrid stepper.",
         "   Written by Saltus. C99, no allocation, no dependencies but libm. SI units, matrices row by row. */",
-        f"#ifndef {upper}_H", f"#define {upper}_H", "", "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
-        f"#define {upper}_NQ {len(m.q_names)} /* positions */", f"#define {upper}_NV {len(m.v_names)} /* velocities */",
-        f"#define {upper}_NU {len(m.inputs)} /* inputs */", f"#define {upper}_NPARAMS {len(m.params)} /* Params */", "",
+        f"#ifndef {upper}_H",
+        f"#define {upper}_H",
+        "",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        "",
+        f"#define {upper}_NQ {len(m.q_names)} /* positions */",
+        f"#define {upper}_NV {len(m.v_names)} /* velocities */",
+        f"#define {upper}_NU {len(m.inputs)} /* inputs */",
+        f"#define {upper}_NPARAMS {len(m.params)} /* Params */",
+        "",
     ]
     for title, prefix, names in (
         ("Positions", "Q", m.q_names),
@@ -98,8 +113,11 @@ def header(exported: Exported, tables: Mapping[str, Any]) -> str:
     for r in exported.routines:
         lines += [f"/* {comment(r.doc)} {_sizes(r)} */", _prototype(name, r) + ";", ""]
     for table, (x, y) in tables.items():
-        lines += [f"/* Table {table} between {x[0]:.6g} and {x[-1]:.6g}, linear, ends held: out[{y.shape[1]}]. */",
-                  f"void {name}_table_{table}(double x, double *out);", ""]
+        lines += [
+            f"/* Table {table} between {x[0]:.6g} and {x[-1]:.6g}, linear, ends held: out[{y.shape[1]}]. */",
+            f"void {name}_table_{table}(double x, double *out);",
+            "",
+        ]
     lines += [stepper_header(exported), "#ifdef __cplusplus", "}", "#endif", "#endif"]
     return "\n".join(lines) + "\n"
 
@@ -141,11 +159,17 @@ def _table_function(name: str, x: np.ndarray, y: np.ndarray) -> list[str]:
         f"void {name}(double x, double *out) {{",
         f"  static const double grid[] = {{{', '.join(literal(v, C) for v in x)}}};",
         f"  static const double rows[] = {{\n    {rows}}};",
-        f"  int low = 0, high = {n - 1}, i;", "  double s;",
-        "  while (high - low > 1) {", "    const int middle = (low + high) / 2;",
-        "    if (grid[middle] <= x) low = middle; else high = middle;", "  }",
-        "  s = (x - grid[low]) / (grid[high] - grid[low]);", "  s = s < 0.0 ? 0.0 : (s > 1.0 ? 1.0 : s);",
-        f"  for (i = 0; i < {k}; ++i) out[i] = rows[{k} * low + i] * (1.0 - s) + rows[{k} * high + i] * s;", "}", "",
+        f"  int low = 0, high = {n - 1}, i;",
+        "  double s;",
+        "  while (high - low > 1) {",
+        "    const int middle = (low + high) / 2;",
+        "    if (grid[middle] <= x) low = middle; else high = middle;",
+        "  }",
+        "  s = (x - grid[low]) / (grid[high] - grid[low]);",
+        "  s = s < 0.0 ? 0.0 : (s > 1.0 ? 1.0 : s);",
+        f"  for (i = 0; i < {k}; ++i) out[i] = rows[{k} * low + i] * (1.0 - s) + rows[{k} * high + i] * s;",
+        "}",
+        "",
     ]
 
 

@@ -76,7 +76,9 @@ def stepper_source(exported: Exported) -> str:
     entering = _switch(exported, lambda d: f"{name}_enter_{d.label}(t, q, v, z, params, s->x, s->p);")
     resets = "\n".join(
         f"    case {n_g * d.index + e.guard}: {name}_{e.reset.name}(s->t, q, v, s->p, q_after, v_after); break;"
-        for d in domains for e in d.edges if e.reset is not None
+        for d in domains
+        for e in d.edges
+        if e.reset is not None
     )
     project = _switch(exported, lambda d: f"{name}_project_{d.label}(t, x, p, y);" if d in projected else None)
     parts = {

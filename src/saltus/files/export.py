@@ -13,8 +13,16 @@ FORMS = ("c", "fmu", "numpy")
 
 
 def export(
-    thing: Any, directory: str | Path, *, to: str = "c", start: Any = None, control: Any = None, domain: Any = None,
-    formulation: Any = None, at: Mapping[str, Any] | None = None, name: str | None = None,
+    thing: Any,
+    directory: str | Path,
+    *,
+    to: str = "c",
+    start: Any = None,
+    control: Any = None,
+    domain: Any = None,
+    formulation: Any = None,
+    at: Mapping[str, Any] | None = None,
+    name: str | None = None,
     tables: Mapping[str, Any] | None = None,
 ) -> list[Path]:
     """Write a Mechanism or a HybridSystem as code; return the files.

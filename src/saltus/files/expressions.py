@@ -33,14 +33,41 @@ _TOKEN = re.compile(
 _WORDS = ("and", "or", "not")
 
 
-
 FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
-    **{n: (1, getattr(ca, n)) for n in (
-        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "log",
-        "sqrt", "sign", "floor", "ceil", "expm1", "log1p", "erf",
-    )},
-    "abs": (1, ca.fabs), "atan2": (2, ca.atan2), "hypot": (2, ca.hypot), "min": (2, ca.fmin), "max": (2, ca.fmax),
-    "copysign": (2, ca.copysign), "fmod": (2, ca.fmod), "where": (3, where),
+    **{
+        n: (1, getattr(ca, n))
+        for n in (
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "exp",
+            "log",
+            "sqrt",
+            "sign",
+            "floor",
+            "ceil",
+            "expm1",
+            "log1p",
+            "erf",
+        )
+    },
+    "abs": (1, ca.fabs),
+    "atan2": (2, ca.atan2),
+    "hypot": (2, ca.hypot),
+    "min": (2, ca.fmin),
+    "max": (2, ca.fmax),
+    "copysign": (2, ca.copysign),
+    "fmod": (2, ca.fmod),
+    "where": (3, where),
 }
 CONSTANTS = {"pi": math.pi}
 RESERVED = {*FUNCTIONS, *CONSTANTS, *_WORDS, "t", "p", "q", "v", "u", "entry", "position", "velocity", "force", "drive"}
@@ -51,12 +78,21 @@ def _both(symbolic: Callable[..., Value], plain: Callable[..., Value]) -> Callab
 
 
 _OPERATORS: dict[str, Callable[..., Value]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
-    "^": _both(lambda a, b: a**b, math.pow), "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b, ">=": lambda a, b: a >= b, "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "^": _both(lambda a, b: a**b, math.pow),
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
     "and": _both(ca.logic_and, lambda a, b: bool(a) and bool(b)),
     "or": _both(ca.logic_or, lambda a, b: bool(a) or bool(b)),
-    "not": _both(ca.logic_not, lambda a: not a), "neg": lambda a: -a,
+    "not": _both(ca.logic_not, lambda a: not a),
+    "neg": lambda a: -a,
 }
 
 # ---- reading ------------------------------------------------------------------------------------------------------
@@ -69,8 +105,9 @@ class _Parser:
         self.text, self.code, self.at, self.depth = text, [], 0, 0  # type: tuple[str, list[tuple[Any, ...]], int, int]
         if len(text) > LONGEST:
             raise BadValue(f"expression of {len(text)} characters; the longest allowed has {LONGEST}")
-        self.tokens = [(m.lastgroup, m.group(m.lastgroup), m.start(m.lastgroup))
-                       for m in _TOKEN.finditer(text) if m.lastgroup]
+        self.tokens = [
+            (m.lastgroup, m.group(m.lastgroup), m.start(m.lastgroup)) for m in _TOKEN.finditer(text) if m.lastgroup
+        ]
         while True:
             if self._is_assignment():
                 name = self._next()[1]
@@ -221,12 +258,34 @@ def evaluate(text: str, lookup: Callable[[str], Value]) -> Value:
 _ADD, _MUL, _NEG, _POW, _ATOM = 5, 6, 7, 8, 9
 _COMPARE = {ca.OP_LT: "<", ca.OP_LE: "<=", ca.OP_EQ: "==", ca.OP_NE: "!="}
 _CALLS = {
-    ca.OP_SIN: "sin", ca.OP_COS: "cos", ca.OP_TAN: "tan", ca.OP_ASIN: "asin", ca.OP_ACOS: "acos", ca.OP_ATAN: "atan",
-    ca.OP_SINH: "sinh", ca.OP_COSH: "cosh", ca.OP_TANH: "tanh", ca.OP_ASINH: "asinh", ca.OP_ACOSH: "acosh",
-    ca.OP_ATANH: "atanh", ca.OP_EXP: "exp", ca.OP_LOG: "log", ca.OP_SQRT: "sqrt", ca.OP_SIGN: "sign",
-    ca.OP_FLOOR: "floor", ca.OP_CEIL: "ceil", ca.OP_EXPM1: "expm1", ca.OP_LOG1P: "log1p", ca.OP_ERF: "erf",
-    ca.OP_FABS: "abs", ca.OP_ATAN2: "atan2", ca.OP_HYPOT: "hypot", ca.OP_FMIN: "min", ca.OP_FMAX: "max",
-    ca.OP_COPYSIGN: "copysign", ca.OP_FMOD: "fmod",
+    ca.OP_SIN: "sin",
+    ca.OP_COS: "cos",
+    ca.OP_TAN: "tan",
+    ca.OP_ASIN: "asin",
+    ca.OP_ACOS: "acos",
+    ca.OP_ATAN: "atan",
+    ca.OP_SINH: "sinh",
+    ca.OP_COSH: "cosh",
+    ca.OP_TANH: "tanh",
+    ca.OP_ASINH: "asinh",
+    ca.OP_ACOSH: "acosh",
+    ca.OP_ATANH: "atanh",
+    ca.OP_EXP: "exp",
+    ca.OP_LOG: "log",
+    ca.OP_SQRT: "sqrt",
+    ca.OP_SIGN: "sign",
+    ca.OP_FLOOR: "floor",
+    ca.OP_CEIL: "ceil",
+    ca.OP_EXPM1: "expm1",
+    ca.OP_LOG1P: "log1p",
+    ca.OP_ERF: "erf",
+    ca.OP_FABS: "abs",
+    ca.OP_ATAN2: "atan2",
+    ca.OP_HYPOT: "hypot",
+    ca.OP_FMIN: "min",
+    ca.OP_FMAX: "max",
+    ca.OP_COPYSIGN: "copysign",
+    ca.OP_FMOD: "fmod",
 }
 
 

@@ -72,7 +72,8 @@ def _variables(exported: Exported) -> list[tuple[str, str, float | None]]:
     """Name, causality and start value of every variable; the number of a variable is its reference."""
     m = exported.mechanism
     out: list[tuple[str, str, float | None]] = [
-        (f"param.{n}", "parameter", float(x)) for n, x in zip(m.params, exported.params, strict=True)]
+        (f"param.{n}", "parameter", float(x)) for n, x in zip(m.params, exported.params, strict=True)
+    ]
     if exported.takes_inputs:
         out += [(f"input.{n}", "input", 0.0) for n in m.inputs]
     out += [(f"q.{n}", "output", None) for n in m.q_names] + [(f"v.{n}", "output", None) for n in m.v_names]
@@ -82,12 +83,25 @@ def _variables(exported: Exported) -> list[tuple[str, str, float | None]]:
 
 
 def _description(exported: Exported, variables: list[tuple[str, str, float | None]], guid: str) -> str:
-    root = Element("fmiModelDescription", {
-        "fmiVersion": "2.0", "modelName": exported.mechanism.name, "guid": guid, "generationTool": "Saltus",
-        "variableNamingConvention": "flat", "numberOfEventIndicators": "0",
-    })
-    root.add("CoSimulation", modelIdentifier=exported.name, canHandleVariableCommunicationStepSize="true",
-             canInterpolateInputs="false", canBeInstantiatedOnlyOncePerProcess="false", canGetAndSetFMUstate="false")
+    root = Element(
+        "fmiModelDescription",
+        {
+            "fmiVersion": "2.0",
+            "modelName": exported.mechanism.name,
+            "guid": guid,
+            "generationTool": "Saltus",
+            "variableNamingConvention": "flat",
+            "numberOfEventIndicators": "0",
+        },
+    )
+    root.add(
+        "CoSimulation",
+        modelIdentifier=exported.name,
+        canHandleVariableCommunicationStepSize="true",
+        canInterpolateInputs="false",
+        canBeInstantiatedOnlyOncePerProcess="false",
+        canGetAndSetFMUstate="false",
+    )
     root.add("DefaultExperiment", startTime="0", stopTime="1", stepSize="0.001")
     listed = root.add("ModelVariables")
     outputs = []
@@ -121,8 +135,13 @@ def _wrapper(exported: Exported, variables: list[tuple[str, str, float | None]])
 
     text = WRAPPER.replace("NAME", exported.name).replace("UPPER", exported.name.upper())
     for key, value in {
-        "@Q@": array(s.positions), "@V@": array(s.velocities), "@NP@": str(n_params), "@NI@": str(n_inputs),
-        "@NQ@": str(len(m.q_names)), "@NV@": str(len(m.v_names)), "@NC@": str(n_commands),
+        "@Q@": array(s.positions),
+        "@V@": array(s.velocities),
+        "@NP@": str(n_params),
+        "@NI@": str(n_inputs),
+        "@NQ@": str(len(m.q_names)),
+        "@NV@": str(len(m.v_names)),
+        "@NC@": str(n_commands),
         "@FIRST@": str(exported.index(exported.first)),
     }.items():
         text = text.replace(key, value)

@@ -31,9 +31,11 @@ HARMLESS = {
     "contact",
     "keyframe",
 }
-SOLVER = ("timestep integrator solver iterations tolerance cone jacobian impratio ls_iterations noslip_iterations "
-          "ls_tolerance noslip_tolerance mpr_iterations mpr_tolerance ccd_iterations ccd_tolerance apirate gravity "
-          "sdf_iterations sdf_initpoints")
+SOLVER = (
+    "timestep integrator solver iterations tolerance cone jacobian impratio ls_iterations noslip_iterations "
+    "ls_tolerance noslip_tolerance mpr_iterations mpr_tolerance ccd_iterations ccd_tolerance apirate gravity "
+    "sdf_iterations sdf_initpoints"
+)
 
 
 def mjcf_mechanism(root: Element, file: str) -> tuple[Mechanism, tuple[str, ...]]:
@@ -50,9 +52,12 @@ class _Reader:
         self.sequence = compiler.get("eulerseq", "xyz")
         self.from_geoms = compiler.get("inertiafromgeom", "auto")
         self.auto_limits = compiler.get("autolimits", "true") == "true"
-        self.left.attributes(compiler, "angle eulerseq inertiafromgeom autolimits",
-                             "meshdir texturedir assetdir balanceinertia discardvisual strippath convexhull usethread "
-                             "fusestatic boundmass boundinertia")
+        self.left.attributes(
+            compiler,
+            "angle eulerseq inertiafromgeom autolimits",
+            "meshdir texturedir assetdir balanceinertia discardvisual strippath convexhull usethread "
+            "fusestatic boundmass boundinertia",
+        )
         if any(float(compiler.get(n, "0")) for n in ("boundmass", "boundinertia")):
             self.left.out(compiler, "boundmass, boundinertia")
         self.defaults: dict[str, dict[str, dict[str, str]]] = {}
@@ -67,7 +72,7 @@ class _Reader:
         flags = option.first("flag")
         for flag, value in (flags.attributes if flags else {}).items():
             off = value == "disable"
-            if (flag in ("gravity", "actuation", "equality", "spring", "damper", "limit", "frictionloss") and off):
+            if flag in ("gravity", "actuation", "equality", "spring", "damper", "limit", "frictionloss") and off:
                 self.left.out(flags or option, f"flag {flag}={value!r}")
         self.names, self.joint_names = Names(), Names()
         self.links: dict[str, str] = {"world": "ground"}  # by the name in the file
@@ -221,8 +226,12 @@ class _Reader:
         m = self.m
         if mass.mass > 0:
             tensor = ((mass.inertia + mass.inertia.T) / 2).tolist()
-            m.link(name, mass=mass.mass, com=list(mass.com[: 3 if m.spatial else 2]),
-                   inertia=tensor if m.spatial else tensor[2][2])
+            m.link(
+                name,
+                mass=mass.mass,
+                com=list(mass.com[: 3 if m.spatial else 2]),
+                inertia=tensor if m.spatial else tensor[2][2],
+            )
         else:
             m.massless(name)
         joints = [self._with_defaults(j, childclass, "joint") for j in body.all("joint", "freejoint")]
@@ -250,7 +259,8 @@ class _Reader:
         m = self.m
         if e.tag != "freejoint":
             self.left.attributes(
-                e, "name class type pos axis stiffness damping springref armature range limited ref",
+                e,
+                "name class type pos axis stiffness damping springref armature range limited ref",
                 "group user solreflimit solimplimit solreffriction solimpfriction margin springdamper actuatorfrcrange "
                 "actuatorfrclimited actuatorgravcomp",
             )
@@ -293,8 +303,13 @@ class _Reader:
             )
         if stiffness or damping:
             rest = float(numbers(e, "springref", "0", 1, self.file)[0])
-            m.joint_spring(f"{label}_spring", label, stiffness=stiffness, damping=damping,
-                           rest=self._angle(rest) if kind == "hinge" else rest)
+            m.joint_spring(
+                f"{label}_spring",
+                label,
+                stiffness=stiffness,
+                damping=damping,
+                rest=self._angle(rest) if kind == "hinge" else rest,
+            )
 
     # ---- masses -------------------------------------------------------------------------------------------------
 
@@ -318,7 +333,8 @@ class _Reader:
         ends = numbers(e, "fromto", "", 6, self.file)
         # MuJoCo's z axis of such a geom points from the second end to the first
         return Pose(along_z(self._nonzero(e, "fromto", ends[:3] - ends[3:])), (ends[:3] + ends[3:]) / 2), float(
-            np.linalg.norm(ends[3:] - ends[:3]) / 2)
+            np.linalg.norm(ends[3:] - ends[:3]) / 2
+        )
 
     def _geom(self, e: Element) -> Mass:
         kind = e.get("type", "mesh" if "mesh" in e.attributes else "sphere")
@@ -404,8 +420,14 @@ class _Reader:
             if tendon is None:
                 self.left.out(e, f"equality {name!r} of a tendon that is not fixed")
             else:
-                m.constraint(name, sum(float(j.get("coef", "1")) * m.q[self._coordinate(j, j.get("joint"))]
-                                       for j in tendon.all("joint")) - constant)
+                m.constraint(
+                    name,
+                    sum(
+                        float(j.get("coef", "1")) * m.q[self._coordinate(j, j.get("joint"))]
+                        for j in tendon.all("joint")
+                    )
+                    - constant,
+                )
         else:
             self.left.out(e, f"equality <{e.tag}> {name!r}")
 
@@ -433,8 +455,13 @@ class _Reader:
             self.left.out(e, f"springlength of tendon {e.get('name')!r}, which is not one number")
         frames = [self.frame(*x) for x in ends if x is not None]
         name = self.joint_names.new(e.get("name"), "tendon")
-        self.m.spring(name, *frames, stiffness=float(e.get("stiffness", "0")), damping=float(e.get("damping", "0")),
-                      length=max(0.0, float(rest[0])))
+        self.m.spring(
+            name,
+            *frames,
+            stiffness=float(e.get("stiffness", "0")),
+            damping=float(e.get("damping", "0")),
+            length=max(0.0, float(rest[0])),
+        )
 
 
 def _orthonormal(R: np.ndarray) -> np.ndarray | None:

@@ -51,8 +51,11 @@ class _Writer:
             self._loop(joint)
         for constraint in m.constraints.values():
             for i in range(constraint.phi.numel()):
-                self._affine(f"{constraint.name}_{i + 1}" if constraint.phi.numel() > 1 else constraint.name,
-                             f"constraint {constraint.name!r}", constraint.phi[i])
+                self._affine(
+                    f"{constraint.name}_{i + 1}" if constraint.phi.numel() > 1 else constraint.name,
+                    f"constraint {constraint.name!r}",
+                    constraint.phi[i],
+                )
         for name, force in m.forces.items():
             self._force(name, force)
         motors = {n for j in m.joints.values() if j.motor for n in j.v_names}
@@ -146,11 +149,17 @@ class _Writer:
             )
             if turns and self.m.spatial:
                 offset = Pose(np.eye(3), APART * np.array(turns[0].axis))
-                self.equality.add("connect", name=f"{joint.name}_axis", site1=self._site(where[0], a @ offset),
-                                  site2=self._site(where[1], b @ offset), **FIRM)
+                self.equality.add(
+                    "connect",
+                    name=f"{joint.name}_axis",
+                    site1=self._site(where[0], a @ offset),
+                    site2=self._site(where[1], b @ offset),
+                    **FIRM,
+                )
         elif not _locks(self.m, joint):
-            if joint.motor is None and not any(isinstance(f, JointSpring) and f.coordinate.split(".")[0] == joint.name
-                                               for f in self.m.forces.values()):
+            if joint.motor is None and not any(
+                isinstance(f, JointSpring) and f.coordinate.split(".")[0] == joint.name for f in self.m.forces.values()
+            ):
                 return  # it locks nothing and nothing acts on it
             self.left.append(f"joint {joint.name!r}: a joint that only measures")
         else:
@@ -191,8 +200,10 @@ class _Writer:
             tag = self.joint_tags.get(force.coordinate)
             k, rest, d = (self.n.value(x) for x in (force.stiffness, force.rest, force.damping))
             if tag is None or "stiffness" in tag.attributes or d < 0 or k < 0:
-                self.left.append(f"spring {name!r} on {force.coordinate!r}: a loop's coordinate, a second spring or "
-                                 "a negative number")
+                self.left.append(
+                    f"spring {name!r} on {force.coordinate!r}: a loop's coordinate, a second spring or "
+                    "a negative number"
+                )
             else:
                 tag.attributes |= {"stiffness": repr(k), "springref": repr(rest), "damping": repr(d)}
         else:
@@ -218,8 +229,13 @@ def _inertial(body: Element, mass: Mass) -> None:
     inertia = mass.inertia + (LEAST * np.eye(3) if np.linalg.eigvalsh(mass.inertia).min() < LEAST else 0)
     xx, yy, zz, xy, xz, yz = (inertia[i, j] for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
     full = None if (xy, xz, yz) == (0, 0, 0) else np.array([xx, yy, zz, xy, xz, yz])
-    body.add("inertial", pos=mass.com, mass=max(mass.mass, LEAST), fullinertia=full,
-             diaginertia=np.array([xx, yy, zz]) if full is None else None)
+    body.add(
+        "inertial",
+        pos=mass.com,
+        mass=max(mass.mass, LEAST),
+        fullinertia=full,
+        diaginertia=np.array([xx, yy, zz]) if full is None else None,
+    )
 
 
 def _moved(p: Any, value: float) -> Pose:

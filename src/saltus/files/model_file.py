@@ -103,8 +103,14 @@ def _check_formulas(system: HybridSystem, builder: Builder) -> None:
 
 
 def write_model(
-    thing: Mechanism | HybridSystem | ModelFile, path: str | Path, *, start: str | None = None,
-    domain: str | None = None, control: str | None = None, until: float | None = None, partial: bool = False,
+    thing: Mechanism | HybridSystem | ModelFile,
+    path: str | Path,
+    *,
+    start: str | None = None,
+    domain: str | None = None,
+    control: str | None = None,
+    until: float | None = None,
+    partial: bool = False,
 ) -> Path:
     """Write a machine to a file by its suffix; `read_model` gives the same equations back.
 

@@ -75,8 +75,19 @@ class SignalNames:
         point, _, axis = rest.rpartition(".")
         if head in ("position", "velocity", "force") and point:
             return _number(getattr(s, head)(point), axis)
-        forms = [*(param_name(n) for n in s.mechanism.params), "t", "q.NAME", "v.NAME", "p.NAME", "entry.t",
-                 "entry.q.NAME", "entry.v.NAME", "position.POINT.x", "velocity.POINT.x", "force.POINT.x"]
+        forms = [
+            *(param_name(n) for n in s.mechanism.params),
+            "t",
+            "q.NAME",
+            "v.NAME",
+            "p.NAME",
+            "entry.t",
+            "entry.q.NAME",
+            "entry.v.NAME",
+            "position.POINT.x",
+            "velocity.POINT.x",
+            "force.POINT.x",
+        ]
         raise UnknownName("Param or quantity", name, forms)
 
 

@@ -11,10 +11,21 @@ from saltus.files.routines import Exported
 def export_numpy(exported: Exported, directory: Path) -> Path:
     """Write one module; names of coordinates, inputs and Params are in its lists."""
     m = exported.mechanism
-    lines = [f'"""{_safe(m.name)}: equations, guards and resets. Written by Saltus; SI units."""', "",
-             "import math  # noqa: F401", "", "import numpy as np", ""]
-    for what, names in (("POSITIONS", m.q_names), ("VELOCITIES", m.v_names), ("INPUTS", list(m.inputs)),
-                        ("PARAMS", list(m.params)), ("DOMAINS", list(exported.system.domains))):
+    lines = [
+        f'"""{_safe(m.name)}: equations, guards and resets. Written by Saltus; SI units."""',
+        "",
+        "import math  # noqa: F401",
+        "",
+        "import numpy as np",
+        "",
+    ]
+    for what, names in (
+        ("POSITIONS", m.q_names),
+        ("VELOCITIES", m.v_names),
+        ("INPUTS", list(m.inputs)),
+        ("PARAMS", list(m.params)),
+        ("DOMAINS", list(exported.system.domains)),
+    ):
         lines.append(f"{what} = {names!r}")
     lines += [f"VALUES = [{', '.join(literal(x, NUMPY) for x in exported.params)}]  # of the Params", ""]
     for r in exported.routines:

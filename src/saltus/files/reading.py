@@ -44,8 +44,9 @@ def checked(document: Document) -> schema.ModelEntry:
         problems = [document.problem(path, _said(kinds)) for path, kinds in list(deepest.items())[:SHOWN]]
         more = "" if len(deepest) <= SHOWN else f"\nand {len(deepest) - SHOWN} more"
         first = problems[0]
-        raise BadFile("\n".join(map(str, problems)) + more, file=document.file, line=first.data["line"],
-                      path=first.data["path"]) from None
+        raise BadFile(
+            "\n".join(map(str, problems)) + more, file=document.file, line=first.data["line"], path=first.data["path"]
+        ) from None
     except RecursionError:
         raise document.problem((), "nested too deeply") from None
 
@@ -222,8 +223,9 @@ class Builder:
             given["length"] = self.number(given["length"])
         motor = getattr(joint, "motor", None)
         if isinstance(motor, schema.MotorEntry):
-            motor = Motor(**{f: self.number(getattr(motor, f)) for f in motor.model_fields_set
-                             if getattr(motor, f) is not None})
+            motor = Motor(
+                **{f: self.number(getattr(motor, f)) for f in motor.model_fields_set if getattr(motor, f) is not None}
+            )
         if motor is not None:
             given["motor"] = motor
         follows = getattr(joint, "follows", None)
@@ -245,16 +247,30 @@ class Builder:
     def _add_force(self, name: str, force: Any) -> None:
         m = self.m
         if isinstance(force, schema.SpringEntry):
-            m.spring(name, self.place(force.a), self.place(force.b), stiffness=self.number(force.stiffness),
-                     length=self.number(force.length), damping=self.number(force.damping))
+            m.spring(
+                name,
+                self.place(force.a),
+                self.place(force.b),
+                stiffness=self.number(force.stiffness),
+                length=self.number(force.length),
+                damping=self.number(force.damping),
+            )
         elif isinstance(force, schema.JointSpringEntry):
-            m.joint_spring(name, force.joint, stiffness=self.number(force.stiffness), rest=self.number(force.rest),
-                           damping=self.number(force.damping))
+            m.joint_spring(
+                name,
+                force.joint,
+                stiffness=self.number(force.stiffness),
+                rest=self.number(force.rest),
+                damping=self.number(force.damping),
+            )
         elif isinstance(force, schema.ForceEntry):
             m.force(name, self.place(force.point), self.numbers(force.value, moving=True))
         elif isinstance(force, schema.TorqueEntry):
-            value = self.numbers(force.value, moving=True) if isinstance(force.value, list) else self.number(
-                force.value, moving=True)
+            value = (
+                self.numbers(force.value, moving=True)
+                if isinstance(force.value, list)
+                else self.number(force.value, moving=True)
+            )
             m.torque(name, self._link(force.link), value)
         else:
             self._soft_ground(name, force)
@@ -277,10 +293,15 @@ class Builder:
             if callable(ground):
                 ground(*[SX.sym(x) for x in ("xy" if m.spatial else "x")])  # names errors now, not in the equations
         m.compliant_contact(
-            name, place, stiffness=self.number(force.stiffness), damping=self.number(force.damping),
-            exponent=force.exponent, friction=self.number(force.friction),
+            name,
+            place,
+            stiffness=self.number(force.stiffness),
+            damping=self.number(force.damping),
+            exponent=force.exponent,
+            friction=self.number(force.friction),
             friction_stiffness=None if force.friction_stiffness is None else self.number(force.friction_stiffness),
-            friction_damping=self.number(force.friction_damping), ground=ground,
+            friction_damping=self.number(force.friction_damping),
+            ground=ground,
         )
 
     def _configuration(self, given: schema.Configuration) -> dict[str, Any]:

@@ -29,13 +29,21 @@ class Recorder:
             return ca.vertcat(*[self._symbol(f"{kind}.{name}.{x}") for x in letters])
 
         entry = Entry(
-            self._symbol("entry.t"), Named(m.q_names, [self._symbol(f"entry.q.{n}") for n in m.q_names]),
+            self._symbol("entry.t"),
+            Named(m.q_names, [self._symbol(f"entry.q.{n}") for n in m.q_names]),
             Named(m.v_names, [self._symbol(f"entry.v.{n}") for n in m.v_names], "velocity"),
         )
         self.signals = Signals(
-            m, domain, m.time, m.q, m.v, Named(list(m.params), [p.symbol for p in m.params.values()], "param"), entry,
+            m,
+            domain,
+            m.time,
+            m.q,
+            m.v,
+            Named(list(m.params), [p.symbol for p in m.params.values()], "param"),
+            entry,
             lambda frame: (points("position", frame), points("velocity", frame)),
-            (lambda frame: points("force", frame)) if forces else None, system.ground,
+            (lambda frame: points("force", frame)) if forces else None,
+            system.ground,
         )
 
     def _symbol(self, name: str) -> SX:

@@ -47,8 +47,14 @@ class Exported:
     """
 
     def __init__(
-        self, thing: HybridSystem | Mechanism, start: State | None = None, *, control: Any = None,
-        formulation: Formulation | None = None, at: Mapping[str, State] | None = None, name: str | None = None,
+        self,
+        thing: HybridSystem | Mechanism,
+        start: State | None = None,
+        *,
+        control: Any = None,
+        formulation: Formulation | None = None,
+        at: Mapping[str, State] | None = None,
+        name: str | None = None,
         domain: Domain | str | None = None,
     ) -> None:
         self.system = alone(thing) if isinstance(thing, Mechanism) else thing
@@ -110,8 +116,16 @@ class Exported:
             d = 3 if m.spatial else 2
             places = ca.vertcat(*[e.position(n)[:d].T for n in m.points])
             speeds = ca.vertcat(*[e.velocity(n)[:d].T for n in m.points])
-            out.append(routine("points", f"Positions and velocities of {', '.join(m.points)}, one a row.", inputs,
-                               [places, speeds], names, "position velocity"))
+            out.append(
+                routine(
+                    "points",
+                    f"Positions and velocities of {', '.join(m.points)}, one a row.",
+                    inputs,
+                    [places, speeds],
+                    names,
+                    "position velocity",
+                )
+            )
         return out
 
     @cached_property
@@ -122,8 +136,16 @@ class Exported:
         limited motor does not hide its controller's stiffness.
         """
         control = None if self.takes_inputs else self.control
-        run = simulate(self.system, self.start, domain=self.first, until=LOOK, control=control, rate=LOOKS / LOOK,
-                       formulation=self.formulation, tolerance=1e-6)
+        run = simulate(
+            self.system,
+            self.start,
+            domain=self.first,
+            until=LOOK,
+            control=control,
+            rate=LOOKS / LOOK,
+            formulation=self.formulation,
+            tolerance=1e-6,
+        )
         slopes = [d.slope for d in self.domains]
         fastest = 1e-9
         for q, v, phase in zip(run.arrays["q"], run.arrays["v"], run.arrays["phase"], strict=True):
@@ -202,8 +224,13 @@ class DomainCode:
         out = [
             self._of_flow("rhs", f"Right-hand side x' of {title}.", flow.rhs, self.kept, "dx"),
             self._of_flow("velocities", f"All velocities v in {title}.", program.velocity.function, None, "v"),
-            self._of_flow("commands", f"What the controller asks of the inputs in {title}.",
-                          program._function("u", program.u), None, "u"),
+            self._of_flow(
+                "commands",
+                f"What the controller asks of the inputs in {title}.",
+                program._function("u", program.u),
+                None,
+                "u",
+            ),
             self.entry,
         ]
         if flow.n_guards:
@@ -274,8 +301,16 @@ class DomainCode:
                 slips.append(ca.if_else(size > 1e-12, along / ca.fmax(size, 1e-300), 0))
         w = v[list(program.ode.independent)]
         sizes = dict(layout.sizes)
-        blocks = {"params": params, "anchors": anchors, "slip": ca.vertcat(*slips), "entry_t": t, "entry_q": q,
-                  "entry_v": v, "held": SX.zeros(sizes["held"]), "smallest_volume": SX.zeros(1)}
+        blocks = {
+            "params": params,
+            "anchors": anchors,
+            "slip": ca.vertcat(*slips),
+            "entry_t": t,
+            "entry_q": q,
+            "entry_v": v,
+            "held": SX.zeros(sizes["held"]),
+            "smallest_volume": SX.zeros(1),
+        }
         p = ca.vertcat(*[ca.densify(SX(blocks[name])) for name in sizes])
         x = ca.vertcat(q, w, z)
         full = ca.vertcat(q, w, SX.zeros(layout.n_work), z)
@@ -297,7 +332,8 @@ class DomainCode:
             if len(edge.candidates) > 1:
                 raise BadModel(
                     f"edge {edge.name!r} lets the impact choose between {len(edge.candidates)} domains, which exported "
-                    "code does not; give it one target", edge=edge.name,
+                    "code does not; give it one target",
+                    edge=edge.name,
                 )
             target = self.owner.domains[self.owner.index(edge.target)]
             out.append(EdgeCode(edge, i, direction, target.index, self._reset(edge, target, i)))
@@ -343,8 +379,18 @@ class DomainCode:
             return position, velocity
 
         entry = Entry(t, Named(m.q_names, q), Named(m.v_names, v, "velocity"))
-        signals = Signals(m, "", t, Named(m.q_names, q), Named(m.v_names, v, "velocity"),
-                          Named(list(m.params), params, "param"), entry, places, None, self.owner.system.ground)
+        signals = Signals(
+            m,
+            "",
+            t,
+            Named(m.q_names, q),
+            Named(m.v_names, v, "velocity"),
+            Named(list(m.params), params, "param"),
+            entry,
+            places,
+            None,
+            self.owner.system.ground,
+        )
         after, speed = SX(q), SX(v)
         for name, value in dict(reset.function(signals)).items():
             names, vector = (m.v_names, speed) if name.startswith("v.") else (m.q_names, after)

@@ -371,8 +371,9 @@ class ByDomainEntry(Part):
     """One controller a domain."""
 
     type: Literal["by_domain"]
-    domains: dict[StrictStr, Annotated[
-        PDEntry | DampingEntry | ConstantSpeedEntry | LawEntry, Field(discriminator="type")]]
+    domains: dict[
+        StrictStr, Annotated[PDEntry | DampingEntry | ConstantSpeedEntry | LawEntry, Field(discriminator="type")]
+    ]
 
 
 ControlEntry = Annotated[

@@ -15,8 +15,18 @@ from saltus.errors import BadFile, BadValue
 from saltus.simulation.trajectory import Trajectory
 
 FORMATS = (".csv", ".json", ".nc", ".tex")
-_LATEX = {"\\": r"\textbackslash{}", "_": r"\_", "&": r"\&", "%": r"\%", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
-          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "_": r"\_",
+    "&": r"\&",
+    "%": r"\%",
+    "#": r"\#",
+    "$": r"\$",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
 
 
 def write_table(data: Trajectory | Sequence[Mapping[str, Any]], path: str | Path) -> Path:
@@ -82,14 +92,29 @@ def _joint_states(run: Trajectory) -> str:
         seconds = int(np.floor(t))
         stamp = {"sec": seconds, "nanosec": round((float(t) - seconds) * 1e9)}
         position, velocity, effort = (c[k].tolist() for c in columns)
-        messages.append({"header": {"stamp": stamp, "frame_id": run.domain[k]}, "name": names, "position": position,
-                         "velocity": velocity, "effort": effort})
+        messages.append(
+            {
+                "header": {"stamp": stamp, "frame_id": run.domain[k]},
+                "name": names,
+                "position": position,
+                "velocity": velocity,
+                "effort": effort,
+            }
+        )
     return json.dumps(messages) + "\n"
 
 
 def _events(run: Trajectory) -> str:
-    rows = [{"t (s)": e.t, "event": e.name, "from": e.source, "to": e.target or "end",
-             "lost (J)": e.impact.lost if e.impact else 0.0} for e in run.events]
+    rows = [
+        {
+            "t (s)": e.t,
+            "event": e.name,
+            "from": e.source,
+            "to": e.target or "end",
+            "lost (J)": e.impact.lost if e.impact else 0.0,
+        }
+        for e in run.events
+    ]
     return _latex(rows or [{"event": "none"}])
 
 

@@ -128,8 +128,10 @@ class _Reader:
         pose = self._origin(inertial)
         mass_tag, tensor_tag = inertial.first("mass"), inertial.first("inertia")
         mass = float(numbers(mass_tag or inertial, "value", "", 1, self.file)[0])
-        i = {k: float(numbers(tensor_tag, k, "0", 1, self.file)[0]) if tensor_tag else 0.0
-             for k in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")}
+        i = {
+            k: float(numbers(tensor_tag, k, "0", 1, self.file)[0]) if tensor_tag else 0.0
+            for k in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+        }
         tensor = np.array(
             [[i["ixx"], i["ixy"], i["ixz"]], [i["ixy"], i["iyy"], i["iyz"]], [i["ixz"], i["iyz"], i["izz"]]]
         )
@@ -228,8 +230,14 @@ class _Reader:
     def _loop(self, e: Element) -> None:
         kind, name = e.get("type", "revolute"), self.joint_names.new(e.get("name"), "loop")
         axes = [list(numbers(x, "xyz", "0 0 1", 3, self.file)) for x in e.all("axis")]
-        known = {"revolute": {"axis": axes[0]} if axes else {}, "slide": {"axes": axes}, "universal": {"axes": axes},
-                 "weld": {}, "spherical": {}, "planar": {"normal": axes[-1]} if axes else {}}
+        known = {
+            "revolute": {"axis": axes[0]} if axes else {},
+            "slide": {"axes": axes},
+            "universal": {"axes": axes},
+            "weld": {},
+            "spherical": {},
+            "planar": {"normal": axes[-1]} if axes else {},
+        }
         if kind not in known:
             raise BadFile(
                 f"{self.file}:{e.line}: loop type {kind!r} is not one of {', '.join(known)}",

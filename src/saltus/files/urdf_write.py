@@ -132,8 +132,13 @@ class _Writer:
         tag.add("limit", lower=-1e6 if slides else None, upper=1e6 if slides else None, effort=effort, velocity=speed)
         if motor.power is not None:
             self.left.append(f"motor {joint.name!r}: its power limit")
-        tag.add("motor", limited=motor.torque is not None, speed_limited=motor.speed is not None, gear=gear,
-                rotor_inertia=self.n.value(motor.rotor_inertia))
+        tag.add(
+            "motor",
+            limited=motor.torque is not None,
+            speed_limited=motor.speed is not None,
+            gear=gear,
+            rotor_inertia=self.n.value(motor.rotor_inertia),
+        )
 
     def _link(self, link: Any) -> None:
         mass = self.n.mass(link)
@@ -164,8 +169,13 @@ class _Writer:
             tag.add("dynamics", damping=self.n.value(force.damping))
             tag.add("spring", name=name, stiffness=self.n.value(force.stiffness), rest=self.n.value(force.rest))
         elif isinstance(force, Spring):
-            tag = self.root.add("spring", name=name, stiffness=self.n.value(force.stiffness),
-                                length=self.n.value(force.length), damping=self.n.value(force.damping))
+            tag = self.root.add(
+                "spring",
+                name=name,
+                stiffness=self.n.value(force.stiffness),
+                length=self.n.value(force.length),
+                damping=self.n.value(force.damping),
+            )
             for side, frame in (("a", force.a), ("b", force.b)):
                 tag.add(side, link=frame.link.name, xyz=self._seen(frame).p)
         else:

@@ -62,8 +62,13 @@ class _SystemWriter:
         if named is not None:
             return named
         place = self.writer.place(point)
-        return place if isinstance(place, dict) else {"link": place} if "." not in place else {
-            "link": point.link.name, "at": self.writer.vector(ca.densify(point.position))}
+        return (
+            place
+            if isinstance(place, dict)
+            else {"link": place}
+            if "." not in place
+            else {"link": point.link.name, "at": self.writer.vector(ca.densify(point.position))}
+        )
 
     def _contact(self, c: hybrid.Contact) -> Data:
         out = {"type": type(c).__name__.lower(), "point": self._point(c.point)}
@@ -93,8 +98,11 @@ class _SystemWriter:
     def _guard(self, guard: hybrid.Guard, domain: str) -> Data:
         if isinstance(guard, hybrid.When):
             recorder = Recorder(self.system, domain)
-            text = guard.expression.text if isinstance(guard.expression, Formula) else plain(
-                recorder.text(_traced(guard.expression, recorder)))
+            text = (
+                guard.expression.text
+                if isinstance(guard.expression, Formula)
+                else plain(recorder.text(_traced(guard.expression, recorder)))
+            )
             return {"type": "when", "expression": text, "direction": guard.direction, "label": guard.label}
         out: Data = {"type": type(guard).__name__.lower(), "point": self._point(guard.point)}
         if isinstance(guard, hybrid.Touchdown):
@@ -115,8 +123,12 @@ class _SystemWriter:
         if isinstance(reset, hybrid.Collision):
             if reset.force is not None:
                 raise BadModel("its force law is a Python function of impulses; files hold restitution and friction")
-            out: Data = {"type": "collision", "contacts": [self._contact(c) for c in reset.contacts],
-                         "restitution": reset.restitution, "law": reset.law}
+            out: Data = {
+                "type": "collision",
+                "contacts": [self._contact(c) for c in reset.contacts],
+                "restitution": reset.restitution,
+                "law": reset.law,
+            }
             return out if reset.friction is None else out | {"friction": reset.friction}
         recorder = Recorder(self.system, "", forces=False)
         values = _traced(reset.function, recorder)

@@ -157,15 +157,21 @@ class MechanismWriter:
             letters = "".join(x.suffix[-1] for x in p if isinstance(x, Turn))
             return {"rotation": "quaternion" if any(isinstance(x, Ball) for x in p) else letters}
         if joint.kind == "bend" and isinstance(p[0], Bend):
-            return {"length": self.number(p[0].length), "along": _axis(p[0].along),
-                    "towards": [_axis(x) for x in p[0].towards], "fraction": p[0].fraction}
+            return {
+                "length": self.number(p[0].length),
+                "along": _axis(p[0].along),
+                "towards": [_axis(x) for x in p[0].towards],
+                "fraction": p[0].fraction,
+            }
         return {}
 
     def _motor(self, motor: Motor) -> Any:
-        out = {f: self.number(getattr(motor, f)) for f in ("torque", "speed", "power")
-               if getattr(motor, f) is not None}
-        out |= {f: self.number(getattr(motor, f)) for f, usual in (("gear", 1.0), ("rotor_inertia", 0.0))
-                if self.number(getattr(motor, f)) != usual}
+        out = {f: self.number(getattr(motor, f)) for f in ("torque", "speed", "power") if getattr(motor, f) is not None}
+        out |= {
+            f: self.number(getattr(motor, f))
+            for f, usual in (("gear", 1.0), ("rotor_inertia", 0.0))
+            if self.number(getattr(motor, f)) != usual
+        }
         return out or True
 
     def _constraint(self, name: str) -> Any:
@@ -181,11 +187,18 @@ class MechanismWriter:
 
     def _force(self, force: Any) -> Data:
         if isinstance(force, Spring):
-            return {"type": "spring", "a": self.place(force.a), "b": self.place(force.b),
-                    **self._numbers(force, "stiffness", "length", "damping")}
+            return {
+                "type": "spring",
+                "a": self.place(force.a),
+                "b": self.place(force.b),
+                **self._numbers(force, "stiffness", "length", "damping"),
+            }
         if isinstance(force, JointSpring):
-            return {"type": "joint_spring", "joint": force.coordinate,
-                    **self._numbers(force, "stiffness", "rest", "damping")}
+            return {
+                "type": "joint_spring",
+                "joint": force.coordinate,
+                **self._numbers(force, "stiffness", "rest", "damping"),
+            }
         if isinstance(force, Force):
             return {
                 "type": "force",

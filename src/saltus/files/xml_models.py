@@ -63,7 +63,8 @@ def write_xml(thing: Mechanism | HybridSystem, suffix: str, partial: bool) -> st
         kind = "URDF" if suffix == ".urdf" else "MJCF"
         raise BadModel(
             f"{kind} has no element for parts of {mechanism.name!r}; partial=True (--partial) leaves them out:\n  "
-            + "\n  ".join(left), left=left,
+            + "\n  ".join(left),
+            left=left,
         )
     if left:
         root.comment = "left out: " + "; ".join(left)

@@ -242,8 +242,11 @@ def universal(axes: Any, part: str) -> tuple[Primitive, ...]:
 def bend(length: SX, along: Any, towards: Any, fraction: float, turns: bool, part: str) -> tuple[Primitive, ...]:
     """One constant-curvature segment that bends towards one or two perpendicular directions."""
     axes = [unit(along, part), *(unit(t, part) for t in towards)]
-    if not 1 <= len(towards) <= 2 or len(_orthonormal(axes)) < len(axes) or np.abs(np.triu(
-            np.array(axes) @ np.array(axes).T, 1)).max() > 1e-9:
+    if (
+        not 1 <= len(towards) <= 2
+        or len(_orthonormal(axes)) < len(axes)
+        or np.abs(np.triu(np.array(axes) @ np.array(axes).T, 1)).max() > 1e-9
+    ):
         raise BadValue(
             f"{part}: a segment along {along!r} bends towards one or two directions perpendicular to it and to each "
             f"other; {towards!r} given",

@@ -57,8 +57,16 @@ class Loads(Registry):
         return self._add_force(Force(name, frame, expression))
 
     def compliant_contact(
-        self, name: str, place: Any, *, stiffness: Number, damping: Number = 0.0, exponent: float = 1.5,
-        friction: Number = 0.0, friction_stiffness: Number | None = None, friction_damping: Number = 0.01,
+        self,
+        name: str,
+        place: Any,
+        *,
+        stiffness: Number,
+        damping: Number = 0.0,
+        exponent: float = 1.5,
+        friction: Number = 0.0,
+        friction_stiffness: Number | None = None,
+        friction_damping: Number = 0.01,
         ground: Any = 0.0,
     ) -> CompliantContact:
         """Put soft ground under a point, or under a `bend` joint's lowest point.
@@ -70,8 +78,11 @@ class Loads(Registry):
         """
         part = f"contact {name!r}"
         tangential = stiffness if friction_stiffness is None else friction_stiffness
-        for what, value in (("stiffness", stiffness), ("friction_stiffness", tangential),
-                            ("friction_damping", friction_damping)):
+        for what, value in (
+            ("stiffness", stiffness),
+            ("friction_stiffness", tangential),
+            ("friction_damping", friction_damping),
+        ):
             self._positive(value, part, what)
         for what, value in (("damping", damping), ("friction", friction)):
             self._number(value, f"{part}: {what}", lowest=0.0)
@@ -85,9 +96,11 @@ class Loads(Registry):
             self._number(ground, f"{part}: ground")
         has_friction = not isinstance(friction, int | float) or friction > 0
         memory = SX.sym(f"stretch_{name}", (2 if self.spatial else 1) if has_friction else 0)
-        return self._add_force(CompliantContact(
-            name, place, stiffness, damping, exponent, friction, tangential, friction_damping, ground, memory
-        ))
+        return self._add_force(
+            CompliantContact(
+                name, place, stiffness, damping, exponent, friction, tangential, friction_damping, ground, memory
+            )
+        )
 
     def torque(self, name: str, link: Link, value: Any) -> Torque:
         """Apply a torque (Nm, world axes) on a link: one number in the plane, three in 3D."""

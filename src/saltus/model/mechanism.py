@@ -141,8 +141,18 @@ class Mechanism(Loads):
         return self._join(name, "universal", a, b, joints.universal(axes, f"joint {name!r}"), motor, follows)
 
     def bend(
-        self, name: str, a: Any, b: Any, *, length: Number, along: Any = "x", towards: Any = "y",
-        fraction: float = 1.0, turns: bool = True, motor: Any = None, follows: Any = None,
+        self,
+        name: str,
+        a: Any,
+        b: Any,
+        *,
+        length: Number,
+        along: Any = "x",
+        towards: Any = "y",
+        fraction: float = 1.0,
+        turns: bool = True,
+        motor: Any = None,
+        follows: Any = None,
     ) -> Joint:
         """Join by an inextensible segment of constant curvature and `length` (m), without mass of its own.
 

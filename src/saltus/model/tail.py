@@ -57,9 +57,22 @@ def polar(bend: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def articulated_tail(
-    mechanism: Mechanism, name: str, root: Any, *, mass: Number, length: Number, segments: int, links: int,
-    along: Any = "-x", axes: Any = None, radius: Number = 0.0, shape: str = "rod",
-    taper: Callable[[float], float] | None = None, motor: Any = None, stiffness: Number = 0.0, damping: Number = 0.0,
+    mechanism: Mechanism,
+    name: str,
+    root: Any,
+    *,
+    mass: Number,
+    length: Number,
+    segments: int,
+    links: int,
+    along: Any = "-x",
+    axes: Any = None,
+    radius: Number = 0.0,
+    shape: str = "rod",
+    taper: Callable[[float], float] | None = None,
+    motor: Any = None,
+    stiffness: Number = 0.0,
+    damping: Number = 0.0,
 ) -> Tail:
     """Add `segments` of equal rigid `links` on universal joints (revolute ones in the plane).
 
@@ -86,7 +99,9 @@ def articulated_tail(
         i, first = j // links, j % links == 0
         body_mass = mass * shares[j]
         body = m.link(
-            f"{name}_{j + 1}", mass=body_mass, com=_scaled(direction, step / 2),
+            f"{name}_{j + 1}",
+            mass=body_mass,
+            com=_scaled(direction, step / 2),
             inertia=_inertia(m, body_mass, step, radius, direction, shape),
         )
         joint_name = f"{name}{i + 1}" if first else f"{name}{i + 1}_{j % links + 1}"
@@ -104,9 +119,21 @@ def articulated_tail(
 
 
 def continuum_tail(
-    mechanism: Mechanism, name: str, root: Any, *, mass: Number, length: Number, segments: int,
-    along: Any = "-x", towards: Any = None, points: int = 10, radius: Any = 0.0,
-    taper: Callable[[float], float] | None = None, motor: Any = None, stiffness: Number = 0.0, damping: Number = 0.0,
+    mechanism: Mechanism,
+    name: str,
+    root: Any,
+    *,
+    mass: Number,
+    length: Number,
+    segments: int,
+    along: Any = "-x",
+    towards: Any = None,
+    points: int = 10,
+    radius: Any = 0.0,
+    taper: Callable[[float], float] | None = None,
+    motor: Any = None,
+    stiffness: Number = 0.0,
+    damping: Number = 0.0,
 ) -> Tail:
     """Add inextensible `segments` of constant curvature with their mass along the arc.
 

@@ -48,16 +48,22 @@ def study(steps: float = STEPS) -> StudyResult:
     }
     comparisons = [
         Comparison(
-            "pitch free, without a tail", "pitch is held at zero, left for future work (sec. 5)",
-            f"{bare.outcome.kind} after {bare.outcome.t:.2f} s", holds=bare.outcome.kind == "fell",
+            "pitch free, without a tail",
+            "pitch is held at zero, left for future work (sec. 5)",
+            f"{bare.outcome.kind} after {bare.outcome.t:.2f} s",
+            holds=bare.outcome.kind == "fell",
         ),
         Comparison(
-            "pitch free, with a tail", "the tail stabilises (sec. 1, as an aim)",
+            "pitch free, with a tail",
+            "the tail stabilises (sec. 1, as an aim)",
             f"{data['steps']} steps, {data['distance_m']:.2f} m, pitch {pitch.min():.0f} to {pitch.max():.0f} deg",
-            holds=not data["fell"] and data["distance_m"] > 0.5, why="no fall, forward",
+            holds=not data["fell"] and data["distance_m"] > 0.5,
+            why="no fall, forward",
         ),
         Comparison(
-            "starts 1 to 5 cm higher", None, f"{data['other_starts_that_run']} of {len(others)} run as many steps",
+            "starts 1 to 5 cm higher",
+            None,
+            f"{data['other_starts_that_run']} of {len(others)} run as many steps",
             why="how much the one above owes to the choice of its gains",
         ),
         Comparison("turns of the tail", None, data["tail_turns"], "", why="it works as a flywheel does"),
@@ -71,8 +77,13 @@ def study(steps: float = STEPS) -> StudyResult:
     info = STUDIES["bolt-with-tail"]
     times = float(gait.starts[1]) + 0.06 * np.arange(10)
     return StudyResult(
-        info.name, info.title, info.source, data, comparisons,
-        {"snapshots": plot_snapshots(tailed, times=times), "motion": _plot(tailed, bare)}, notes,
+        info.name,
+        info.title,
+        info.source,
+        data,
+        comparisons,
+        {"snapshots": plot_snapshots(tailed, times=times), "motion": _plot(tailed, bare)},
+        notes,
         {"run": functools.partial(animate, tailed, speed=0.25, until=2.0)},
     )
 
@@ -99,8 +110,11 @@ def run(system: sl.HybridSystem, steps: int, height: float = 0.45) -> sl.Traject
     m = system.mechanism
     tail = {"tail1": 0.0} if "tail1" in m.q_names else {}
     start = m.assemble(
-        boom=(0, height, 0), q1=math.radians(100), near={"q2": -2.13, "q3": -0.80, "q4": -1.13, "q5": -1.14},
-        rates={"boom": (1.3, 0, 0), "q1": -36.0}, **tail,
+        boom=(0, height, 0),
+        q1=math.radians(100),
+        near={"q2": -2.13, "q3": -0.80, "q4": -1.13, "q5": -1.14},
+        rates={"boom": (1.3, 0, 0), "q1": -36.0},
+        **tail,
     )
     return sl.simulate(
         system, start, until=20.0, domain="flight", control=_control, stop_after={"touchdown": steps + 1}

@@ -39,21 +39,28 @@ def study(mu: float = 0.5) -> StudyResult:
     }
     comparisons = [
         Comparison(
-            "landing without a tail", "falls over (fig. 14a to d)", f"leans by {final['no tail']:.0f} deg",
-            holds=abs(final["no tail"]) > 90, why="body on its back or front",
+            "landing without a tail",
+            "falls over (fig. 14a to d)",
+            f"leans by {final['no tail']:.0f} deg",
+            holds=abs(final["no tail"]) > 90,
+            why="body on its back or front",
         ),
         *(
             Comparison(
-                f"landing on the {name} tail", "stands, propped by the tail (fig. 14)",
+                f"landing on the {name} tail",
+                "stands, propped by the tail (fig. 14)",
                 f"leans by {final[name]:.0f} deg",
-                holds=abs(final[name]) < 60, why="nearer upright than lying",
+                holds=abs(final[name]) < 60,
+                why="nearer upright than lying",
             )
             for name in ("articulated", "continuum")
         ),
         Comparison(
-            "articulated against continuum", "similar (fig. 14e to l)",
+            "articulated against continuum",
+            "similar (fig. 14e to l)",
             f"{abs(final['articulated'] - final['continuum']):.1f} deg apart at the end",
-            holds=abs(final["articulated"] - final["continuum"]) < 15, why="same posture, 15 deg",
+            holds=abs(final["articulated"] - final["continuum"]) < 15,
+            why="same posture, 15 deg",
         ),
     ]
     pictures = {name: (run, curves(run.mechanism)) for name, run in runs.items()}
@@ -64,7 +71,11 @@ def study(mu: float = 0.5) -> StudyResult:
         "As in the paper only feet and tail touch the ground: a body that falls over sinks into it.",
     ]
     return StudyResult(
-        info.name, info.title, info.source, data, comparisons,
+        info.name,
+        info.title,
+        info.source,
+        data,
+        comparisons,
         {"fig14_snapshots": plot_strip(pictures, (0.1, 0.16, 0.25, 0.4, 0.7, 1.5)), "motion": _plot(runs, leans)},
         notes,
         {

@@ -39,7 +39,8 @@ def study(mu: float = 0.5) -> StudyResult:
     }
     comparisons = [
         Comparison(
-            f"standing up by the {kind} tail", "the tail pushes the body up (fig. 15)",
+            f"standing up by the {kind} tail",
+            "the tail pushes the body up (fig. 15)",
             f"from {before[kind]:.0f} to {after[kind]:.0f} deg, {toes[kind]:.2f} N on each toe",
             holds=abs(after[kind]) < 15 < before[kind] and toes[kind] > 0,
             why="upright within 15 deg, on its toes; lying back before",
@@ -49,7 +50,11 @@ def study(mu: float = 0.5) -> StudyResult:
     pictures = {kind: (run, curves(run.mechanism)) for kind, run in runs.items()}
     info = STUDIES["rat-recovery"]
     return StudyResult(
-        info.name, info.title, info.source, data, comparisons,
+        info.name,
+        info.title,
+        info.source,
+        data,
+        comparisons,
         {"fig15_snapshots": plot_strip(pictures, (0.0, 0.6, 0.8, 1.0, 1.2, 2.0)), "motion": _plot(runs, leans)},
         ["The paper plans the tail's motion by hand and prints neither it nor the start; both are ours."],
         {kind: functools.partial(animate_side, run, curves(run.mechanism), speed=0.5) for kind, run in runs.items()},

@@ -44,24 +44,37 @@ def study() -> StudyResult:
     }
     comparisons = [
         Comparison(
-            "difference with two links and more", "less than 0.5 deg", f"at most {abs(differences[worst]):.3f} deg",
-            holds=abs(differences[worst]) < 0.5, why="sec. 4.1, fig. 8b",
+            "difference with two links and more",
+            "less than 0.5 deg",
+            f"at most {abs(differences[worst]):.3f} deg",
+            holds=abs(differences[worst]) < 0.5,
+            why="sec. 4.1, fig. 8b",
         ),
         Comparison("links with the largest difference", 4, worst, tolerance=0, why="sec. 4.1"),
         Comparison(
-            "difference with many links", "approaches zero", f"falls with order {order:.2f}", holds=0.8 < order < 1.2,
+            "difference with many links",
+            "approaches zero",
+            f"falls with order {order:.2f}",
+            holds=0.8 < order < 1.2,
             why="joints lie at the ends of links, half a link off the middle: first order",
         ),
         Comparison("body yaw, continuum", -21.5, smooth, "deg", tolerance=1.0, why="read off fig. 8a"),
         Comparison(
-            "yaw that rotary inertia of the slices adds", None, data["yaw_of_rotary_inertia_deg"], "deg",
+            "yaw that rotary inertia of the slices adds",
+            None,
+            data["yaw_of_rotary_inertia_deg"],
+            "deg",
             why="neglected in the paper; solid slices of 1 g/cm3",
         ),
     ]
     pictures = {name: (run, curves(run.mechanism, "xy")) for name, run in (("continuum", arc), ("4 links", links[4]))}
     info = STUDIES["tail-models"]
     return StudyResult(
-        info.name, info.title, info.source, data, comparisons,
+        info.name,
+        info.title,
+        info.source,
+        data,
+        comparisons,
         {
             "fig7_swing": plot_strip(pictures, [0.0, 0.05, 0.1, 0.15, 0.2], plane="xy", ground=None),
             "fig8_yaw": _plot(arc, links[4], differences),

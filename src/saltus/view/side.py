@@ -71,7 +71,10 @@ def _limits(ax: Axes, low: np.ndarray, high: np.ndarray) -> None:
 
 @styled
 def plot_strip(
-    runs: Mapping[str, tuple[Trajectory, Sequence[Curve]]], times: Sequence[float], *, plane: str = "yz",
+    runs: Mapping[str, tuple[Trajectory, Sequence[Curve]]],
+    times: Sequence[float],
+    *,
+    plane: str = "yz",
     ground: float | None = 0.0,
 ) -> Figure:
     """Snapshots at the given times (s), one row a run and one column a time, seen in a plane such as "yz"."""
@@ -97,8 +100,14 @@ def plot_strip(
 
 @styled
 def animate_side(
-    run: Trajectory, curves: Sequence[Curve], path: str | Path, *, plane: str = "yz", fps: float = 25.0,
-    speed: float = 0.25, ground: float | None = 0.0,
+    run: Trajectory,
+    curves: Sequence[Curve],
+    path: str | Path,
+    *,
+    plane: str = "yz",
+    fps: float = 25.0,
+    speed: float = 0.25,
+    ground: float | None = 0.0,
 ) -> Path:
     """Write an animated GIF of a run seen in a plane; `speed` below 1 is slow motion."""
     from PIL import Image

@@ -52,6 +52,7 @@ TUMBLING = {
     ),
 }
 
+
 def kick(t: Any, *, start: float = 0.4, rate: float = 70.0, crouched: float = -15.0, stretched: float = -75.0) -> Any:
     """Angle delta of the legs (rad) of eq. 48: from crouched to stretched (degrees) at `rate` rad/s from `start` on."""
     begin, end = math.radians(crouched), math.radians(stretched)
@@ -83,10 +84,16 @@ def kangaroo_rat(
     body = m.link("body", mass=BODY_MASS, inertia=BODY_INERTIA)
     m.free("base", m.ground, body)
     m.point("body", body.origin)
-    law = {
-        "stiffness": m.param("K_n", 1000.0, "N/m^1.5"), "damping": m.param("D_n", 0.75, "s/m"),
-        "friction_stiffness": m.param("K_f", 600.0, "N/m"), "friction_damping": m.param("D_f", 0.01, "s"),
-    } if contacts != "none" else {}
+    law = (
+        {
+            "stiffness": m.param("K_n", 1000.0, "N/m^1.5"),
+            "damping": m.param("D_n", 0.75, "s/m"),
+            "friction_stiffness": m.param("K_f", 600.0, "N/m"),
+            "friction_damping": m.param("D_f", 0.01, "s"),
+        }
+        if contacts != "none"
+        else {}
+    )
     delta = m.driven("delta", legs(m.time)) if law else math.radians(-75.0)
     for side, name in ((1, "right"), (-1, "left")):
         feet = _leg(m, body, side, name, delta)
@@ -128,7 +135,11 @@ def _tail(
     m: sl.Mechanism, body: Any, segments: int, links: int, kind: str, motor: bool, slices: dict[str, Any]
 ) -> sl.Tail | None:
     common: dict[str, Any] = {
-        "mass": TAIL_MASS, "length": TAIL_LENGTH, "segments": segments, "along": "-y", "motor": motor
+        "mass": TAIL_MASS,
+        "length": TAIL_LENGTH,
+        "segments": segments,
+        "along": "-y",
+        "motor": motor,
     }
     root = body.at(*TAIL_ROOT)
     if kind == "articulated":
