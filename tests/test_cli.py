@@ -131,9 +131,14 @@ def test_bad_input_gives_one_message_and_code_2(case, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("x = 1\n", "defines no `system`"), ("system = 3\n", "must be a sl.HybridSystem"), ("1 / 0\n", "ZeroDivisionError"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = 1\n", "defines no `system`"),
+        ("system = 3\n", "must be a sl.HybridSystem"),
+        ("1 / 0\n", "ZeroDivisionError"),
+    ],
+)
 def test_bad_files(tmp_path, text, expected):
     (tmp_path / "bad.py").write_text(text)
     result = call("run", tmp_path / "bad.py")
@@ -154,11 +159,11 @@ def slowly(t, s):
     return {"crank": 0.0}
 system, control = m, sl.Sampled(slowly, rate=500)
 """)
-    code = ("import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-            "from saltus.cli import app; app()")
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from saltus.cli import app; app()"
     options = ["run", "slow.py", "--until", "1000", "--no-animation", "--json", "--out", "out"]
-    process = subprocess.Popen([sys.executable, "-c", code, *options], cwd=tmp_path, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *options], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     for _ in range(400):  # until the controller has been called for a while
         time.sleep(0.1)
         if (tmp_path / "called").exists():

@@ -314,6 +314,7 @@ def test_family_of_the_hopper_is_clicked(chrome, complaints):
     assert complaints == []
 
 
+@pytest.mark.slow
 def test_a_target_is_drawn_with_the_mouse_and_approached(chrome, complaints, monkeypatch):
     monkeypatch.setattr(target_panel, "STAGES", 3)
     monkeypatch.setattr(target_panel, "SAMPLES", 18)
@@ -355,6 +356,7 @@ def test_another_address_needs_the_token():
     running = serve(functools.partial(model_of, "four-bar"), port=18392, host="127.0.0.1")
     try:
         bare = running.url.split("?")[0]
+        assert bare == "http://127.0.0.1:18392/"
         for address in (bare, bare + "?token=wrong"):
             with pytest.raises(urllib.error.HTTPError, match="403"):
                 urllib.request.urlopen(address, timeout=10)

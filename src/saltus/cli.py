@@ -455,9 +455,7 @@ def run(
 @speaking
 def demo(out_dir: Annotated[Path, typer.Option("--out", help="Result directory.")] = Path("results/demo")) -> None:
     """BOLT runs 16 steps: simulation, figures, animation and a report to look at."""
-    out.print(
-        "BOLT, a leg with one motor and two closed loops (Liu and Ben-Tzvi 2020), runs 16 steps.", soft_wrap=True
-    )
+    out.print("BOLT, a leg with one motor and two closed loops (Liu and Ben-Tzvi 2020), runs 16 steps.", soft_wrap=True)
     machine = model_of("bolt")
     begin, _ = start_of(machine, None, {})
     law, _ = control_of(machine, None)
@@ -592,9 +590,7 @@ class Maker:
 @speaking
 def sweep(
     model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, or a Python file that defines `system`.")],
-    vary: Annotated[
-        list[str], typer.Option(metavar="PARAM=LOW:HIGH", help="A Param and its range; repeat for more.")
-    ],
+    vary: Annotated[list[str], typer.Option(metavar="PARAM=LOW:HIGH", help="A Param and its range; repeat for more.")],
     runs: Annotated[int, typer.Option(help="Designs, spread evenly through the ranges.")] = 1000,
     driver: Annotated[
         str | None, typer.Option(help="Turn this coordinate and follow --point, instead of running the machine.")
@@ -628,7 +624,12 @@ def sweep(
 
         try:
             data = sl.sweep(
-                task, sl.sweeps.scattered(ranges, runs, seed), store, workers=workers, scheduler=scheduler, seed=seed,
+                task,
+                sl.sweeps.scattered(ranges, runs, seed),
+                store,
+                workers=workers,
+                scheduler=scheduler,
+                seed=seed,
                 progress=show,
             )
         except KeyboardInterrupt:
@@ -676,9 +677,7 @@ def doctor() -> None:
     ]
     s = find.swing()
     pace = f"{1000 * s['seconds']:.0f} ms ({10 / s['seconds']:.0f}x real time) on engine {s['engine']}"
-    rows.append(
-        ("10 s of free swing", f"{pace}, loop gap {s['loop_gap']:.1e} m, energy residual {s['residual']:.1e}")
-    )
+    rows.append(("10 s of free swing", f"{pace}, loop gap {s['loop_gap']:.1e} m, energy residual {s['residual']:.1e}"))
     print_table("speed", rows)
 
 

@@ -40,14 +40,18 @@ class Chart:
         parts = [self._axes()]
         for t in self.marks[:400]:
             x, _ = self.place(t, self.box[2])
-            parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.high - BOTTOM}" stroke="#bbb" '
-                         'stroke-width="0.6" stroke-dasharray="2 2"/>')
+            parts.append(
+                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.high - BOTTOM}" stroke="#bbb" '
+                'stroke-width="0.6" stroke-dasharray="2 2"/>'
+            )
         for k, (name, along, up) in enumerate(curves):
             points = _points(self.place(x, y) for x, y in zip(along.tolist(), up.tolist(), strict=True))
             colour = COLOURS[k % len(COLOURS)]
             parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.3" points="{points}"/>')
-            parts.append(f'<text x="{LEFT + 4 + 62 * (k % 4)}" y="{TOP + 9 + 10 * (k // 4)}" font-size="9" '
-                         f'fill="{colour}">{html.escape(name)}</text>')
+            parts.append(
+                f'<text x="{LEFT + 4 + 62 * (k % 4)}" y="{TOP + 9 + 10 * (k // 4)}" font-size="9" '
+                f'fill="{colour}">{html.escape(name)}</text>'
+            )
         self._static = "".join(parts)
 
     def place(self, x: float, y: float) -> tuple[float, float]:
@@ -69,10 +73,14 @@ class Chart:
             _, y = self.place(x0, value)
             out.append(f'<text x="{LEFT - 3}" y="{y + 3:.1f}" {small} text-anchor="end">{value:.4g}</text>')
             out.append(f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#eee"/>')
-        out.append(f'<text x="{(LEFT + WIDE) / 2}" y="{self.high - 6}" font-size="10" text-anchor="middle" fill="#333">'
-                   f"{html.escape(self.x_label)}</text>")
-        out.append(f'<text x="4" y="12" font-size="11" fill="#111">{html.escape(self.title)} '
-                   f'<tspan fill="#555">{html.escape(self.y_label)}</tspan></text>')
+        out.append(
+            f'<text x="{(LEFT + WIDE) / 2}" y="{self.high - 6}" font-size="10" text-anchor="middle" fill="#333">'
+            f"{html.escape(self.x_label)}</text>"
+        )
+        out.append(
+            f'<text x="4" y="12" font-size="11" fill="#111">{html.escape(self.title)} '
+            f'<tspan fill="#555">{html.escape(self.y_label)}</tspan></text>'
+        )
         return "".join(out)
 
     def svg(self, cursor: float | None = None, dots: Sequence[tuple[float, float]] = (), extra: str = "") -> str:
@@ -85,8 +93,10 @@ class Chart:
             px, py = self.place(x, y)
             parts.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.5" fill="#111"/>')
         label = html.escape(f"{self.title} {self.y_label}")
-        return (f'<svg viewBox="0 0 {WIDE} {self.high}" width="100%" role="img" aria-label="{label}" '
-                f'style="background:#fff;border-radius:4px;display:block;margin:2px 0">{"".join(parts)}</svg>')
+        return (
+            f'<svg viewBox="0 0 {WIDE} {self.high}" width="100%" role="img" aria-label="{label}" '
+            f'style="background:#fff;border-radius:4px;display:block;margin:2px 0">{"".join(parts)}</svg>'
+        )
 
 
 def unit_circle(multipliers: Sequence[complex]) -> str:

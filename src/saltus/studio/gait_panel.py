@@ -108,8 +108,10 @@ class GaitPanel:
         assert self.family is not None
         f, count = self.family, len(self.family["orbits"])
         kinds = ", ".join(f"{kind} at {value:.5g}" for kind, value in f["bifurcations"]) or "no bifurcation"
-        self.text.content = (f"Family in {f['param']}: {count} gaits, {kinds}; ends: {f['ends'][0]} | {f['ends'][1]}. "
-                             "Click a ball beside the machine, or move the slider.")
+        self.text.content = (
+            f"Family in {f['param']}: {count} gaits, {kinds}; ends: {f['ends'][0]} | {f['ends'][1]}. "
+            "Click a ball beside the machine, or move the slider."
+        )
         self.quiet = True
         self.which.max, self.which.value, self.which.visible = max(count - 1, 1), 0, True
         self.quiet = False

@@ -64,8 +64,10 @@ class Gate:
         target = urlsplit(words[1] if len(words) == 3 else "/")
         given = parse_qs(target.query).get("token", [""])[0]
         if given and self._right(given):
-            return (f"HTTP/1.1 303 See Other\r\nLocation: /\r\nSet-Cookie: {COOKIE}={self._token}; HttpOnly; "
-                    "SameSite=Strict; Path=/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            return (
+                f"HTTP/1.1 303 See Other\r\nLocation: /\r\nSet-Cookie: {COOKIE}={self._token}; HttpOnly; "
+                "SameSite=Strict; Path=/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            )
         for header in rest:
             name, _, value = header.partition(":")
             if name.strip().lower() == "cookie":
@@ -76,16 +78,27 @@ class Gate:
                 if COOKIE in held and self._right(held[COOKIE].value):
                     return None
         text = "This studio needs its token: open the address that `saltus studio` printed.\n"
-        return (f"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
-                f"Connection: close\r\n\r\n{text}")
+        return (
+            f"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
+            f"Connection: close\r\n\r\n{text}"
+        )
 
     def _right(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self._token.encode())
 
     def close(self) -> None:
-        """Stop listening."""
-        self._loop.call_soon_threadsafe(self._server.close)
+        """Stop listening and end every connection."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(5)
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        visits = asyncio.all_tasks() - {asyncio.current_task()}
+        for visit in visits:
+            visit.cancel()
+        await asyncio.gather(*visits, return_exceptions=True)
 
 
 def _closing(head: bytes) -> bytes:

@@ -100,7 +100,13 @@ class MachinePanel:
             else:
                 s.line("path", np.zeros((0, 3)), PATH)
             self.text.content = text
-            self.chart.content = "" if way is None else Chart(
-                "transmission angle", f"{self.posing.drivers[0]} (rad)", "(deg)",
-                [("", way.sparse, np.degrees(way.transmission))],
-            ).svg(float(way.values[0]) if way.full else float(self.posing.state.q[self.posing.drivers[0]]))
+            self.chart.content = (
+                ""
+                if way is None
+                else Chart(
+                    "transmission angle",
+                    f"{self.posing.drivers[0]} (rad)",
+                    "(deg)",
+                    [("", way.sparse, np.degrees(way.transmission))],
+                ).svg(float(way.values[0]) if way.full else float(self.posing.state.q[self.posing.drivers[0]]))
+            )

@@ -34,8 +34,9 @@ class RunPanel:
         controls = [*(["of the file"] if model.control is not None else []), *system.controls, "none"]
         self.control = gui.add_dropdown("Controller", tuple(controls))
         self.formulation = gui.add_dropdown("Formulation", FORMULATIONS)
-        self.domain = gui.add_dropdown("First domain", tuple(system.domains),
-                                       initial_value=model.domain or next(iter(system.domains)))
+        self.domain = gui.add_dropdown(
+            "First domain", tuple(system.domains), initial_value=model.domain or next(iter(system.domains))
+        )
         self.until = gui.add_number("Duration (s)", float(model.until or 3.0), min=0.01, max=600.0, step=0.1)
         go = gui.add_button("Run")
         go.on_click(lambda _: session.post("run", self.run))
@@ -66,8 +67,12 @@ class RunPanel:
         """Start, control, domain and Params as the page has them."""
         posing = self.session.posing
         start = posing.state.positions.tolist() if self.start.value == POSED else self.start.value
-        return {"start": start, "control": self.control.value, "domain": self.domain.value,
-                "params": dict(posing.params)}
+        return {
+            "start": start,
+            "control": self.control.value,
+            "domain": self.domain.value,
+            "params": dict(posing.params),
+        }
 
     def run(self) -> None:
         """Start a run."""
@@ -118,8 +123,14 @@ class RunPanel:
         marks = sorted({round(float(e.t), 4) for e in film.run.events if film.begin < e.t < film.end})
         with self.player:
             self.time = self.session.client.gui.add_slider(
-                "Time (s)", film.begin, film.end, max((film.end - film.begin) / 2000, 1e-4), film.begin,
-                marks=tuple(marks[:MARKS]) or None, order=self.play.order + 0.5, hint="Marks are events",
+                "Time (s)",
+                film.begin,
+                film.end,
+                max((film.end - film.begin) / 2000, 1e-4),
+                film.begin,
+                marks=tuple(marks[:MARKS]) or None,
+                order=self.play.order + 0.5,
+                hint="Marks are events",
             )
         self.time.on_update(lambda _: None if self.quiet else self.session.post("scrub", self.scrubbed))
 

@@ -61,8 +61,12 @@ def solid(points: np.ndarray, radius: float, thickness: float | None) -> tuple[n
         blob = np.vstack([ring + np.array([0, 0, z]) for z in (-thickness / 2, thickness / 2)])
     else:
         heights = np.linspace(-1, 1, 9)
-        rings = [np.column_stack([np.sqrt(1 - z * z) * np.cos(around), np.sqrt(1 - z * z) * np.sin(around),
-                                  np.full(ROUND, z)]) for z in heights]
+        rings = [
+            np.column_stack(
+                [np.sqrt(1 - z * z) * np.cos(around), np.sqrt(1 - z * z) * np.sin(around), np.full(ROUND, z)]
+            )
+            for z in heights
+        ]
         blob = radius * np.vstack(rings)
     cloud = np.unique(np.round((points[:, None] + blob[None]).reshape(-1, 3), 9), axis=0)
     hull = ConvexHull(cloud)
@@ -104,16 +108,27 @@ class Body:
                 self.meshes[name].faces = faces.astype(np.uint32)
             else:
                 self.meshes[name] = self.scene.add_mesh_simple(
-                    f"{self.root}/{name}", vertices, faces, color=COLOURS[k % len(COLOURS)], flat_shading=planar,
-                    opacity=0.25 if self.ghost else None, side="double",
+                    f"{self.root}/{name}",
+                    vertices,
+                    faces,
+                    color=COLOURS[k % len(COLOURS)],
+                    flat_shading=planar,
+                    opacity=0.25 if self.ghost else None,
+                    side="double",
                 )
         if not self.ghost and not self.pins:
             deep = (len(self.placed.links) + 1) * 0.8 * radius if planar else 0.0
             for i in dict.fromkeys([*bones.joints, *bones.fixed]):
                 dark = DARK if i in bones.fixed else (235, 235, 235)
                 name, wide = f"{self.root}/pin {i}", (0.8 if i in bones.fixed else 0.5) * radius
-                self.pins.append((i, self.scene.add_cylinder(name, wide, deep, dark) if planar else
-                                  self.scene.add_icosphere(name, 1.3 * radius, dark)))
+                self.pins.append(
+                    (
+                        i,
+                        self.scene.add_cylinder(name, wide, deep, dark)
+                        if planar
+                        else self.scene.add_icosphere(name, 1.3 * radius, dark),
+                    )
+                )
 
     def _layer(self, k: int) -> float:
         """Height of a planar link above the first, so that links do not run through each other."""
@@ -127,10 +142,15 @@ class Body:
         for i, pin in self.pins:
             pin.position = shot.points[row, i]
         if self.placed.bones.springs and not self.ghost:
-            coils = np.vstack([_coil(shot.points[row, ends[0]], shot.points[row, ends[1]], WIDTH * self.size)
-                               for ends in self.placed.bones.springs])
-            self.springs = segments(self.scene, f"{self.root}/springs", coils, (90, 90, 90), 0.25 * WIDTH * self.size,
-                                    self.springs)
+            coils = np.vstack(
+                [
+                    _coil(shot.points[row, ends[0]], shot.points[row, ends[1]], WIDTH * self.size)
+                    for ends in self.placed.bones.springs
+                ]
+            )
+            self.springs = segments(
+                self.scene, f"{self.root}/springs", coils, (90, 90, 90), 0.25 * WIDTH * self.size, self.springs
+            )
 
     def remove(self) -> None:
         """Take it out of the page."""

@@ -28,8 +28,9 @@ class Studio:
         self._spare: list[Any] = [load()]  # refuses a bad model here; the first page takes it
         self.sessions: dict[int, Session] = {}
         self._lock = threading.Lock()
+        inner = port if host is None else port + 1  # the gate takes the port that was asked for
         with _quiet():
-            self.server = viser.ViserServer(host=LOOPBACK, port=port, verbose=False, label="Saltus")
+            self.server = viser.ViserServer(host=LOOPBACK, port=inner, verbose=False, label="Saltus")
         self.server.on_client_connect(self._came)
         self.server.on_client_disconnect(self._left)
         self.gate: Gate | None = None

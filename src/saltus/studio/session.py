@@ -148,9 +148,18 @@ class Session:
         if any(domain.contacts for domain in self.system.domains.values()):
             where = (0.0, 0.0, self.system.ground) if m.spatial else (0.0, self.system.ground, 0.0)
             cell = float(10.0 ** np.floor(np.log10(self.size / 2)))
-            scene.add_grid("/plane/machine/ground", 2000 * cell, 60 * cell, plane="xy" if m.spatial else "xz",
-                           cell_size=cell, section_size=5 * cell, plane_color=(205, 205, 200), plane_opacity=1.0,
-                           fade_distance=100 * self.size, position=where)
+            scene.add_grid(
+                "/plane/machine/ground",
+                2000 * cell,
+                60 * cell,
+                plane="xy" if m.spatial else "xz",
+                cell_size=cell,
+                section_size=5 * cell,
+                plane_color=(205, 205, 200),
+                plane_opacity=1.0,
+                fade_distance=100 * self.size,
+                position=where,
+            )
 
     def show(self, shot: Snapshots, row: int = 0, *, renew: bool = True) -> None:
         """Put the machine where a row of the snapshots has it, and show open loops."""
@@ -168,8 +177,9 @@ class Session:
             points = polyline(points)
         if not len(points) and name not in self.lines:
             return
-        self.lines[name] = segments(self.client.scene, f"/plane/machine/{name}", points, colour, width * self.size,
-                                    self.lines.get(name))
+        self.lines[name] = segments(
+            self.client.scene, f"/plane/machine/{name}", points, colour, width * self.size, self.lines.get(name)
+        )
 
     def follow(self, x: float) -> None:
         """Let the picture move along: the world is shifted, the camera stays the user's."""

@@ -47,9 +47,15 @@ class TargetPanel:
         s.follow(0.0)
         middle = s.placed.at(s.posing.pose.q, s.posing.params).points[0].mean(axis=0)
         front = 0.5 * s.size
-        self.board = s.client.scene.add_box("/plane/board", dimensions=(6 * s.size, 6 * s.size, 1e-3 * s.size),
-                                            color=(255, 255, 255), opacity=0.15, position=(middle[0], middle[1], front),
-                                            cast_shadow=False, receive_shadow=False)
+        self.board = s.client.scene.add_box(
+            "/plane/board",
+            dimensions=(6 * s.size, 6 * s.size, 1e-3 * s.size),
+            color=(255, 255, 255),
+            opacity=0.15,
+            position=(middle[0], middle[1], front),
+            cast_shadow=False,
+            receive_shadow=False,
+        )
         self.board.on_drag(self._dragged)
         self.draw_button.label = "Stop drawing"
 
@@ -86,13 +92,27 @@ class TargetPanel:
             return
         share = float(self.reach.value) / 100
         now = posing.params
-        vary = {n: (now[n] - share * abs(now[n]), now[n] + share * abs(now[n]))
-                for n, box in self.vary.items() if box.value and now[n]}
+        vary = {
+            n: (now[n] - share * abs(now[n]), now[n] + share * abs(now[n]))
+            for n, box in self.vary.items()
+            if box.value and now[n]
+        }
         point = s.machine_panel.point
         if point is None:
             return
-        s.work(self, "design", start=posing.state.positions.tolist(), driver=posing.drivers[0], point=point.value,
-               target=self.target, vary=vary, params=dict(now), reach=REACH, stages=STAGES, samples=SAMPLES)
+        s.work(
+            self,
+            "design",
+            start=posing.state.positions.tolist(),
+            driver=posing.drivers[0],
+            point=point.value,
+            target=self.target,
+            vary=vary,
+            params=dict(now),
+            reach=REACH,
+            stages=STAGES,
+            samples=SAMPLES,
+        )
         self.text.content = "Optimising ..."
         self.cancel.disabled = False
 

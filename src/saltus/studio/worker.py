@@ -137,8 +137,14 @@ class _Jobs:
         import saltus as sl
 
         run = sl.simulate(
-            self.system, self._start(start, params), until=until, domain=domain, control=self._control(control),
-            formulation=getattr(sl, formulation)(), params=params, rate=min(500.0, SAMPLES / until),
+            self.system,
+            self._start(start, params),
+            until=until,
+            domain=domain,
+            control=self._control(control),
+            formulation=getattr(sl, formulation)(),
+            params=params,
+            rate=min(500.0, SAMPLES / until),
             progress=lambda t, end, events: self._tell((t / end, events)),
         )
         run.mechanism = None  # symbols stay in this process
@@ -186,8 +192,16 @@ class _Jobs:
         return run
 
     def design(
-        self, start: list[float], driver: str, point: str, target: np.ndarray, vary: Mapping[str, tuple[float, float]],
-        params: Mapping[str, float], reach: float, stages: int, samples: int,
+        self,
+        start: list[float],
+        driver: str,
+        point: str,
+        target: np.ndarray,
+        vary: Mapping[str, tuple[float, float]],
+        params: Mapping[str, float],
+        reach: float,
+        stages: int,
+        samples: int,
     ) -> dict[str, Any]:
         """Bring a point's path to a target in stages: each may change a Param by the share `reach` of its value.
 
@@ -217,6 +231,10 @@ class _Jobs:
 def _plain(orbit: Any) -> dict[str, Any]:
     """An orbit as numbers."""
     return {
-        "period": orbit.period, "speed": orbit.speed, "params": orbit.params, "stable": bool(orbit.is_stable),
-        "multipliers": np.asarray(orbit.multipliers, complex), "events": list(orbit.events),
+        "period": orbit.period,
+        "speed": orbit.speed,
+        "params": orbit.params,
+        "stable": bool(orbit.is_stable),
+        "multipliers": np.asarray(orbit.multipliers, complex),
+        "events": list(orbit.events),
     }
