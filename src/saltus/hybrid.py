@@ -249,7 +249,7 @@ class HybridSystem:
         """Refuse a domain in which nothing can move, where a configuration to judge by is at hand."""
         m, k = self.mechanism, Kinematics(self.mechanism)
         if m.keyframes and all(param.value is not None for param in m.params.values()):
-            state = next(iter(self.keyframes.values()))
+            state = m.keyframe(next(iter(m.keyframes)))
             q, p = state.positions, state.p
         elif not (m.loops or m.constraints) and all(param.value is not None for param in m.params.values()):
             q, p = np.random.default_rng(0).uniform(0.1, 1.0, len(m.q_names)), m.values()
