@@ -24,6 +24,7 @@ def chromium():
     """Path of Chromium; skips where there is none and none can be installed."""
     found = shutil.which("chromium")
     if found is None and shutil.which("apt-get") and os.geteuid() == 0:
+        subprocess.run(["apt-get", "update"], capture_output=True)
         subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "chromium"], capture_output=True)
         found = shutil.which("chromium")
     if found is None:
