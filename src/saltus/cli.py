@@ -7,23 +7,20 @@ import importlib
 import inspect
 import json
 import math
-import os
 import runpy
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from saltus import cli_files, cli_pages
+from saltus.cli_results import err, facts, out, print_table, progress_bar, summary_rows, write_results
 from saltus.errors import BadValue, SaltusError, UnknownName
 
 BAD_INPUT, ENDED_BADLY, INTERRUPTED = 2, 1, 130
@@ -36,8 +33,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Legged machines with closed kinematic chains: simulate, study, report.",
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
 
 
 def speaking(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -191,19 +186,6 @@ def control_of(model: Model, name: str | None) -> tuple[Any, str]:
 # ---- running ------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def progress_bar(quiet: bool) -> Iterator[Progress]:
-    """Live progress on the error stream."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=28),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
-        yield bar
-
-
 def simulate_with_progress(
     model: Model, start: Any, *, until: float, steps: int | None, quiet: bool, **options: Any
 ) -> tuple[Any, float]:
@@ -234,150 +216,6 @@ def simulate_with_progress(
 
         run = sl.simulate(model.system, start, until=until, stop_after=stop_after, progress=show, **options)
         return run, time.perf_counter() - begin
-
-
-def facts(run: Any, seconds: float) -> dict[str, Any]:
-    """Numbers of a run for the summary and for --json."""
-    from saltus.simulation.strides import strides
-
-    gait = strides(run)
-    counts: dict[str, int] = {}
-    for event in run.events:
-        counts[event.name] = counts.get(event.name, 0) + 1
-    contacts = run.meta["contacts"]
-    return {
-        "model": run.meta["name"],
-        "outcome": run.outcome.kind,
-        "detail": run.outcome.detail,
-        "time": run.outcome.t,
-        "events": counts,
-        "steps": len(gait),
-        "mean_speed": _number(gait.mean_speed),
-        "stride_time": _number(gait.stride_time),
-        "duty_factor": _number(gait.duty_factor),
-        "max_loop_gap": run.loop_gap,
-        "energy_residual": run.energy_account["relative residual"],
-        "fell": run.outcome.kind == "fell",
-        "worst_friction_need": max((c["friction_need"] for c in contacts.values()), default=None),
-        "smallest_normal_force": min((c["normal_min"] for c in contacts.values()), default=None),
-        "formulation": run.meta["formulation"],
-        "engine": run.meta["engine"],
-        "tolerance": run.meta["tolerance"],
-        "wall_time": seconds,
-        "real_time_factor": run.duration / seconds,
-        "notes": run.meta["notes"],
-    }
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def summary_rows(f: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Rows of the summary table."""
-    events = ", ".join(f"{n} x {name}" for name, n in f["events"].items()) or "none"
-    rows = [("outcome", f"{f['outcome']} at {f['time']:.4f} s ({f['detail']})"), ("events", events)]
-    if f["steps"]:
-        rows += [
-            ("strides", f"{f['steps']}"),
-            ("mean speed", f"{f['mean_speed']:.4f} m/s (last half of the strides)"),
-            ("stride time", f"{1000 * f['stride_time']:.2f} ms"),
-            ("duty factor", f"{f['duty_factor']:.3f}"),
-        ]
-    rows += [
-        ("largest loop gap", f"{f['max_loop_gap']:.2e} m"),
-        ("energy residual", f"{f['energy_residual']:.2e} of the energy exchanged"),
-    ]
-    if f["worst_friction_need"] is not None:
-        rows += [
-            ("worst friction need", f"{f['worst_friction_need']:.3g}"),
-            ("smallest normal force", f"{f['smallest_normal_force']:.3g} N"),
-        ]
-    rows += [
-        ("solved with", f"{f['formulation']}, engine {f['engine']}, tolerance {f['tolerance']:g}"),
-        ("wall time", f"{f['wall_time']:.2f} s ({f['real_time_factor']:.1f}x real time, compiling included)"),
-    ]
-    return rows + [("note", note) for note in f["notes"]]
-
-
-def print_table(title: str, rows: list[tuple[str, str]]) -> None:
-    """Print two columns."""
-    table = Table(title=escape(title), title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(escape(name), escape(value))
-    out.print(table)
-
-
-def write_results(
-    run: Any,
-    model: Model,
-    directory: Path,
-    numbers: Mapping[str, Any],
-    *,
-    animation: bool,
-    quiet: bool,
-    command: str,
-    png: bool = False,
-) -> list[Path]:
-    """Write data, figures, animation and report of a run."""
-    directory.mkdir(parents=True, exist_ok=True)
-    files = [run.save(directory / "run.nc"), directory / "summary.json"]
-    files[1].write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
-    from saltus import view
-
-    film = directory / "run.gif" if animation else None
-    figures = view.figures(run, system=model.system)
-    kinds = ("svg", "png") if png else ("svg",)
-    written = {name: [directory / f"{name}.{kind}" for kind in kinds] for name in figures}
-    ours, others = list(figures)[: len(figures) - 3 * animation], list(figures)[len(figures) - 3 * animation :]
-
-    def on_the_other_core() -> None:
-        for name in others:
-            view.save(figures[name], directory / name, kinds)
-        if film:
-            view.animate(run, film)
-
-    wait = beside(on_the_other_core) if film else None
-    with progress_bar(quiet) as bar:
-        task = bar.add_task("drawing", total=len(ours) + (film is not None), note="")
-        for name in ours:
-            bar.update(task, note=name)
-            view.save(figures[name], directory / name, kinds)
-            bar.update(task, advance=1)
-        if film and wait:
-            bar.update(task, note="animation")
-            wait()
-            bar.update(task, advance=1)
-            files.append(film)
-        files += [path for paths in written.values() for path in paths]
-        drawings = {name: paths[0].read_text(encoding="utf-8") for name, paths in written.items()}
-        rows = summary_rows(numbers)[1:]
-        page = view.report(
-            run, directory / "report.html", figures=drawings, system=model.system, command=command, summary=rows
-        )
-    return [*files, page]
-
-
-def beside(work: Callable[[], Any]) -> Callable[[], None]:
-    """Start work in a copy of this process, on another core; call what is returned to wait for it."""
-    if not hasattr(os, "fork"):
-        return lambda: (work(), None)[1]
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-
-    def wait() -> None:
-        if os.waitpid(child, 0)[1] != 0:
-            work()  # once more, here, where the error can be seen
-
-    return wait
 
 
 def _finish(run: Any) -> None:
@@ -441,7 +279,7 @@ def run(
     directory = out_dir or Path("results") / machine.name
     command = "saltus " + " ".join(sys.argv[1:])
     files = write_results(
-        result, machine, directory, numbers, animation=animation, quiet=as_json, command=command, png=png
+        result, machine.system, directory, numbers, animation=animation, quiet=as_json, command=command, png=png
     )
     if as_json:
         print(json.dumps({**numbers, "files": [str(x) for x in files]}, indent=2))
@@ -464,7 +302,9 @@ def demo(out_dir: Annotated[Path, typer.Option("--out", help="Result directory."
     )
     numbers = facts(result, seconds)
     again = "saltus run bolt --steps 16"
-    files = write_results(result, machine, out_dir, numbers, animation=True, quiet=False, command=again, png=True)
+    files = write_results(
+        result, machine.system, out_dir, numbers, animation=True, quiet=False, command=again, png=True
+    )
     print_table("BOLT", summary_rows(numbers))
     out.print("\nLook at:", soft_wrap=True)
     for path, what in (

@@ -27,15 +27,15 @@ def study() -> StudyResult:
     """Run BOLT with the paper's rule for take-off, with zero force, and from a start that does not close."""
     system = sl.zoo.bolt(takeoff="phase")
     start = system.mechanism.keyframe("drop")
-    run = _run(system, start)
+    run = steps_of(system, start)
     gait = sl.strides(run)
     plain_system = sl.zoo.bolt(takeoff="force")
-    plain_run = _run(plain_system, plain_system.mechanism.keyframe("drop"))
+    plain_run = steps_of(plain_system, plain_system.mechanism.keyframe("drop"))
     plain_gait = sl.strides(plain_run)
 
     off = start.positions.copy()
     off[system.mechanism.q_names.index("q4")] += OFF
-    loose = _run(system, dataclasses.replace(start, positions=off), steps=4, rate=5000.0)
+    loose = steps_of(system, dataclasses.replace(start, positions=off), steps=4, rate=5000.0)
     touchdowns = [e.t for e in loose.events if e.name == "touchdown"]
     gap = np.abs(loose.arrays["gap"]).max(axis=1)
     after_second = float(gap[loose.t > touchdowns[1]].max()) if len(touchdowns) > 1 else float("nan")
@@ -138,7 +138,8 @@ def study() -> StudyResult:
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
 
 
-def _run(system: sl.HybridSystem, start: sl.State, steps: int = STEPS, rate: float = 1000.0) -> sl.Trajectory:
+def steps_of(system: sl.HybridSystem, start: sl.State, steps: int = STEPS, rate: float = 1000.0) -> sl.Trajectory:
+    """Run a crank-driven leg from flight through so many steps."""
     return sl.simulate(
         system,
         start,

@@ -9,22 +9,20 @@ import numpy as np
 
 import saltus as sl
 from saltus.studies import STUDIES
-from saltus.studies.bolt_running import numbers
+from saltus.studies.bolt_running import EPSILON, numbers, steps_of
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import plots
-
-STEPS, EPSILON = 16, 1e-3
 
 
 def study() -> StudyResult:
     """Hop 16 times, and once more from a start half a degree off, to see the six constraint errors decay."""
     system = sl.zoo.raptor()
     start = system.mechanism.keyframe("hop")
-    run = _run(system, start)
+    run = steps_of(system, start)
     gait = sl.strides(run)
     off = start.positions.copy()
     off[system.mechanism.q_names.index("q4")] += math.radians(0.5)
-    loose = _run(system, dataclasses.replace(start, positions=off), steps=4, rate=2000.0)
+    loose = steps_of(system, dataclasses.replace(start, positions=off), steps=4, rate=2000.0)
     gap = np.abs(loose.arrays["gap"]).max(axis=1)
     second = [e.t for e in loose.events if e.name == "touchdown"][1]
     after_second = float(gap[loose.t > second].max())
@@ -90,16 +88,3 @@ def study() -> StudyResult:
     }
     info = STUDIES["raptor-hopping"]
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
-
-
-def _run(system: sl.HybridSystem, start: sl.State, steps: int = STEPS, rate: float = 1000.0) -> sl.Trajectory:
-    return sl.simulate(
-        system,
-        start,
-        until=60.0,
-        domain="flight",
-        control=system.controls["run"],
-        formulation=sl.SPF(EPSILON),
-        stop_after={"touchdown": steps + 1},
-        rate=rate,
-    )
