@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -165,12 +166,12 @@ def scalar(name: str, value: Any) -> MX:
 # ---- ready parts of objectives ---------------------------------------------------------------------------------------
 
 
-class Part:
+class Part(ABC):
     """Part of an objective: a function of a Cycle that can be weighted and added."""
 
+    @abstractmethod
     def __call__(self, cycle: Cycle) -> MX:
         """Return the value."""
-        raise NotImplementedError
 
     def __add__(self, other: Part) -> Part:
         return _Combined(((1.0, self), (1.0, other)))

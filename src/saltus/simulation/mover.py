@@ -7,7 +7,6 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.dynamics.equations import Equations
 from saltus.dynamics.formulations import SPF, Baumgarte, Formulation
 from saltus.dynamics.impact import Impact, plastic_impact
 from saltus.errors import BadModel
@@ -15,7 +14,7 @@ from saltus.hybrid import Collision, Domain, Edge, HybridSystem, Map, PlasticImp
 from saltus.machine import Kernel
 from saltus.model.assembly import assembler
 from saltus.model.symbols import Named, flatten
-from saltus.simulation.program import Stage
+from saltus.simulation.program import Stage, tree_of
 from saltus.simulation.signals import Entry, Signals
 from saltus.simulation.strike import consistent_target, strike
 from saltus.simulation.trajectory import Event
@@ -54,7 +53,7 @@ class Mover:
     def _places(self, frame: Any) -> tuple[np.ndarray, np.ndarray]:
         key = ("place", id(frame))
         if key not in self.system._programs:
-            e = Equations(self.system.mechanism)
+            e = tree_of(self.system)
             f = ca.Function("place", [e.t, e.q, e.v, e.p], [e.position(frame), ca.densify(e.velocity(frame))])
             self.system._programs[key] = (Kernel(f), frame)
         return self.system._programs[key][0](self.t, self.q, self.v, self.params)

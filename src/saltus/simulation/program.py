@@ -86,6 +86,13 @@ def _drives(mechanism: Mechanism, closure: str) -> str | None:
     return mechanism.constraints[closure].drives if closure in mechanism.constraints else None
 
 
+def tree_of(system: HybridSystem) -> Equations:
+    """Equations of a system's mechanism without contacts, derived once and shared by all its domains."""
+    if "tree" not in system._programs:
+        system._programs["tree"] = Equations(system.mechanism)
+    return system._programs["tree"]
+
+
 class Stage:
     """Equations of one domain with its contacts, before any choice of formulation, coordinates or control."""
 
@@ -93,9 +100,7 @@ class Stage:
         m = system.mechanism
         self.system, self.domain = system, domain
         self.dimension = 3 if m.spatial else 2
-        if "tree" not in system._programs:
-            system._programs["tree"] = Equations(m)  # shared by all domains
-        tree: Equations = system._programs["tree"]
+        tree = tree_of(system)
         self.contacts, self.anchors = contact_closures(m, domain.contacts, tree.kinematics)
         self.tree, self.equations = tree, tree.constrained(self.contacts, self.anchors)
 
