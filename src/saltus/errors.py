@@ -97,3 +97,8 @@ class NoOrbit(SaltusError):
 
 class NoDesign(SaltusError):
     """No Params within the bounds meet every constraint; carries by how much the nearest design misses each."""
+
+
+class NotSolved(SaltusError):
+    """A plan the solver could not finish: carries `worst` (name, time, value, low, high), `best` (the last iterate as
+    a trajectory), `status`, `looks_infeasible`, `iterations` and `seconds`."""

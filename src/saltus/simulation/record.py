@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from saltus.errors import BadValue
+from saltus.hybrid import HybridSystem
 from saltus.model.forces import CompliantContact
 from saltus.simulation.trajectory import Piece, Trajectory
 
@@ -48,7 +50,7 @@ def record(run: _Run, rate: float) -> Trajectory:
         raise BadValue(f"rate is {rate}; give recorded samples a second, above zero", given=rate)
     m = run.system.mechanism
     d = 3 if m.spatial else 2
-    contact_names = _contact_names(run)
+    contact_names = contacts_of(run.system)
     samples: list[dict[str, np.ndarray]] = []
     pieces: list[Piece] = []
     channels: list[str] = []
@@ -79,7 +81,8 @@ def record(run: _Run, rate: float) -> Trajectory:
         raise BadValue("the run ended before any time passed: " + (run.outcome.detail if run.outcome else ""))
     arrays = {name: np.concatenate([s[name] for s in samples]) for name in samples[0]}
     energies = arrays["kinetic"] + arrays["potential"]
-    last_loss = sum(e.impact.lost for e in run.events if e.impact is not None and e.phase == len(run.phases))
+    last = max(by_index)  # impacts that come after it are seen in no sample
+    last_loss = sum(e.impact.lost for e in run.events if e.impact is not None and e.phase > last)
     resets = _reset_energy(run)
     scale = np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()
     meta = {
@@ -114,7 +117,7 @@ def record(run: _Run, rate: float) -> Trajectory:
         "energy_scale": float(scale),
         "energy_of_resets": resets,
         "work": dict(zip(channels, map(float, arrays["work"][-1]), strict=True)),
-        "contacts": _contact_summary(run, arrays, contact_names, d),
+        "contacts": contact_summary(run.system, [p.contacts for p in run.phases], arrays, contact_names, d),
     }
     return Trajectory(meta, arrays, pieces, run.events, m)
 
@@ -164,7 +167,7 @@ def _named(s: _Samples, outputs: list[np.ndarray], contacts: Mapping[str, Any], 
     own = sum(c.phi.numel() for c in program.equations.closures if not c.name.startswith("contact "))
     ground = np.zeros((n, len(contacts), d))
     for i, contact in enumerate(phase.contacts):
-        ground[:, _contact_index(m, contacts, contact)] = forces[:, d * i : d * (i + 1)]
+        ground[:, contact_index(m, contacts, contact)] = forces[:, d * i : d * (i + 1)]
     soft = len(soft_contacts(m))
     if soft:
         ground[:, len(contacts) - soft :] = forces[:, -d * soft :].reshape(n, soft, d)
@@ -196,11 +199,11 @@ def _gap_at_steps(phase: Phase, piece: Piece) -> float:
     return float(np.abs(phase.program.stage.gaps(piece.breaks, x[:, : layout.nq], base)).max())
 
 
-def _contact_names(run: _Run) -> dict[str, Any]:
+def contacts_of(system: HybridSystem) -> dict[str, Any]:
     """Every contact point of the system by name."""
-    m = run.system.mechanism
+    m = system.mechanism
     out: dict[str, Any] = {}
-    for domain in run.system.domains.values():
+    for domain in system.domains.values():
         for contact in domain.contacts:
             frame = m.frame(contact.point)
             name = next((n for n, f in m.points.items() if f is frame), frame.link.name)
@@ -213,7 +216,8 @@ def soft_contacts(mechanism: Any) -> dict[str, Any]:
     return {n: f.place for n, f in mechanism.forces.items() if isinstance(f, CompliantContact)}
 
 
-def _contact_index(mechanism: Any, contacts: Mapping[str, Any], contact: Any) -> int:
+def contact_index(mechanism: Any, contacts: Mapping[str, Any], contact: Any) -> int:
+    """Place of a contact among all of a system."""
     frame = mechanism.frame(contact.point)
     for i, (name, known) in enumerate(contacts.items()):
         if known is frame or name == frame.link.name:
@@ -224,24 +228,29 @@ def _contact_index(mechanism: Any, contacts: Mapping[str, Any], contact: Any) ->
 def _reset_energy(run: _Run) -> float:
     """Energy that resets without an ideal impact put in or took out (J)."""
     wanted = []
-    for before, after in zip(run.phases, run.phases[1:], strict=False):
-        if before.breaks and after.breaks:
-            wanted.append((after.program, after.breaks[0][:1], after.coefficients[0][:1, 0], after.parameters[0]))
-            wanted.append((before.program, before.breaks[-1][-1:], before.x_end[None, :], before.parameters[-1]))
+    lasting = [phase for phase in run.phases if phase.breaks]
+    for before, after in itertools.pairwise(lasting):
+        wanted.append((after.program, after.breaks[0][:1], after.coefficients[0][:1, 0], after.parameters[0]))
+        wanted.append((before.program, before.breaks[-1][-1:], before.x_end[None, :], before.parameters[-1]))
     energies = [float(T[0, 0] + V[0, 0]) for _, _, _, _, T, V, *_ in _outputs(wanted)]
-    followed = [e.impact for e in run.events if e.impact is not None and e.phase < len(run.phases)]
+    last = max(i for i, phase in enumerate(run.phases) if phase.breaks)
+    followed = [e.impact for e in run.events if e.impact is not None and e.phase <= last]
     return sum(energies[::2]) - sum(energies[1::2]) + sum(impact.lost for impact in followed)
 
 
-def _contact_summary(
-    run: _Run, arrays: Mapping[str, np.ndarray], contacts: Mapping[str, Any], d: int
+def contact_summary(
+    system: HybridSystem,
+    by_phase: Sequence[Sequence[Any]],
+    arrays: Mapping[str, np.ndarray],
+    contacts: Mapping[str, Any],
+    d: int,
 ) -> dict[str, dict[str, float]]:
+    """Smallest normal force, friction needed and depth under the ground of every contact; `by_phase` says which hold."""
     out: dict[str, dict[str, float]] = {}
-    m = run.system.mechanism
+    m = system.mechanism
     for i, (name, frame) in enumerate(contacts.items()):
-        holding = np.array(
-            [any(_contact_index(m, contacts, c) == i for c in run.phases[k].contacts) for k in range(len(run.phases))]
-        )[arrays["phase"]]
+        holding = np.array([any(contact_index(m, contacts, c) == i for c in held) for held in by_phase])
+        holding = holding[arrays["phase"]]
         if name in soft_contacts(m):
             holding = arrays["forces"][:, i].any(axis=1)
         normal = arrays["forces"][holding, i, d - 1]
@@ -251,7 +260,7 @@ def _contact_summary(
         point = next((n for n, f in m.points.items() if f is frame), None)
         depth = 0.0
         if point is not None and (~holding).any():
-            heights = arrays["points"][~holding, list(m.points).index(point), d - 1] - run.system.ground
+            heights = arrays["points"][~holding, list(m.points).index(point), d - 1] - system.ground
             depth = max(0.0, -float(heights.min()))
         out[name] = {
             "normal_min": float(normal.min(initial=np.inf)) if len(normal) else 0.0,

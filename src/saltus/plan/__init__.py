@@ -1,0 +1,1 @@
+"""Motions planned by direct collocation, and the feedback that flies them."""

@@ -1,0 +1,597 @@
+"""From a Plan and a mesh to a nonlinear programme: variables, pieces, bounds, and back to motions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.errors import BadValue
+from saltus.hybrid import Edge, PlasticImpact, Touchdown, same_point
+from saltus.machine import Kernel
+from saltus.model.symbols import SX, Named, number
+from saltus.plan.nlp import Local, Piece, Programme
+from saltus.plan.nodes import fallen_constants, node_of
+from saltus.plan.schemes import Scheme
+from saltus.plan.statement import Condition, Instant, Phase, Plan, _inputs
+from saltus.simulation.program import tree_of
+from saltus.simulation.signals import Entry, Signals
+
+FREE = math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """A motion at instants of one phase: rows of unknowns, one a node (mesh nodes and middles in order of time)."""
+
+    t: np.ndarray
+    x: np.ndarray
+
+
+class PhaseModel:
+    """Symbols and functions of one phase: its node, with integrals and sizes as further unknowns."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        phase: Phase,
+        rows: Sequence[int],
+        summed: Sequence[int],
+        direct: Mapping[int, float],
+        momentum: bool,
+    ) -> None:
+        self.plan, self.phase, self.rows = plan, phase, tuple(rows)
+        m = plan.mechanism
+        self.node = node = node_of(phase.stage, rows, momentum=momentum)
+        self.sizes = SX.sym("size", len(plan.sizes))
+        self.sums = SX.sym("sum", len(summed))
+        self.x = ca.vertcat(node.x, self.sizes, self.sums)
+        self.n = int(self.x.numel())
+        self.names = (
+            *node.names,
+            *(f"size {i + 1}" for i in range(len(plan.sizes))),
+            *(f"integral {i + 1}" for i in summed),
+        )
+        # What is the same all along: when the phase begins, how long it lasts, its constants, freed Params.
+        self.begin, self.length = SX.sym("begin"), SX.sym("length")
+        self.freed = SX.sym("freed", len(plan.freed))
+        self.common = ca.vertcat(self.begin, self.length, node.c, self.freed)
+        self.s, self.p = SX.sym("s"), SX.sym("p", len(m.params))
+        self.elapsed = self.s * self.length
+        constants = node.c
+        if "turn" in node.blocks:
+            constants = fallen_constants(m.gravity, node.c, self.elapsed)
+        params = SX(self.p)
+        for i, name in enumerate(plan.freed):
+            params[list(m.params).index(name)] = self.freed[i]
+        self._own = ca.vertcat(m.time, node.c, m.p), ca.vertcat(self.begin + self.elapsed, constants, params)
+        e = phase.stage.equations
+        full = {k: self._here(v) for k, v in node.full.items()}
+        sizes = ca.vertcat(SX(0, 1), *[s for s, _ in plan.sizes])
+        self._path = (
+            ca.vertcat(m.time, e.q, e.v, _inputs(m), e.z, phase.forces, sizes),
+            ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"], self.sizes),
+        )
+        self.full = full
+        integrands = [self.along(plan.integrals[i][1]) * self._counts(i) for i in summed]
+        rates = [self._here(r) for r in node.rates.values()] + [ca.vertcat(SX(0, 1), *integrands)]
+        self.integrated = [i for b in node.rates for i in range(*node.blocks[b].indices(self.n))]
+        self.integrated += list(range(self.n - len(summed), self.n))
+        arguments = [self.x, self.common, self.s, self.p]
+        self.rate = ca.Function("rate", arguments, [ca.cse(ca.densify(ca.vertcat(*rates)))])
+        gap = [self._here(node.closed.g), self._here(node.still.g)]
+        self.gap = ca.Function("gap", arguments, [ca.cse(ca.densify(ca.vertcat(*gap)))])
+        self.slack = SX.sym("slack", len(node.closed.names) + len(node.still.names))
+        self.pull = ca.Function("pull", [*arguments, self.slack], [ca.cse(ca.densify(self._pull()))])
+        self.whole = ca.Function("whole", arguments, [ca.densify(full[k]) for k in "qvaufz"])
+        self._held(arguments, direct)
+
+    def _counts(self, integral: int) -> float:
+        only = self.plan.integrals[integral][2]
+        return 1.0 if only is None or only is self.phase else 0.0
+
+    def _here(self, expression: SX) -> SX:
+        """Insert time, constants and Params of this phase."""
+        return ca.substitute([SX(expression)], [self._own[0]], [self._own[1]])[0]
+
+    def along(self, expression: SX) -> SX:
+        """Insert the unknowns of a node into an expression along the way."""
+        return self._here(ca.substitute([SX(expression)], [self._path[0]], [self._path[1]])[0])
+
+    def _pull(self) -> SX:
+        """What the slack adds to the integrated unknowns."""
+        node, closed = self.node, len(self.node.closed.names)
+        out = []
+        for block in node.rates:
+            size = node.blocks[block].stop - node.blocks[block].start
+            part = self.slack[closed:] if block == "v" else self.slack[:closed]
+            pull = node.pulls.get(block, SX(size, 0))
+            out.append(self._here(ca.mtimes(pull, part)) if pull.shape[1] else SX.zeros(size))
+        return ca.vertcat(*out, SX.zeros(self.sums.numel()))
+
+    # ---- conditions along the way -------------------------------------------------------------------------------
+
+    def _held(self, arguments: list[SX], direct: Mapping[int, float]) -> None:
+        """Sort what holds at every node into bounds of unknowns and rows; `point` gives cost density and rows."""
+        places = {self.x[i].element_hash(): i for i in range(self.n)}
+        self.simple: list[tuple[int, float, float]] = []
+        rows, residual = [self._here(self.node.residual.g)], self.node.residual
+        names, low, high = list(residual.names), [0.0] * len(residual.names), [0.0] * len(residual.names)
+        for c in self.conditions:
+            expression = self.along(c.expression)
+            if expression.is_symbolic() and expression.element_hash() in places:
+                self.simple.append((places[expression.element_hash()], c.low, c.high))
+            else:
+                rows.append(expression)
+                names.append(c.label)
+                low.append(c.low)
+                high.append(c.high)
+        cost = SX(0)
+        for i, factor in direct.items():
+            cost += factor * self.along(self.plan.integrals[i][1]) * self._counts(i)
+        self.point = ca.Function("point", arguments, ca.cse([cost, ca.densify(ca.vertcat(*rows))]))
+        self.point_names, self.point_low, self.point_high = names, np.array(low), np.array(high)
+
+    @cached_property
+    def signals(self) -> Signals:
+        """What guards see along the way, in the mechanism's symbols."""
+        m, e = self.plan.mechanism, self.phase.stage.equations
+        start = self.phase.start
+        entry = Entry(start.t, start.q, start.v)
+        q, v, p = Named(m.q_names, e.q), Named(m.v_names, e.v, "velocity"), Named(list(m.params), m.p, "param")
+        return Signals(
+            m,
+            self.phase.domain.name,
+            e.t,
+            q,
+            v,
+            p,
+            entry,
+            lambda frame: (e.position(frame), e.velocity(frame)),
+            lambda frame: list(self.phase.force(frame)),
+            self.plan.system.ground,
+        )
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        """All that must hold at every node, in the mechanism's symbols."""
+        plan, phase = self.plan, self.phase
+        out = [c for only, c in plan.path if only is None or only is phase]
+        for name, force in phase.normals:
+            out.append(Condition(force, 0.0, FREE, f"ground pushes, {name}"))
+        if plan.friction is not None:
+            out += phase.cones(plan.friction)
+        for edge in plan.system.leaving(phase.domain):
+            if isinstance(edge.guard, Touchdown):
+                out.append(Condition(SX(edge.guard.expression(self.signals)), 0.0, FREE, f"before {edge.name}"))
+        out += self._motors()
+        for symbol, expression in plan.sizes:
+            out.append(Condition(symbol - expression, 0.0, FREE, "size"))
+            out.append(Condition(symbol + expression, 0.0, FREE, "size"))
+        return out
+
+    def _motors(self) -> list[Condition]:
+        """Limits of the motors."""
+        m, e = self.plan.mechanism, tree_of(self.plan.system)
+        out = []
+        for name, command in m.inputs.items():
+            joint = m.joints.get(name.split(".")[0])
+            motor = joint.motor if joint is not None and name in joint.v_names else None
+            if motor is None:
+                continue
+            rate, gear = e._rate(name), number(motor.gear)
+            if motor.torque is not None:
+                stall = number(motor.torque) * gear
+                sides = [(command, stall)] if stall.is_constant() else [(command / stall, SX(1))]
+                out += [Condition(c, -float(s), float(s), f"torque of {name}") for c, s in sides]
+                if motor.speed is not None:
+                    fade = rate * gear / number(motor.speed)
+                    out.append(Condition(command / stall + fade, -FREE, 1.0, f"torque of {name} at its speed"))
+                    out.append(Condition(command / stall + fade, -1.0, FREE, f"torque of {name} at its speed"))
+            if motor.power is not None:
+                out.append(Condition(command * rate / number(motor.power), -1.0, 1.0, f"power of {name}"))
+        return out
+
+    def instant(self, instant: Instant, at: float) -> tuple[SX, SX]:
+        """Symbols of an instant and what stands for them in a node there."""
+        here = {k: ca.substitute([self.full[k]], [self.s], [SX(at)])[0] for k in "tqvu"}
+        return ca.vertcat(*instant.symbols.values()), ca.vertcat(*[here[k] for k in instant.symbols])
+
+
+class Transcription:
+    """A plan on a mesh: where every unknown is, the pieces, bounds and scales."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        models: Sequence[PhaseModel],
+        meshes: Sequence[np.ndarray],
+        scheme: Scheme,
+        summed: Sequence[int],
+        direct: Mapping[int, float],
+        locals_: dict[Any, Local],
+        native: bool | None,
+    ) -> None:
+        self.plan, self.models, self.meshes, self.scheme = plan, list(models), list(meshes), scheme
+        self.summed, self.direct = list(summed), dict(direct)
+        self._locals, self._native = locals_, native
+        self.p = np.array([plan.params[n] for n in plan.mechanism.params])
+        self._place()
+
+    # ---- where everything is ------------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        at = 0
+        self.begins, self.lengths, self.constants = [], [], []
+        for model in self.models:
+            self.begins.append(at)
+            self.lengths.append(at + 1)
+            n = model.node.c.numel()
+            self.constants.append(np.arange(at + 2, at + 2 + n))
+            at += 2 + n
+        self.freed = np.arange(at, at + len(self.plan.freed))
+        at += len(self.freed)
+        self.impulses = []
+        for model in self._impacts:
+            n = len(model.rows) if model is not None else 0
+            self.impulses.append(np.arange(at, at + n))
+            at += n
+        self.nodes, self.slacks, self.fractions = [], [], []
+        for model, mesh in zip(self.models, self.meshes, strict=True):
+            s = self.scheme.instants(mesh)
+            self.fractions.append(s)
+            self.nodes.append(np.arange(at, at + len(s) * model.n).reshape(len(s), model.n).T)
+            at += len(s) * model.n
+            n = model.slack.numel()
+            self.slacks.append(np.arange(at, at + (len(mesh) - 1) * n).reshape(len(mesh) - 1, n).T)
+            at += (len(mesh) - 1) * n
+        self.n = at
+
+    @property
+    def _joins(self) -> list[tuple[int, int, Edge | None]]:
+        """Phases that follow one another, with the edge between them; the last may close the gait."""
+        out: list[tuple[int, int, Edge | None]] = [(i, i + 1, e) for i, e in enumerate(self.plan.joins)]
+        if self.plan.closed:
+            out.append((len(self.models) - 1, 0, self.plan.loop))
+        return out
+
+    @property
+    def _impacts(self) -> list[PhaseModel | None]:
+        """For each join the phase whose constraints appear in an impact, if there is one."""
+        return [
+            self.models[b] if edge is not None and isinstance(edge.reset, PlasticImpact) else None
+            for _, b, edge in self._joins
+        ]
+
+    def common(self, k: int) -> np.ndarray:
+        """Indices of what phase k has in common for all its nodes."""
+        return np.array([self.begins[k], self.lengths[k], *self.constants[k], *self.freed])
+
+    # ---- the programme ------------------------------------------------------------------------------------------
+
+    def programme(self, guess: np.ndarray) -> Programme:
+        """Pieces with bounds, scaled at a guess; sets `low` and `high` of the unknowns."""
+        self.low, self.high = np.full(self.n, -FREE), np.full(self.n, FREE)
+        self._bound_common()
+        pieces = []
+        for k in range(len(self.models)):
+            pieces += [self._node_piece(k), self._interval_piece(k)]
+        pieces.append(self._boundary_piece(guess))
+        if (self.low > self.high).any():
+            i = int(np.argmax(self.low - self.high))
+            raise BadValue(
+                f"contradictory bounds on {self.name(i)}: at least {self.low[i]:g} and at most {self.high[i]:g}",
+                name=self.name(i),
+            )
+        programme = Programme(self.scales(guess), pieces)
+        programme.rescale(np.clip(guess, self.low, self.high))
+        return programme
+
+    def _bound_common(self) -> None:
+        for k, model in enumerate(self.models):
+            phase = model.phase
+            self.low[self.lengths[k]], self.high[self.lengths[k]] = phase.low, phase.high
+            d = phase.stage.dimension
+            if "turn" not in model.node.blocks:
+                for i in range(len(phase.domain.contacts)):  # the ground is where it is
+                    self._limit(self.constants[k][d * (i + 1) - 1], *2 * (self.plan.system.ground,))
+        self._limit(self.begins[0], 0.0, 0.0)
+        for i, (low, high) in zip(self.freed, self.plan.freed.values(), strict=True):
+            self._limit(i, low, high)
+        for k, model in enumerate(self.models):
+            if model.sums.numel() and k == 0:
+                for i in self.nodes[0][-model.sums.numel() :, 0]:
+                    self._limit(i, 0.0, 0.0)
+
+    def _limit(self, index: int, low: float, high: float) -> None:
+        self.low[index], self.high[index] = max(self.low[index], low), min(self.high[index], high)
+
+    def _local(self, key: Any, build: Any) -> Local:
+        if key not in self._locals:
+            self._locals[key] = build()
+        return self._locals[key]
+
+    def _node_piece(self, k: int) -> Piece:
+        """Dynamics, and what must hold along the way, at every node."""
+        model, nodes, s = self.models[k], self.nodes[k], self.fractions[k]
+        own = self.scheme.own_points(len(s))  # others belong to their interval
+        for i, low, high in model.simple:
+            inner = np.ones(len(s), bool) if i not in model.integrated else own
+            row = nodes[i, inner]
+            self.low[row], self.high[row] = np.maximum(self.low[row], low), np.minimum(self.high[row], high)
+        if not own.all():
+            unused = nodes[np.ix_(model.integrated, ~own)]
+            self.low[unused] = self.high[unused] = 0.0
+
+        def build() -> Local:
+            weight = SX.sym("weight")
+            cost, g = model.point(model.x, model.common, model.s, model.p)
+            x, d = ca.vertcat(model.x, model.common), ca.vertcat(model.s, weight, model.p)
+            return Local(x, d, weight * model.length * cost, g, model.point_names, self._native)
+
+        local = self._local(("node", k), build)
+        count = int(own.sum())
+        at = np.vstack([nodes[:, own], np.tile(self.common(k)[:, None], count)])
+        data = np.vstack([s[own], self.scheme.weights(self.meshes[k])[own], np.tile(self.p[:, None], count)])
+        bounds = [np.tile(b[:, None], count) for b in (model.point_low, model.point_high)]
+        return Piece(local, at, data, bounds[0], bounds[1], self._times(k, s[own]))
+
+    def _interval_piece(self, k: int) -> Piece:
+        """Collocation within every interval; its end is put onto the constraints."""
+        model, mesh = self.models[k], self.meshes[k]
+        local = self._local(("interval", k, self.scheme), lambda: self.scheme.local(model, self._native))
+        count = len(mesh) - 1
+        at = np.vstack([self.scheme.takes(self.nodes[k]), self.slacks[k], np.tile(self.common(k)[:, None], count)])
+        data = np.vstack([mesh[:-1], mesh[1:], np.tile(self.p[:, None], count)])
+        low, high = (np.tile(b[:, None], count) for b in self.scheme.bounds(model, local.m))
+        return Piece(local, at, data, low, high, self._times(k, mesh[1:]))
+
+    def filled(self, x: np.ndarray) -> np.ndarray:
+        """Unknowns with the states in the middle of intervals that the scheme eliminated."""
+        out = x.copy()
+        for k, model in enumerate(self.models):
+            own = self.scheme.own_points(len(self.fractions[k]))
+            if not own.all():
+                ends = out[self.nodes[k][:, ::2]]
+                s = self.meshes[k][:, None]
+                rates = Kernel(model.rate, native=False).batch(ends.T, out[self.common(k)], s, self.p).T
+                y, h = ends[model.integrated], np.diff(self.meshes[k]) * out[self.lengths[k]]
+                middle = (y[:, :-1] + y[:, 1:]) / 2 + h * (rates[:, :-1] - rates[:, 1:]) / 8
+                out[self.nodes[k][np.ix_(model.integrated, ~own)]] = middle
+        return out
+
+    def _times(self, k: int, s: np.ndarray) -> np.ndarray:
+        """Nominal times of instants, for messages."""
+        nominal = [np.mean([m.phase.low, m.phase.high]) for m in self.models]
+        return sum(nominal[:k]) + s * nominal[k]
+
+    # ---- ends, joins, objective ---------------------------------------------------------------------------------
+
+    def _boundary_piece(self, guess: np.ndarray) -> Piece:
+        starts = [SX.sym(f"start{k}", m.n) for k, m in enumerate(self.models)]
+        ends = [SX.sym(f"end{k}", m.n) for k, m in enumerate(self.models)]
+        freed = SX.sym("freed", len(self.freed))
+        own = [SX.sym(f"own{k}", 2 + m.node.c.numel()) for k, m in enumerate(self.models)]
+        impulses = [SX.sym(f"impulse{j}", len(i)) for j, i in enumerate(self.impulses)]
+        common = [ca.vertcat(o, freed) for o in own]
+        x = ca.vertcat(*own, freed, *impulses, *starts, *ends)
+        at = np.concatenate(
+            [
+                *[self.common(k)[: o.numel()] for k, o in enumerate(own)],
+                self.freed,
+                *self.impulses,
+                *[nodes[:, 0] for nodes in self.nodes],
+                *[nodes[:, -1] for nodes in self.nodes],
+            ]
+        ).astype(int)
+        p = SX.sym("p", len(self.p))
+
+        def put(k: int, expression: SX, node: SX, s: float) -> SX:
+            m = self.models[k]
+            return ca.substitute([SX(expression)], [m.x, m.common, m.s, m.p], [node, common[k], SX(s), p])[0]
+
+        symbols, values = [self.plan.mechanism.p], [self._params(p, freed)]
+        for k, m in enumerate(self.models):
+            for instant, node, s in ((m.phase.start, starts[k], 0.0), (m.phase.end, ends[k], 1.0)):
+                symbol, value = m.instant(instant, s)
+                symbols.append(symbol)
+                values.append(put(k, value, node, s))
+            symbols.append(m.phase.duration)
+            values.append(own[k][1])
+        last = self.models[-1]
+        for place, i in enumerate(self.summed):
+            symbols.append(self.plan.integrals[i][0])
+            values.append(ends[-1][last.n - len(self.summed) + place])
+        for i in self.direct:
+            symbols.append(self.plan.integrals[i][0])
+            values.append(SX(0))  # its part of the cost is counted node by node
+
+        def here(expression: SX) -> SX:
+            return ca.substitute([SX(expression)], [ca.vertcat(*symbols)], [ca.vertcat(*values)])[0]
+
+        rows: list[tuple[SX, float, float, str]] = []
+        index = {x[i].element_hash(): i for i in range(x.numel())}
+        for c in self.plan.conditions:
+            expression = here(c.expression)
+            if expression.is_symbolic() and expression.element_hash() in index:
+                self._limit(at[index[expression.element_hash()]], c.low, c.high)
+            else:
+                rows.append((expression, c.low, c.high, c.label))
+        for name, g in zip(*self._first_rows(put, starts, common), strict=True):
+            rows.append((g, 0.0, 0.0, name))
+        for j, (a, b, edge) in enumerate(self._joins):
+            rows += self._join_rows(a, b, edge, put, starts, ends, impulses[j], own)
+        cost = here(self.plan.objective)
+        rows = self._without_fixed(rows, x, p, at, guess)
+        g = ca.vertcat(SX(0, 1), *[r[0] for r in rows])
+        local = Local(x, p, cost, g, [r[3] for r in rows], False)
+        bounds = [np.array([r[i] for r in rows], float).reshape(-1, 1) for i in (1, 2)]
+        return Piece(local, at[:, None], self.p[:, None], bounds[0], bounds[1], np.array([math.nan]))
+
+    def _params(self, p: SX, freed: SX) -> SX:
+        out = SX(p)
+        for i, name in enumerate(self.plan.freed):
+            out[list(self.plan.mechanism.params).index(name)] = freed[i]
+        return out
+
+    def _first_rows(self, put: Any, starts: list[SX], common: list[SX]) -> tuple[list[str], list[SX]]:
+        """Constraints at the very start, unless the end of the gait brings them along."""
+        if self.plan.closed:
+            return [], []
+        node = self.models[0].node
+        rows = node.closed + node.still
+        g = put(0, self.models[0]._here(rows.g), starts[0], 0.0)
+        return [f"{n} at the start" for n in rows.names], [g[i] for i in range(g.numel())]
+
+    def _join_rows(
+        self,
+        a: int,
+        b: int,
+        edge: Edge | None,
+        put: Any,
+        starts: list[SX],
+        ends: list[SX],
+        impulse: SX,
+        own: list[SX],
+    ) -> list[tuple[SX, float, float, str]]:
+        """How phase b takes over from phase a."""
+        before, after, m = self.models[a], self.models[b], self.plan.mechanism
+        closing = b <= a
+        word = "back at the start" if closing else f"into {after.phase.label}"
+        q = [put(a, before.full["q"], ends[a], 1.0), put(b, after.full["q"], starts[b], 0.0)]
+        v = [put(a, before.full["v"], ends[a], 1.0), put(b, after.full["v"], starts[b], 0.0)]
+        out = [
+            (q[1][i] - q[0][i], 0.0, 0.0, f"q.{n} {word}")
+            for i, n in enumerate(m.q_names)
+            if not (closing and n in self.plan.advance)
+        ]
+        known = set(before.node.closed.names)
+        fresh = [n not in known for n in after.node.closed.names]
+        closed = put(b, after._here(after.node.closed.g), starts[b], 0.0)
+        out += [(closed[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(after.node.closed.names) if fresh[i]]
+        jump = v[1] - v[0]
+        still = put(b, after._here(after.node.still.g), starts[b], 0.0)
+        if edge is not None and isinstance(edge.reset, PlasticImpact):
+            e = after.phase.stage.equations
+            J = e.J[list(after.rows), :]
+            M, Jt = (put(b, after.along(SX(one)), starts[b], 0.0) for one in (e.M, J.T))
+            gain = ca.mtimes(M, jump) - ca.mtimes(Jt, impulse)
+            out += [(gain[i], 0.0, 0.0, f"impact on {n} {word}") for i, n in enumerate(m.v_names)]
+            out += [(still[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(after.node.still.names)]
+            out += self._impulse_rows(after, impulse, word)
+        else:
+            out += [(jump[i], 0.0, 0.0, f"v.{n} {word}") for i, n in enumerate(m.v_names)]
+            out += [(still[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(after.node.still.names) if fresh[i]]
+        if edge is not None and not self._implied(edge, after):
+            guard = put(a, before.along(SX(edge.guard.expression(before.signals))), ends[a], 1.0)
+            out.append((guard, 0.0, 0.0, f"{edge.name} at the end of {before.phase.label}"))
+        if not closing:
+            out.append((own[b][0] - own[a][0] - own[a][1], 0.0, 0.0, f"time {word}"))
+            for i in range(after.sums.numel()):
+                place = after.n - after.sums.numel() + i
+                out.append((starts[b][place] - ends[a][before.n - before.sums.numel() + i], 0.0, 0.0, "integral"))
+        return out
+
+    def _impulse_rows(self, after: PhaseModel, impulse: SX, word: str) -> list[tuple[SX, float, float, str]]:
+        """The ground pushes in an impact, too."""
+        out = []
+        for i in range(len(after.phase.domain.contacts)):
+            normal = after.phase._rows(i)[0][-1]
+            if normal in after.rows:
+                row = after.rows.index(normal)
+                out.append((impulse[row], 0.0, FREE, f"impulse on {after.phase.stage.row_names[normal]} {word}"))
+        return out
+
+    def _implied(self, edge: Edge, after: PhaseModel) -> bool:
+        """Whether a touchdown is said already by the contact that follows it."""
+        m = self.plan.mechanism
+        if not isinstance(edge.guard, Touchdown):
+            return False
+        return any(same_point(m, c.point, edge.guard.point) for c in after.phase.domain.contacts)
+
+    def _without_fixed(
+        self, rows: list[tuple[SX, float, float, str]], x: SX, p: SX, at: np.ndarray, guess: np.ndarray
+    ) -> list[tuple[SX, float, float, str]]:
+        """Leave out rows of given numbers only, once they are seen to hold."""
+        if not rows:
+            return rows
+        g = ca.vertcat(*[r[0] for r in rows])
+        fixed = self.low[at] == self.high[at]
+        values = ca.Function("g", [x, p], [ca.densify(g)])
+        numbers = values(np.where(fixed, self.low[at], guess[at]), self.p).full().ravel()
+        depends: list[set[int]] = [set() for _ in rows]
+        for i, j in zip(*ca.jacobian_sparsity(g, x).get_triplet(), strict=True):
+            depends[i].add(j)
+        out = []
+        for i, row in enumerate(rows):
+            if not all(fixed[j] for j in depends[i]):
+                out.append(row)
+            elif not row[1] - 1e-6 <= numbers[i] <= row[2] + 1e-6:
+                raise BadValue(
+                    f"the plan contradicts itself: {row[3]} is {numbers[i]:.4g} with the values that are fixed, and "
+                    f"should be {_range(row[1], row[2])}; start from a state that m.assemble(...) closed",
+                    row=row[3],
+                    value=float(numbers[i]),
+                )
+        return out
+
+    # ---- numbers ------------------------------------------------------------------------------------------------
+
+    def scales(self, guess: np.ndarray) -> np.ndarray:
+        """Typical size of every unknown: alike for a kind of unknown along a phase."""
+        out = np.ones(self.n)
+        for k in range(len(self.models)):
+            nodes = self.nodes[k]
+            size = np.abs(guess[nodes]).max(axis=1)
+            limit = np.maximum(np.abs(self.low[nodes]), np.abs(self.high[nodes]))
+            finite = np.where(np.isfinite(limit), limit, 0.0).max(axis=1)
+            for block in self.models[k].node.blocks.values():
+                finite[block] = np.where(finite[block] > 0, finite[block], finite[block].max(initial=0.0))
+                size[block] = np.maximum(size[block], 0.1 * size[block].max(initial=0.0))
+            best = np.where(finite > 0, np.minimum(np.maximum(size, 0.1 * finite), np.maximum(finite, 1e-12)), size)
+            out[nodes] = np.where(best > 1e-9, best, 1.0)[:, None]
+            out[self.constants[k]] = np.maximum(np.abs(guess[self.constants[k]]), 1e-3)
+            length = self.lengths[k]
+            out[[self.begins[k], length]] = max(abs(float(guess[length])), 1e-3)
+        for impulses in self.impulses:
+            out[impulses] = np.maximum(np.abs(guess[impulses]).max(initial=0.0), 1.0)
+        return out
+
+    def name(self, index: int) -> str:
+        """Name of an unknown, with its phase."""
+        for k, model in enumerate(self.models):
+            if index in self.nodes[k]:
+                return f"{model.names[int(np.argwhere(self.nodes[k] == index)[0][0])]} in {model.phase.label}"
+            if index == self.lengths[k]:
+                return f"duration of {model.phase.label}"
+            if index in self.constants[k]:
+                return f"{model.node.c_names[list(self.constants[k]).index(index)]} in {model.phase.label}"
+        if index in self.freed:
+            return f"param {list(self.plan.freed)[list(self.freed).index(index)]}"
+        return "a slack or an impulse"
+
+    def motions(self, x: np.ndarray) -> list[Motion]:
+        """The motion of each phase."""
+        out = []
+        for k in range(len(self.models)):
+            t = x[self.begins[k]] + x[self.lengths[k]] * self.fractions[k]
+            out.append(Motion(t, x[self.nodes[k]].T))
+        return out
+
+    def whole(self, k: int, x: np.ndarray) -> list[np.ndarray]:
+        """q, v, a, u, f, z of phase k, one row a node."""
+        model = self.models[k]
+        s = self.fractions[k]
+        out = Kernel(model.whole, native=False).batch(x[self.nodes[k]].T, x[self.common(k)], s[:, None], self.p)
+        return list(out)
+
+
+def _range(low: float, high: float) -> str:
+    if low == high:
+        return f"{low:g}"
+    return f"at least {low:g}" if high == FREE else f"at most {high:g}" if low == -FREE else f"within {low:g} ... {high:g}"
