@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow bench clean
+.PHONY: demo test test-slow bench docs wheel robust clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -17,8 +17,23 @@ test: .venv/installed
 test-slow: .venv/installed
 	$(BIN)/python -m pytest -n auto -m slow
 
-bench: .venv/installed
-	$(BIN)/python -m bench
+.venv/peers: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	touch $@
+
+bench: .venv/peers
+	$(BIN)/python -m bench --write docs/benchmarks.md
+
+docs: .venv/installed
+	$(BIN)/python docs/gallery.py
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs results/docs
+	@echo results/docs/index.html
+
+wheel: .venv/installed
+	$(BIN)/python tests/wheel_smoke.py results/wheel
+
+robust: .venv/installed
+	$(BIN)/python -m robust --write docs/robustness.md
 
 clean:
 	rm -rf .venv results build src/saltus.egg-info

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -27,6 +28,15 @@ class Row:
     def at_most(cls, what: str, value: float, target: float, unit: str = "") -> Row:
         """Number that should be `target` or less."""
         return cls(what, f"{value:.3g}{unit}", f"<= {target:g}{unit}", value <= target)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Lines with targets, further Markdown below them, and the figures it shows: file name and what draws it."""
+
+    rows: list[Row]
+    text: str = ""
+    figures: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
 
 
 class Disagreement(AssertionError):

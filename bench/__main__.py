@@ -9,10 +9,22 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-from bench import Row
+from bench import Report, Row
 
-SUBJECTS = ("startup", "assembly", "evaluation", "swing", "running", "orbits", "design", "tail", "export")
-PACKAGES = ("saltus", "casadi", "numpy", "scipy", "pin", "mujoco")
+SUBJECTS = (
+    "startup",
+    "assembly",
+    "evaluation",
+    "swing",
+    "running",
+    "orbits",
+    "design",
+    "tail",
+    "export",
+    "studio",
+    "scaling",
+)
+PACKAGES = ("saltus", "casadi", "numpy", "scipy", "pin", "mujoco", "drake", "exudyn", "sympy", "pydy")
 
 
 def machine() -> str:
@@ -60,8 +72,13 @@ def main() -> None:
     parts = []
     for name in given.names or SUBJECTS:
         module = importlib.import_module(f"bench.{name}")
-        parts.append(table(module.TITLE, module.run()))
+        found = module.run()
+        report = found if isinstance(found, Report) else Report(found)
+        parts.append(table(module.TITLE, report.rows) + (f"\n{report.text}\n" if report.text else ""))
         print(parts[-1], flush=True)
+        if given.write is not None:
+            for file, draw in report.figures.items():
+                draw(given.write.parent / "images" / file)
     if given.write is not None:
         given.write.parent.mkdir(parents=True, exist_ok=True)
         given.write.write_text(INTRODUCTION.format(machine=machine()) + "\n" + "\n".join(parts))
@@ -71,7 +88,7 @@ INTRODUCTION = """# Benchmarks
 
 Written by `python -m bench --write docs/benchmarks.md`; do not edit. Every line compares in one process, after
 a check that both sides compute the same thing. Times are the least of several; read the ratios, since the
-machine may be shared. `python -m bench NAME` runs one table.
+machine may be shared. `python -m bench NAME` runs one table, `make bench` installs the peers and writes this page.
 
 {machine}.
 """

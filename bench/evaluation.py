@@ -8,7 +8,7 @@ import casadi as ca
 import numpy as np
 
 import saltus as sl
-from bench import Row, best, micro, peers, race, same
+from bench import Row, best, field_mujoco, field_pinocchio, micro, peers, race, same
 from saltus.dynamics.coordinates import choose
 from saltus.machine import Kernel
 from saltus.model.assembly import assembler
@@ -62,12 +62,12 @@ def rows(base: str) -> list[Row]:
         "NumPy": lambda: best(lambda: port.evaluate(q_port, w_port, 0.0), 1, 200),
     }
     if peers.installed("pinocchio"):
-        pin = peers.Pinocchio(fixed)
+        pin = field_pinocchio.Leg(fixed)
         out.append(same(f"{label}, Pinocchio", a, pin.acceleration(q, v), 1e-8))
         timers["Pinocchio"] = lambda: best(lambda: pin.acceleration(q, v), 1, 5000)
         timers["Pinocchio's call"] = lambda: best(lambda: pin.overhead(q, v), 1, 5000)
     if peers.installed("mujoco"):  # mj_step with Euler and a tiny step is mj_forward looped in C
-        mj = peers.MuJoCo(fixed, step=1e-9, integrator="Euler")
+        mj = field_mujoco.Leg(fixed, step=1e-9, integrator="Euler")
         out.append(same(f"{label}, MuJoCo (its constraints are soft)", a, mj.acceleration(q, v), 1e-2))
         timers["mj_forward"] = lambda: best(lambda: mj.mujoco.mj_forward(mj.model, mj.data), 1, 5000)
         timers["mj_step"] = lambda: best(lambda: mj.mujoco.mj_step(mj.model, mj.data, nstep=5000), 1) / 5000

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import saltus as sl
-from bench import Row, peers, same
+from bench import Row, field_pinocchio, peers, same
 from saltus.files.routines import Exported
 
 TITLE = "Exported C of BOLT: every call timed"
@@ -113,7 +113,7 @@ def run() -> list[Row]:
 
 def _pinocchio(bolt: sl.HybridSystem, start: sl.State, ours: float) -> list[Row]:
     """`constraintDynamics` from Python, every call timed; what a call that computes nothing costs is taken off."""
-    pin, q, v = peers.Pinocchio(False), start.positions, start.velocities
+    pin, q, v = field_pinocchio.Leg(False), start.positions, start.velocities
     code = Exported(bolt, start, control=lambda t, s: {}).domains[0]
     x, p = code.entry.function(0.0, q, v, [], bolt.mechanism.values(start.params))
     a = np.asarray(code.routines[0].function(0.0, x, p)).ravel()[len(q) :]

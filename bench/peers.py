@@ -1,11 +1,10 @@
-"""The BOLT leg in other tools: a hand port in NumPy, Pinocchio and MuJoCo; the last two only if installed."""
+"""The BOLT leg in numbers, its hand port in NumPy, and what any motion of it is measured by."""
 
 from __future__ import annotations
 
 import importlib.util
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -257,124 +256,7 @@ class HandPort:
         return np.linalg.solve(self.J[:, self.dependent].T, self.load[self.dependent])
 
 
-# ---- Pinocchio ----------------------------------------------------------------------------------------------------
-
-
-class Pinocchio:
-    """The leg for `constraintDynamics`: revolute tree and two point constraints, proximal solver."""
-
-    def __init__(self, fixed: bool, baumgarte: float = 0.0, mu: float = 1e-12, iterations: int = 1) -> None:
-        import pinocchio as pin
-
-        self.pin, self.fixed = pin, fixed
-        model = self.model = pin.Model()
-        model.gravity.linear = np.array([0.0, -G, 0.0])
-        at = lambda x, y: pin.SE3(np.eye(3), np.array([x, y, 0.0]))  # noqa: E731
-        body = 0
-        if not fixed:
-            x = model.addJoint(0, pin.JointModelPX(), at(0, 0), "x")
-            body = model.addJoint(x, pin.JointModelPY(), at(0, 0), "y")
-            model.appendBodyToJoint(body, pin.Inertia(MB, np.zeros(3), np.eye(3) * I1), at(0, 0))
-        crank = model.addJoint(body, pin.JointModelRZ(), at(0, 0), "q1")
-        hfe = model.addJoint(crank, pin.JointModelRZ(), at(L1, 0), "q2")
-        kfe = model.addJoint(hfe, pin.JointModelRZ(), at(LS, 0), "q3")
-        femur = model.addJoint(body, pin.JointModelRZ(), at(*HIP), "q4")
-        tibia = model.addJoint(femur, pin.JointModelRZ(), at(L4, 0), "q5")
-        for joint, (mass, inertia, com) in zip((crank, hfe, kfe, femur, tibia), LINKS.values(), strict=True):
-            model.appendBodyToJoint(joint, pin.Inertia(mass, np.array([com, 0, 0]), np.eye(3) * inertia), at(0, 0))
-        self.data = model.createData()
-        loops = [(femur, at(LF, 0), hfe, at(L2, 0)), (tibia, at(LT, 0), kfe, at(L3, 0))]
-        self.constraints = pin.StdVec_RigidConstraintModel()
-        self.constraint_data = pin.StdVec_RigidConstraintData()
-        for one, place, two, other in loops:
-            point, axes = pin.ContactType.CONTACT_3D, pin.ReferenceFrame.LOCAL
-            c = pin.RigidConstraintModel(point, model, one, place, two, other, axes)
-            if baumgarte:
-                c.setBaumgarteCorrectorParameters(pin.BaumgarteCorrectorParameters(baumgarte**2, 2 * baumgarte))
-            self.constraints.append(c)
-            self.constraint_data.append(c.createData())
-        self.settings = pin.ProximalSettings(1e-12, mu, iterations)
-        pin.initConstraintDynamics(model, self.data, self.constraints, self.constraint_data)
-        self.tau = np.zeros(model.nv)
-        self.tibia = tibia
-
-    def acceleration(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """All accelerations without torque, in our order of coordinates."""
-        return self.pin.constraintDynamics(
-            self.model, self.data, q, v, self.tau, self.constraints, self.constraint_data, self.settings
-        )
-
-    def overhead(self, q: np.ndarray, v: np.ndarray) -> None:
-        """Call from Python with the same arrays that computes next to nothing."""
-        self.pin.squaredDistance(self.model, q, q)
-
-
-# ---- MuJoCo -------------------------------------------------------------------------------------------------------
-
-
-def mjcf(fixed: bool, step: float = 1e-4, solref: str = "0.002 1", integrator: str = "RK4") -> str:
-    """The leg as MJCF: two `connect` equalities, as hard as the solver lets them be."""
-
-    def inertial(name: str) -> str:
-        mass, inertia, com = LINKS[name]
-        return f'<inertial pos="{com} 0 0" mass="{mass}" diaginertia="{inertia} {inertia} {inertia}"/>'
-
-    def hinge(name: str) -> str:
-        return f'<joint name="{name}" type="hinge" axis="0 0 1"/>'
-
-    slides = (
-        ""
-        if fixed
-        else (
-            '<joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/>'
-            f'<inertial pos="0 0 0" mass="{MB}" diaginertia="{I1} {I1} {I1}"/>'
-        )
-    )
-    return f"""
-<mujoco>
-  <compiler angle="radian" autolimits="true"/>
-  <option gravity="0 {-G} 0" timestep="{step}" integrator="{integrator}" solver="Newton" iterations="1"
-          tolerance="0" jacobian="dense">
-    <flag contact="disable" limit="disable" frictionloss="disable"/>
-  </option>
-  <worldbody>
-    <body name="body">{slides}
-      <body name="crank">{hinge("q1")}{inertial("crank")}
-        <body name="hfe" pos="{L1} 0 0">{hinge("q2")}{inertial("hfe")}<site name="b2" pos="{L2} 0 0"/>
-          <body name="kfe" pos="{LS} 0 0">{hinge("q3")}{inertial("kfe")}<site name="g2" pos="{L3} 0 0"/></body>
-        </body>
-      </body>
-      <body name="femur" pos="{HIP[0]} {HIP[1]} 0">{hinge("q4")}{inertial("femur")}<site name="b1" pos="{LF} 0 0"/>
-        <body name="tibia" pos="{L4} 0 0">{hinge("q5")}{inertial("tibia")}<site name="g1" pos="{LT} 0 0"/></body>
-      </body>
-    </body>
-  </worldbody>
-  <equality>
-    <connect site1="b1" site2="b2" solref="{solref}" solimp="0.9999 0.9999 0.001 0.5 2"/>
-    <connect site1="g1" site2="g2" solref="{solref}" solimp="0.9999 0.9999 0.001 0.5 2"/>
-  </equality>
-</mujoco>"""
-
-
-class MuJoCo:
-    """The MJCF of the leg, loaded."""
-
-    def __init__(self, fixed: bool, **options: Any) -> None:
-        import mujoco
-
-        self.mujoco = mujoco
-        self.model = mujoco.MjModel.from_xml_string(mjcf(fixed, **options))
-        self.data = mujoco.MjData(self.model)
-
-    def set(self, q: np.ndarray, v: np.ndarray) -> None:
-        """Start from positions and velocities in our order of coordinates."""
-        self.data.qpos[:], self.data.qvel[:], self.data.time = q, v, 0.0
-
-    def acceleration(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """All accelerations without torque."""
-        self.set(q, v)
-        self.mujoco.mj_forward(self.model, self.data)
-        return self.data.qacc.copy()
+# ---- measures -------------------------------------------------------------------------------------------------------
 
 
 def gap(q: np.ndarray) -> float:

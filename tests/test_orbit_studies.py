@@ -21,7 +21,7 @@ def test_hopper_orbit_at_the_papers_params():
     assert data["apex_U"] == pytest.approx(1.11100669114979, abs=1e-9)
     assert len(data["monodromy"]) == 4
     assert data["M"][1] == pytest.approx([3.2885166, 0.4538489], abs=6e-8)
-    assert {"phase_portraits", "energy"} <= set(result.figures)
+    assert {"fig3_orbit", "fig4_phase_portraits", "fig5_energy"} <= set(result.figures)
 
 
 def test_hopper_orbit_by_command_line(tmp_path):

@@ -33,7 +33,10 @@ def test_every_study_names_its_source():
         assert " and " in study.source  # its authors
 
 
-@pytest.mark.parametrize("name", ["bolt-kinematics", "bolt-running", "raptor-hopping", "bolt-static-gait"])
+STATED = ("bolt-kinematics", "bolt-running", "bolt-swinging", "raptor-hopping", "bolt-static-gait", "rat-kick")
+
+
+@pytest.mark.parametrize("name", STATED)
 def test_study_agrees_with_what_was_published(results, name):
     result = results(name)
     failed = [c.quantity for c in result.comparisons if c.agrees is False]

@@ -11,15 +11,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import saltus as sl
 from browser import launch, watched
 from saltus.cli import model_of
+from saltus.cli_pages import saved
+from saltus.model.geometry import skeleton, spiral
 
 pytest.importorskip("viser", reason="the test extra installs viser")
 from saltus.studio import serve, target_panel
 from saltus.studio.pose import Posing, drivers
-from saltus.studio.scene import Placed, solid
+from saltus.studio.scene import Placed, quaternions, solid
 from saltus.studio.worker import Worker
 
 SHOTS = Path(os.environ["SALTUS_SCREENSHOTS"]) if "SALTUS_SCREENSHOTS" in os.environ else None
@@ -86,8 +89,49 @@ def test_solids_are_closed_and_of_the_right_volume():
         vertices, faces = solid(bar, 0.2, thickness)
         a, b, c = (vertices[faces[:, i]] for i in range(3))
         assert np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6 == pytest.approx(volume, rel=0.05)
+        faces = np.unique(np.round(vertices, 9), axis=0, return_inverse=True)[1].reshape(-1)[faces]  # joined by place
         edges = np.sort(np.vstack([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]]), axis=1)
         assert (np.unique(edges, axis=0, return_counts=True)[1] == 2).all()
+
+
+def test_quaternions_are_those_of_scipy():
+    turns = Rotation.random(200, random_state=1).as_matrix()
+    halves = Rotation.from_rotvec(np.pi * np.eye(3)).as_matrix()  # half turns, where the first component vanishes
+    R = np.concatenate([turns, halves, np.eye(3)[None]])
+    ours = quaternions(R)
+    assert np.abs(np.linalg.norm(ours, axis=1) - 1).max() < 1e-12
+    assert np.abs(Rotation.from_quat(ours[:, [1, 2, 3, 0]]).as_matrix() - R).max() < 1e-12
+
+
+def test_springs_of_joints_are_drawn():
+    m = sl.Mechanism("sprung")
+    arm, hand = (m.rod(n, mass=1.0, length=0.5) for n in ("arm", "hand"))
+    m.revolute("shoulder", m.ground.at(0, 0), arm.start)
+    m.revolute("wrist", arm.end, hand.start)
+    m.slide("press", hand.end, m.link("stamp", mass=1.0, inertia=0.1).at(0, 0))
+    m.joint_spring("torsion", "wrist", stiffness=1.0)
+    m.joint_spring("wall", "shoulder", stiffness=1.0)
+    m.joint_spring("pressing", "press", stiffness=1.0)
+    bones = skeleton(m)
+    points = sl.trace(m, np.array([0.0, math.pi / 2, 0.2]), bones.frames)[0]  # arm along x, hand along y
+    assert np.abs(points[list(bones.springs[0])] - [[0.5, 0.5], [0.5, 0.7]]).max() < 1e-12
+    (pin, arm_end, hand_end), (wall, _, _) = sorted(bones.spirals, key=lambda ends: -points[ends[0]][0])
+    line = spiral(points[pin], points[arm_end], points[hand_end], 0.1)
+    assert np.abs(line[0] - [0.5 - 0.035, 0.0]).max() < 1e-12  # begins towards the shoulder, ends towards the hand
+    assert np.abs(line[-1] - [0.5, 0.1]).max() < 1e-12
+    assert np.abs(points[wall]).max() < 1e-12
+
+
+def test_a_bad_model_is_refused_and_leaves_nothing_behind():
+    def broken():
+        raise sl.errors.BadValue("no such machine")
+
+    heard = []
+    with pytest.raises(sl.errors.BadValue, match="no such machine"):
+        serve(broken, port=18394, listening=heard.append)
+    assert heard == ["http://127.0.0.1:18394/"]
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(heard[0], timeout=5)
 
 
 def test_placed_links_carry_their_points():
@@ -215,10 +259,12 @@ def test_sliders_runs_scrubbing_gaits_and_cancel(chrome, studio, complaints):
     until(lambda: session.posing.params["l_1"] > l_1 + 1e-3)
     until(lambda: text.inner_text() != before)
     # the same with the keyboard
-    now = session.posing.params["l_1"]
+    now, seen_from = session.posing.params["l_1"], session.client.camera.position
     thumb.focus()
     page.keyboard.press("ArrowLeft")
     until(lambda: session.posing.params["l_1"] < now)
+    page.wait_for_timeout(300)
+    assert np.abs(session.client.camera.position - seen_from).max() < 1e-6  # the key moves the slider, nothing else
     shoot(page, "2-longer-crank")
     page.get_by_role("button", name="Reset").click()
     until(lambda: session.posing.params["l_1"] == l_1)
@@ -265,6 +311,65 @@ def test_sliders_runs_scrubbing_gaits_and_cancel(chrome, studio, complaints):
     assert complaints == []
 
 
+def test_every_control_is_reached_with_the_keyboard(chrome, studio, complaints):
+    before = set(studio.sessions)
+    page = opened(chrome, studio.url, complaints)
+    session = session_of(studio, before)
+    named = """() => { const e = document.activeElement, box = e.closest("[id]");
+      return [e.getAttribute("role") || e.tagName.toLowerCase(), e.innerText || "", box ? box.id : ""]; }"""
+    seen = []
+    page.mouse.click(5, 700)
+    for _ in range(90):
+        page.keyboard.press("Tab")
+        seen.append(tuple(page.evaluate(named)))
+    roles = [role for role, _, _ in seen]
+    buttons = {text for role, text, _ in seen if role == "button"}
+    assert {"Next branch", "Reset"} <= buttons
+    assert len({n for r, _, n in seen if r == "slider"}) == len(session.posing.drivers) + len(session.posing.params)
+    assert "input" in roles
+    # the tabs: arrows move between them, and what is chosen can be worked on
+    page.get_by_role("tab", name="Machine").focus()
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.innerText") == "Run":
+            break
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Run", exact=True).wait_for()
+    page.close()
+    assert complaints == []
+
+
+def test_a_saved_run_is_opened_and_the_plots_follow_it(chrome, tmp_path, complaints):
+    system = sl.zoo.bolt()
+    start = system.mechanism.keyframe("drop")
+    run = sl.simulate(system, start, domain="flight", until=0.6, control=system.controls["run"])
+    running = serve(functools.partial(saved, model_of, run.save(tmp_path / "run.nc"), None), port=18395)
+    try:
+        page = opened(chrome, running.url, complaints)
+        session = session_of(running)
+        page.get_by_role("tab", name="Run").click()
+        page.get_by_text("finished at 0.6 s").wait_for()
+        until(lambda: session.tick is None)  # played to its end
+        where = """() => [...document.querySelectorAll(".saltus-charts svg")].map(
+          (s) => s.lastElementChild.getBoundingClientRect().x - s.getBoundingClientRect().x)"""
+        last = page.evaluate(where)
+        page.get_by_role("slider").first.focus()
+        page.keyboard.press("Home")
+        until(lambda: session.run_panel.time.value == 0)
+        page.wait_for_function(f"({where})()[0] < {last[0] - 50}")
+        first = page.evaluate(where)
+        assert len(first) == 5
+        # over time all cursors have gone from the left to the right of their charts; the dot of the portrait moved
+        wide = page.locator(".saltus-charts svg").first.bounding_box()["width"]
+        assert all(b - a > 0.7 * wide for a, b in zip(first[:4], last[:4], strict=True))
+        assert first[4] != last[4]
+        page.close()
+    finally:
+        running.stop()
+    assert complaints == []
+
+
 def test_a_broken_linkage_in_one_of_two_pages(chrome, studio, complaints):
     before = set(studio.sessions)
     first = opened(chrome, studio.url, complaints, width=900, height=600)
@@ -272,6 +377,12 @@ def test_a_broken_linkage_in_one_of_two_pages(chrome, studio, complaints):
     second = opened(chrome, studio.url, complaints, width=400, height=800)
     two = session_of(studio, before | {one.client.client_id})
     shoot(second, "5-phone")
+    # the panel takes the lower 60 % of a narrow page; all of the machine is above it
+    places = two.placed.at(two.posing.pose.q, two.posing.params).points[0]
+    pixels = np.array([pixel(two, place) for place in places])
+    assert (pixels[:, 1] > 0).all()
+    assert (pixels[:, 1] < 0.4 * 800).all()
+    assert ((pixels[:, 0] > 0) & (pixels[:, 0] < 400)).all()
     numbers = first.locator("input[type='text']:visible, input[inputmode='decimal']:visible")
     broken = numbers.nth(len(one.posing.drivers))  # beside the first Param's slider, l_c
     one.machine_panel.params["l_c"].max = 1.0
@@ -418,3 +529,14 @@ def test_report_and_gallery_commands(tmp_path):
     assert "&lt;b&gt;" in page
     assert "bolt/report.html" in page
     assert call(app, ["gallery", str(tmp_path / "none")]).exit_code == 2
+    # figures for print
+    kinds = ["--kind", "portraits", "--kind", "snapshots", "--kind", "strobe"]
+    done = call(app, ["plot", str(tmp_path / "bolt"), *kinds, "--since", "0.1", "--until", "0.4", "--count", "5"])
+    assert done.exit_code == 0, done.output
+    for name in kinds[1::2]:
+        assert (tmp_path / "bolt" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    done = call(app, ["plot", str(tmp_path / "bolt"), "--kind", "portrait"])
+    assert done.exit_code == 2
+    assert "portraits" in done.output
+    assert call(app, ["plot", str(tmp_path / "some")]).exit_code == 2
+    assert call(app, ["studio", "blot", "--no-browser"]).exit_code == 2

@@ -9,6 +9,7 @@ import pytest
 import saltus as sl
 from saltus.model.bend import stumpff
 from saltus.model.tail import polar
+from saltus.studies.tail_appendix import appendix_E, appendix_Q, f_a, f_v
 
 L, MASS = 0.2, 0.05
 
@@ -100,53 +101,6 @@ def test_arc_ends_where_its_tangent_leads():
 
 
 # ---- Appendix B ---------------------------------------------------------------------------------------------------
-
-
-def appendix_E(t):
-    """E of Appendix B of the kangaroo rat paper, with the powers of theta that its print lost."""
-    c, s, c2, s2 = math.cos(t), math.sin(t), math.cos(2 * t), math.sin(2 * t)
-    E = np.zeros((5, 5))
-    E[0] = 1, (1 - c) / t, (-1 + c + t * s) / t**2, -s / t, (-t * c + s) / t**2
-    E[1, 1:] = (
-        1 / 2 - s2 / (4 * t),
-        (-2 * t * c2 + s2) / (8 * t**2),
-        (c2 - 1) / (4 * t),
-        (1 - c2 - 2 * t * s2 + 2 * t**2) / (8 * t**2),
-    )
-    E[2, 2:] = (
-        (4 * t**3 + 6 * t * c2 + (6 * t**2 - 3) * s2) / (24 * t**3),
-        E[1, 4] - 1 / 2,
-        (-1 + (1 - 2 * t**2) * c2 + 2 * t * s2) / (8 * t**3),
-    )
-    E[3, 3:] = 1 - E[1, 1], -E[1, 2]
-    E[4, 4] = (4 * t**3 - 6 * t * c2 + (3 - 6 * t**2) * s2) / (24 * t**3)
-    return E + np.triu(E, 1).T
-
-
-def f_v(x, t):
-    return np.array([1, math.sin(t * x), x * math.cos(t * x), -math.cos(t * x), x * math.sin(t * x)])
-
-
-def f_a(x, t):
-    s, c = math.sin(t * x), math.cos(t * x)
-    return np.array([1, s, 2 * x * c, x * c, -(x**2) * s, -c, 2 * x * s, x * s, x**2 * c])
-
-
-def appendix_Q(t):
-    """Q of Appendix B from the entries it prints and the relations between the others."""
-    E, c, s, c2, s2 = appendix_E(t), math.cos(t), math.sin(t), math.cos(2 * t), math.sin(2 * t)
-    Q = np.zeros((5, 9))
-    Q[:, [0, 1, 3, 5, 7]] = E
-    Q[:, 2], Q[:, 6] = 2 * Q[:, 3], 2 * Q[:, 7]
-    Q[0, 4] = (2 + (t**2 - 2) * c - 2 * t * s) / t**3
-    Q[0, 8] = ((t**2 - 2) * s + 2 * t * c) / t**3
-    Q[1, 4], Q[3, 4] = Q[2, 3] - 1 / 3, Q[4, 3]
-    Q[1, 8], Q[3, 8] = Q[4, 3], -Q[2, 3]
-    Q[2, 4] = (2 * t * (2 * t**2 - 3) * c2 - (6 * t**2 - 3) * s2) / (16 * t**4)
-    Q[4, 8] = -Q[2, 4]
-    Q[4, 4] = (3 + 2 * t * (2 * t**2 - 3) * s2 + (6 * t**2 - 3) * c2 - 2 * t**4) / (16 * t**4)
-    Q[2, 8] = Q[4, 4] + 1 / 4
-    return Q
 
 
 @pytest.mark.parametrize("theta", [0.5, 1.0, 2.0, math.pi, 5.0])

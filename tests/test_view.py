@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import saltus as sl
 from saltus.model.geometry import skeleton
@@ -84,9 +85,21 @@ def test_strides_are_what_lies_between_touchdowns(run):
     liftoffs = [e.t for e in run.events if e.name == "liftoff"]
     stance = np.array(liftoffs) - np.array(touchdowns[:-1])
     np.testing.assert_allclose(gait.duty, stance / np.diff(touchdowns), rtol=1e-9)
-    x = np.array([run.at(t).boom.x for t in touchdowns])
+    feet = sl.trace(run.mechanism, np.array([e.q for e in run.events if e.name == "touchdown"]), ["foot"])
+    x = feet[:, 0, 0]
     np.testing.assert_allclose(gait.lengths, np.diff(x), atol=1e-9)
     assert gait.mean_speed == pytest.approx((x[-1] - x[-3]) / (touchdowns[-1] - touchdowns[-3]), rel=1e-9)
+
+
+@pytest.mark.parametrize("steps", [4, 5])
+def test_a_walker_on_two_feet_is_as_fast_over_any_number_of_steps(steps):
+    """The gait of the compass walker: every step is 0.42 m (its docstring), whichever foot it starts with."""
+    walker = sl.zoo.compass()
+    start = walker.mechanism.keyframe("walking")
+    walk = sl.simulate(walker, start, domain="first", until=20.0, stop_after={"touchdown": steps + 1})
+    gait = sl.strides(walk)
+    np.testing.assert_allclose(gait.lengths, gait.lengths[0], rtol=1e-5)
+    assert gait.mean_speed == pytest.approx(0.42 / 0.71, rel=0.02)
 
 
 def test_a_run_without_touchdowns_has_no_strides():
@@ -224,3 +237,32 @@ def test_report_is_one_file_that_needs_no_network(run, figures, tmp_path):
     for part in parts:
         assert part in text
     assert text.count("<svg") == 8
+
+
+def test_nothing_of_a_figure_is_cut_off(figures):
+    """Margins are given in inches and not measured, so they must hold what stands in them."""
+    for name, figure in figures.items():
+        if name == "snapshots":  # lays itself out
+            continue
+        FigureCanvasAgg(figure).draw()
+        drawn, page = figure.get_tightbbox(), figure.get_size_inches()
+        assert min(drawn.x0, drawn.y0) > -0.01, name
+        assert (np.array([drawn.x1, drawn.y1]) < page + 0.01).all(), name
+
+
+def test_phase_portraits_show_where_switching_surfaces_are_met():
+    """Zana et al. (2018), eqs. 11 and 12: the hopper touches down on z_L = 0, where its foot then stays at rest."""
+    system = sl.zoo.hopper()
+    hop = sl.simulate(system, system.mechanism.keyframe("takeoff"), domain="flight", until=2.0)
+    figure = sl.view.plot_phase_portrait(hop, "z_L", surfaces={"F2G": (0.0, [-100.0, 100.0])})
+    (ax,) = figure.axes
+    met = {line.get_marker(): line.get_xydata() for line in ax.lines if line.get_marker() != "None"}
+    assert set(met) == {"o", "s"}
+    assert len(met["o"]) == len([e for e in hop.events if e.name == "touchdown"])
+    assert np.abs(met["o"][:, 0]).max() < 1e-9
+    assert (met["o"][:, 1] < -0.5).all()
+    assert np.abs(met["s"]).max() < 1e-6  # lift-off: at rest on the ground
+    (surface,) = [line for line in ax.lines if line.get_linestyle() == "--"]
+    assert (surface.get_xdata() == 0.0).all()
+    assert ax.get_ylim()[1] < 10.0  # the surface does not stretch the picture
+    assert "F2G" in {text.get_text() for text in ax.texts}

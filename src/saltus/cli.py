@@ -19,7 +19,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from saltus import cli_files, cli_pages
+from saltus import __version__, cli_files, cli_pages
 from saltus.cli_results import err, facts, out, print_table, progress_bar, summary_rows, write_results
 from saltus.errors import BadValue, SaltusError, UnknownName
 
@@ -33,6 +33,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Legged machines with closed kinematic chains: simulate, study, report.",
 )
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"saltus {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    pass
 
 
 def speaking(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,19 +83,39 @@ class Model:
     control: Any = None
     domain: str | None = None
     until: float | None = None
+    run: Any = None
 
 
 def model_of(text: str) -> Model:
     """Return the machine of a zoo name, of a model file, or of a Python file that defines `system`."""
     if text.endswith(cli_files.MODEL_FILES):
         return _from_model_file(text)
-    if text.endswith(".py") or "/" in text:
+    if is_file(text):
         return _from_file(Path(text))
+    name = zoo_name(text)
+    return Model(name, _as_system(machines()[name]()))
+
+
+def is_file(text: str) -> bool:
+    """Whether a model is named by a file, not by a name of the zoo."""
+    return text.endswith((*cli_files.MODEL_FILES, ".py")) or "/" in text
+
+
+def zoo_name(text: str) -> str:
+    """Return the name of a machine of the zoo as it is spelt there."""
     known = machines()
     name = text.replace("_", "-")
     if name not in known:
         raise UnknownName("machine", text, [*known, "FILE.py", "FILE.saltus.yaml"])
-    return Model(name, _as_system(known[name]()))
+    return name
+
+
+def check_name(text: str) -> None:
+    """Refuse a model that does not exist, without building it."""
+    if not is_file(text):
+        zoo_name(text)
+    elif not Path(text).is_file():
+        raise BadValue(f"{text} is no file; give a name of `saltus zoo` or a file that defines a machine")
 
 
 def _from_model_file(text: str) -> Model:
@@ -522,7 +557,7 @@ def doctor() -> None:
 
 
 cli_files.register(app, speaking, model_of)
-cli_pages.register(app, speaking, model_of)
+cli_pages.register(app, speaking, model_of, check_name)
 
 if __name__ == "__main__":
     app()

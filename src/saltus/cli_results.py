@@ -125,14 +125,14 @@ def write_results(
     from saltus import view
 
     film = directory / "run.gif" if animation else None
-    figures = view.figures(run, system=system)
+    makers = {name: make for name, make in view.makers(run, system=system).items() if name in view.REPORTED}
     kinds = ("svg", "png") if png else ("svg",)
-    written = {name: [directory / f"{name}.{kind}" for kind in kinds] for name in figures}
-    ours, others = list(figures)[: len(figures) - 3 * animation], list(figures)[len(figures) - 3 * animation :]
+    written = {name: [directory / f"{name}.{kind}" for kind in kinds] for name in makers}
+    ours, others = list(makers)[: len(makers) - 2 * animation], list(makers)[len(makers) - 2 * animation :]
 
     def on_the_other_core() -> None:
         for name in others:
-            view.save(figures[name], directory / name, kinds)
+            view.save(makers[name](), directory / name, kinds)
         if film:
             view.animate(run, film)
 
@@ -141,7 +141,7 @@ def write_results(
         task = bar.add_task("drawing", total=len(ours) + (film is not None), note="")
         for name in ours:
             bar.update(task, note=name)
-            view.save(figures[name], directory / name, kinds)
+            view.save(makers[name](), directory / name, kinds)
             bar.update(task, advance=1)
         if film and wait:
             bar.update(task, note="animation")

@@ -197,6 +197,7 @@ class Domain:
     name: str
     contacts: tuple[Contact, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
+    system: HybridSystem | None = None
 
     def __repr__(self) -> str:
         return f"Domain({self.name!r})"
@@ -222,6 +223,8 @@ class HybridSystem:
 
     def __init__(self, mechanism: Mechanism, *, ground: float = 0.0) -> None:
         mechanism.check()
+        if not np.isfinite(ground):
+            raise BadValue(f"ground is {ground}; give the height of the ground in metres", given=ground)
         self.mechanism = mechanism
         self.ground = ground
         self.domains: dict[str, Domain] = {}
@@ -240,7 +243,7 @@ class HybridSystem:
                 raise UnknownName("param", key, m.params)
         for contact in contacts:
             m.frame(contact.point)
-        domain = Domain(name, tuple(contacts), dict(params or {}))
+        domain = Domain(name, tuple(contacts), dict(params or {}), self)
         self._check_freedom(domain)
         self.domains[name] = domain
         return domain

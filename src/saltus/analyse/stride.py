@@ -15,7 +15,7 @@ from saltus.errors import BadValue, SaltusError, UnknownName
 from saltus.hybrid import Continuous, Domain, Edge, HybridSystem, Map, PlasticImpact
 from saltus.machine import Kernel
 from saltus.model.rank import independent_rows
-from saltus.simulation.control import Sampled
+from saltus.simulation.control import stepwise
 from saltus.simulation.engines import choose as choose_engine
 from saltus.simulation.engines.port import Request, Stop
 from saltus.simulation.program import Stage
@@ -124,10 +124,10 @@ class Stride:
         engine: str | None = None,
         longest: float = 20.0,
     ) -> None:
-        if isinstance(control, Sampled):
+        if (found := stepwise(control)) is not None:
             raise BadValue(
-                "a Sampled controller jumps between samples and has no derivative; give the plain function (t, s), "
-                "which is traced into symbols"
+                f"a {type(found).__name__} controller changes its numbers in steps, which strides do not "
+                "differentiate; give a plain function (t, s), which is traced into symbols"
             )
         m = system.mechanism
         for name in params:

@@ -16,7 +16,7 @@ import numpy as np
 from saltus.dynamics.contact import Touch, touch
 from saltus.machine import Kernel
 from saltus.model.forces import CompliantContact, Force, JointSpring, Spring, Torque
-from saltus.model.kinematics import Closure, Kinematics, Motion, Pose, placement_end, placement_start
+from saltus.model.kinematics import Closure, Kinematics, Motion, Pose
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, cross, number
@@ -26,7 +26,8 @@ class Equations:
     """All expressions of one mechanism with one set of constraints.
 
     `extra` are constraints beyond the loops (contacts of a domain), with their own parameter symbols appended
-    to the mechanism's Params in `p`. `passive` leaves the motors switched off, limits and all. With `released` the
+    to the mechanism's Params in `p`. `passive` leaves the motors switched off, limits and all; `unlimited` ones (see
+    `constrained`) deliver whatever they are asked for. With `released` the
     virtual displacements of drives are coordinates too, after all others. `z` are states beyond positions and
     velocities (the memory of soft contacts), `z_dot` their rates.
     """
@@ -41,7 +42,8 @@ class Equations:
         released: bool = False,
     ) -> None:
         mechanism.check()
-        self.passive = passive
+        self.passive, self.unlimited = passive, False
+        self._origin: Equations | None = None  # the same machine without further constraints
         self.mechanism = mechanism
         self.kinematics = k = Kinematics(mechanism, released=released)
         self.t, self.q, self.v, self.a = k.t, k.q, k.v, k.a
@@ -53,11 +55,14 @@ class Equations:
         soft = [f.memory for f in mechanism.forces.values() if isinstance(f, CompliantContact)]
         self.z = ca.vertcat(SX(0, 1), *soft)
 
-    def constrained(self, extra: Sequence[Closure], extra_p: SX, *, passive: bool = False) -> Equations:
+    def constrained(
+        self, extra: Sequence[Closure], extra_p: SX, *, passive: bool = False, unlimited: bool = False
+    ) -> Equations:
         """The same machine with further constraints; what is known of its unconstrained dynamics is shared."""
-        _ = self.M, self.h_rates, self.g  # derived here once, found by all that are made from this one
+        _ = self.h_rates, self.g  # derived here once, found by all that are made from this one
         out = copy.copy(self)
-        out.closures, out.p, out.passive = [*self.closures, *extra], ca.vertcat(self.p, extra_p), passive
+        out.closures, out.p = [*self.closures, *extra], ca.vertcat(self.p, extra_p)
+        out.passive, out.unlimited, out._origin = passive, unlimited, self
         for name in ("torques", "efforts", "Q", "powers", "phi", "phi_dot", "J", "phi_t", "gamma", "row_names"):
             out.__dict__.pop(name, None)
         return out
@@ -87,6 +92,8 @@ class Equations:
     @cached_property
     def M(self) -> SX:
         """Mass matrix (kg, kg m, kg m2)."""
+        if self._origin is not None:
+            return self._origin.M
         return ca.sparsify(ca.cse(ca.jacobian(self._weightless, self.a)))
 
     @cached_property
@@ -110,31 +117,34 @@ class Equations:
         """Coriolis matrix of Christoffel symbols, C(q, v) v = h - g (where no motion is prescribed in time)."""
         return ca.cse(ca.jacobian(self.h_rates, self.v) / 2)
 
-    def coriolis(self, along: SX) -> SX:
-        """C(q, v) applied to another vector, C(q, v) b, without forming the matrix.
+    def bilinear_dynamics(self, b: SX, d: SX, a: SX) -> SX:
+        """M a + C(q, b + d) b + g, with the Coriolis matrix of Christoffel symbols, in two passes of the recursion.
 
-        h - g is quadratic in v, so half its directional derivative is the symmetric bilinear form of the
-        Christoffel symbols; terms of prescribed motions, linear and constant in v, are carried along.
+        h - g is quadratic in v, so C(q, b + d) b = h(b + d / 2) - h(d / 2) without gravity; terms of prescribed
+        motions, linear and constant in v, are those of b. Where d is zero the second pass vanishes.
         """
-        zero = SX.zeros(self.nv)
-        form = ca.jtimes(self.h_rates, self.v, along)
-        at_rest = ca.substitute(form, self.v, zero)
-        return (form + at_rest) / 2 + ca.substitute(self.h_rates, self.v, zero)
+        rates = ca.Function("rates", [self.t, self.q, self.v, self.p], [ca.densify(self.h_rates)])
+        whole = ca.Function("whole", [self.t, self.q, self.v, self.a, self.p], [ca.densify(self.inverse_dynamics)])
+        half, still = ca.densify(d / 2), SX.zeros(self.nv)
+        apart = rates(self.t, self.q, half, self.p) - rates(self.t, self.q, still, self.p)
+        return whole(self.t, self.q, ca.densify(b) + half, ca.densify(a), self.p) - apart
+
+    def times_mass(self, X: SX) -> SX:
+        """M X by as many passes of the recursion as X has columns, without forming M."""
+        symbol = SX.sym("x", self.nv)
+        forward = ca.jtimes(self._weightless, self.a, symbol)
+        product = ca.Function("product", [self.t, self.q, self.p, symbol], [forward])
+        columns = [product(self.t, self.q, self.p, ca.densify(X[:, j])) for j in range(X.shape[1])]
+        return ca.horzcat(SX(self.nv, 0), *columns)
 
     def _newton_euler(self, gravity: SX) -> SX:
         """Recursive Newton-Euler in body axes; rates of motions collect the wrenches by virtual power."""
-        m, k = self.mechanism, self.kinematics
-        zero = SX(3, 1)
+        m, zero = self.mechanism, SX(3, 1)
         state = {"ground": (zero, zero, -gravity)}  # w, w' and acceleration of the origin
-        chains: list[tuple[str, str, list[Motion]]] = []
-        for placement in m.placements:
-            start, end = placement_start(placement), placement_end(placement)
-            chain = [_fixed(Pose(start.rotation, start.position)), *k.motions(placement), _fixed(end)]
-            motion_state = state[placement.parent.name]
+        for parent, child, chain in self.kinematics.chains:
+            state[child] = state[parent]
             for motion in chain:
-                motion_state = _carry(motion, *motion_state)
-            state[placement.child.name] = motion_state
-            chains.append((placement.parent.name, placement.child.name, chain))
+                state[child] = _carry(motion, *state[child])
 
         wrench = {name: (zero, zero) for name in m.links}
         for name, (w, w_dot, a) in state.items():
@@ -147,7 +157,7 @@ class Equations:
             wrench[name] = (force, moment)
 
         rates, efforts = [SX(0, 1)], [SX(0, 1)]
-        for parent, child, chain in reversed(chains):
+        for parent, child, chain in reversed(self.kinematics.chains):
             force, moment = wrench[child]
             for motion in reversed(chain):
                 rates += [motion.w, motion.d]
@@ -156,10 +166,11 @@ class Equations:
                 moment = ca.mtimes(motion.pose.R, moment) + cross(motion.pose.p, force)
             wrench[parent] = (wrench[parent][0] + force, wrench[parent][1] + moment)
         out = ca.jtimes(ca.vertcat(*rates), self.v, ca.vertcat(*efforts), True)
-        return out + self._rotors()
+        return out + self.rotors
 
-    def _rotors(self) -> SX:
-        """Reflected rotor inertia, gear^2 J, of every motor."""
+    @cached_property
+    def rotors(self) -> SX:
+        """Efforts of the reflected rotor inertia, gear^2 J, of every motor."""
         out = SX(self.nv, 1)
         for joint in self.mechanism.joints.values():
             if joint.motor is None:
@@ -180,7 +191,7 @@ class Equations:
         delivered = []
         for name, command in self.mechanism.inputs.items():
             joint = self.mechanism.joints.get(name.split(".")[0])
-            motor = joint.motor if joint is not None and name in joint.v_names else None
+            motor = joint.motor if joint is not None and name in joint.v_names and not self.unlimited else None
             delivered.append(motor.delivered(command, self._rate(name)) if motor else command)
         return ca.vertcat(SX(0, 1), *delivered)
 
@@ -294,27 +305,36 @@ class Equations:
 
     def spin(self, link: str) -> SX:
         """Angular velocity of a link in world axes, rad/s."""
-        k, out, name = self.kinematics, SX(3, 1), link
-        by_child = {p.child.name: p for p in self.mechanism.placements}
-        while name != "ground":
-            placement = by_child[name]
-            pose = k.pose(placement.parent.name) @ _frame_pose(placement_start(placement))
-            for motion in k.motions(placement):
+        return self._spins[link]
+
+    @cached_property
+    def _spins(self) -> dict[str, SX]:
+        """Angular velocity of every link in world axes."""
+        out = {"ground": SX(3, 1)}
+        for parent, child, chain in self.kinematics.chains:
+            pose, out[child] = self.kinematics.pose(parent), out[parent]
+            for motion in chain:
                 pose = pose @ motion.pose
-                out += ca.mtimes(pose.R, motion.w)
-            name = placement.parent.name
+                out[child] = out[child] + ca.mtimes(pose.R, motion.w)
         return out
+
+    @cached_property
+    def _centres(self) -> dict[str, tuple[SX, SX]]:
+        """World position and velocity of every link's centre of mass."""
+        links = {name: link for name, link in self.mechanism.links.items() if name != "ground"}
+        places = [self.kinematics.position(Frame(link, link.com)) for link in links.values()]
+        speeds = ca.vertsplit(self.kinematics.rate(ca.vertcat(SX(0, 1), *places)), 3) if links else []
+        return dict(zip(links, zip(places, speeds, strict=True), strict=True))
 
     @cached_property
     def kinetic_energy(self) -> SX:
         """T = v' M v / 2 (J), with prescribed motions taken into account link by link."""
         total = SX(1, 1)
-        for name, link in self.mechanism.links.items():
-            if name != "ground":
-                velocity = self.kinematics.rate(self.kinematics.position(Frame(link, link.com)))
-                spin = ca.mtimes(self.kinematics.pose(name).R.T, self.spin(name))
-                total += number(link.mass) * ca.sumsqr(velocity) / 2
-                total += ca.dot(spin, ca.mtimes(link.inertia, spin)) / 2
+        for name, (_, velocity) in self._centres.items():
+            link = self.mechanism.links[name]
+            spin = ca.mtimes(self.kinematics.pose(name).R.T, self.spin(name))
+            total += number(link.mass) * ca.sumsqr(velocity) / 2
+            total += ca.dot(spin, ca.mtimes(link.inertia, spin)) / 2
         for joint in self.mechanism.joints.values():
             if joint.motor is not None:
                 reflected = number(joint.motor.gear) ** 2 * number(joint.motor.rotor_inertia)
@@ -325,10 +345,8 @@ class Equations:
     def potential_energy(self) -> SX:
         """Energy of gravity and springs (J); zero height is the origin, zero stretch the rest length."""
         total = SX(1, 1)
-        for name, link in self.mechanism.links.items():
-            if name != "ground":
-                com = self.kinematics.position(Frame(link, link.com))
-                total -= number(link.mass) * ca.dot(self.mechanism.gravity, com)
+        for name, (com, _) in self._centres.items():
+            total -= number(self.mechanism.links[name].mass) * ca.dot(self.mechanism.gravity, com)
         for element in self.mechanism.forces.values():
             if isinstance(element, Spring):
                 total += number(element.stiffness) * (self._stretch(element)[0] - number(element.length)) ** 2 / 2
@@ -342,14 +360,12 @@ class Equations:
     def momentum(self) -> SX:
         """Linear momentum (kg m/s) and angular momentum about the world origin (kg m2/s), world axes."""
         linear, angular = SX(3, 1), SX(3, 1)
-        for name, link in self.mechanism.links.items():
-            if name != "ground":
-                com = self.kinematics.position(Frame(link, link.com))
-                part = number(link.mass) * self.kinematics.rate(com)
-                R = self.kinematics.pose(name).R
-                linear += part
-                angular += cross(com, part)
-                angular += ca.mtimes(R, ca.mtimes(link.inertia, ca.mtimes(R.T, self.spin(name))))
+        for name, (com, velocity) in self._centres.items():
+            link, R = self.mechanism.links[name], self.kinematics.pose(name).R
+            part = number(link.mass) * velocity
+            linear += part
+            angular += cross(com, part)
+            angular += ca.mtimes(R, ca.mtimes(link.inertia, ca.mtimes(R.T, self.spin(name))))
         return ca.cse(ca.densify(ca.vertcat(linear, angular)))
 
     @cached_property
@@ -389,11 +405,6 @@ class Equations:
     def kernel(self, *names: str) -> Kernel:
         """Compile expressions of this object, as in `function`."""
         return Kernel(self.function(*names))
-
-
-def _fixed(pose: Pose) -> Motion:
-    zero = SX(3, 1)
-    return Motion(pose, zero, zero, zero, zero)
 
 
 def _frame_pose(frame: Frame) -> Pose:

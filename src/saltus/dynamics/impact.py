@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from saltus.errors import Singular
+
 RANK_TOL = 1e-10  # singular values below this share of the largest count as zero
 SAFE = 1e-6  # rows whose QR factors keep this distance from dependence are independent
 
@@ -72,7 +74,13 @@ class Decomposition:
 
     def __init__(self, M: np.ndarray, A: np.ndarray, B: np.ndarray | None = None) -> None:
         self.M, self.A = M, A
-        self._L = np.linalg.cholesky(M)
+        try:
+            self._L = np.linalg.cholesky(M)
+        except np.linalg.LinAlgError:
+            raise Singular(
+                "the mass matrix is not positive definite: some coordinate moves nothing heavy, so that neither "
+                "impacts nor projections onto the constraints are defined; give every link that moves mass and inertia"
+            ) from None
         n = M.shape[-1]
         self._loops = np.zeros((*M.shape[:-2], 0, n))
         scaled = self._scaled(A)

@@ -25,7 +25,7 @@ from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX, Named
-from saltus.simulation.control import Sampled
+from saltus.simulation.control import Sampled, stepwise
 from saltus.simulation.program import Program, Stage
 from saltus.simulation.run import alone, simulate
 from saltus.simulation.signals import Entry, Signals
@@ -70,8 +70,11 @@ class Exported:
         self.start, self.at = start, dict(at or {})
         self.formulation = formulation or SPF()
         self.first = list(self.system.domains.values())[self.index(domain)]
-        if isinstance(control, Sampled):
-            raise BadModel("a Sampled controller is a Python function; export with control=None and set the inputs")
+        if (found := stepwise(control)) is not None:
+            raise BadModel(
+                f"a {type(found).__name__} controller lives in the run, not in the equations; export with control=None "
+                "and set the inputs"
+            )
         self.takes_inputs = control is None
         self.control = Sampled(_held) if control is None else control
         self.domains = [DomainCode(self, d, i) for i, d in enumerate(self.system.domains.values())]
@@ -309,6 +312,7 @@ class DomainCode:
             "entry_q": q,
             "entry_v": v,
             "held": SX.zeros(sizes["held"]),
+            "row": SX.zeros(sizes["row"]),
             "smallest_volume": SX.zeros(1),
         }
         p = ca.vertcat(*[ca.densify(SX(blocks[name])) for name in sizes])

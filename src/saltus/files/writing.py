@@ -15,7 +15,7 @@ from saltus.files.recording import Recorder
 from saltus.files.writing_parts import Data, MechanismWriter, plain, writing
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
-from saltus.simulation.control import PD, ConstantSpeed, Damping, PerDomain, Sampled
+from saltus.simulation.control import PD, ConstantSpeed, Damping, PerDomain, Sampled, Schedule
 
 
 def model_data(thing: Mechanism | hybrid.HybridSystem) -> Data:
@@ -147,6 +147,11 @@ class _SystemWriter:
         if isinstance(control, ConstantSpeed):
             out = {"type": "constant_speed", **{f: getattr(control, f) for f in ("joint", "speed", "kp", "kd")}}
             return out if control.hold is None else out | {"hold": control.hold}
+        if isinstance(control, Schedule):
+            raise BadModel(
+                f"a {type(control).__name__} controller follows a table that model files do not hold; write the model "
+                "without it"
+            )
         if isinstance(control, Sampled):
             raise BadModel(
                 f"the Python function {getattr(control.function, '__name__', 'of a Sampled')!r} is called while "

@@ -1,7 +1,7 @@
 """The one door from symbols to machine code."""
 
 from saltus.machine.kernel import Bound, EvaluationError, Kernel, c_source, densified
-from saltus.machine.toolchain import CompileError, Compiler, build, cache_dir, find_compiler
+from saltus.machine.toolchain import CompileError, Compiler, build, cache_dir, find_compiler, left_as_it_is
 
 __all__ = [
     "Bound",
@@ -14,4 +14,5 @@ __all__ = [
     "cache_dir",
     "densified",
     "find_compiler",
+    "left_as_it_is",
 ]

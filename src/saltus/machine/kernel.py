@@ -167,7 +167,8 @@ class Kernel:
         return str(build(source + _LOOPS))
 
     @functools.cached_property
-    def _runnable(self) -> ca.Function:
+    def runnable(self) -> ca.Function:
+        """As a CasADi function of dense arguments, for use within others."""
         return ca.external(_NAME, self._library) if self._library else self._dense
 
     @functools.cached_property
@@ -194,7 +195,7 @@ class Kernel:
 
     def bind(self) -> Bound:
         """Tie the kernel to memory of its own, for calls without any conversion."""
-        return Bound(self._runnable)
+        return Bound(self.runnable)
 
     def batch(self, *args: ArrayLike, threads: int = 1) -> Array | tuple[Array, ...]:
         """Evaluate N sets of arguments: each is one set, or N along a first axis. Results have N first.

@@ -29,12 +29,16 @@ TRIES = 60  # random starts before a linkage is said not to close
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Positions and velocities of a mechanism, with the Param values they belong to."""
+    """Positions and velocities of a mechanism, with the Param values they belong to.
+
+    `z` is what else has a memory, the stretch of friction springs on soft ground (m); None is none.
+    """
 
     mechanism: Mechanism
     positions: np.ndarray
     velocities: np.ndarray
     params: Mapping[str, float]
+    z: np.ndarray | None = None
 
     @property
     def q(self) -> Named:
@@ -62,6 +66,13 @@ class State:
         from saltus.model.geometry import trace
 
         return trace(self.mechanism, self.positions, [point], params=self.params)[0, 0]
+
+    @property
+    def tilt(self) -> float:
+        """Angle (rad, 0 to pi) between the vertical and the up axis (z, in the plane y) of the body that floats."""
+        m, body = self.mechanism, self.mechanism.floating_body
+        up = self.position(body.at(*(0, 0, 1) if m.spatial else (0, 1))) - self.position(body.origin)
+        return float(np.arctan2(np.linalg.norm(up[:-1]), up[-1]))
 
     def follow(self, driver: str, values: Sequence[float]) -> np.ndarray:
         """Positions, one row a value, while a coordinate moves through `values` on this state's branch."""
@@ -105,24 +116,41 @@ class Assembler:
 
     def closure(self, t: float, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """phi and J."""
-        phi, J = self._closure(t, q, p)
-        return phi, J.reshape(len(phi), self.nv)
+        phi, entries = self._closure(t, q, p)
+        return phi, self._filled(entries)
 
     def closures_at(self, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """phi and J at many configurations, one row of q each."""
-        phi, J = self._closure.batch(np.zeros((len(q), 1)), q, p)
-        return phi, J.reshape(len(q), -1, self.nv)
+        phi, entries = self._many_closures.batch(np.zeros((len(q), 1)), q, p)
+        return phi, self._filled(entries)
+
+    def _filled(self, entries: np.ndarray) -> np.ndarray:
+        """J from its entries: a loop moves with few coordinates, so a long machine's J is nearly empty."""
+        rows, columns = self.sparse_J.sparsity().get_triplet()
+        J = np.zeros((*entries.shape[:-1], len(self.owner), self.nv))
+        J[..., rows, columns] = entries
+        return J
 
     @cached_property
     def _closure(self) -> Kernel:
+        return Kernel(self._many_closures.function, native=False)  # called a few times: compiling would not pay
+
+    @cached_property
+    def _many_closures(self) -> Kernel:
         k = self.kinematics
-        outputs = ca.cse([ca.densify(self.phi), ca.densify(self.J)])
+        entries: SX = ca.reshape(self.sparse_J.nz[:], self.sparse_J.nnz(), 1)  # a column, even where there are none
+        outputs = ca.cse([ca.densify(self.phi), ca.densify(entries)])
         return Kernel(ca.Function("closure", [k.t, k.q, k.p], outputs, ["t", "q", "p"], ["phi", "J"]))
+
+    @cached_property
+    def sparse_J(self) -> SX:
+        """J with no more entries than it needs."""
+        return ca.sparsify(self.J)
 
     @cached_property
     def moved_by(self) -> np.ndarray:
         """Structure of J: true where a velocity enters a constraint."""
-        return np.asarray(ca.DM.ones(ca.sparsify(self.J).sparsity()).full(), bool)
+        return np.asarray(ca.DM.ones(self.sparse_J.sparsity()).full(), bool)
 
     @cached_property
     def _moving(self) -> Kernel:
@@ -133,7 +161,8 @@ class Assembler:
             a, b = k.relative(joint.a, joint.b)
             turned.append(ca.vec(ca.densify(ca.mtimes(a.R.T, b.R))))
         outputs = [ca.densify(self._phi_t), ca.densify(ca.jacobian(k.q_dot, k.v)), ca.vertcat(SX(0, 1), *turned)]
-        return Kernel(ca.Function("moving", [k.t, k.q, k.p], outputs, ["t", "q", "p"], ["phi_t", "N", "R"]))
+        function = ca.Function("moving", [k.t, k.q, k.p], outputs, ["t", "q", "p"], ["phi_t", "N", "R"])
+        return Kernel(function, native=False)
 
     def _velocity_index(self) -> list[list[int]]:
         """Velocities that move each position coordinate."""
@@ -297,8 +326,9 @@ class Assembler:
         v[free] = np.linalg.lstsq(J[:, free], wanted, rcond=1e-10)[0]
         left = np.abs(J @ v + phi_t).max()
         if left > 1e-9 * max(1.0, np.abs(v).max()):
+            what = f"rates {', '.join(given)} contradict" if given else "motions given in time contradict"
             raise BadValue(
-                f"rates {', '.join(given)} contradict the loops of {m.name!r} (off by {left:.3g} m/s); give fewer",
+                f"{what} the loops of {m.name!r} (off by {left:.3g} m/s); give fewer",
                 given=dict(given),
             )
         return v
@@ -352,7 +382,7 @@ class Closing:
 
     def __init__(self, owner: Assembler, rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
         self.rows, self.columns, self._owner = rows, columns, owner
-        self.factored = Factored(ca.sparsify(owner.J)[list(rows), list(columns)])
+        self.factored = Factored(owner.sparse_J[list(rows), list(columns)])
 
     @cached_property
     def track(self) -> Kernel:

@@ -11,7 +11,7 @@ import numpy as np
 
 from saltus.errors import BadValue
 from saltus.machine import Kernel
-from saltus.model.forces import Spring
+from saltus.model.forces import JointSpring, Spring
 from saltus.model.kinematics import Kinematics
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
@@ -27,7 +27,8 @@ class Skeleton:
 
     `links` maps each link to the outline through its joints and named points: one point, the two ends of a
     bar, or the corners of a plate. `joints` are the pins, `fixed` those on the ground, `springs` pairs of
-    points, and `named` the machine's own points.
+    points, `spirals` the torsion springs (the pin and the far end of either link, or the pin again where there is
+    none), and `named` the machine's own points.
     """
 
     frames: tuple[Frame, ...]
@@ -35,6 +36,7 @@ class Skeleton:
     joints: tuple[int, ...]
     fixed: tuple[int, ...]
     springs: tuple[tuple[int, int], ...]
+    spirals: tuple[tuple[int, int, int], ...]
     named: Mapping[str, int]
 
 
@@ -42,9 +44,12 @@ def skeleton(mechanism: Mechanism, params: Mapping[str, float] | None = None) ->
     """Points of every link that joints, springs and names refer to, and the outline through them."""
     m = mechanism
     joints = list(m.joints.values())
-    springs = [f for f in m.forces.values() if isinstance(f, Spring)]
+    sprung = {f.coordinate for f in m.forces.values() if isinstance(f, JointSpring)}
+    at_joints = [j for j in joints if sprung.intersection(j.q_names)]
+    springs = [(f.a, f.b) for f in m.forces.values() if isinstance(f, Spring)]
+    springs += [(j.a, j.b) for j in at_joints if j.kind == "slide"]
     wanted = [f for joint in joints for f in (joint.a, joint.b)]
-    wanted += [f for spring in springs for f in (spring.a, spring.b)] + list(m.points.values())
+    wanted += [f for spring in springs for f in spring] + list(m.points.values())
     local = _local(m, wanted, params)
     frames: list[Frame] = []
     places: list[np.ndarray] = []
@@ -56,7 +61,7 @@ def skeleton(mechanism: Mechanism, params: Mapping[str, float] | None = None) ->
             places.append(place)
         index[id(frame)] = same[0] if same else len(frames) - 1
     outlines = {}
-    spring_ends = {index[id(f)] for spring in springs for f in (spring.a, spring.b)}
+    spring_ends = {index[id(f)] for spring in springs for f in spring}
     joined = {index[id(f)] for joint in joints for f in (joint.a, joint.b)}
     joined |= {index[id(f)] for f in m.points.values()}
     for name, link in m.links.items():
@@ -67,6 +72,15 @@ def skeleton(mechanism: Mechanism, params: Mapping[str, float] | None = None) ->
     on_ground = {index[id(f)] for j in pins for f in (j.a, j.b) if f.link is m.ground}
     moving = {index[id(f)] for j in pins for f in (j.a, j.b) if f.link is not m.ground}
     named = {n: index[id(f)] for n, f in m.points.items()}
+
+    def far(frame: Frame, pin: int) -> int:
+        """Corner of a frame's link farthest from it; the pin where the link has no other."""
+        here = places[index[id(frame)]]
+        reach = {i: float(np.linalg.norm(places[i] - here)) for i in outlines.get(frame.link.name, ())}
+        best = max(reach, key=lambda i: reach[i], default=pin)
+        return best if reach.get(best, 0.0) > SAME else pin
+
+    wound = [(p := index[id(j.b)], far(j.a, p), far(j.b, p)) for j in at_joints if j in pins]
     used = sorted({i for o in outlines.values() for i in o} | on_ground | moving | spring_ends | set(named.values()))
     at = {old: new for new, old in enumerate(used)}  # a base that floats has a point on the ground nobody draws
     return Skeleton(
@@ -74,9 +88,28 @@ def skeleton(mechanism: Mechanism, params: Mapping[str, float] | None = None) ->
         {name: tuple(at[i] for i in outline) for name, outline in outlines.items()},
         tuple(at[i] for i in sorted(moving)),
         tuple(at[i] for i in sorted(on_ground)),
-        tuple((at[index[id(s.a)]], at[index[id(s.b)]]) for s in springs),
+        tuple((at[index[id(a)]], at[index[id(b)]]) for a, b in springs),
+        tuple((at[p], at[a], at[b]) for p, a, b in wound),
         {n: at[i] for n, i in named.items()},
     )
+
+
+def spiral(pin: np.ndarray, a: np.ndarray, b: np.ndarray, radius: float, turns: int = 2) -> np.ndarray:
+    """Points (n, dimensions) of a torsion spring around a pin, from the side of the link to a to that of the link to b.
+
+    A link without another point hangs straight down: along -y in a plane, where all z are the same, else along -z.
+    """
+    planar = len(pin) == 2 or a[2] == b[2] == pin[2]
+    down = -np.eye(len(pin))[1 if planar else 2]
+    first, second = (x / n if (n := float(np.linalg.norm(x))) > SAME else down for x in (a - pin, b - pin))
+    aside = second - (second @ first) * first
+    if np.linalg.norm(aside) < 1e-6:  # in line: any direction across will do
+        aside = np.eye(len(pin))[int(np.abs(first).argmin())]
+        aside = aside - (aside @ first) * first
+    aside /= np.linalg.norm(aside)
+    angle = np.linspace(0.0, np.arctan2(second @ aside, second @ first) + 2 * np.pi * turns, 24 * turns)
+    size = radius * (0.35 + 0.65 * angle / angle[-1])
+    return np.asarray(pin + size[:, None] * (np.cos(angle)[:, None] * first + np.sin(angle)[:, None] * aside))
 
 
 def trace(
@@ -131,19 +164,20 @@ def _outline(points: np.ndarray) -> list[int]:
     along = centred @ axes[0]
     if s[1] < 1e-6 * s[0]:
         return [int(along.argmin()), int(along.argmax())]
-    return _hull(np.column_stack([along, centred @ axes[1]]))
+    return hull(np.column_stack([along, centred @ axes[1]]))
 
 
-def _hull(xy: np.ndarray) -> list[int]:
-    """Convex hull, counterclockwise (Andrew's monotone chain)."""
-    order = sorted(range(len(xy)), key=lambda i: (xy[i, 0], xy[i, 1]))
+def hull(xy: np.ndarray) -> list[int]:
+    """Indices of the convex hull of points (x, y), counterclockwise (Andrew's monotone chain)."""
+    place: list[list[float]] = xy.tolist()
+    order = sorted(range(len(place)), key=lambda i: place[i])
 
     def half(indices: Sequence[int]) -> list[int]:
         out: list[int] = []
         for i in indices:
             while len(out) > 1:
-                a, b = xy[out[-1]] - xy[out[-2]], xy[i] - xy[out[-2]]
-                if a[0] * b[1] - a[1] * b[0] > 1e-15:
+                (x0, y0), (x1, y1), (x2, y2) = place[out[-2]], place[out[-1]], place[i]
+                if (x1 - x0) * (y2 - y0) - (y1 - y0) * (x2 - x0) > 1e-15:
                     break
                 out.pop()
             out.append(i)

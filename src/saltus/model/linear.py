@@ -36,10 +36,13 @@ class Factored:
         Q, R = ca.qr(ca.densify(block))
         return Q.T, ca.triu(R), ca.fabs(ca.cse(_product(ca.diag(R))))
 
-    @property
-    def volume(self) -> SX:
-        """Absolute value of the determinant."""
-        return _product(ca.vertcat(1, *[f[2] for f in self._factors]))
+    def worst(self, J: SX) -> SX:
+        """Smallest determinant of a block over the lengths of its rows in J (A and more columns); zero: singular."""
+        out = SX(1)
+        for (rows, _), (*_, volume) in zip(self.blocks, self._factors, strict=True):
+            lengths = [ca.sqrt(ca.sumsqr(J[r, :]) + 1e-300) for r in rows]
+            out = ca.fmin(out, volume / _product(ca.vertcat(*lengths)))
+        return out
 
     def solve(self, B: SX) -> SX:
         """A \\ B."""

@@ -218,7 +218,10 @@ class Mechanism(Loads):
     def constraint(self, name: str, phi: Any) -> Constraint:
         """Require phi(q, t) = 0, an expression (or several) of `m.q`, `m.position(...)`, `m.time` and Params."""
         self._new_name("constraint", name, {**self.constraints, **self.joints})
-        expression: SX = ca.vertcat(SX(0, 1), *phi) if isinstance(phi, list | tuple) else SX(phi)
+        try:
+            expression: SX = ca.vertcat(SX(0, 1), *phi) if isinstance(phi, list | tuple) else SX(phi)
+        except NotImplementedError:
+            raise BadValue(f"constraint {name!r}: {phi!r} is no expression of coordinates", given=phi) from None
         self._known_symbols(f"constraint {name!r}", expression, state=True)
         self._without_rates(f"constraint {name!r}", expression)
         moved = ca.which_depends(expression, ca.vertcat(SX(0, 1), *self._q.values()), 1, True)
@@ -349,6 +352,14 @@ class Mechanism(Loads):
     def v_names(self) -> list[str]:
         """Names of the velocity coordinates, in order."""
         return list(self._v)
+
+    @property
+    def floating_body(self) -> Link:
+        """Link that a free or planar joint joins to the ground."""
+        for placement in self.placements:
+            if placement.parent is self.ground and placement.joint.kind in ("free", "planar"):
+                return placement.child
+        raise BadValue(f"{self.name!r} has no body that floats; join one to the ground with m.free(...) or m.planar(...)")
 
     def position(self, point: Frame | str) -> SX:
         """World position of a point as an expression (m): (x, y) in the plane, (x, y, z) in 3D."""

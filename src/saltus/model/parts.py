@@ -16,10 +16,22 @@ from saltus.model.symbols import SX, Number, Param, rotation, vector
 def point_of(xyz: Sequence[Number], spatial: bool, part: str) -> SX:
     """Check the dimension of a point and give it its third coordinate."""
     expected = (2, 3) if not spatial else (3,)
+    want = "(x, y, z)" if spatial else "(x, y)"
+    if not hasattr(xyz, "__len__"):
+        raise BadValue(f"{part}: a point takes {want} in metres; {xyz!r} given", given=xyz)
     if len(xyz) not in expected:
-        want = "(x, y, z)" if spatial else "(x, y)"
         raise BadValue(f"{part}: a point takes {want} in metres; {len(xyz)} number(s) given", given=list(xyz))
+    for entry in xyz:
+        _finite(entry, part)
     return vector(*xyz, *([0] * (3 - len(xyz))))
+
+
+def _finite(value: Number, part: str) -> None:
+    """Refuse what is neither a finite number nor an expression."""
+    if isinstance(value, Param | SX):
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
+        raise BadValue(f"{part}: {value!r} is not a finite number", given=value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +101,16 @@ class Link:
 def turn(angle: Number, matrix: Any, where: str) -> SX:
     """Orientation of a frame from a planar angle or a rotation matrix."""
     if matrix is not None:
-        numbers = np.asarray(matrix, float)
+        try:
+            numbers = np.asarray(matrix, float)
+        except (TypeError, ValueError):
+            numbers = np.zeros(0)
         if numbers.shape != (3, 3) or not np.allclose(numbers @ numbers.T, np.eye(3), atol=1e-9):
             raise BadValue(f"{where}: rotation must be a 3 x 3 rotation matrix", given=matrix)
         if np.linalg.det(numbers) < 0:
             raise BadValue(f"{where}: rotation has determinant -1, a mirror; give a proper rotation", given=matrix)
         return ca.sparsify(SX(numbers))
+    _finite(angle, f"{where}: angle")
     if not isinstance(angle, Param | SX) and angle == 0:
         return SX.eye(3)
     return rotation(vector(0, 0, 1), SX(angle.symbol) if isinstance(angle, Param) else SX(angle))

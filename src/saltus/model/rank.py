@@ -61,9 +61,29 @@ def pivots(A: np.ndarray, wanted: int) -> list[int]:
 
 
 def quality(J: np.ndarray, columns: Sequence[int]) -> float:
-    """|det J_z| / sqrt(det J J'): one for the best choice of coordinates there can be, zero for a singular one."""
-    if len(columns) == 0:
-        return 1.0
-    own = np.linalg.slogdet(J[:, list(columns)])[1]
-    best = np.linalg.slogdet(J @ J.T)[1] / 2
-    return float(np.exp(own - best)) if np.isfinite(best) else 0.0
+    """|det J_z| / sqrt(det J J'): one for the best choice of coordinates there can be, zero for a singular one.
+
+    Of constraints that share no coordinate each group counts alone, and the worst says how good the choice is.
+    """
+    chosen, worst = np.isin(np.arange(J.shape[1]), columns), 1.0
+    for rows in _groups(J):
+        part = J[rows]
+        square = part[:, chosen & part.any(axis=0)]
+        if square.shape[0] != square.shape[1]:
+            return 0.0
+        own, best = np.linalg.slogdet(square)[1], np.linalg.slogdet(part @ part.T)[1] / 2
+        worst = min(worst, float(np.exp(own - best)) if np.isfinite(best) else 0.0)
+    return worst
+
+
+def _groups(J: np.ndarray) -> list[np.ndarray]:
+    """Rows that are tied together by the columns they share."""
+    moves = J != 0
+    tied = (moves.astype(float) @ moves.T.astype(float)) > 0
+    np.fill_diagonal(tied, True)
+    label = np.arange(len(J))
+    while True:
+        least = np.where(tied, label, len(J)).min(axis=1, initial=len(J))
+        if (least == label).all():
+            return [np.flatnonzero(label == k) for k in np.unique(label)]
+        label = least

@@ -30,6 +30,8 @@ class Registry:
     def param(self, name: str, value: float | None = None, unit: str = "") -> Param:
         """Declare a named number. Without a value it must be given wherever numbers are needed."""
         self._new_name("param", name, self.params)
+        if value is not None:
+            self._plain(value, f"param {name!r}")
         param = Param(name, None if value is None else float(value), unit)
         self.params[name] = param
         return param
@@ -48,8 +50,7 @@ class Registry:
                     f"param {name!r} of {self.name!r} has no value; pass params={{{name!r}: ...}} or give it a default",
                     param=name,
                 )
-            if not math.isfinite(value):
-                raise BadValue(f"param {name!r}: {value} is not a finite number", param=name)
+            self._plain(value, f"param {name!r}")
             out.append(float(value))
         p = np.array(out)
         self._check_numbers(p)
@@ -90,10 +91,15 @@ class Registry:
     def _number(self, value: Number, part: str, lowest: float = -math.inf) -> None:
         if isinstance(value, Param | SX):
             self._known_symbols(part, vector(value))
-        elif isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            raise BadValue(f"{part}: {value!r} is not a finite number", given=value)
-        elif value < lowest:
+            return
+        self._plain(value, part)
+        if value < lowest:
             raise BadValue(f"{part}: {value} is below {lowest:g}", given=value)
+
+    @staticmethod
+    def _plain(value: Any, part: str) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+            raise BadValue(f"{part}: {value!r} is not a finite number", given=value)
 
     def _positive(self, value: Number, part: str, what: str) -> None:
         self._number(value, f"{part}: {what}")

@@ -108,6 +108,11 @@ class Named:
     def __repr__(self) -> str:
         return "(" + ", ".join(f"{n}={_short(v)}" for n, v in zip(self._names, self, strict=True)) + ")"
 
+    @property
+    def squared_norm(self) -> Any:
+        """Sum of the squares of all entries."""
+        return sum(value * value for value in self)
+
     def items(self) -> Iterator[tuple[str, Any]]:
         """Name and value of every entry."""
         return zip(self._names, self, strict=True)
@@ -127,7 +132,10 @@ def flatten(given: Mapping[str, Any], names: Sequence[str], kind: str = "coordin
             targets = [n for n in names if n.startswith(key + ".")]
             if not targets:
                 raise UnknownName(kind, key, names)
-        numbers = np.atleast_1d(np.asarray(value, float)).ravel()
+        try:
+            numbers = np.atleast_1d(np.asarray(value, float)).ravel()
+        except (TypeError, ValueError):
+            raise BadValue(f"{kind} {key!r}: {value!r} is not a number", name=key, given=value) from None
         if len(numbers) != len(targets):
             raise BadValue(
                 f"{kind} {key!r} takes {len(targets)} number(s) ({', '.join(targets)}); {len(numbers)} given",

@@ -27,6 +27,7 @@ from saltus.plan.feedback_reference import (
     gains,
     limits,
     linear,
+    part,
     quintic,
 )
 from saltus.simulation.control import Schedule, Table
@@ -136,7 +137,7 @@ class JointPD(Schedule):
         if self.joints is None:
             return able
         given = [self.joints] if isinstance(self.joints, str) else list(self.joints)
-        names = [n for name in given for n in (_part(name, able) or [name])]
+        names = [n for name in given for n in (part(name, able) or [name])]
         for name in names:
             if name not in able:
                 raise UnknownName("coordinate with a motor", name, able)
@@ -270,7 +271,7 @@ def _resolved(mechanism: Mechanism, given: Outputs, s: Signals) -> dict[str, SX]
 
 def _named(m: Mechanism, name: str, s: Signals) -> dict[str, SX]:
     balls = {m.q_names[i] for b in assembler(m).balls for i in range(b, b + 4)}
-    found = _part(name, m.q_names)
+    found = part(name, m.q_names)
     if found:
         turned = [n for n in found if n in balls]
         if turned:
@@ -287,11 +288,3 @@ def _named(m: Mechanism, name: str, s: Signals) -> dict[str, SX]:
     if point in m.points and axis in letters:
         return {name: SX(s.position(point)[axis])}
     raise UnknownName("output", name, [*m.q_names, *(f"{p}.{x}" for p in m.points for x in letters)])
-
-
-def _part(name: str, names: Sequence[str]) -> list[str]:
-    """The coordinate of this name, or all that belong to it: "tail" has tail.x, tail1.alpha, tail2.alpha."""
-    if name in names:
-        return [name]
-    rest = {n: n[len(name) :] for n in names if n.startswith(name)}
-    return [n for n, tail in rest.items() if tail[0] == "." or tail.split(".")[0].isdigit()]

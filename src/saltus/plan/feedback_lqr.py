@@ -28,6 +28,7 @@ from saltus.plan.feedback_reference import (
     full_turns,
     limits,
     linear,
+    part,
     quintic,
 )
 from saltus.simulation.control import Schedule, Table
@@ -46,8 +47,8 @@ class LQR(Schedule):
     weights; None: Q). A and B are the exact derivatives of the dynamics along the reference on the directions that
     loops and contacts allow. Errors are taken in velocity coordinates: dq of a ball joint or a free body is its turn
     (rad) about the body's axes. `Q` weighs the errors (dq, dv): one number for all, {name: weight} with "v." before
-    the name of a velocity, a list of 2 nv numbers or a matrix; `R` the efforts likewise. Gains are linear between the
-    reference's samples. `limit` (Nm, N) cuts the efforts; motors' own limits cut them as ever.
+    the name of a velocity (parts as in `Track`), a list of 2 nv numbers or a matrix; `R` the efforts likewise. Gains
+    are linear between the reference's samples. `limit` (Nm, N) cuts the efforts; motors' own limits cut them as ever.
 
     Time counts as in `Track`; past the reference's end its last gains stay.
     """
@@ -138,10 +139,10 @@ def _weights(what: str, given: Any, names: list[str], *, definite: bool = False)
     if isinstance(given, Mapping):
         diagonal = np.zeros(len(names))
         for name, weight in given.items():
-            mine = [i for i, n in enumerate(names) if n == name or n.startswith(name + ".")]
+            mine = part(name, names)
             if not mine:
                 raise UnknownName(f"weight of {what}", name, names)
-            diagonal[mine] = weight
+            diagonal[[names.index(n) for n in mine]] = weight
         matrix = np.diag(diagonal)
     else:
         numbers = np.asarray(given, float)

@@ -188,7 +188,7 @@ def linear(y: np.ndarray) -> np.ndarray:
 
 def evaluated(coefficients: SX, components: int, tau: SX, order: int = 0) -> SX:
     """Polynomials at tau (0 to 1), or their derivatives with respect to it; coefficients power by power."""
-    powers = coefficients.numel() // components
+    powers = coefficients.numel() // max(components, 1)
     c = ca.reshape(coefficients, components, powers)
     out = SX.zeros(components)
     for k in reversed(range(order, powers)):
@@ -254,6 +254,14 @@ def full_turns(mechanism: Mechanism, names: Sequence[str], stay: Stay, entry: En
 def clock(t: Any, s: Any, row: Mapping[str, SX]) -> tuple[SX, SX]:
     """Share of the interval that has passed, and its rate (1/s)."""
     return (t - s.entry.t - row["begin"]) * row["pace"], row["pace"]
+
+
+def part(name: str, names: Sequence[str]) -> list[str]:
+    """The coordinate of this name, or all that belong to it: "tail" has tail.x, tail1.alpha, tail2.alpha."""
+    if name in names:
+        return [name]
+    rest = {n: n[len(name) :] for n in names if n.startswith(name)}
+    return [n for n, more in rest.items() if more[0] == "." or more.split(".")[0].isdigit()]
 
 
 def gains(owner: str, what: str, given: float | Sequence[float], count: int) -> np.ndarray:

@@ -80,10 +80,20 @@ def from_run(plan: Plan, run: Trajectory) -> Guess:
     domains = [run.meta["domains"][i] for i in phases]
     for first in range(len(phases) - len(wanted), -1, -1):
         if domains[first : first + len(wanted)] == wanted:
-            return [_phase_of(run, phases[first + k]) for k in range(len(wanted))]
+            return _moved(plan, [_phase_of(run, phases[first + k]) for k in range(len(wanted))])
     raise BadValue(
         f"the guess goes through {', '.join(domains)}; the plan through {', '.join(wanted)}", given=domains, expected=wanted
     )
+
+
+def _moved(plan: Plan, guess: Guess) -> Guess:
+    """Shift what advances from stride to stride to where the plan says it starts."""
+    wanted, _ = known(plan, plan.start)
+    shift = np.zeros(len(plan.mechanism.q_names))
+    for name in plan.advance:
+        i = plan.mechanism.q_names.index(name)
+        shift[i] = wanted.get(name, guess[0].q[0, i]) - guess[0].q[0, i]
+    return [replace(phase, q=phase.q + shift) for phase in guess]
 
 
 def _phase_of(run: Trajectory, index: int) -> PhaseGuess:

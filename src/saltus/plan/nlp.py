@@ -96,9 +96,15 @@ class Programme:
             rows.append(g.full().ravel(order="F"))
         return cost, np.concatenate(rows)
 
-    def rescale(self, x: np.ndarray) -> None:
-        """Scale cost and rows so that their largest derivatives at x are one; a row alike at all its places."""
+    def rescale(self, x: np.ndarray, slack: np.ndarray) -> None:
+        """Scale cost and rows so that their largest derivatives at x are one; a row alike at all its places.
+
+        Unknowns that are `slack`, with no size of their own, get the one that makes their largest derivative one.
+        """
         gradient, scale = np.zeros(self.n), [np.zeros(0)]
+        columns = np.zeros(self.n)
+        loose = np.zeros(self.n, bool)
+        loose[slack] = True
         for piece in self.pieces:
             here = x[piece.at], piece.data
             np.add.at(gradient, piece.at.ravel(), piece.local.mapped("slope", piece.places)(*here).full().ravel())
@@ -106,9 +112,12 @@ class Programme:
             i, j = piece.local.jacobian
             sized = np.abs(entries.full() * self.scale[piece.at[j]])
             largest = np.zeros(piece.local.m)
-            np.maximum.at(largest, i, sized.max(axis=1, initial=0.0))
-            scale.append(np.tile(1.0 / np.where(largest > 1e-8, largest, 1.0), piece.places))
+            np.maximum.at(largest, i, np.where(loose[piece.at[j]], 0.0, sized).max(axis=1, initial=0.0))
+            rows = 1.0 / np.where(largest > 1e-8, largest, 1.0)
+            scale.append(np.tile(rows, piece.places))
+            np.maximum.at(columns, piece.at[j].ravel(), (rows[i][:, None] * sized).ravel())
         self.row_scale = np.concatenate(scale)
+        self.scale = np.where(loose & (columns > 1e-12), self.scale / np.maximum(columns, 1e-12), self.scale)
         self.cost_scale = 1.0 / max(float(np.abs(gradient * self.scale).max(initial=0.0)), 1e-12)
 
     # ---- for the solver -----------------------------------------------------------------------------------------

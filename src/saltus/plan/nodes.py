@@ -174,7 +174,7 @@ def _floating(stage: Stage, e: Equations, rows: list[int], root: Placement) -> N
     unturned = ca.vertcat(SX.zeros(d), SX([1, 0, 0, 0]) if m.spatial else SX.zeros(1), part["q"])
     rates, accelerations = ca.vertcat(part["base"], part["v"]), ca.vertcat(part["base'"], part["a"])
     R = ca.substitute(e.kinematics.pose(root.child.name).R, e.q, ca.vertcat(SX.zeros(d), part["turn"], part["q"]))
-    offset = ca.substitute(_centre(e), e.q, unturned)[:d] - root.joint.a.position[:d]
+    offset = ca.substitute(centre_of_mass(e), e.q, unturned)[:d] - root.joint.a.position[:d]
     still = SX.zeros(e.nv)
 
     force = _spread(part["f"], rows, e.phi.numel())
@@ -231,7 +231,7 @@ def _floating(stage: Stage, e: Equations, rows: list[int], root: Placement) -> N
 
 def _relative(e: Equations, root: Placement, f: SX, d: int, turn: int, spin: int) -> tuple[SX, SX]:
     """Unknowns and constants of a machine in full."""
-    centre = _centre(e)
+    centre = centre_of_mass(e)
     rate = e.kinematics.rate(centre)
     R = e.kinematics.pose(root.child.name).R
     linear, angular = e.momentum[:3], e.momentum[3:]
@@ -254,7 +254,7 @@ def fallen_constants(gravity: SX, c: SX, elapsed: SX) -> SX:
     return ca.vertcat(com, c[d : 2 * d] + g * elapsed, c[2 * d :])
 
 
-def _centre(e: Equations) -> SX:
+def centre_of_mass(e: Equations) -> SX:
     """Centre of mass, world axes (m)."""
     total, moment = SX(0), SX(3, 1)
     for name, link in e.mechanism.links.items():

@@ -88,6 +88,15 @@ class Planned(Trajectory):
         """Time to derive, differentiate and compile the problem (s)."""
         return float(self.meta["plan"]["build_seconds"])
 
+    def states(self, t: np.ndarray) -> np.ndarray:
+        """Positions and velocities at times, one row each."""
+        starts = np.array([piece.breaks[0] for piece in self.pieces])
+        which = np.clip(np.searchsorted(starts, t, side="right") - 1, 0, len(self.pieces) - 1)
+        out = np.empty((len(t), self.pieces[0].coefficients.shape[2]))
+        for i in np.unique(which):
+            out[which == i] = self.pieces[i].at(np.clip(t[which == i], *self.pieces[i].breaks[[0, -1]]))
+        return out
+
     def report(self) -> str:
         """Text for print: how the plan was found, what it does, whether it can be flown."""
         p = self.meta["plan"]

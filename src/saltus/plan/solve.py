@@ -14,6 +14,7 @@ from saltus.errors import BadValue, NotSolved
 from saltus.model.symbols import SX
 from saltus.plan import solver
 from saltus.plan.fill import fill
+from saltus.plan.flight import fly as flown
 from saltus.plan.guess import Guess, PhaseGuess, guesses, rows_at
 from saltus.plan.mesh import errors, refined
 from saltus.plan.schemes import HermiteSimpson, Scheme
@@ -60,9 +61,9 @@ def solve(
     out = work.finish(best, tolerance, refinements)
     out.others = [work.motion(*one) for one in tried[1:] if one[1].ok]
     if fly:
-        from saltus.plan.flight import fly as flying
-
-        out.flown, out.flight = flying(out)
+        out.flown, out.flight = flown(out)
+        if not out.flight.follows:
+            out.meta["outcome"] |= {"kind": "cannot be followed", "detail": out.flight.detail}
     return out
 
 

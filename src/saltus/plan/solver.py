@@ -75,7 +75,7 @@ def run(
                 "acceptable_tol": 10 * limits.accuracy,
                 "constr_viol_tol": 1e-7,
                 "nlp_scaling_method": "none",
-                "mu_strategy": "adaptive",
+                "mu_strategy": "monotone",
                 "bound_relax_factor": 0.0,
                 **({"mu_init": 1e-4, "warm_start_init_point": "yes", "warm_start_bound_push": 1e-6} if warm else {}),
             },

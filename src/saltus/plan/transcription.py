@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from saltus.errors import BadValue
 from saltus.hybrid import Edge, PlasticImpact, Touchdown, same_point
 from saltus.machine import Kernel
+from saltus.model.joints import Ball, Turn
 from saltus.model.symbols import SX, Named, number
 from saltus.plan.nlp import Local, Piece, Programme
 from saltus.plan.nodes import fallen_constants, node_of
@@ -23,6 +24,7 @@ from saltus.simulation.program import tree_of
 from saltus.simulation.signals import Entry, Signals
 
 FREE = math.inf
+BEFORE = "before "  # conditions that a guard has not fired yet
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +170,10 @@ class PhaseModel:
             out += phase.cones(plan.friction)
         for edge in plan.system.leaving(phase.domain):
             if isinstance(edge.guard, Touchdown):
-                out.append(Condition(SX(edge.guard.expression(self.signals)), 0.0, FREE, f"before {edge.name}"))
-        out += self._motors()
+                out.append(Condition(SX(edge.guard.expression(self.signals)), 0.0, FREE, f"{BEFORE}{edge.name}"))
+        motors = self._motors()
+        inserted = phase.stage.with_domain_params([c.expression for c in motors])
+        out += [replace(c, expression=e) for c, e in zip(motors, inserted, strict=True)]
         for symbol, expression in plan.sizes:
             out.append(Condition(symbol - expression, 0.0, FREE, "size"))
             out.append(Condition(symbol + expression, 0.0, FREE, "size"))
@@ -289,7 +293,8 @@ class Transcription:
                 name=self.name(i),
             )
         programme = Programme(self.scales(guess), pieces)
-        programme.rescale(np.clip(guess, self.low, self.high))
+        slack = np.concatenate([np.zeros(0, int), *[one.ravel() for one in self.slacks]])
+        programme.rescale(np.clip(guess, self.low, self.high), slack)
         return programme
 
     def _bound_common(self) -> None:
@@ -338,8 +343,16 @@ class Transcription:
         count = int(own.sum())
         at = np.vstack([nodes[:, own], np.tile(self.common(k)[:, None], count)])
         data = np.vstack([s[own], self.scheme.weights(self.meshes[k])[own], np.tile(self.p[:, None], count)])
-        bounds = [np.tile(b[:, None], count) for b in (model.point_low, model.point_high)]
-        return Piece(local, at, data, bounds[0], bounds[1], self._times(k, s[own]))
+        low, high = (np.tile(b[:, None], count) for b in (model.point_low, model.point_high))
+        given = [i for i, name in enumerate(model.point_names) if name.startswith(BEFORE)]
+        for place in self._joined(k):  # the foot is on the ground there, as the neighbouring phase says
+            low[given, place] = -FREE
+        return Piece(local, at, data, low, high, self._times(k, s[own]))
+
+    def _joined(self, k: int) -> list[int]:
+        """Ends of a phase (0 the first node, -1 the last) at which another one takes over."""
+        joins = self._joins
+        return [0] * any(b == k for _, b, _ in joins) + [-1] * any(a == k for a, _, _ in joins)
 
     def _interval_piece(self, k: int) -> Piece:
         """Collocation within every interval; its end is put onto the constraints."""
@@ -425,7 +438,12 @@ class Transcription:
         for name, g in zip(*self._first_rows(put, starts, common), strict=True):
             rows.append((g, 0.0, 0.0, name))
         for j, (a, b, edge) in enumerate(self._joins):
-            rows += self._join_rows(a, b, edge, put, starts, ends, impulses[j], own)
+            turns = self._turns(a, b, guess) if b <= a else np.zeros(len(self.plan.mechanism.q_names))
+            for row in self._join_rows(a, b, edge, put, starts, ends, impulses[j], own, turns):
+                if row[0].is_symbolic() and row[0].element_hash() in index:
+                    self._limit(at[index[row[0].element_hash()]], row[1], row[2])
+                else:
+                    rows.append(row)
         cost = here(self.plan.objective)
         rows = self._without_fixed(rows, x, p, at, guess)
         g = ca.vertcat(SX(0, 1), *[r[0] for r in rows])
@@ -458,15 +476,16 @@ class Transcription:
         ends: list[SX],
         impulse: SX,
         own: list[SX],
+        turns: np.ndarray,
     ) -> list[tuple[SX, float, float, str]]:
-        """How phase b takes over from phase a."""
+        """How phase b takes over from phase a; `turns` is by how much angles differ that are the same."""
         before, after, m = self.models[a], self.models[b], self.plan.mechanism
         closing = b <= a
         word = "back at the start" if closing else f"into {after.phase.label}"
         q = [put(a, before.full["q"], ends[a], 1.0), put(b, after.full["q"], starts[b], 0.0)]
         v = [put(a, before.full["v"], ends[a], 1.0), put(b, after.full["v"], starts[b], 0.0)]
         out = [
-            (q[1][i] - q[0][i], 0.0, 0.0, f"q.{n} {word}")
+            (q[1][i] - q[0][i] + turns[i], 0.0, 0.0, f"q.{n} {word}")
             for i, n in enumerate(m.q_names)
             if not (closing and n in self.plan.advance)
         ]
@@ -496,6 +515,14 @@ class Transcription:
                 place = after.n - after.sums.numel() + i
                 out.append((starts[b][place] - ends[a][before.n - before.sums.numel() + i], 0.0, 0.0, "integral"))
         return out
+
+    def _turns(self, a: int, b: int, guess: np.ndarray) -> np.ndarray:
+        """Full turns (rad) that joints make in a stride, as the guess has them."""
+        m = self.plan.mechanism
+        made = self.whole(a, guess)[0][-1] - self.whole(b, guess)[0][0]
+        able = {n for j in m.joints.values() for n, p in zip(j.q_names, j.primitives, strict=False) if isinstance(p, Turn)}
+        able -= {n for j in m.joints.values() if any(isinstance(p, Ball) for p in j.primitives) for n in j.q_names}
+        return np.array([2 * math.pi * round(x / (2 * math.pi)) if n in able else 0.0 for n, x in zip(m.q_names, made)])
 
     def _impulse_rows(self, after: PhaseModel, impulse: SX, word: str) -> list[tuple[SX, float, float, str]]:
         """The ground pushes in an impact, too."""

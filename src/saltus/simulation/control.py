@@ -1,15 +1,21 @@
-"""Controllers: sampled Python callables, and ready-made laws for joints with motors."""
+"""Controllers: sampled Python callables, laws with a table of numbers, and ready-made laws for joints with motors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import casadi as ca
+import numpy as np
 
 from saltus.errors import BadValue
+
+if TYPE_CHECKING:
+    from saltus.simulation.program import Stage
+    from saltus.simulation.signals import Entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +28,105 @@ class Sampled:
     def __post_init__(self) -> None:
         if not (self.rate > 0 and math.isfinite(self.rate)):
             raise BadValue(f"Sampled: rate is {self.rate}; give samples a second, above zero", given=self.rate)
+
+
+# ---- laws with a table of numbers ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of numbers over time: row i holds from knots[i] (s) to the next knot, the last one for good.
+
+    `note` goes into the run's report once the last row is in use.
+    """
+
+    knots: np.ndarray
+    rows: np.ndarray
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        knots, rows = np.asarray(self.knots, float), np.asarray(self.rows, float)
+        if rows.ndim != 2 or knots.shape != rows.shape[:1] or not len(knots):
+            raise BadValue(
+                f"a table takes one row of numbers a knot; {knots.shape} knots and {rows.shape} rows given",
+                given=(knots.shape, rows.shape),
+            )
+        if not (np.isfinite(knots).all() and (np.diff(knots) > 0).all()):
+            raise BadValue("the knots of a table are times in seconds, each later than the one before", given=knots)
+        if not np.isfinite(rows).all():
+            raise BadValue("a table holds numbers that are not finite; look at what it was made of", given=rows)
+        object.__setattr__(self, "knots", knots)
+        object.__setattr__(self, "rows", rows)
+
+    def index(self, t: float) -> int:
+        """Row in use from time t on; the first one before its knot too."""
+        return max(int(np.searchsorted(self.knots, t + 1e-12, side="right")) - 1, 0)
+
+
+class Schedule(ABC):
+    """A law `law(t, s, row)` traced once and compiled, whose numbers `row` a run changes at the knots of a table.
+
+    A run stops at every knot, so a law may jump there, and polynomials between knots are integrated as they are.
+    """
+
+    @abstractmethod
+    def width(self, stage: Stage) -> int:
+        """Count the numbers of a row in a stage's domain."""
+
+    @abstractmethod
+    def table(self, stage: Stage, visit: int, entry: Entry) -> Table:
+        """Rows for the `visit`-th stay (from 0) in a stage's domain, entered at this time and state."""
+
+    @abstractmethod
+    def law(self, t: Any, s: Any, row: Any) -> Mapping[str, Any]:
+        """Efforts by input, as symbols."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scheduled(Schedule):
+    """A law of your own with a table: `function(t, s, row)`, where rows[i] holds from knots[i] (s, time of the run) on.
+
+    `Scheduled(lambda t, s, row: {"hip": row[0] + row[1] * t}, knots=[0, 0.1], rows=[[0, 5], [0.5, 0]])` is a ramp
+    that ends after 0.1 s.
+    """
+
+    function: Callable[[Any, Any, Any], Mapping[str, Any]]
+    knots: Sequence[float]
+    rows: Any
+
+    _table: Table = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_table", Table(np.asarray(self.knots, float), np.asarray(self.rows, float)))
+
+    def width(self, stage: Stage) -> int:
+        """Count the numbers of a row."""
+        return self._table.rows.shape[1]
+
+    def table(self, stage: Stage, visit: int, entry: Entry) -> Table:
+        """Return the same rows in every domain."""
+        return self._table
+
+    def law(self, t: Any, s: Any, row: Any) -> Mapping[str, Any]:
+        """Efforts by input."""
+        return self.function(t, s, row)
+
+
+def law_in(control: Any, domain: str) -> Any:
+    """Return the law that acts in a domain; None where PerDomain names none."""
+    while isinstance(control, PerDomain):
+        control = control.laws.get(domain)
+    return control
+
+
+def stepwise(control: Any) -> Sampled | Schedule | None:
+    """Find what is no plain formula of (t, s): a Sampled or scheduled law, here or in one of the domains."""
+    if isinstance(control, PerDomain):
+        return next((found for law in control.laws.values() if (found := stepwise(law)) is not None), None)
+    return control if isinstance(control, Sampled | Schedule) else None
+
+
+# ---- laws for joints ----------------------------------------------------------------------------------------------
 
 
 def _value(number: float | str, s: Any) -> Any:
@@ -99,4 +204,5 @@ class PerDomain:
 
     def __call__(self, t: Any, s: Any) -> Mapping[str, Any]:
         """Effort of the law that belongs to the present domain."""
-        return self.laws[s.domain](t, s) if s.domain in self.laws else {}
+        law = law_in(self, s.domain)
+        return {} if law is None else law(t, s)

@@ -9,13 +9,13 @@ import numpy as np
 
 from saltus.dynamics.formulations import SPF, Baumgarte, Formulation
 from saltus.dynamics.impact import Impact, plastic_impact
-from saltus.errors import BadModel
+from saltus.errors import BadModel, BadValue
 from saltus.hybrid import Collision, Domain, Edge, HybridSystem, Map, PlasticImpact
 from saltus.machine import Kernel
 from saltus.model.assembly import assembler
 from saltus.model.symbols import Named, flatten
 from saltus.simulation.program import Stage, tree_of
-from saltus.simulation.signals import Entry, Signals
+from saltus.simulation.signals import Entry, Signals, called
 from saltus.simulation.strike import consistent_target, strike
 from saltus.simulation.trajectory import Event
 
@@ -107,7 +107,9 @@ class Mover:
             None,
             self.system.ground,
         )
-        given = dict(reset.function(signals))
+        given = called(reset.function, signals, what=f"reset at t = {self.t:.6g} s")
+        if not hasattr(given, "items"):
+            raise BadValue(f"a reset returned {given!r}; return a dict such as {{'v.hip': 0.0}}", given=given)
         speeds = flatten({k[2:]: x for k, x in given.items() if k.startswith("v.")}, m.v_names, "velocity")
         places = flatten({k: x for k, x in given.items() if not k.startswith("v.")}, m.q_names)
         for name, value in places.items():
@@ -129,7 +131,7 @@ class Mover:
                 if np.abs(phi).max() < 1e-15:
                     break
                 self.q = helper.move(self.q, -np.linalg.lstsq(J, phi, rcond=1e-10)[0], self.params)
-        _, J, phi_t = stage.closure(self.t, self.q, base)
+        phi, J, phi_t = stage.closure(self.t, self.q, base)
         error = np.abs(J @ self.v + phi_t).max()
         impact: Impact | None = None
         if edge is not None and isinstance(edge.reset, PlasticImpact):
@@ -149,7 +151,14 @@ class Mover:
                 edge=edge.name,
                 error=float(error),
             )
-        elif not (first and tolerant):
+        elif first and tolerant:
+            off = float(np.abs(phi).max())
+            if max(off, error) > SPEED_ERROR * max(1.0, float(np.abs(self.v).max())):
+                self.notes.append(
+                    f"the start violates the constraints of {domain.name!r} by {off:.3g} m and {error:.3g} m/s; "
+                    f"{type(self.formulation).__name__} pulls it onto them"
+                )
+        else:
             self.v = plastic_impact(self._mass(stage, base), J, self.v, phi_t).v
         return impact, float(np.abs(self.q - before).max())
 

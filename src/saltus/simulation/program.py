@@ -12,17 +12,19 @@ import numpy as np
 
 from saltus.dynamics.coordinates import Choice
 from saltus.dynamics.equations import Equations, number
-from saltus.dynamics.formulations import Formulation
+from saltus.dynamics.formulations import ODE, Formulation
 from saltus.errors import BadValue, SaltusError, Singular
 from saltus.hybrid import DIRECTIONS, Domain, Edge, HybridSystem, Sliding, contact_closures, contact_names
 from saltus.machine import Kernel
 from saltus.model.kinematics import Kinematics
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
+from saltus.model.rank import scaled_rows
 from saltus.model.symbols import SX, Named
-from saltus.simulation.control import Sampled
+from saltus.simulation.control import Sampled, Schedule, law_in
 from saltus.simulation.engines.port import Flow
-from saltus.simulation.signals import Entry, Signals, commands
+from saltus.simulation.response import Responses
+from saltus.simulation.signals import Entry, Signals, called, commands
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Layout:
 
 
 WORTH_COMPILING = 20_000  # sets of arguments
+NO_RANK = 1e-10  # smallest singular value of constraint rows of unit length that tells them apart
+NO_MASS = 1e-14  # smallest eigenvalue of a mass matrix scaled to a diagonal of ones
 
 
 def _rare(function: ca.Function) -> Kernel:
@@ -144,7 +148,13 @@ class Stage:
 
     @cached_property
     def _mass(self) -> Kernel:
-        return self._kernel("mass", "M")
+        """M column by column, one pass of the recursion each: expressions of all its entries would be many more."""
+        e, column = self.equations, SX.sym("column", self.equations.nv)
+        product = self.with_domain_params([ca.densify(e.times_mass(column))])
+        times = ca.Function("times", [column, e.t, e.q, e.p], product)
+        t, q, p = ca.MX.sym("t"), ca.MX.sym("q", e.nq), ca.MX.sym("p", e.p.numel())
+        M = times.map("columns", "serial", e.nv, [1, 2, 3], [])(ca.DM.eye(e.nv), t, q, p)
+        return _rare(ca.Function("mass", [t, q, p], [M], ["t", "q", "p"], ["M"]))
 
     @cached_property
     def places(self) -> Kernel:
@@ -181,25 +191,25 @@ class Program:
 
     def __init__(self, stage: Stage, formulation: Formulation, choice: Choice, control: Any) -> None:
         self.stage, self.system, self.domain = stage, stage.system, stage.domain
-        self.formulation, self.choice, self.control = formulation, choice, control
+        self.formulation, self.choice, self.law = formulation, choice, law_in(control, stage.domain.name)
         m = self.system.mechanism
         self.edges: list[Edge] = self.system.leaving(self.domain)
         self.dimension = stage.dimension
         sliding = [c for c in self.domain.contacts if isinstance(c, Sliding)]
         normals, slip = SX.sym("normal", len(sliding)), SX.sym("slip", (stage.dimension - 1) * len(sliding))
+        self._normals = normals
+        self._sliding = sliding, slip
         e = stage.equations  # what one program derives from them, the next one finds
         passive = control is None and bool(m.inputs)
         if sliding or passive:  # friction adds efforts and symbols of its own, motors at rest take some away
-            own_p = ca.vertcat(stage.anchors, slip, normals)
-            e = stage.tree.constrained(stage.contacts, own_p, passive=passive)
+            e = self._own_equations(passive=passive)
         self.equations = e
-        self._normals = normals
-        self._add_friction(e, sliding, slip)
-        self._sliding = sliding, slip
         ode = self.ode = formulation.ode(e, choice)
 
         entry_t, entry_q, entry_v = SX.sym("entry_t"), SX.sym("entry_q", e.nq), SX.sym("entry_v", e.nv)
         held, smallest = SX.sym("held", e.u.numel()), SX.sym("smallest_volume")
+        width = self.law.width(stage) if isinstance(self.law, Schedule) else 0
+        row = SX.sym("row", width)
         self._entry = Entry(entry_t, Named(m.q_names, entry_q), Named(m.v_names, entry_v, "velocity"))
         blocks = {
             "params": m.p,
@@ -209,6 +219,7 @@ class Program:
             "entry_q": entry_q,
             "entry_v": entry_v,
             "held": held,
+            "row": row,
             "smallest_volume": smallest,
         }
         self.p = ca.vertcat(*blocks.values())
@@ -219,8 +230,20 @@ class Program:
         self.layout = Layout(e.nq, ode.w.numel(), len(self.power_names), e.z.numel(), sizes)
         self.work = SX.sym("work", self.layout.n_work)
         self.x = ca.vertcat(e.q, ode.w, self.work, e.z)
-        self.u = self._control(held)
+        self.u = self._control(held, row)
         self._smallest = smallest
+
+    def _own_equations(self, *, passive: bool = False, unlimited: bool = False) -> Equations:
+        """Equations of the stage with friction of its sliding contacts and other motors."""
+        stage, (sliding, slip) = self.stage, self._sliding
+        own_p = ca.vertcat(stage.anchors, slip, self._normals)
+        e = stage.tree.constrained(stage.contacts, own_p, passive=passive, unlimited=unlimited)
+        self._add_friction(e, sliding, slip)
+        return e
+
+    def unlimited(self) -> Equations:
+        """The same equations with motors that deliver whatever they are asked for."""
+        return self._own_equations(unlimited=True)
 
     # ---- friction of sliding contacts ---------------------------------------------------------------------------
 
@@ -236,13 +259,16 @@ class Program:
             velocity = e.velocity(self.system.mechanism.frame(contact.point))[:tangents]
             e.efforts[f"friction {k + 1}"] = ca.jtimes(velocity, e.v, push, True)
 
-    def _solved_normals(self) -> SX:
-        """Normal forces of sliding contacts as expressions."""
+    def with_normals(self, expressions: Sequence[SX], ode: ODE) -> list[SX]:
+        """Insert the normal forces of sliding contacts, as they follow from the reactions of an ODE."""
         N = self._normals
+        if not N.numel():
+            return list(expressions)
         mine = [self._row_of(i, -1) for i, c in enumerate(self.domain.contacts) if isinstance(c, Sliding)]
-        reaction = self.ode.reactions[mine]
+        reaction = ode.reactions[mine]
         at_zero = ca.substitute(reaction, N, SX.zeros(N.numel()))
-        return ca.solve(SX.eye(N.numel()) - ca.jacobian(reaction, N), at_zero)
+        solved = ca.solve(SX.eye(N.numel()) - ca.jacobian(reaction, N), at_zero)
+        return list(ca.substitute(list(expressions), [N], [ca.densify(solved)]))
 
     def _row_of(self, contact: int, component: int) -> int:
         """Index among all constraint rows of one row of a contact; component -1 is the normal one."""
@@ -324,17 +350,20 @@ class Program:
             places,
             forces,
             self.system.ground,
+            Responses(self),
         )
 
-    def _control(self, held: SX) -> SX:
-        m = self.system.mechanism
-        if self.control is None or not m.inputs:
+    def _control(self, held: SX, row: SX) -> SX:
+        m, law, t = self.system.mechanism, self.law, self.equations.t
+        if law is None or not m.inputs:
             return SX.zeros(len(m.inputs))
-        if isinstance(self.control, Sampled):
+        if isinstance(law, Sampled):
             return held
-        name = getattr(self.control, "__name__", type(self.control).__name__)
+        name = getattr(law, "__name__", type(law).__name__)
+        signals = self._signals()
         try:
-            values = commands(m, self.control(self.equations.t, self._signals()), f"controller {name!r}")
+            given = law.law(t, signals, row) if isinstance(law, Schedule) else law(t, signals)
+            values = commands(m, given, f"controller {name!r}")
             return ca.vertcat(SX(0, 1), *[SX(v) for v in values])
         except SaltusError:
             raise
@@ -372,9 +401,7 @@ class Program:
     def _finish(self, *expressions: SX) -> list[SX]:
         """Insert control, domain Params and sliding normal forces, share common parts."""
         e = self.equations
-        out = [ca.densify(x) for x in expressions]
-        if self._normals.numel():
-            out = ca.substitute(out, [self._normals], [self._solved_normals()])
+        out = self.with_normals([ca.densify(x) for x in expressions], self.ode)
         out = ca.substitute(out, [e.u], [ca.densify(self.u)]) if e.u.numel() else out
         return ca.cse(self.stage.with_domain_params(out))
 
@@ -405,7 +432,8 @@ class Program:
         signals = self._signals(self.forces)
         rows = []
         for edge in self.edges:
-            rows.append(SX(edge.guard.expression(signals)))
+            what = f"guard of edge {edge.name!r} in domain {self.domain.name!r}"
+            rows.append(called(lambda e=edge: SX(e.guard.expression(signals)), what=what))
         if self.ode.volume is not None:
             rows.append(self.ode.volume - self._smallest)
         guards = self._function("guards", ca.vertcat(SX(0, 1), *rows))
@@ -484,12 +512,30 @@ class Program:
         work = np.zeros(self.layout.n_work) if work is None else work
         return np.concatenate([q, w, work, np.zeros(self.layout.n_z) if z is None else z])
 
-    def check_volume(self, t: float, x: np.ndarray, p: np.ndarray) -> float:
-        """Volume now; Singular if the coordinates cannot carry the motion."""
-        value = float(np.ravel(self.volume(t, x, p))[0])
-        if not value > 0:
+    def check_regular(self, t: float, x: np.ndarray, p: np.ndarray) -> float:
+        """Volume now; Singular if the coordinates cannot carry the motion, or move nothing heavy."""
+        q, base = x[: self.layout.nq], np.concatenate([p[self.layout.slice(n)] for n in ("params", "anchors")])
+        volume = float(np.ravel(self.volume(t, x, p))[0])
+        M, motions = self.stage.mass(t, q, base), np.eye(self.equations.nv)
+        if self.formulation.reduced and self.choice.rows:
+            _, s, Vt = np.linalg.svd(scaled_rows(self.stage.closure(t, q, base)[1][list(self.choice.rows)]))
+            if not (volume > 0 and s[-1] > NO_RANK):
+                raise Singular(
+                    f"domain {self.domain.name!r}: the constraints are singular at the start (t = {t:.6g} s); start "
+                    "from another configuration or use Projection(), which does not single out coordinates"
+                )
+            motions = Vt[len(s) :]
+            M = motions @ M @ motions.T
+        size = np.sqrt(np.maximum(M.diagonal(), 0.0))
+        scaled = np.divide(M, np.outer(size, size), out=np.zeros_like(M), where=np.outer(size, size) > 0)
+        values, vectors = np.linalg.eigh(scaled)
+        if values.size and not values[0] > NO_MASS:
+            moved = np.abs(vectors[:, 0] @ motions)
+            names = [n for n, part in zip(self.system.mechanism.v_names, moved, strict=True) if part > 0.1]
             raise Singular(
-                f"domain {self.domain.name!r}: the constraints are singular at the start (t = {t:.6g} s); start from "
-                "another configuration or use Projection(), which does not single out coordinates"
+                f"domain {self.domain.name!r}: the mass matrix is singular (t = {t:.6g} s), a motion of "
+                f"{', '.join(names)} moves nothing heavy; give the links there mass and inertia, or use SPF() or "
+                "Minimal() where loops hold them",
+                coordinates=names,
             )
-        return value
+        return volume

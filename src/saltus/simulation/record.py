@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Phase:
-    """Stay in one domain: the engine's polynomials and the parameters they ran with."""
+    """Stay in one domain: the engine's polynomials and the parameters they ran with.
+
+    One that `goes_on` ended where coordinates had to change: the next counts its work on.
+    """
 
     def __init__(self, program: Program, t: float, p: np.ndarray, contacts: list[Any]) -> None:
         self.program, self.p, self.contacts = program, p, contacts
@@ -30,6 +33,7 @@ class Phase:
         self.coefficients: list[np.ndarray] = []
         self.parameters: list[np.ndarray] = []
         self.x_end = np.zeros(0)
+        self.goes_on = False
 
     def add(self, segment: Segment, p: np.ndarray) -> None:
         """Append what an engine returned."""
@@ -73,10 +77,8 @@ def record(run: _Run, rate: float) -> Trajectory:
             samples[-1]["work"] = work
             gap = max(gap, _gap_at_steps(phase, s.piece))
         end = phase.x_end[layout.work]
-        if len(end) and phase.breaks:
+        if len(end) and not phase.goes_on:
             done[place] += end
-        if index + 1 < len(run.phases) and run.phases[index + 1].program.domain is phase.program.domain:
-            done[place] -= end if len(end) else 0  # only the coordinates changed; the work goes on counting
     if not samples:
         raise BadValue("the run ended before any time passed: " + (run.outcome.detail if run.outcome else ""))
     arrays = {name: np.concatenate([s[name] for s in samples]) for name in samples[0]}

@@ -11,18 +11,19 @@ import numpy as np
 from saltus.dynamics.coordinates import PREFER, Choice, choose
 from saltus.dynamics.formulations import SPF, Formulation
 from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
-from saltus.hybrid import Domain, Edge, HybridSystem, Sliding
+from saltus.hybrid import Domain, Edge, HybridSystem
 from saltus.model.assembly import State, assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import dependent_columns, independent_rows, quality, rank
 from saltus.model.symbols import Named
-from saltus.simulation.control import Sampled
+from saltus.simulation.control import Sampled, Schedule, Table, law_in
 from saltus.simulation.engines import choose as choose_engine
 from saltus.simulation.engines.port import Request, Segment, Stop
 from saltus.simulation.mover import Mover
 from saltus.simulation.program import Program, Stage
 from saltus.simulation.record import Phase, record
 from saltus.simulation.signals import Entry, Signals, commands
+from saltus.simulation.slip import directions, reversal
 from saltus.simulation.trajectory import Outcome, Trajectory
 
 CHUNK = 4000  # steps between looks at progress and Ctrl-C
@@ -44,6 +45,7 @@ def simulate(
     rate: float = 1000.0,
     begin: float = 0.0,
     stop_after: Mapping[str, int] | None = None,
+    max_steps: int = 1_000_000,
     progress: Callable[[float, float, int], None] | None = None,
 ) -> Trajectory:
     """Run a machine from `start` at t = `begin` until `until` (s), or until an event ends it.
@@ -51,24 +53,42 @@ def simulate(
     `control` is a function (t, s) -> {input: value}, traced once a domain and compiled, or a `Sampled`
     one. `tolerance` bounds the local error of a step: absolute for positions (rad, m), relative for
     velocities. `rate` is the number of recorded samples a second; any instant in between is there as dense
-    output. `stop_after` ends the run after so many events of a name, as in {"touchdown": 16}.
+    output. `stop_after` ends the run after so many events of a name, as in {"touchdown": 16}. A motion so fast
+    that it takes more than `max_steps` steps ends with outcome "step limit", before time and memory run out.
     `progress(t, until, events)` is called now and then. Ctrl-C keeps what was simulated.
     """
     if isinstance(system, Mechanism):
         system = alone(system)
+    if not isinstance(start, State):
+        raise BadValue(f"the start is {start!r}; give a State, as m.assemble(...) returns it", given=start)
+    if not isinstance(formulation, Formulation | None):
+        raise BadValue(f"formulation is {formulation!r}; give one such as sl.SPF()", given=formulation)
+    for what, number in (("until", until), ("tolerance", tolerance), ("rate", rate), ("max_steps", max_steps)):
+        if isinstance(number, bool) or not isinstance(number, int | float | np.number):
+            raise BadValue(f"{what} is {number!r}; give a number", given=number)
     if not (until > begin and math.isfinite(until)):
         raise BadValue(f"until is {until}; give a time in seconds above {begin:g}", given=until)
     if not 1e-14 <= tolerance <= 1e-2:
         raise BadValue(f"tolerance is {tolerance}; give a number between 1e-14 and 1e-2", given=tolerance)
+    sizes = start.positions.shape, start.velocities.shape
+    names = start.mechanism.q_names, start.mechanism.v_names
+    if sizes != tuple((len(n),) for n in names) or not np.isfinite([*start.positions, *start.velocities]).all():
+        raise BadValue(
+            f"the start state of {start.mechanism.name!r} has not {len(names[0])} positions and {len(names[1])} "
+            "velocities that are finite numbers; make it with m.assemble(...)",
+            given=start,
+        )
     if start.mechanism is not system.mechanism:
         raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
+    if max_steps < 1:
+        raise BadValue(f"max_steps is {max_steps}; give a number of steps, at least one", given=max_steps)
     for name in stop_after or {}:
         known = {e.name for e in system.edges}
         if name not in known:
             raise UnknownName("event", name, known)
     first = _first_domain(system, domain)
     run = _Run(system, start, params, control, formulation or SPF(), tolerance, engine, independent)
-    run.t = begin
+    run.t, run.steps_left = begin, max_steps
     run.go(first, until, dict(stop_after or {}), progress)
     return record(run.finished(until), rate)
 
@@ -117,10 +137,12 @@ class _Run(Mover):
         self.engines: dict[str, None] = {}  # those in use, in order
         if engine is not None:
             choose_engine(engine)  # an unknown name is refused before anything is built
-        self.z: np.ndarray | None = None  # states that are neither positions nor velocities, zero at the start
+        self.z = start.z  # states that are neither positions nor velocities; None is zero
         self.phases: list[Phase] = []
         self.outcome: Outcome | None = None
+        self.visits: dict[str, int] = {}  # stays in each domain so far in which time passed
         self.steps = self.evaluations = self.rejected = 0
+        self.steps_left = 0
 
     # ---- the loop over phases -----------------------------------------------------------------------------------
 
@@ -219,6 +241,7 @@ class _Run(Mover):
         stepper = (*key, engine.name)
         if stepper not in programs:
             programs[stepper] = engine.prepare(programs[key].flow)
+        self.notes += [n for n in getattr(programs[stepper], "notes", ()) if n not in self.notes]
         return programs[key], programs[stepper]
 
     def _phase(self, domain: Domain, until: float, progress: Callable[[float, float, int], None] | None) -> Edge | None:
@@ -227,38 +250,32 @@ class _Run(Mover):
         base = self._anchored(stage)
         entry = (self.t, self.q.copy(), self.v.copy())
         work: np.ndarray | None = None
+        law, visit = law_in(self.control, domain.name), self.visits.get(domain.name, 0)
+        table = law.table(stage, visit, self._entry(*entry)) if isinstance(law, Schedule) else None
         while True:  # once a choice of coordinates
             program, stepper = self._program(stage, self._choice(stage, base))
-            p = self._parameters(program, stage, base, entry)
+            p = self._parameters(program, base, entry)
             x = program.state_vector(self.q, self.v, work, self.z)
-            volume = program.check_volume(self.t, x, p)
+            volume = program.check_regular(self.t, x, p)
             p[program.layout.slice("smallest_volume")] = 0.1 * volume
             phase = Phase(program, self.t, p, list(domain.contacts))
             self.phases.append(phase)
-            edge, again = self._integrate(phase, stepper, x, until, progress)
+            edge, again = self._integrate(phase, stepper, x, until, table, progress)
             if not again:
+                self.visits[domain.name] = visit + (self.t > entry[0])
                 return edge
-            work = phase.x_end[program.layout.work]
+            phase.goes_on, work = True, phase.x_end[program.layout.work]
 
     def _parameters(
-        self, program: Program, stage: Stage, base: np.ndarray, entry: tuple[float, np.ndarray, np.ndarray]
+        self, program: Program, base: np.ndarray, entry: tuple[float, np.ndarray, np.ndarray]
     ) -> np.ndarray:
         layout = program.layout
         p = np.zeros(layout.n_p)
         p[layout.slice("params")] = self.params
         p[layout.slice("anchors")] = base[len(self.params) :]
         p[layout.slice("entry_t")], p[layout.slice("entry_q")], p[layout.slice("entry_v")] = entry
-        slip = layout.slice("slip")
-        if slip.stop > slip.start:
-            d = stage.dimension
-            _, speeds = stage.places(self.t, self.q, self.v, base)
-            directions = []
-            for i, contact in enumerate(program.domain.contacts):
-                if isinstance(contact, Sliding):
-                    tangential = speeds[d * i : d * (i + 1) - 1]
-                    size = float(np.linalg.norm(tangential))
-                    directions.append(tangential / size if size > 1e-12 else np.zeros(d - 1))
-            p[slip] = np.concatenate(directions)
+        if layout.slice("slip").stop > layout.slice("slip").start:
+            p[layout.slice("slip")] = directions(program, self.t, self.q, self.v, base)
         return p
 
     def _integrate(
@@ -267,11 +284,14 @@ class _Run(Mover):
         stepper: Any,
         x: np.ndarray,
         until: float,
+        table: Table | None,
         progress: Callable[[float, float, int], None] | None,
     ) -> tuple[Edge | None, bool]:
         """Call the engine until an edge fires (edge, False), coordinates must change (None, True) or all ends."""
         program, p = phase.program, phase.p
         directions = program.directions
+        if table is not None:
+            self._row(table, program, p, until)
         armed = self._armed(program, x, p)
         fired = self._at_once(program, x, p, armed)
         if fired is not None:
@@ -280,7 +300,7 @@ class _Run(Mover):
         on_surface = ~armed
         atol, rtol = self._tolerances(program)
         step = 0.0
-        sampled = self.control if isinstance(self.control, Sampled) else None
+        sampled = program.law if isinstance(program.law, Sampled) else None
         next_sample = self.t
         while True:
             t_end = until
@@ -289,7 +309,22 @@ class _Run(Mover):
                     self._sample(program, x, p, sampled)
                     next_sample = (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
                 t_end = min(until, next_sample)
-            request = Request(self.t, x, p.copy(), t_end, atol, rtol, directions, armed, step=step, max_steps=CHUNK)
+            if table is not None:
+                t_end = self._row(table, program, p, until)
+            chunk = min(CHUNK, self.steps_left)
+            request = Request(
+                self.t,
+                x,
+                p.copy(),
+                t_end,
+                atol,
+                rtol,
+                directions,
+                armed,
+                step=step,
+                max_step=program.ode.longest_step,
+                max_steps=chunk,
+            )
             segment: Segment = stepper.run(request)
             phase.add(segment, request.p)
             self._count(segment)
@@ -298,6 +333,9 @@ class _Run(Mover):
             if progress is not None:
                 progress(self.t, until, len(self.events))
             on_surface = self._slipped(program, x, p, on_surface & ~armed)
+            self.outcome = reversal(program, segment, p)
+            if self.outcome is not None:
+                return None, False
             if segment.stop is Stop.EVENT:
                 edges = [i for i in segment.fired if i < len(program.edges)]
                 if edges:
@@ -314,11 +352,21 @@ class _Run(Mover):
             elif segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
                 self.outcome = Outcome(segment.stop.value, _why(segment.stop, program), self.t)
                 return None, False
+            if self.steps_left <= 0:
+                self.outcome = Outcome("step limit", _why(Stop.LIMIT, program), self.t)
+                return None, False
 
     def _armed(self, program: Program, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         if not len(program.directions):
             return np.zeros(0, bool)
         g, _ = program.guards(self.t, x, p)
+        for edge, value in zip(program.edges, g, strict=False):
+            if math.isnan(value):
+                raise BadValue(
+                    f"guard of edge {edge.name!r} is {value} as domain {program.domain.name!r} is entered at "
+                    f"t = {self.t:.6g} s; it must be a number wherever the machine can be",
+                    edge=edge.name,
+                )
         d = program.directions
         return np.where(d == 0, np.abs(g) > 1e-12, d * g < -1e-12)
 
@@ -363,6 +411,7 @@ class _Run(Mover):
 
     def _count(self, segment: Segment) -> None:
         self.steps += len(segment.breaks) - 1
+        self.steps_left -= max(len(segment.breaks) - 1, 1)
         self.evaluations += segment.evaluations
         self.rejected += segment.rejected
 
@@ -381,16 +430,28 @@ class _Run(Mover):
         best = quality(kept, dependent_columns(kept, np.ones(J.shape[1])))
         return quality(kept, program.choice.dependent) < PREFER / 2 * best
 
+    def _entry(self, t: float, q: np.ndarray, v: np.ndarray) -> Entry:
+        m = self.system.mechanism
+        return Entry(t, Named(m.q_names, q), Named(m.v_names, v, "velocity"))
+
+    def _row(self, table: Table, program: Program, p: np.ndarray, until: float) -> float:
+        """Load the row of numbers in use now; return when it ends."""
+        at = table.index(self.t)
+        p[program.layout.slice("row")] = table.rows[at]
+        if at + 1 < len(table.knots):
+            knot = float(table.knots[at + 1])
+            return knot if knot < until - 1e-12 else until
+        if table.note and table.note not in self.notes and self.t < until - 1e-12:
+            self.notes.append(table.note)
+        return until
+
     def _sample(self, program: Program, x: np.ndarray, p: np.ndarray, sampled: Sampled) -> None:
         """Call the user's function and hold what it returns."""
         m = self.system.mechanism
         self._read(program, x, p)
         layout = program.layout
-        entry = Entry(
-            float(p[layout.slice("entry_t")][0]),
-            Named(m.q_names, p[layout.slice("entry_q")]),
-            Named(m.v_names, p[layout.slice("entry_v")], "velocity"),
-        )
+        t, q, v = (p[layout.slice(f"entry_{name}")] for name in "tqv")
+        entry = self._entry(float(t[0]), q, v)
         signals = Signals(
             m,
             program.domain.name,
@@ -406,13 +467,13 @@ class _Run(Mover):
         name = getattr(sampled.function, "__name__", "controller")
         try:
             values = commands(m, sampled.function(self.t, signals), f"controller {name!r}")
+            numbers = np.array([float(value) for value in values])
         except SaltusError:
             raise
         except Exception as problem:
             raise BadValue(
                 f"controller {name!r} raised {type(problem).__name__} at t = {self.t:.6g} s: {problem}"
             ) from problem
-        numbers = np.array([float(value) for value in values])
         if not np.isfinite(numbers).all():
             bad = [n for n, value in zip(m.inputs, numbers, strict=True) if not math.isfinite(value)]
             raise BadValue(
@@ -426,5 +487,10 @@ def _why(stop: Stop, program: Program) -> str:
         return (
             f"the equations of {program.domain.name!r} gave a number that is not finite: look at the controller's "
             "output, at springs of zero length, and at the loops for a dead centre"
+        )
+    if stop is Stop.LIMIT:
+        return (
+            f"all max_steps steps are used up in {program.domain.name!r}: its motion is very fast or stiff against the "
+            "time asked for; try another engine, a looser tolerance or a larger max_steps"
         )
     return f"the step fell below round-off in {program.domain.name!r}: singular motion; try a looser tolerance"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from saltus.errors import BadModel, BadValue
+from saltus.errors import BadModel, BadValue, SaltusError
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import Named
@@ -38,6 +38,18 @@ class Signals:
     places: Callable[[Frame], tuple[Any, Any]]  # position and velocity of a point
     forces: Callable[[Frame], Any] | None = None  # contact force on a point, world axes
     ground: float = 0.0
+    responses: Callable[[Any], tuple[Any, Any, Any]] | None = None  # of an output to the inputs
+
+    def response(self, output: Any) -> tuple[Any, Any, Any]:
+        """Rate y', drift b and gain D of an output y(q, t), with y'' = b + D u under all constraints of the domain.
+
+        u are the efforts of all inputs in order, before any motor's limits; for traced controllers only.
+        """
+        if self.responses is None:
+            raise BadModel(
+                "s.response needs the equations as symbols: use it in a traced controller, not a Sampled one"
+            )
+        return self.responses(output)
 
     @property
     def _letters(self) -> str:
@@ -67,6 +79,16 @@ class Signals:
 
     def _named(self, values: Any) -> Named:
         return Named(list(self._letters), [values[i] for i in range(len(self._letters))], "axis")
+
+
+def called(function: Callable[..., Any], *arguments: Any, what: str) -> Any:
+    """What a user's function returns; if it raises, BadValue says which function it was."""
+    try:
+        return function(*arguments)
+    except SaltusError:
+        raise
+    except Exception as problem:
+        raise BadValue(f"{what} raised {type(problem).__name__}: {problem}") from problem
 
 
 def commands(mechanism: Mechanism, given: Any, what: str) -> list[Any]:

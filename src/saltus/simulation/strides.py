@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from saltus.simulation.trajectory import Trajectory
+from saltus.simulation.trajectory import Event, Trajectory
 
 STEADY = 0.5  # share of the strides, the last ones, that count as steady
 
@@ -50,15 +50,17 @@ class Strides:
 
 
 def strides(run: Trajectory, *, event: str = "touchdown", coordinate: str | None = None) -> Strides:
-    """Cut a run at an event. `coordinate` measures progress; by default the first one along x that moves the base."""
-    starts = np.array([e.t for e in run.events if e.name == event])
-    if coordinate is None:
-        coordinate = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
-    if coordinate is None:
-        along = np.zeros(len(starts))
-    else:
-        index = run.meta["q_names"].index(coordinate)
-        along = np.array([e.q[index] for e in run.events if e.name == event])
+    """Cut a run at an event. Progress is that of the feet that land, along x, or of a `coordinate` if one is named.
+
+    Without a named point on the ground it is the first coordinate along x.
+    """
+    cuts = [e for e in run.events if e.name == event]
+    starts = np.array([e.t for e in cuts])
+    along = _landings(run, cuts) if coordinate is None else None
+    if along is None:
+        coordinate = coordinate or next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
+        index = None if coordinate is None else run.meta["q_names"].index(coordinate)
+        along = np.array([0.0 if index is None else e.q[index] for e in cuts])
     if len(starts) < 2:
         none = np.zeros(0)
         return Strides(none, none, none, starts)
@@ -68,6 +70,21 @@ def strides(run: Trajectory, *, event: str = "touchdown", coordinate: str | None
     )
     times = np.diff(starts)
     return Strides(times, np.diff(along), inside / times, starts)
+
+
+def _landings(run: Trajectory, cuts: list[Event]) -> np.ndarray | None:
+    """Where (m, along x) the foot stands that carries the domain after each event; None if that is no named point."""
+    phase, force, points = run.arrays["phase"], run.arrays["forces"], run.meta["points"]
+    standing: dict[str, str] = {}
+    for i in np.unique(phase) if force.shape[1] else ():
+        loads = np.abs(force[phase == i]).sum(axis=(0, 2))
+        if loads.max() > 0:
+            standing.setdefault(run.meta["domains"][i], run.meta["forces"][int(loads.argmax())])
+    feet = [standing.get(e.target or "") for e in cuts]
+    if not all(foot in points for foot in feet):
+        return None
+    at = [int(np.searchsorted(run.t, e.t)) for e in cuts]
+    return np.array([run.point(str(foot))[i, 0] for foot, i in zip(feet, at, strict=True)])
 
 
 def contact_spans(run: Trajectory) -> list[tuple[float, float]]:

@@ -10,6 +10,8 @@ import numpy as np
 
 from saltus.dynamics.impact import Impact
 from saltus.errors import BadValue, UnknownName
+from saltus.model.assembly import State
+from saltus.model.forces import CompliantContact
 from saltus.model.symbols import Named
 
 if TYPE_CHECKING:
@@ -39,8 +41,8 @@ SAMPLES: dict[str, tuple[tuple[str, ...], str]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: "finished", "stopped", "interrupted", "chattering", "not finite", "step too small", "failed",
-    or the name the user gave with `system.ends`."""
+    """How a run ended: "finished", "stopped", "interrupted", "chattering", "not finite", "step too small",
+    "step limit", "slip reversed", "failed", or the name the user gave with `system.ends`."""
 
     kind: str
     detail: str
@@ -192,6 +194,29 @@ class Trajectory:
     def duration(self) -> float:
         """Time simulated (s)."""
         return float(self.t[-1] - self.t[0])
+
+    @property
+    def start(self) -> State:
+        """State at the first instant, with the run's Params: start another run from it."""
+        return self._state(0)
+
+    @property
+    def end(self) -> State:
+        """State at the last instant, before the event if one ended the run."""
+        return self._state(-1)
+
+    def _state(self, sample: int) -> State:
+        m = self.mechanism
+        if m is None:
+            raise BadValue(
+                f"this trajectory of {self.meta['name']!r} was read from a file and knows names, not the machine; set "
+                "its `mechanism` to the one it belongs to"
+            )
+        memory = sum(f.memory.numel() for f in m.forces.values() if isinstance(f, CompliantContact))
+        z = None
+        if memory and self.pieces:
+            z = self.pieces[sample].at(self.t[[sample]])[0, -memory:]
+        return State(m, self.arrays["q"][sample].copy(), self.arrays["v"][sample].copy(), self.params, z)
 
     @property
     def loop_gap(self) -> float:

@@ -45,6 +45,12 @@ STUDIES = {
             "saltus.studies.bolt_design",
         ),
         Study(
+            "bolt-appendix",
+            "BOLT's equations entry by entry against those printed, with the misprints",
+            f"{LIU}, appendices A and B",
+            "saltus.studies.bolt_appendix",
+        ),
+        Study(
             "four-bar-path",
             "A four-bar through five points at given crank angles",
             "Cabrera, Simon and Prado (2002), Mechanism and Machine Theory 37, second case",
@@ -56,6 +62,12 @@ STUDIES = {
             "A Raptor-like leg with three loops hops in place",
             f"{KAMIDI}, figs. 7, 8",
             "saltus.studies.raptor_hopping",
+        ),
+        Study(
+            "bolt-swinging",
+            "BOLT runs with its crank swinging in a narrow band",
+            f"{KAMIDI}, sec. IV-A, figs. 5, 6",
+            "saltus.studies.bolt_swinging",
         ),
         Study(
             "bolt-static-gait",
@@ -98,6 +110,18 @@ STUDIES = {
             "Body yaw after a swing of the tail: constant-curvature arc against rigid links",
             f"{RAT}, sec. 4.1, figs. 7, 8",
             "saltus.studies.tail_models",
+        ),
+        Study(
+            "tail-appendix",
+            "The closed integrals of a bent tail segment against quadrature",
+            f"{RAT}, appendix B",
+            "saltus.studies.tail_appendix",
+        ),
+        Study(
+            "rat-kick",
+            "A kangaroo rat kicks itself into the air and tumbles with a passive tail",
+            f"{RAT}, eq. 48, fig. 9a",
+            "saltus.studies.rat_kick",
         ),
         Study(
             "rat-jumping",

@@ -51,6 +51,7 @@ def study() -> StudyResult:
         "knee_x_max": knee[:, 0].max(),
         "knee_y_min": knee[:, 1].min(),
         "knee_y_max": knee[:, 1].max(),
+        "leg_length": start.params["l_4"] + start.params["l_5"],
         "closed_form_difference": float(np.abs(by_hand - foot).max()),
         "concavity": top,
     }

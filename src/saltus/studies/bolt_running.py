@@ -47,10 +47,15 @@ def study() -> StudyResult:
         np.mean([_folded(e.q[run.meta["q_names"].index("q1")]) for e in run.events if e.name == "touchdown"][4:])
     )
     contact = run.meta["contacts"]["foot"]
+    excess = _beyond_a_turn(run)
+    names = run.meta["q_names"], run.meta["v_names"]
     data = {
         **numbers(run, gait),
         "epsilon": EPSILON,
         "crank_angle_at_touchdown_deg": angle,
+        "angle_of_attack_deg": _attack(run),
+        "initial_values": len(names[0]) + len(names[1]),
+        "reduced_states": len(names[0]) + len(names[1]) - len(run.meta["constraints"]),
         "apex_height": float(y[run.t > gait.starts[len(gait) // 2]].max()),
         "fall_back_of_x": float((np.maximum.accumulate(x) - x).max()),
         "share_of_contact_with_pulling_ground": contact["pulling"],
@@ -100,6 +105,13 @@ def study() -> StudyResult:
         Comparison("x grows with every stride", "x increases (fig. 12a)", "yes" if growing else "no", holds=growing),
         Comparison("crank angle at touchdown", 0.0, angle, "deg", 10.0, why='"impact happens when q1 reaches 360 deg"'),
         Comparison(
+            "ranges of the dependent angles",
+            "those of a turn of the crank (sec. 5.2)",
+            f"within them to {excess:.1e} deg",
+            holds=excess < 0.01,
+            why="q3 to q5 of the run against a turn on a fixed base, 0.5 deg between samples; q2 turns fully",
+        ),
+        Comparison(
             "largest fall-back of x within a stride",
             None,
             data["fall_back_of_x"],
@@ -129,6 +141,7 @@ def study() -> StudyResult:
         "fig12_body": _body(run, gait),
         "fig13_crank": _crank(run, system.controls["run"]),
         "fig14_dependent_angles": _dependent(run),
+        "fig16_foot": _foot(run, gait),
         "torques": plots.plot_torques(run, system=system),
         "contacts": plots.plot_contacts(run),
         "energy": plots.plot_energy(run),
@@ -175,6 +188,25 @@ def _decay(t: np.ndarray, gap: np.ndarray, until: float) -> float:
     return float(-np.polyfit(t[good], np.log(gap[good]), 1)[0])
 
 
+def _attack(run: sl.Trajectory) -> float:
+    """Mean angle of the line from hip to foot against the vertical at touchdown (deg), the foot ahead."""
+    q = np.array([e.q for e in run.events if e.name == "touchdown"][4:])
+    hip, foot = np.moveaxis(sl.trace(run.mechanism, q, ["hip", "foot"]), 1, 0)
+    return float(np.degrees(np.arctan2(foot[:, 0] - hip[:, 0], hip[:, 1] - foot[:, 1])).mean())
+
+
+def _beyond_a_turn(run: sl.Trajectory) -> float:
+    """How far (deg) q3 to q5 of a run leave the ranges they have over one turn of the crank on a fixed base."""
+    m = sl.zoo.bolt_linkage(base="fixed")
+    turn = m.keyframe("crank level").follow("q1", np.linspace(0.0, 2 * np.pi, 721))
+    worst = 0.0
+    for name in ("q3", "q4", "q5"):  # q2 turns fully against the crank
+        free, had = turn[:, m.q_names.index(name)], run[name]
+        had = had - 2 * np.pi * np.round((had.mean() - free.mean()) / (2 * np.pi))
+        worst = max(worst, float(free.min() - had.min()), float(had.max() - free.max()))
+    return math.degrees(max(worst, 0.0))
+
+
 def _folded(angle: float) -> float:
     return math.remainder(angle, 2 * math.pi)
 
@@ -211,8 +243,8 @@ def _body(run: sl.Trajectory, gait: sl.Strides) -> Figure:
         ax.set_xlabel("time (s); shaded: stance")
         ax.set_ylabel(label)
     since = float(gait.starts[3])
-    plots.plot_phase_portrait(run, "boom.y", since=since, ax=c)
-    plots.plot_phase_portrait(run, "q1", since=since, wrap=True, ax=d)
+    sl.view.plot_phase_portrait(run, "boom.y", since=since, ax=c)
+    sl.view.plot_phase_portrait(run, "q1", since=since, wrap=True, ax=d)
     for ax, letter in zip((a, b, c, d), "abcd", strict=True):
         ax.text(-0.14, 1.03, f"({letter})", transform=ax.transAxes, va="bottom", fontweight="bold")
     return figure
@@ -261,6 +293,25 @@ def _dependent(run: sl.Trajectory) -> Figure:
         plots.shade(ax, run)
         ax.set_xlim(0, run.t[-1])
         ax.set_ylabel(f"{name} (deg)")
+    ax.set_xlabel("time (s); shaded: stance")
+    return figure
+
+
+@styled
+def _foot(run: sl.Trajectory, gait: sl.Strides) -> Figure:
+    """Crank angle and foot over four strides: x against the body, y above the ground (fig. 16)."""
+    figure = new_figure(7.4, 4.6)
+    since, until = float(gait.starts[4]), float(gait.starts[8])
+    keep = (run.t >= since) & (run.t <= until)
+    foot, x = run.point("foot"), run["boom.x"]
+    crank = np.mod(np.degrees(run["q1"]), 360.0)
+    crank[1:][np.abs(np.diff(crank)) > 180] = np.nan
+    series = {"q1 (deg)": crank, "foot x - body x (m)": foot[:, 0] - x, "foot y (m)": foot[:, 1]}
+    for ax, (label, values) in zip(figure.subplots(3, 1, sharex=True), series.items(), strict=True):
+        ax.plot(run.t[keep], values[keep])
+        plots.shade(ax, run)
+        ax.set_xlim(since, until)
+        ax.set_ylabel(label)
     ax.set_xlabel("time (s); shaded: stance")
     return figure
 

@@ -10,10 +10,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq, newton, root
+from scipy.optimize import brentq, root
 
 GRAVITY = 9.81
 START = (0.298898, -80.0, 1.0191, 1.7403, 0.24934)  # t_F, d_G, z_U, v_U, t_G of the paper's example, mu = 0.8
+NEWTON = 8  # steps; the events of neighbours are near those of the orbit
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,35 @@ def _multiplier(h: Hopper, t_F: float, t_G: float, z_U: float, v_U: float, d_G: 
     def back(change: float) -> float:
         """Speed at the next lift-off when this one is `change` faster along the section."""
         start = np.array([z_U - d_G / h.k * change, 0.0, v_U + change, 0.0])
-        down_at = newton(lambda t: h.flight(start, t)[1], t_F, tol=1e-14, disp=False)
-        down = h.flight(start, down_at)
-        up_at = newton(lambda t: h.force(*h.ground(down[0], down[2], d_G, t), d_G), t_G, tol=1e-14, disp=False)
+        down_at = t_F
+        for _ in range(NEWTON):
+            down = h.flight(start, down_at)
+            down_at -= down[1] / down[3]
+        down, up_at = h.flight(start, down_at), t_G
+        for _ in range(NEWTON):
+            z, v = h.ground(down[0], down[2], d_G, up_at)
+            rate = -(h.k * (z - h.L0) + d_G * v) / (h.mu * h.m) - GRAVITY
+            up_at -= h.force(z, v, d_G) / (h.k * v + d_G * rate)
         return h.ground(down[0], down[2], d_G, up_at)[1]
 
     step = 1e-3 * v_U
     return (8 * (back(step) - back(-step)) - (back(2 * step) - back(-2 * step))) / (12 * step)
+
+
+def ends(mu: float) -> dict[str, float]:
+    """What the family goes to as the flight vanishes (extrapolated linearly from 1 and 2 ms) and as it becomes endless.
+
+    Towards the latter the multiplier goes as 1 - c / t_F: extrapolated from 5 and 10 s. `kept` is T_a / T at touchdown.
+    """
+    short, shorter, long, longer = (orbit(mu, t) for t in (2e-3, 1e-3, 5.0, 10.0))
+    down = Hopper(mu).flight(np.array([longer.z_U, 0.0, longer.v_U, 0.0]), longer.t_F)
+    upper, lower = mu * down[2] ** 2, (1 - mu) * down[3] ** 2
+    return {
+        "ground_time_without_flight": 2 * shorter.t_G - short.t_G,
+        "multiplier_without_flight": 2 * shorter.multiplier - short.multiplier,
+        "multiplier_of_endless_flight": 2 * longer.multiplier - long.multiplier,
+        "kept_after_long_flight": float(upper / (upper + lower)),
+    }
 
 
 def limit(mu: float) -> float:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 import saltus as sl
 from saltus.studies import STUDIES
+from saltus.studies.hopper_closed_form import ends as family_ends
 from saltus.studies.hopper_closed_form import limit
 from saltus.studies.hopper_closed_form import orbit as closed_form
 from saltus.studies.hopper_orbit import example, with_flight
@@ -43,6 +46,7 @@ def study(*, mu: float = 0.8) -> StudyResult:
     data = {
         "mu": mu,
         "folds": folds,
+        "number_of_folds": len(folds),
         "limit_D_G": limit(mu),
         "stable_intervals": stable,
         "flips": [b.value for b in family.of_kind("flip")],
@@ -53,7 +57,11 @@ def study(*, mu: float = 0.8) -> StudyResult:
         "period": family.values("period"),
         "multiplier": [float(np.real(o.multipliers[0])) for o in family.orbits],
         "apex_U": family.values("apex"),
+        "apex_L": [o.highest("foot") for o in family.orbits],
         "pulling": [bool(o.violations) for o in family.orbits],
+        "lost_share": _lost(family),
+        "period_of_the_oscillator": 2 * math.pi * math.sqrt(mu * 75.0 / 15000.0),
+        **family_ends(mu),
     }
     info = STUDIES["hopper-continuation"]
     notes = [
@@ -62,7 +70,8 @@ def study(*, mu: float = 0.8) -> StudyResult:
     ]
     if folds:
         notes.append("The paper calls every indicator a strictly monotonic function of t_F; D_G is not: it folds.")
-    return StudyResult(info.name, info.title, info.source, data, _rows(family, mu, folds), _figures(family), notes)
+    rows = _rows(family, mu, folds) + _end_rows(data)
+    return StudyResult(info.name, info.title, info.source, data, rows, _figures(family), notes)
 
 
 def _rows(family: sl.Family, mu: float, folds: list[list[float]]) -> list[Comparison]:
@@ -128,15 +137,45 @@ def _rows(family: sl.Family, mu: float, folds: list[list[float]]) -> list[Compar
     return rows
 
 
+def _end_rows(data: dict[str, Any]) -> list[Comparison]:
+    """What sec. 4.3 says of the ends of the family."""
+    why = "extrapolated on the closed form"
+    return [
+        Comparison(
+            "ground time as D_G goes to 0",
+            data["period_of_the_oscillator"],
+            data["ground_time_without_flight"],
+            "s",
+            1e-5,
+            why=f"2 pi sqrt(m_U / k), sec. 4.3; {why}",
+        ),
+        Comparison("multiplier as D_G goes to 0", 1.0, data["multiplier_without_flight"], "", 1e-3, why=why),
+        Comparison("multiplier of endless flight", 1.0, data["multiplier_of_endless_flight"], "", 1e-3, why=why),
+        Comparison(
+            "share of T kept after a long flight",
+            data["mu"],
+            data["kept_after_long_flight"],
+            "",
+            1e-6,
+            why="it converges to mu, sec. 4.3; after 10 s in the air",
+        ),
+    ]
+
+
+def _lost(family: sl.Family) -> np.ndarray:
+    """T_c / T at touchdown along the family."""
+    return np.array([next(c.impact for c in o.crossings if c.impact is not None).intensity for o in family.orbits])
+
+
 def _figures(family: sl.Family) -> dict[str, Figure]:
     figures = {
-        "times": _times(family),
-        "multiplier": sl.view.plot_family(family, "D_G", "multiplier"),
-        "apex": sl.view.plot_family(family, "D_G", "apex"),
+        "fig6_times": _times(family),
+        "fig7_multiplier": sl.view.plot_family(family, "D_G", "multiplier"),
+        "fig8_apex": _apex(family),
         "flight_time": sl.view.plot_family(family, "time in flight", "D_G"),
-        "impact": _impact(family),
+        "fig9_impact": _impact(family),
     }
-    figures["multiplier"].axes[0].axhline(1.0, color="#222222", linewidth=0.8, linestyle=":")
+    figures["fig7_multiplier"].axes[0].axhline(1.0, color="#222222", linewidth=0.8, linestyle=":")
     return figures
 
 
@@ -152,11 +191,21 @@ def _times(family: sl.Family) -> Figure:
     return figure
 
 
+def _apex(family: sl.Family) -> Figure:
+    """Greatest heights of both masses over D_G (fig. 8)."""
+    figure = sl.view.plot_family(family, "D_G", "apex", label="z_U")
+    ax = figure.axes[0]
+    lower = [o.highest("foot") for o in family.orbits]
+    ax.plot(family.values("D_G"), lower, color=sl.view.PALETTE["green"], linewidth=1.4, label="z_L")
+    ax.set_ylabel("greatest height (m)")
+    ax.legend()
+    return figure
+
+
 def _impact(family: sl.Family) -> Figure:
     """Shares of the kinetic energy at touchdown that are lost and kept (fig. 9)."""
     D_G = family.values("D_G")
-    hits = [next(c.impact for c in o.crossings if c.impact is not None) for o in family.orbits]
-    lost = np.array([h.intensity for h in hits])
+    lost = _lost(family)
     return sl.view.plot_impact_curves(
         {"share of T at touchdown (1)": [("T_c / T, lost", D_G, lost), ("T_a / T, kept", D_G, 1 - lost)]}, "D_G"
     )

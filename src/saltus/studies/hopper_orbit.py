@@ -16,7 +16,10 @@ from saltus.studies import STUDIES
 from saltus.studies.hopper_closed_form import Closed
 from saltus.studies.hopper_closed_form import orbit as closed_form
 from saltus.studies.result import Comparison, StudyResult
+from saltus.view.style import PALETTE, new_figure, styled
 
+SHIFTED = {"orbit": (0.0, 0.0), "z_U + 0.03 m": (0.03, 0.0), "v_U + 0.3 m/s": (0.0, 0.3)}  # for figs. 3, 4
+COLOURS = ("blue", "orange", "green")
 TO_RATIO = 1 / (2 * math.sqrt(15000.0 * 75.0))  # D_G = d_G / (2 alpha m)
 PAPER_D_G = -80.0
 M_PRINTED = [[0.0175, 0.0024], [3.28, 0.453]]
@@ -74,6 +77,7 @@ def study(*, mu: float = 0.8, d_g: float = PAPER_D_G, t_F: float | None = None) 
     impact = next(c.impact for c in orbit.crossings if c.impact is not None)
     check = closed_form(mu, flight)
     data = {
+        "alpha": math.sqrt(15000.0 / 75.0),
         "D_G": orbit.params["D_G"],
         "period": orbit.period,
         "t_F": flight,
@@ -82,6 +86,7 @@ def study(*, mu: float = 0.8, d_g: float = PAPER_D_G, t_F: float | None = None) 
             [x.real, x.imag] if abs(x.imag) > 0 else float(x.real) for x in orbit.multipliers.astype(complex)
         ],
         "M": M,
+        "M_multipliers": np.sort(np.linalg.eigvals(M).real)[::-1],
         "monodromy": Phi,
         "monodromy_multipliers": np.sort(np.linalg.eigvals(Phi).real)[::-1],
         "T_c": impact.T_c,
@@ -91,6 +96,7 @@ def study(*, mu: float = 0.8, d_g: float = PAPER_D_G, t_F: float | None = None) 
         "start": {"z_U": float(orbit.start.q.z_1), "v_U": float(orbit.start.v.z_1)},
         "stable": orbit.is_stable,
         "residual": orbit.residual,
+        "energy_change_J": float(np.ptp(orbit.trajectory.energy["total"][[0, -1]])),
         "pulls": orbit.violations,
         "closed_form": {
             "D_G": check.D_G,
@@ -100,7 +106,10 @@ def study(*, mu: float = 0.8, d_g: float = PAPER_D_G, t_F: float | None = None) 
             "multiplier": check.multiplier,
         },
     }
-    comparisons = _closed_rows(orbit, check)
+    comparisons = [
+        *_closed_rows(orbit, check),
+        Comparison("energy over a period", 0.0, data["energy_change_J"], "J", 1e-6, why="back at its level, fig. 5"),
+    ]
     if mu == 0.8 and d_g == PAPER_D_G and t_F is None:
         comparisons = _paper_rows(orbit, M, Phi) + comparisons
     info = STUDIES["hopper-orbit"]
@@ -145,36 +154,71 @@ def _paper_rows(orbit: sl.Orbit, M: np.ndarray, Phi: np.ndarray) -> list[Compari
 
 
 def _figures(orbit: sl.Orbit) -> dict[str, Figure]:
-    run = orbit.trajectory
-    return {"phase_portraits": _portraits(orbit), "energy": sl.view.plot_energy(run)}
+    runs = {label: _stride(orbit, *shift) for label, shift in SHIFTED.items()}
+    return {
+        "fig3_orbit": _space(orbit, runs),
+        "fig4_phase_portraits": _portraits(orbit, runs),
+        "fig5_energy": sl.view.plot_energy(_stride(orbit, 0.0, 0.0, strides=3)),
+    }
 
 
-def _portraits(orbit: sl.Orbit) -> Figure:
-    """Both masses in the plane of height and speed, with two perturbed strides (figs. 3, 4)."""
-    from saltus.view.style import PALETTE, new_figure, styled
+def _stride(orbit: sl.Orbit, dz: float, dv: float, strides: int = 1) -> sl.Trajectory:
+    """Strides from the orbit's lift-off with the upper mass dz (m) higher and dv (m/s) faster."""
+    start, upper = orbit.start, np.array([1.0, 1.0, 0.0, 0.0])
+    q, v = start.positions + dz * upper, start.velocities + dv * upper
+    state = sl.State(orbit.system.mechanism, q, v, start.params)
+    return sl.simulate(orbit.system, state, domain="flight", until=10.0, stop_after={"liftoff": strides})
 
-    @styled
-    def draw() -> Figure:
-        figure = new_figure(7.4, 3.4)
-        left, right = figure.subplots(1, 2)
-        start, m = orbit.start, orbit.system.mechanism
-        shifted = {"orbit": (0.0, 0.0), "z_U + 0.03 m": (0.03, 0.0), "v_U + 0.3 m/s": (0.0, 0.3)}
-        for (label, (dz, dv)), colour in zip(shifted.items(), ("blue", "orange", "green"), strict=True):
-            upper = np.array([1.0, 1.0, 0.0, 0.0])
-            q, v = start.positions + dz * upper, start.velocities + dv * upper
-            run = sl.simulate(
-                orbit.system, sl.State(m, q, v, start.params), domain="flight", until=2.0, stop_after={"liftoff": 1}
-            )
-            width = 1.8 if label == "orbit" else 1.0
-            left.plot(run["z_1"], run.v["z_1"], color=PALETTE[colour], linewidth=width, label=label)
-            right.plot(run["z_4"], run.v["z_4"], color=PALETTE[colour], linewidth=width, label=label)
-        for ax, name in ((left, "U"), (right, "L")):
-            ax.set_xlabel(f"z_{name} (m)")
-            ax.set_ylabel(f"v_{name} (m/s)")
-        right.axvline(0.0, color=PALETTE["black"], linewidth=0.8)
-        left.set_title("upper mass")
-        right.set_title("lower mass; the ground at z_L = 0")
-        left.legend()
-        return figure
 
-    return draw()
+def _lift_off(orbit: sl.Orbit, z_L: np.ndarray | float, v_U: np.ndarray) -> np.ndarray:
+    """Height of the upper mass at which the ground force vanishes, eq. 62 with v_L = 0: the surface G2F."""
+    p = orbit.params
+    d_G = p["D_G"] / TO_RATIO
+    return z_L + 1.0 + ((1 - p["mu"]) * 75.0 * 9.81 - d_G * v_U) / 15000.0
+
+
+@styled
+def _space(orbit: sl.Orbit, runs: dict[str, sl.Trajectory]) -> Figure:
+    """The orbit and two perturbed strides in (z_U, z_L, v_U) with both switching surfaces (fig. 3)."""
+    figure = new_figure(5.6, 4.8)
+    ax = figure.add_subplot(projection="3d")
+    z_U = np.concatenate([r["z_1"] for r in runs.values()])
+    z_L, v_U = (np.concatenate(x) for x in ([r["z_4"] for r in runs.values()], [r.v["z_1"] for r in runs.values()]))
+    speeds = np.array([1.1 * v_U.min(), 1.1 * v_U.max()])
+    width, speed = np.meshgrid([z_U.min() - 0.02, z_U.max() + 0.02], speeds)
+    ax.plot_surface(width, 0 * width, speed, color=PALETTE["sky"], alpha=0.25)
+    height, speed = np.meshgrid([0.0, 1.1 * z_L.max()], speeds)
+    ax.plot_surface(_lift_off(orbit, height, speed), height, speed, color=PALETTE["yellow"], alpha=0.25)
+    for (label, run), colour in zip(runs.items(), COLOURS, strict=True):
+        line = {"color": PALETTE[colour], "linewidth": 2.0 if label == "orbit" else 1.2}
+        ax.plot(run["z_1"], run["z_4"], run.v["z_1"], label=label, **line)
+        for e in run.events:
+            i = int(np.searchsorted(run.t, e.t))
+            ax.plot(run["z_1"][i], run["z_4"][i], run.v["z_1"][i], "o", color=PALETTE[colour], markersize=4)
+    ax.text(width.min(), 0.0, speeds[1], "F2G: z_L = 0", va="bottom")
+    ax.text(float(_lift_off(orbit, z_L.max(), speeds[1])), 1.1 * z_L.max(), speeds[1], "G2F: force 0", ha="right")
+    ax.set(xlabel="z_U (m)", ylabel="z_L (m)", zlabel="v_U (m/s)")
+    ax.legend(loc="upper left")
+    ax.view_init(elev=22, azim=-62)
+    return figure
+
+
+@styled
+def _portraits(orbit: sl.Orbit, runs: dict[str, sl.Trajectory]) -> Figure:
+    """Both masses in the plane of height and speed with the switching surfaces (fig. 4), and two perturbed strides."""
+    figure = new_figure(7.4, 3.6)
+    left, right = figure.subplots(1, 2)
+    for (label, run), colour in zip(runs.items(), COLOURS, strict=True):
+        line = {"color": PALETTE[colour], "linewidth": 1.8 if label == "orbit" else 1.0, "label": label}
+        left.plot(run["z_1"], run.v["z_1"], **line)
+        right.plot(run["z_4"], run.v["z_4"], **line)
+    speeds = np.array(left.get_ylim())
+    left.plot(_lift_off(orbit, 0.0, speeds), speeds, color=PALETTE["black"], linewidth=0.9, linestyle="--")
+    left.set_ylim(*speeds)
+    left.annotate("G2F", (float(_lift_off(orbit, 0.0, speeds[:1])[0]), speeds[0]), (4, 4), textcoords="offset points")
+    right.axvline(0.0, color=PALETTE["black"], linewidth=0.9, linestyle="--")
+    right.annotate("F2G", (0.0, right.get_ylim()[1]), (4, -10), textcoords="offset points")
+    for ax, name, title in ((left, "U", "upper mass"), (right, "L", "lower mass; it jumps to v_L = 0 at touchdown")):
+        ax.set(xlabel=f"z_{name} (m)", ylabel=f"v_{name} (m/s)", title=title)
+    left.legend(loc="center", bbox_to_anchor=(0.31, 0.45))
+    return figure

@@ -82,7 +82,7 @@ def study() -> StudyResult:
         "fig7_frames": sl.view.plot_snapshots(run, times=first + 0.05 * np.arange(10)),
         "fig8_constraint_errors": plots.plot_gaps(loose, until=min(1.2, float(loose.t[-1]))),
         "coordinates": plots.plot_coordinates(run),
-        "portrait": plots.plot_phase_portrait(run, "boom.y"),
+        "portrait": sl.view.plot_phase_portrait(run, "boom.y"),
         "torques": plots.plot_torques(run, system=system),
         "contacts": plots.plot_contacts(run),
     }

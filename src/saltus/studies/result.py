@@ -79,7 +79,7 @@ class StudyResult:
         return all(c.agrees is not False for c in self.comparisons)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything but the figures, ready for JSON."""
+        """Return everything but the pictures, ready for JSON."""
         rows = [
             {
                 "quantity": c.quantity,
@@ -101,20 +101,21 @@ class StudyResult:
                 "comparisons": rows,
                 "agrees": self.agrees,
                 "notes": self.notes,
+                "figures": list(self.figures),
             }
         )
 
     def write(self, directory: str | Path) -> list[Path]:
-        """Write result.json, every figure as PNG and PDF, and every animation as GIF."""
+        """Write every figure as PNG and PDF, every animation as GIF, and last result.json: where it is, all is."""
         from saltus.view import save
 
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         files = [directory / "result.json"]
-        files[0].write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
         for name, figure in self.figures.items():
             files += save(figure, directory / name, ("png", "pdf"))
         files += [draw(directory / f"{name}.gif") for name, draw in self.animations.items()]
+        files[0].write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
         return files
 
 

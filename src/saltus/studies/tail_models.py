@@ -36,6 +36,8 @@ def study() -> StudyResult:
         "yaw_continuum_deg": smooth,
         "yaw_articulated_deg": {str(n): y for n, y in yaw.items()},
         "difference_deg": {str(n): d for n, d in differences.items()},
+        "largest_difference_deg": abs(differences[worst]),
+        "links_of_largest_difference": worst,
         "order_of_convergence": order,
         "yaw_of_rotary_inertia_deg": float(_yaw(thick)[-1]) - smooth,
         "drive_peak_nm": float(np.abs(arc.drives["tail1.bend_x"]).max()),

@@ -83,20 +83,40 @@ class Chart:
         )
         return "".join(out)
 
-    def svg(self, cursor: float | None = None, dots: Sequence[tuple[float, float]] = (), extra: str = "") -> str:
-        """The chart with a cursor at x and dots."""
-        parts = [self._static, extra]
+    def svg(self, cursor: float | None = None, extra: str = "") -> str:
+        """The chart, with a cursor at x."""
         if cursor is not None and self.box[0] <= cursor <= self.box[1]:
             x, _ = self.place(cursor, self.box[2])
-            parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.high - BOTTOM}" stroke="#111"/>')
-        for x, y in dots:
-            px, py = self.place(x, y)
-            parts.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.5" fill="#111"/>')
+            extra += _upright(x, self.high)
+        return self._page(extra)
+
+    def following(self, *, dot: bool = False) -> str:
+        """The chart with a cursor, or a dot, that stands where `cursor_style` says, so that the chart itself stays."""
+        x0, x1, y0, y1 = self.box
+        wide, high = (WIDE - LEFT - RIGHT) / (x1 - x0), (self.high - TOP - BOTTOM) / (y1 - y0)
+        if dot:
+            at = f"translate(calc((var(--x) - {x0:g}) * {wide:g}px), calc((var(--y) - {y0:g}) * {-high:g}px))"
+            mark = f'<circle cx="{LEFT}" cy="{self.high - BOTTOM}" r="3.5" fill="#111" style="transform:{at}"/>'
+        else:
+            at = f"translateX(calc((var(--t) - {x0:g}) * {wide:g}px))"
+            mark = f'<g style="transform:{at}">{_upright(LEFT, self.high)}</g>'
+        return self._page(mark)
+
+    def _page(self, extra: str) -> str:
         label = html.escape(f"{self.title} {self.y_label}")
         return (
             f'<svg viewBox="0 0 {WIDE} {self.high}" width="100%" role="img" aria-label="{label}" '
-            f'style="background:#fff;border-radius:4px;display:block;margin:2px 0">{"".join(parts)}</svg>'
+            f'style="background:#fff;border-radius:4px;display:block;margin:2px 0">{self._static}{extra}</svg>'
         )
+
+
+def cursor_style(name: str, t: float, x: float, y: float) -> str:
+    """Where the cursors and the dot of the charts inside an element of class `name` stand."""
+    return f"<style>.{name}{{--t:{t:.6g};--x:{x:.6g};--y:{y:.6g}}}</style>"
+
+
+def _upright(x: float, high: float) -> str:
+    return f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{high - BOTTOM}" stroke="#111"/>'
 
 
 def unit_circle(multipliers: Sequence[complex]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saltus.studio.charts import unit_circle
-from saltus.studio.scene import polyline
+from saltus.studio.scene import polyline, segments
 
 if TYPE_CHECKING:
     from saltus.studio.session import Session
@@ -134,7 +134,7 @@ class GaitPanel:
         axes = polyline(np.array([[0, 1, 0], [0, 0, 0], [1, 0, 0]]) * unit + corner)
         curve = np.concatenate([axes, polyline(places)]) if len(places) > 1 else axes
         self.labels = [
-            scene.add_line_segments(f"{name}/curve", curve.astype(np.float32), (90, 90, 90), thickness=0.006 * size),
+            segments(scene, f"{name}/curve", curve, (90, 90, 90), 2.0),
             self._label("x", f["param"], x, corner + np.array([0.5, -0.1, 0]) * unit),
             self._label("y", self.measure.value, y, corner + np.array([0, 1.1, 0]) * unit),
         ]

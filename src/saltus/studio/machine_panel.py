@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from saltus.studio.charts import Chart
+from saltus.studio.pose import Way
 
 if TYPE_CHECKING:
     from saltus.studio.session import Session
 
 PATH = (213, 94, 0)
 STEPS = 400  # of a slider
+DRAGGING = 0.15  # s between values of a slider that is being dragged, at most
 
 
 class MachinePanel:
@@ -21,6 +24,7 @@ class MachinePanel:
 
     def __init__(self, session: Session) -> None:
         self.session, self.posing, self.quiet = session, session.posing, False
+        self._dragged = 0.0
         gui, m = session.client.gui, session.mechanism
         self.text = gui.add_markdown("")
         self.chart = gui.add_html("")
@@ -51,7 +55,7 @@ class MachinePanel:
     def _slider(self, gui: Any, label: str, value: float, low: float, high: float) -> Any:
         step = 10.0 ** math.floor(math.log10((high - low) / STEPS))
         handle = gui.add_slider(label, low, high, step, value)
-        handle.on_update(lambda _: None if self.quiet else self.session.post("machine", self.update))
+        handle.on_update(lambda _: None if self.quiet else self.session.post("machine", self.drag))
         return handle
 
     def next_branch(self) -> None:
@@ -79,34 +83,44 @@ class MachinePanel:
         finally:
             self.quiet = False
 
-    def update(self) -> None:
-        """Read the sliders and show what follows."""
-        s = self.session
+    def drag(self) -> None:
+        """Follow a slider. The page sends 20 values a second at most, so the machine stops half-way between two."""
+        now, before = time.monotonic(), self._dragged
+        self._dragged = now
+        if now - before < DRAGGING:
+            self.update(half=True)
+            self.session.post("machine", self.update)
+        else:
+            self.update()
+
+    def update(self, *, half: bool = False) -> None:
+        """Read the sliders and show what follows, or what follows from half the way to them."""
+        s, posing = self.session, self.posing
         s.run_panel.pause()
-        s.follow(0.0)
-        values, params = ({n: h.value for n, h in handles.items()} for handles in (self.sliders, self.params))
-        pose = self.posing.to(values, params)
-        s.show(s.placed.at(pose.q, self.posing.params))
-        text = self.posing.sentence()
+        held, params = ({n: h.value for n, h in handles.items()} for handles in (self.sliders, self.params))
+        if half:
+            held = {n: (posing.held[n] + v) / 2 for n, v in held.items()}
+            params = {n: (posing.params[n] + v) / 2 for n, v in params.items()}
+        pose = posing.to(held, params)
+        shot = s.placed.at(pose.q, posing.params)
+        text = posing.sentence()
         name = self.point.value if self.point is not None else None
-        way = self.posing.way([name] if name else [])
+        way = posing.way([name] if name else [])
+        path = way.points[:, 0] if way is not None and name else np.zeros((0, 3))
+        if way is not None and name:
+            size = np.ptp(path, axis=0)
+            text += f"  \nPath of {name}: {size[0]:.4f} m long, {size[-1]:.4f} m high"
+            text += "" if way.full else f"; {posing.drivers[0]} does not turn fully"
         with s.client.atomic():
-            if way is not None and name:
-                path = way.points[:, 0]
-                s.line("path", path, PATH)
-                size = np.ptp(path, axis=0)
-                text += f"  \nPath of {name}: {size[0]:.4f} m long, {size[-1]:.4f} m high"
-                text += "" if way.full else f"; {self.posing.drivers[0]} does not turn fully"
-            else:
-                s.line("path", np.zeros((0, 3)), PATH)
+            s.follow(0.0)
+            s.show(shot)
+            s.line("path", path, PATH)
             self.text.content = text
-            self.chart.content = (
-                ""
-                if way is None
-                else Chart(
-                    "transmission angle",
-                    f"{self.posing.drivers[0]} (rad)",
-                    "(deg)",
-                    [("", way.sparse, np.degrees(way.transmission))],
-                ).svg(float(way.values[0]) if way.full else float(self.posing.state.q[self.posing.drivers[0]]))
-            )
+            self.chart.content = self._transmission(way) if way is not None else ""
+
+    def _transmission(self, way: Way) -> str:
+        """The transmission angle over the turn."""
+        driver = self.posing.drivers[0]
+        curve = [("", way.sparse, np.degrees(way.transmission))]
+        here = float(way.values[0]) if way.full else float(self.posing.state.q[driver])
+        return Chart("transmission angle", f"{driver} (rad)", "(deg)", curve).svg(here)

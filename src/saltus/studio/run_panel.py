@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saltus.studio.charts import Chart
+from saltus.studio.charts import Chart, cursor_style
 from saltus.studio.scene import Body
 
 if TYPE_CHECKING:
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 FORMULATIONS = ("SPF", "Index1", "Baumgarte", "Projection", "Minimal")
 PICTURES = 100.0  # a second of simulated time are prepared for playing
 MOST = 12_000  # pictures of a run
-PLOTS = 0.12  # s between pictures of the plots while playing
+SLIDER = 0.1  # s between moves of the time line while playing; the page redraws all its marks
 TRAIL = 0.6  # s of path behind a point
 POSED = "as posed"
 MARKS = 80  # events on the time line
+CHARTS = "saltus-charts"
 BLUE, FORCE = (0, 114, 178), (0, 158, 115)
 
 
@@ -54,12 +55,13 @@ class RunPanel:
             self.moving = gui.add_checkbox("Follow", True)
             self.keep = gui.add_button("Keep as ghost", hint="Compare the next run with this one")
             self.keep.on_click(lambda _: session.post("ghost", self.keep_ghost))
-            self.charts = [gui.add_html("") for _ in range(5)]
+            self.cursor = gui.add_html("")
+            self.charts = gui.add_html("")
         self.time: Any = None
         self.film: Film | None = None
         self.ghost: tuple[Film, Body] | None = None
         self._arrows: Any = None
-        self._plotted = 0.0
+        self.at = self.last = self._slid = 0.0
 
     # ---- running ------------------------------------------------------------------------------------------------
 
@@ -109,6 +111,7 @@ class RunPanel:
             f", energy residual {run.energy_account['relative residual']:.2g}"
         )
         self._time_line()
+        self.charts.content = f'<div class="{CHARTS}">{"".join(film.charts)}</div>'
         self.player.visible = True
         self.session.line("path", np.zeros((0, 3)), BLUE)
         self.show(film.begin, renew=True)
@@ -146,7 +149,7 @@ class RunPanel:
             return
         if self.session.tick is not None:
             self.pause()
-            self._plot(float(self.time.value))
+            self._slide(self.at)
             return
         self.at = float(self.time.value)
         if self.at >= self.film.end - 1e-6:
@@ -163,10 +166,16 @@ class RunPanel:
         if self.at >= self.film.end:
             self.at = self.film.end
             self.pause()
-        self.quiet = True
-        self.time.value = self.at
-        self.quiet = False
         self.show(self.at)
+        if self.session.tick is None or now - self._slid > SLIDER:
+            self._slid = now
+            self._slide(self.at)
+
+    def _slide(self, t: float) -> None:
+        """Move the time line without its callback."""
+        self.quiet = True
+        self.time.value = t
+        self.quiet = False
 
     def scrubbed(self) -> None:
         """The user moved the time line."""
@@ -190,15 +199,13 @@ class RunPanel:
         with s.client.atomic():
             s.show(film.shots, row, renew=renew)
             s.follow(film.camera[row] if self.moving.value else 0.0)
-            first = max(0, row - int(TRAIL * film.rate))
             if film.trail is not None:
-                s.line("trail", film.trail[first : row + 1], BLUE)
+                s.line("trail", film.trail[np.maximum(np.arange(row - film.behind, row + 1), 0)], BLUE)
             self._show_forces(film, row)
             if self.ghost is not None:
                 other, body = self.ghost
                 body.place(other.shots, other.row(t))
-        if renew or s.tick is None or time.monotonic() - self._plotted > PLOTS:
-            self._plot(t)
+            self.cursor.content = cursor_style(CHARTS, t, *film.dot(t))
 
     def _show_forces(self, film: Film, row: int) -> None:
         if not len(film.force_at):
@@ -211,13 +218,6 @@ class RunPanel:
             )
         self._arrows.points = ends.astype(np.float32)
         self._arrows.visible = bool(np.abs(film.forces[row]).max(initial=0.0) > 1e-3 * self.session.size)
-
-    def _plot(self, t: float) -> None:
-        self._plotted = time.monotonic()
-        assert self.film is not None
-        pictures = self.film.charts(t)
-        for handle, picture in zip(self.charts, [*pictures, *[""] * len(self.charts)], strict=False):
-            handle.content = picture
 
     def keep_ghost(self) -> None:
         """Show the present run pale beside the next ones, or no longer."""
@@ -260,50 +260,49 @@ class Film:
         self.force_at = self.shots.points[:, [bones.named[n] for n in known]] if known else np.zeros((0, 0, 3))
         trailed = next((n for n in (*known, "foot", *run.meta["points"]) if n in bones.named), None)
         self.trail = self.shots.points[:, bones.named[trailed]] if trailed else None
-        self._charts = self._draw()
+        self.behind = int(TRAIL * self.rate)
+        self.portrait = self._portrait_name()
+        self._curve = (_wrapped(run.q[self.portrait]), run.v[self.portrait]) if self.portrait else None
+        self.charts = self._draw()
 
     def row(self, t: float) -> int:
         """Picture nearest to a time."""
         return int(np.clip(round((t - self.begin) * self.rate), 0, len(self.times) - 1))
 
-    def _draw(self) -> list[tuple[Chart, bool]]:
+    def _draw(self) -> list[str]:
+        """The charts, which stay; what moves with time is the cursor."""
         run = self.run
         marks = [float(e.t) for e in run.events]
         energy = [(n, run.t, e) for n, e in run.energy.items()]
         energy += [(f"work {n}"[:14], run.t, run.arrays["work"][:, i]) for i, n in enumerate(run.meta["channels"][:3])]
-        out = [(Chart("energy", "t (s)", "(J)", energy, marks), True)]
+        out = [Chart("energy", "t (s)", "(J)", energy, marks)]
         if run.arrays["gap"].shape[1]:
             gap = np.abs(run.arrays["gap"]).max(axis=1)
-            out.append((Chart("loop gap", "t (s)", "log10 of m", [("", run.t, np.log10(gap + 1e-18))], marks), True))
+            out.append(Chart("loop gap", "t (s)", "log10 of m", [("", run.t, np.log10(gap + 1e-18))], marks))
         if run.meta["inputs"]:
             torques = [(n, run.t, run.arrays["torques"][:, i]) for i, n in enumerate(run.meta["inputs"])]
-            out.append((Chart("torques", "t (s)", "(Nm or N)", torques, marks), True))
+            out.append(Chart("torques", "t (s)", "(Nm or N)", torques, marks))
         if run.meta["forces"]:
             normal = [(n, run.t, run.force(n)[:, -1]) for n in run.meta["forces"]]
-            out.append((Chart("normal force", "t (s)", "(N)", normal, marks), True))
-        self.portrait = self._portrait_name()
-        if self.portrait:
-            curve = [("", _wrapped(run.q[self.portrait]), run.v[self.portrait])]
+            out.append(Chart("normal force", "t (s)", "(N)", normal, marks))
+        pictures = [chart.following() for chart in out]
+        if self._curve is not None:
             label = f"{self.portrait} (rad or m)"
-            out.append((Chart(f"phase portrait of {self.portrait}", label, "rate (1/s)", curve), False))
-        return out[:5]
+            portrait = Chart(f"phase portrait of {self.portrait}", label, "rate (1/s)", [("", *self._curve)])
+            pictures.append(portrait.following(dot=True))
+        return pictures
 
     def _portrait_name(self) -> str | None:
         both = [n for n in self.run.meta["q_names"] if n in self.run.meta["v_names"]]
         moving = [n for n in (*self.run.meta["inputs"], *both) if n in both]
         return next((n for n in moving if not n.endswith(".x")), None)
 
-    def charts(self, t: float) -> list[str]:
-        """The charts with a cursor at t."""
-        out = []
+    def dot(self, t: float) -> tuple[float, float]:
+        """Where the phase portrait is at a time."""
+        if self._curve is None:
+            return 0.0, 0.0
         k = int(np.clip(np.searchsorted(self.run.t, t), 0, len(self.run.t) - 1))
-        for chart, of_time in self._charts:
-            if of_time:
-                out.append(chart.svg(t))
-            else:
-                name = self.portrait
-                out.append(chart.svg(dots=[(float(_wrapped(self.run.q[name])[k]), float(self.run.v[name][k]))]))
-        return out
+        return float(self._curve[0][k]), float(self._curve[1][k])
 
 
 def _wrapped(angle: np.ndarray) -> np.ndarray:

@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.spatial import ConvexHull
-from scipy.spatial.transform import Rotation
 
-from saltus.model.geometry import skeleton, trace
+from saltus.model.geometry import hull, skeleton, spiral, trace
 from saltus.model.mechanism import Mechanism
 
 # Okabe and Ito's colours, which the colour-blind tell apart.
 COLOURS = ((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0), (240, 228, 66))
-DARK, GREY, RED = (60, 60, 60), (150, 150, 150), (200, 30, 30)
+DARK, PALE, RED = (60, 60, 60), (235, 235, 235), (200, 30, 30)
+MATERIAL = "toon5"  # a third of the work of viser's own where there is no graphics card
+SQUARE = ((-1, -1), (1, -1), (1, 1), (-1, 1))
+DEEP = 0.25  # sizes of the machine that the ground reaches before and behind a planar one
+FAR = 60  # cells to which the ground is marked
 ROUND = 20  # corners of a circle
 WIDTH = 0.035  # of the size of the machine: radius of a bar
 COILS = 7
@@ -41,7 +43,7 @@ class Placed:
         axes = world[:, : 3 * n].reshape(len(world), n, 3, 3)
         x, y = axes[:, :, 1] - axes[:, :, 0], axes[:, :, 2] - axes[:, :, 0]
         R = np.stack([x, y, np.cross(x, y)], axis=-1)
-        turns = Rotation.from_matrix(R.reshape(-1, 3, 3)).as_quat()[:, [3, 0, 1, 2]].reshape(len(world), n, 4)
+        turns = quaternions(R)
         ends = world[:, 3 * n + k :].reshape(len(world), -1, 2, 3)
         return Snapshots(axes[:, :, 0], turns, R, world[:, 3 * n : 3 * n + k], ends)
 
@@ -53,109 +55,180 @@ class Snapshots:
         self.p, self.wxyz, self.R, self.points, self.ends = p, wxyz, R, points, ends
 
 
+def quaternions(R: np.ndarray) -> np.ndarray:
+    """Unit quaternions (..., 4), w first, of rotation matrices (..., 3, 3).
+
+    Of the products 4 q_i q of each component with all others, the longest over its length (Shepperd 1978).
+    """
+    xx, yy, zz = R[..., 0, 0], R[..., 1, 1], R[..., 2, 2]
+    wx, wy, wz = R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]
+    xy, xz, yz = R[..., 0, 1] + R[..., 1, 0], R[..., 0, 2] + R[..., 2, 0], R[..., 1, 2] + R[..., 2, 1]
+    products = np.stack(
+        [
+            np.stack([1 + xx + yy + zz, wx, wy, wz], axis=-1),
+            np.stack([wx, 1 + xx - yy - zz, xy, xz], axis=-1),
+            np.stack([wy, xy, 1 - xx + yy - zz, yz], axis=-1),
+            np.stack([wz, xz, yz, 1 - xx - yy + zz], axis=-1),
+        ],
+        axis=-2,
+    )
+    lengths = np.linalg.norm(products, axis=-1)
+    best = lengths.argmax(axis=-1)[..., None]
+    longest = np.take_along_axis(products, best[..., None], axis=-2)[..., 0, :]
+    return np.asarray(longest / np.take_along_axis(lengths, best, axis=-1))
+
+
 def solid(points: np.ndarray, radius: float, thickness: float | None) -> tuple[np.ndarray, np.ndarray]:
     """Vertices and faces of the convex hull of discs (of the given thickness) or, without one, of balls at points."""
     around = 2 * np.pi * np.arange(ROUND) / ROUND
+    circle = np.column_stack([np.cos(around), np.sin(around)])
     if thickness is not None:
-        ring = radius * np.column_stack([np.cos(around), np.sin(around), np.zeros(ROUND)])
-        blob = np.vstack([ring + np.array([0, 0, z]) for z in (-thickness / 2, thickness / 2)])
-    else:
-        heights = np.linspace(-1, 1, 9)
-        rings = [
-            np.column_stack(
-                [np.sqrt(1 - z * z) * np.cos(around), np.sqrt(1 - z * z) * np.sin(around), np.full(ROUND, z)]
-            )
-            for z in heights
-        ]
-        blob = radius * np.vstack(rings)
-    cloud = np.unique(np.round((points[:, None] + blob[None]).reshape(-1, 3), 9), axis=0)
-    hull = ConvexHull(cloud)
-    faces = hull.simplices.copy()
+        return _plate((points[:, None, :2] + radius * circle).reshape(-1, 2), float(points[0, 2]), thickness)
+    from scipy.spatial import ConvexHull  # takes half a second to import, and planar machines need none of it
+
+    rings = [np.column_stack([np.sqrt(1 - z * z) * circle, np.full(ROUND, z)]) for z in np.linspace(-1, 1, 9)]
+    cloud = np.unique(np.round((points[:, None] + radius * np.vstack(rings)).reshape(-1, 3), 9), axis=0)
+    found = ConvexHull(cloud)
+    faces = found.simplices.copy()
     a, b, c = (cloud[faces[:, i]] for i in range(3))
-    inward = np.einsum("ij,ij->i", np.cross(b - a, c - a), hull.equations[:, :3]) < 0
+    inward = np.einsum("ij,ij->i", np.cross(b - a, c - a), found.equations[:, :3]) < 0
     faces[inward] = faces[inward][:, ::-1]
     return cloud, faces
 
 
+def _plate(cloud: np.ndarray, height: float, thickness: float) -> tuple[np.ndarray, np.ndarray]:
+    """A plate of the outline around points (x, y), its middle at a height: vertices and faces.
+
+    Rim and faces share no vertices, so that the edges between them are sharp.
+    """
+    rim = cloud[hull(cloud)]
+    n = len(rim)
+    below, above = (np.column_stack([rim, np.full(n, height + z)]) for z in (-thickness / 2, thickness / 2))
+    k = np.arange(n)
+    fan = np.column_stack([np.zeros(n - 2, int), k[1:-1], k[2:]])
+    low, top = k + 2 * n, k + 3 * n
+    sides = [np.column_stack([low, np.roll(low, -1), np.roll(top, -1)]), np.column_stack([low, np.roll(top, -1), top])]
+    return np.vstack([below, above, below, above]), np.vstack([fan[:, ::-1], fan + n, *sides])
+
+
+def _joined(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Several solids as one."""
+    starts = np.cumsum([0, *(len(vertices) for vertices, _ in parts)])
+    return np.vstack([v for v, _ in parts]), np.vstack([f + k for (_, f), k in zip(parts, starts, strict=False)])
+
+
 class Body:
-    """The solid parts of one machine in a page; a ghost is the same, pale."""
+    """The solid parts of one machine in a page; a ghost is the same, pale.
+
+    Pins belong to the links they are on and move with them, so that a pose is one position and one rotation a link.
+    """
 
     def __init__(self, scene: Any, root: str, placed: Placed, *, ghost: bool = False) -> None:
         self.scene, self.root, self.placed, self.ghost = scene, root, placed, ghost
         self.meshes: dict[str, Any] = {}
-        self.pins: list[Any] = []
         self.springs: Any = None
         self._local: dict[str, np.ndarray] = {}
         self.size = 1.0
+        pins = dict.fromkeys([*placed.bones.joints, *placed.bones.fixed])
+        self._pins = {n: [i for i in pins if placed.bones.frames[i].link.name == n] for n in (*placed.links, "ground")}
 
     def build(self, shot: Snapshots, size: float, row: int = 0) -> None:
         """Make or renew the shapes for the Params of a snapshot; shapes that stayed the same are left alone."""
         bones, planar = self.placed.bones, not self.placed.mechanism.spatial
         radius = WIDTH * size
-        thick = 0.8 * radius if planar else None
-        renew = size != self.size
+        if size != self.size:
+            self._local = {}
         self.size = size
+        deep = (len(self.placed.links) + 1) * 0.8 * radius if planar else None
         for k, name in enumerate(self.placed.links):
-            corners = shot.points[row, list(bones.links[name])]
+            corners = shot.points[row, [*bones.links[name], *self._pins[name]]]
             local = (corners - shot.p[row, k]) @ shot.R[row, k]
-            local += [0, 0, self._layer(k)] if planar else 0
-            if not renew and name in self._local and np.abs(local - self._local[name]).max() < 1e-12:
+            if name in self._local and np.abs(local - self._local[name]).max() < 1e-12:
                 continue
             self._local[name] = local
-            vertices, faces = solid(local, radius if len(local) > 1 or planar else 1.6 * radius, thick)
-            if name in self.meshes:
-                self.meshes[name].vertices = vertices.astype(np.float32)
-                self.meshes[name].faces = faces.astype(np.uint32)
-            else:
-                self.meshes[name] = self.scene.add_mesh_simple(
-                    f"{self.root}/{name}",
-                    vertices,
-                    faces,
-                    color=COLOURS[k % len(COLOURS)],
-                    flat_shading=planar,
-                    opacity=0.25 if self.ghost else None,
-                    side="double",
-                )
-        if not self.ghost and not self.pins:
-            deep = (len(self.placed.links) + 1) * 0.8 * radius if planar else 0.0
-            for i in dict.fromkeys([*bones.joints, *bones.fixed]):
-                dark = DARK if i in bones.fixed else (235, 235, 235)
-                name, wide = f"{self.root}/pin {i}", (0.8 if i in bones.fixed else 0.5) * radius
-                self.pins.append(
-                    (
-                        i,
-                        self.scene.add_cylinder(name, wide, deep, dark)
-                        if planar
-                        else self.scene.add_icosphere(name, 1.3 * radius, dark),
-                    )
-                )
+            outline, pins = local[: len(bones.links[name])], local[len(bones.links[name]) :]
+            wide = radius if len(outline) > 1 or planar else 1.6 * radius
+            layer = np.array([0, 0, (k - (len(self.placed.links) - 1) / 2) * 0.8 * radius if planar else 0.0])
+            self._mesh(name, solid(outline + layer, wide, 0.8 * radius if planar else None), COLOURS[k % len(COLOURS)])
+            self._draw_pins(f"{name}/pins", pins, (0.5 if planar else 1.3) * radius, deep, PALE)
+        if "ground" not in self._local:
+            self._local["ground"] = np.zeros(0)
+            fixed = shot.points[row, self._pins["ground"]]
+            self._draw_pins("ground pins", fixed, (0.8 if planar else 1.3) * radius, deep, DARK)
 
-    def _layer(self, k: int) -> float:
-        """Height of a planar link above the first, so that links do not run through each other."""
-        return (k - (len(self.placed.links) - 1) / 2) * 0.8 * WIDTH * self.size
+    def _draw_pins(self, name: str, places: np.ndarray, radius: float, deep: float | None, colour: Any) -> None:
+        if len(places) and not self.ghost:
+            self._mesh(name, _joined([solid(place[None], radius, deep) for place in places]), colour)
+
+    def _mesh(self, name: str, shape: tuple[np.ndarray, np.ndarray], colour: Any) -> None:
+        """Draw a solid, or give one that is there another shape."""
+        vertices, faces = shape[0].astype(np.float32), shape[1].astype(np.uint32)
+        if name in self.meshes:
+            self.meshes[name].vertices, self.meshes[name].faces = vertices, faces
+            return
+        self.meshes[name] = self.scene.add_mesh_simple(
+            f"{self.root}/{name}",
+            vertices,
+            faces,
+            color=colour,
+            opacity=0.25 if self.ghost else None,
+            material=MATERIAL,
+            cast_shadow=False,
+            receive_shadow=False,
+        )
 
     def place(self, shot: Snapshots, row: int = 0) -> None:
         """Put everything where a row of the snapshots has it."""
         for k, name in enumerate(self.placed.links):
             self.meshes[name].position = shot.p[row, k]
             self.meshes[name].wxyz = shot.wxyz[row, k]
-        for i, pin in self.pins:
-            pin.position = shot.points[row, i]
-        if self.placed.bones.springs and not self.ghost:
-            coils = np.vstack(
-                [
-                    _coil(shot.points[row, ends[0]], shot.points[row, ends[1]], WIDTH * self.size)
-                    for ends in self.placed.bones.springs
-                ]
-            )
-            self.springs = segments(
-                self.scene, f"{self.root}/springs", coils, (90, 90, 90), 0.25 * WIDTH * self.size, self.springs
-            )
+        if not self.ghost and (lines := self._springs(shot.points[row])):
+            self.springs = segments(self.scene, f"{self.root}/springs", np.vstack(lines), DARK, 2.5, self.springs)
+
+    def _springs(self, points: np.ndarray) -> list[np.ndarray]:
+        """Springs between points as coils, springs of pins as spirals in front of them."""
+        bones, wide = self.placed.bones, WIDTH * self.size
+        lines = [_coil(points[a], points[b], wide) for a, b in bones.springs]
+        front = np.array([0, 0, (len(self.placed.links) + 2) * 0.4 * wide]) if not self.placed.mechanism.spatial else 0
+        wound = [spiral(points[pin], points[a], points[b], 2.0 * wide) + front for pin, a, b in bones.spirals]
+        return lines + [polyline(line) for line in wound]
 
     def remove(self) -> None:
         """Take it out of the page."""
-        for handle in self.meshes.values():
-            handle.remove()
+        for name in self.placed.links:
+            self.meshes[name].remove()
+
+
+def ground(scene: Any, root: str, height: float, size: float, spatial: bool) -> Any:
+    """Draw the ground with marks across it, and return it for `move_ground`. A planar machine stands on a strip."""
+    cell = _cell(size)
+    deep = FAR * cell if spatial else DEEP * size
+    axes = [0, 1, 2] if spatial else [0, 2, 1]  # x, depth and height are x, y, z or x, z, y of the machine
+
+    def quads(x: np.ndarray, half: np.ndarray, up: float) -> tuple[np.ndarray, np.ndarray]:
+        corners = [np.column_stack([x + a * half, np.full(len(x), b * deep), np.full(len(x), up)]) for a, b in SQUARE]
+        faces = np.vstack([4 * np.arange(len(x))[:, None] + np.array(three) for three in ((0, 1, 2), (0, 2, 3))])
+        return np.stack(corners, axis=1).reshape(-1, 3)[:, axes], faces
+
+    number = np.arange(-FAR, FAR + 1)
+    marks = quads(cell * number, np.where(number % 5, 0.01, 0.025) * cell, height + 0.02 * cell)
+    plane = quads(np.zeros(1), np.full(1, FAR * cell), height)
+    whole = scene.add_frame(f"{root}/ground", show_axes=False)
+    for name, (vertices, faces), colour in (("plane", plane, (205, 205, 200)), ("marks", marks, (140, 140, 140))):
+        look = {"color": colour, "material": MATERIAL, "side": "double"}
+        scene.add_mesh_simple(f"{root}/ground/{name}", vertices, faces, **look, cast_shadow=False, receive_shadow=False)
+    return whole
+
+
+def move_ground(whole: Any, x: float, size: float) -> None:
+    """Put the ground around x; its marks stay at multiples of their distance, every fifth wide."""
+    section = 5 * _cell(size)
+    whole.position = (round(x / section) * section, 0.0, 0.0)
+
+
+def _cell(size: float) -> float:
+    """Distance of marks (m): a power of ten below half the size of the machine."""
+    return float(10.0 ** np.floor(np.log10(size / 2)))
 
 
 def _coil(a: np.ndarray, b: np.ndarray, wide: float) -> np.ndarray:
@@ -172,16 +245,15 @@ def _coil(a: np.ndarray, b: np.ndarray, wide: float) -> np.ndarray:
 
 
 def segments(scene: Any, name: str, points: np.ndarray, colour: Sequence[int], width: float, handle: Any = None) -> Any:
-    """Draw or renew line segments (n, 2, 3), of `width` metres."""
+    """Draw or renew line segments (n, 2, 3), `width` pixels wide."""
     if not len(points):
         points = np.zeros((1, 2, 3))
-    if handle is None:
-        return scene.add_line_segments(name, points.astype(np.float32), colour, thickness=width)
-    if handle.points.shape[0] == len(points):
+    if handle is not None and handle.points.shape[0] == len(points):
         handle.points = points.astype(np.float32)
         return handle
-    handle.remove()
-    return scene.add_line_segments(name, points.astype(np.float32), colour, thickness=width)
+    if handle is not None:
+        handle.remove()
+    return scene.add_line_segments(name, points.astype(np.float32), colour, thickness=width, thickness_units="screen")
 
 
 def polyline(path: np.ndarray) -> np.ndarray:

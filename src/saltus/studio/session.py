@@ -14,13 +14,19 @@ import numpy as np
 
 from saltus.errors import SaltusError
 from saltus.studio.pose import Posing
-from saltus.studio.scene import RED, Body, Placed, Snapshots, polyline, segments
+from saltus.studio.scene import RED, Body, Placed, Snapshots, ground, move_ground, polyline, segments
 from saltus.studio.worker import Worker
 
 FRAME = 1 / 40  # s between pictures while playing
 LOOK = 0.05  # s between looks at the worker
+SCENE_FIRST = 0.06  # s: what comes later is not in the page's first picture, which so needs not wait for the panel
 NEAR = 1.5  # sizes of the machine from which it is seen
+PHONE = 576  # pixels of width below which viser puts its panel over the lower part of the page
+FREE, FILL = 0.4, 0.7  # of the height of such a page, and of that the machine
 UPRIGHT = (math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0)  # the page's z is up; the plane of a planar machine stands in it
+# viser turns its camera with the arrow keys, also when they move a slider or choose a tab: those keys stay in the panel
+KEYS = """<img hidden alt="" src="data:," onerror="document.body.addEventListener('keydown', (event) => {
+  if (event.target.closest('[role=slider], [role=tab]')) event.stopPropagation(); })">"""
 
 log = logging.getLogger("saltus.studio")
 
@@ -108,6 +114,8 @@ class Session:
         self.size = self._size(shot)
         self._set_up(shot)
         self.show(shot)
+        self.client.flush()
+        time.sleep(SCENE_FIRST)
         gui.set_panel_label(f"Saltus: {m.name}")
         gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
         gui.main_panel.dock_right()
@@ -121,7 +129,10 @@ class Session:
         if not m.spatial and self.posing.assembler.owner and self.machine_panel.point is not None:
             with tabs.add_tab("Target"):
                 self.target_panel = TargetPanel(self)
+        gui.add_html(KEYS)
         self.machine_panel.update()
+        if self.model.run is not None:
+            self.run_panel.load(self.model.run)
         self.worker.start()
 
     def work(self, owner: Any, job: str, **options: Any) -> None:
@@ -135,31 +146,22 @@ class Session:
         return max(float(np.linalg.norm(spread)), 1e-3)
 
     def _set_up(self, shot: Snapshots) -> None:
-        """Camera, light and ground."""
+        """Camera and ground."""
         m, scene, camera = self.mechanism, self.client.scene, self.client.camera
         x, y, z = (shot.points[0].min(axis=0) + shot.points[0].max(axis=0)) / 2
         centre, away = np.array([x, y, z]), np.array([0.5, -1.0, 0.3])
         if not m.spatial:
             centre, away = np.array([x, -z, y]), np.array([0.0, -1.0, 0.0])
-        camera.position = centre + away / np.linalg.norm(away) * NEAR * self.size
+        distance = NEAR * self.size
+        if camera.image_width < PHONE:  # the panel covers the lower part of the page
+            distance = self.size / (FILL * FREE * 2 * math.tan(camera.fov / 2))
+            centre[2] -= self.size / (FILL * FREE) * (1 - FREE) / 2
+        camera.position = centre + away / np.linalg.norm(away) * distance
         camera.look_at = centre
         camera.near, camera.far = 0.01 * self.size, 200 * self.size
-        scene.configure_default_lights(cast_shadow=False)
+        self.ground: Any = None
         if any(domain.contacts for domain in self.system.domains.values()):
-            where = (0.0, 0.0, self.system.ground) if m.spatial else (0.0, self.system.ground, 0.0)
-            cell = float(10.0 ** np.floor(np.log10(self.size / 2)))
-            scene.add_grid(
-                "/plane/machine/ground",
-                2000 * cell,
-                60 * cell,
-                plane="xy" if m.spatial else "xz",
-                cell_size=cell,
-                section_size=5 * cell,
-                plane_color=(205, 205, 200),
-                plane_opacity=1.0,
-                fade_distance=100 * self.size,
-                position=where,
-            )
+            self.ground = ground(scene, "/plane/machine", self.system.ground, self.size, m.spatial)
 
     def show(self, shot: Snapshots, row: int = 0, *, renew: bool = True) -> None:
         """Put the machine where a row of the snapshots has it, and show open loops."""
@@ -169,21 +171,23 @@ class Session:
             self.body.place(shot, row)
             ends = shot.ends[row]
             gaps = np.linalg.norm(ends[:, 0] - ends[:, 1], axis=1) if len(ends) else np.zeros(0)
-            self.line("gap", ends[gaps > 1e-6], RED, 0.02)
+            self.line("gap", ends[gaps > 1e-6], RED, 6.0)
 
-    def line(self, name: str, points: np.ndarray, colour: Any, width: float = 0.008) -> None:
-        """Draw line segments (n, 2, 3), or a path (n, 2 or 3), in place of those of the same name."""
+    def line(self, name: str, points: np.ndarray, colour: Any, width: float = 3.0) -> None:
+        """Draw line segments (n, 2, 3), or a path (n, 2 or 3), in place of those of the same name; width in pixels."""
         if points.ndim == 2:
             points = polyline(points)
         if not len(points) and name not in self.lines:
             return
         self.lines[name] = segments(
-            self.client.scene, f"/plane/machine/{name}", points, colour, width * self.size, self.lines.get(name)
+            self.client.scene, f"/plane/machine/{name}", points, colour, width, self.lines.get(name)
         )
 
     def follow(self, x: float) -> None:
         """Let the picture move along: the world is shifted, the camera stays the user's."""
         self.root.position = (-x, 0.0, 0.0)
+        if self.ground is not None:
+            move_ground(self.ground, x, self.size)
 
 
 def _first_state(model: Any) -> Any:

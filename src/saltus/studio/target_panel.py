@@ -76,7 +76,7 @@ class TargetPanel:
         path = np.array(self.stroke)
         if len(path) < 2:
             return
-        self.session.line("target", np.vstack([path, path[:1]]) if ended else path, TARGET, 0.012)
+        self.session.line("target", np.vstack([path, path[:1]]) if ended else path, TARGET, 4.0)
         if not ended:
             return
         self.target = resampled(path, COUNT)

@@ -7,26 +7,28 @@ from saltus.view.gallery import gallery
 from saltus.view.impact_plots import plot_impact_curves, plot_impact_map
 from saltus.view.orbit_plots import plot_family
 from saltus.view.plots import (
-    figures,
     plot_contacts,
     plot_coordinates,
     plot_energy,
     plot_gaps,
     plot_path,
-    plot_phase_portrait,
     plot_torques,
 )
+from saltus.view.portraits import plot_phase_portrait
 from saltus.view.report import report
+from saltus.view.run_figures import REPORTED, figures, makers
 from saltus.view.side import Curve, animate_side, plot_strip
 from saltus.view.style import PALETTE, save
 
 __all__ = [
     "PALETTE",
+    "REPORTED",
     "Curve",
     "animate",
     "animate_side",
     "figures",
     "gallery",
+    "makers",
     "plot_contacts",
     "plot_coordinates",
     "plot_energy",

@@ -161,7 +161,8 @@ class _Scene:
         self.canvas.restore_region(self.background)
         for artist in self.moving:
             self.ax.draw_artist(artist)
-        picture = Image.fromarray(np.asarray(self.canvas.buffer_rgba())[:, :, :3])
+        size = self.canvas.get_width_height(physical=True)
+        picture = Image.frombuffer("RGBX", size, self.canvas.buffer_rgba(), "raw", "RGBX", 0, 1).convert("RGB")
         # Pillow sets a line of text in a tenth of the time matplotlib takes
         draw, corner = ImageDraw.Draw(picture), self.corner
         text = f"t = {t:6.3f} s   {where}{domain}".rstrip()

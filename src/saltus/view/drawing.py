@@ -101,8 +101,8 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
                 markersize=3 * width,
             )
             out.append(line)
-    for _ in bones.springs:
-        out.append(ax.plot([], [], color=DARK, linewidth=0.3 * width, alpha=alpha, zorder=2)[0])
+    for _ in (*bones.springs, *bones.spirals):
+        out.append(ax.plot([], [], color=DARK, linewidth=0.3 * width, alpha=alpha, zorder=3.5)[0])
     style: dict[str, Any] = {
         "linestyle": "",
         "markeredgecolor": DARK,
@@ -117,6 +117,8 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
 
 def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
     """Put a machine's artists at the given points (one row a point)."""
+    from saltus.model.geometry import spiral
+
     n = len(bones.links)
     for artist, outline in zip(artists[:n], bones.links.values(), strict=True):
         if isinstance(artist, Polygon):
@@ -125,6 +127,9 @@ def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
             artist.set_data(points[list(outline)].T)
     for artist, (a, b) in zip(artists[n : n + len(bones.springs)], bones.springs, strict=True):
         artist.set_data(_coil(points[a], points[b]).T)
+    size = 0.05 * float(np.ptp(points, axis=0).max(initial=0.0))
+    for artist, (pin, a, b) in zip(artists[n + len(bones.springs) : -2], bones.spirals, strict=True):
+        artist.set_data(spiral(points[pin], points[a], points[b], size).T)
     artists[-2].set_data(points[list(bones.joints)].T)
     artists[-1].set_data(points[list(bones.fixed)].T)
 

@@ -85,6 +85,19 @@ PAGE = """<figure class="player" style="margin:0">
       }
       g.lineTo(b[0], b[1]); g.stroke();
     });
+    d.spirals.forEach(function (ends) {
+      const p = to(at(k, ends[0])), side = (i) => {
+        const q = to(at(k, i));
+        return i === ends[0] ? Math.PI / 2 : Math.atan2(q[1] - p[1], q[0] - p[0]);
+      };
+      const first = side(ends[1]), turn = side(ends[2]) - first + 4 * Math.PI, wide = 2 * Math.max(3, d.width * size);
+      g.beginPath();
+      for (let n = 0; n <= 48; n++) {
+        const w = first + turn * n / 48, r = wide * (0.35 + 0.65 * n / 48);
+        g.lineTo(p[0] + r * Math.cos(w), p[1] + r * Math.sin(w));
+      }
+      g.stroke();
+    });
     d.pins.forEach(function (i) {
       const p = to(at(k, i)); g.beginPath(); g.arc(p[0], p[1], 3, 0, 7); g.fillStyle = "#fff"; g.fill(); g.stroke();
     });
@@ -159,6 +172,7 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, ground: float
         "forces": _whole(forces / strongest * SCALE),
         "links": list(bones.links.values()),
         "springs": bones.springs,
+        "spirals": bones.spirals,
         "contacts": [bones.named[n] for n in contacts],
         "pins": list(dict.fromkeys([*bones.joints, *bones.fixed])),
         "trail": trail,

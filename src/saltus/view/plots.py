@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from saltus.errors import BadValue, UnknownName
-from saltus.view.drawing import grounded_samples, has_contacts, plot_snapshots
-from saltus.view.style import COLOURS, PALETTE, STANCE, axes_of, new_figure, styled
+from saltus.view.drawing import grounded_samples, has_contacts
+from saltus.view.style import COLOURS, PALETTE, STANCE, TOP, legend_width, logarithmic, panel_of, panels, styled
 
 if TYPE_CHECKING:
     from saltus.hybrid import HybridSystem
-    from saltus.model.mechanism import Mechanism
     from saltus.simulation.trajectory import Trajectory
 
 SHOWN = 2500  # samples drawn of a curve
@@ -100,8 +98,7 @@ def plot_coordinates(
         (swinging, "deg/s" if rates else "deg", 180 / np.pi),
     ]
     groups = [g for g in groups if g[0]]
-    figure = new_figure(7.0, 1.0 + 1.7 * len(groups))
-    axes = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
+    figure, axes = panels(len(groups), height=0.9 + 1.7 * len(groups), right=legend_width(chosen))
     for ax, (members, unit, scale) in zip(axes, groups, strict=True):
         for name in members:
             t, values = curve(run, source[name] * scale)
@@ -124,57 +121,11 @@ def _folded(degrees: np.ndarray) -> np.ndarray:
 
 
 @styled
-def plot_phase_portrait(
-    run: Trajectory, name: str, *, since: float = 0.0, wrap: bool = False, ax: Axes | None = None
-) -> Figure:
-    """Draw a coordinate against its rate; jumps at impacts are dashed. `wrap` folds an angle into 0 ... 360 degrees."""
-    if name not in run.meta["v_names"]:
-        raise UnknownName("coordinate", name, run.meta["v_names"])
-    figure, ax = axes_of(ax, 4.2, 3.6)
-    angle = is_angle(run, name)
-    scale = 180 / np.pi if angle else 1.0
-    keep = run.t >= since
-    phase = run.arrays["phase"][keep]
-    q, v = run[name][keep] * scale, run.v[name][keep] * (1.0 if angle else scale)
-    if wrap:
-        q = np.mod(q, 360.0)
-    grounded = grounded_samples(run)[keep]
-    cuts = np.flatnonzero(np.diff(phase)) + 1
-    folds = np.flatnonzero(np.abs(np.diff(q)) > 180) + 1 if wrap else np.zeros(0, int)
-    breaks = np.union1d(cuts, folds)
-    for mask, colour in ((~grounded, PALETTE["blue"]), (grounded, PALETTE["vermillion"])):
-        if mask.any():
-            mine = np.where(mask, q, np.nan), np.where(mask, v, np.nan)
-            ax.plot(*(np.insert(x, breaks, np.nan) for x in mine), color=colour, linewidth=1.0)
-    jumps = np.array([c for c in cuts if c not in folds], int)
-    if len(jumps):
-        ends = np.stack([jumps - 1, jumps, jumps], axis=1).ravel()
-        x, y = q[ends].copy(), v[ends].copy()
-        x[2::3] = np.nan
-        ax.plot(x, y, color="#888888", linestyle=":", linewidth=1.0)
-    ax.set_xlabel(f"{name} ({'deg' if angle else 'm'})")
-    ax.set_ylabel(f"rate of {name} ({'rad/s' if angle else 'm/s'})")
-    if has_contacts(run):
-        ax.legend(
-            handles=[
-                Line2D([], [], color=PALETTE["blue"], label="flight"),
-                Line2D([], [], color=PALETTE["vermillion"], label="on the ground"),
-                Line2D([], [], color="#888888", linestyle=":", label="impact"),
-            ],
-            loc="lower center",
-            bbox_to_anchor=(0.5, 1.0),
-            ncols=3,
-            handlelength=1.4,
-        )
-    return figure
-
-
-@styled
 def plot_path(
     run: Trajectory, point: str = "foot", *, relative: bool = False, since: float = 0.0, ax: Axes | None = None
 ) -> Figure:
     """Draw the path of a named point in the world, or `relative` to the base (m)."""
-    figure, ax = axes_of(ax, 6.5, 3.0)
+    figure, ax = panel_of(ax, 6.5, 3.0)
     xy = run.point(point)
     xy = xy[:, [0, -1]].copy()
     base = [n for n in run.meta["q_names"] if n.endswith((".x", ".y", ".z"))]
@@ -205,15 +156,16 @@ def plot_path(
 @styled
 def plot_gaps(run: Trajectory, *, log: bool = True, until: float | None = None, ax: Axes | None = None) -> Figure:
     """Draw the constraint errors w of the loops over time (m), as fig. 11 of Liu and Ben-Tzvi (2020)."""
-    figure, ax = axes_of(ax, 7.0, 3.0)
     gap, names = run.arrays["gap"], run.meta["constraints"]
+    labels = [f"w{i + 1} ({name})" for i, name in enumerate(names)]
+    figure, ax = panel_of(ax, 7.0, 3.0, right=legend_width(labels))
     floor = 1e-18
-    for i, name in enumerate(names):
+    for i, label in enumerate(labels):
         line = _envelope(run.t, np.maximum(np.abs(gap[:, i]), floor)) if log else curve(run, gap[:, i])
-        ax.plot(*line, label=f"w{i + 1} ({name})", linewidth=1.0)
+        ax.plot(*line, label=label, linewidth=1.0)
     ax.set_ylabel("loop gap |w| (m)" if log else "loop gap (m)")
     if log and len(names):
-        ax.set_yscale("log")
+        logarithmic(ax)
     _time_axis(ax, run)
     if until is not None:
         ax.set_xlim(float(run.t[0]), until)
@@ -233,16 +185,16 @@ def _envelope(t: np.ndarray, values: np.ndarray, blocks: int = 400) -> tuple[np.
 @styled
 def plot_energy(run: Trajectory) -> Figure:
     """Draw energies, and below them the account: change of energy = work - loss at impacts (J)."""
-    figure = new_figure(7.0, 4.8)
-    top, low = figure.subplots(2, 1, sharex=True)
+    works = [f"work of {name}" for name in run.meta["channels"]]
+    figure, (top, low) = panels(2, height=4.8, right=legend_width([*works, "change of energy"]))
     energy = run.energy
     for name in ("kinetic", "potential", "total"):
         top.plot(*curve(run, energy[name]), label=name)
     top.set_ylabel("energy (J)")
     phase = run.arrays["phase"]
     low.plot(*curve(run, energy["total"] - energy["total"][0]), label="change of energy", color=PALETTE["black"])
-    for i, name in enumerate(run.meta["channels"]):
-        low.plot(*curve(run, run.arrays["work"][:, i]), label=f"work of {name}")
+    for i, label in enumerate(works):
+        low.plot(*curve(run, run.arrays["work"][:, i]), label=label)
     lost = np.zeros(len(run.t))
     hits = [(e.phase, e.impact.lost) for e in run.events if e.impact is not None]
     for after, loss in hits:
@@ -263,8 +215,7 @@ def plot_torques(run: Trajectory, *, system: HybridSystem | None = None) -> Figu
     names = run.meta["inputs"]
     if not names:
         raise BadValue(f"{run.meta['name']!r} has no inputs, so it has no torques to draw")
-    figure = new_figure(7.0, 0.8 + 2.2 * len(names))
-    axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+    figure, axes = panels(len(names), height=0.8 + 2.2 * len(names), gap=TOP)
     for ax, name in zip(axes, names, strict=True):
         values = run.torques[name]
         ax.plot(*curve(run, values), label=f"delivered at {name}")
@@ -320,8 +271,7 @@ def plot_contacts(run: Trajectory) -> Figure:
     """Draw ground forces (N), and below them the friction coefficient they need."""
     if not has_contacts(run):
         raise BadValue(f"{run.meta['name']!r} has no ground contacts, so it has no ground forces to draw")
-    figure = new_figure(7.0, 4.6)
-    top, low = figure.subplots(2, 1, sharex=True)
+    figure, (top, low) = panels(2, height=4.6, right=legend_width(f"{n}: along x" for n in run.meta["forces"]))
     grounded = grounded_samples(run)
     for k, name in enumerate(run.meta["forces"]):
         force = run.force(name)
@@ -335,7 +285,7 @@ def plot_contacts(run: Trajectory) -> Figure:
             need = np.where(pushing, tangential / normal, np.nan)
         low.plot(*curve(run, need), label=name, color=COLOURS[2 * k % len(COLOURS)])
     low.axhline(1.0, color="#888888", linestyle="--", linewidth=0.9)
-    low.set_yscale("log")
+    logarithmic(low)
     top.axhline(0.0, color="#888888", linewidth=0.9)
     top.set_ylabel("ground force (N)")
     low.set_ylabel("friction needed (1)")
@@ -343,48 +293,4 @@ def plot_contacts(run: Trajectory) -> Figure:
         _time_axis(ax, run)
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     top.set_xlabel("")
-    return figure
-
-
-# ---- everything about a run ---------------------------------------------------------------------------------------
-
-
-def figures(
-    run: Trajectory, *, system: HybridSystem | None = None, mechanism: Mechanism | None = None
-) -> dict[str, Figure]:
-    """Make all figures that make sense for a run, by name."""
-    makers: dict[str, Callable[[], Figure]] = {}
-    drawable = mechanism or run.mechanism
-    if drawable is not None:
-        makers["snapshots"] = lambda: plot_snapshots(run, interval=_frame_interval(run), mechanism=mechanism)
-    if run.meta["points"]:
-        point = next((p for p in (*run.meta["forces"], "foot") if p in run.meta["points"]), run.meta["points"][-1])
-        makers["path"] = lambda: plot_path(run, point)
-    makers["coordinates"] = lambda: plot_coordinates(run)
-    driver = next((n for n in run.meta["inputs"] if n in run.meta["v_names"]), None)
-    height = next((n for n in run.meta["v_names"] if n.endswith((".y", ".z"))), None)
-    portraits = [n for n in (height, driver) if n]
-    if portraits:
-        makers["portraits"] = lambda: _portraits(run, portraits)
-    if run.meta["constraints"]:
-        makers["loop_gaps"] = lambda: plot_gaps(run)
-    makers["energy"] = lambda: plot_energy(run)
-    if run.meta["inputs"]:
-        makers["torques"] = lambda: plot_torques(run, system=system)
-    if has_contacts(run):
-        makers["contacts"] = lambda: plot_contacts(run)
-    return {name: make() for name, make in makers.items()}
-
-
-def _frame_interval(run: Trajectory) -> float:
-    """Time between snapshots: 0.03 s as in the paper for legs on the ground, else a tenth of the run."""
-    return 0.03 if has_contacts(run) and run.duration > 0.3 else max(run.duration / 9.001, 1e-9)
-
-
-@styled
-def _portraits(run: Trajectory, names: Sequence[str]) -> Figure:
-    figure = new_figure(3.6 * len(names), 3.4)
-    axes = figure.subplots(1, len(names), squeeze=False)[0]
-    for ax, name in zip(axes, names, strict=True):
-        plot_phase_portrait(run, name, wrap=is_angle(run, name), ax=ax)
     return figure

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saltus.view.player import player
-from saltus.view.plots import figures as all_figures
+from saltus.view.run_figures import figures as all_figures
 from saltus.view.style import svg
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import matplotlib
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 # Okabe and Ito (2008), "Color universal design": told apart with any common colour vision.
 PALETTE = {
@@ -85,6 +87,68 @@ def axes_of(ax: Axes | None, width: float = 7.0, height: float = 3.4) -> tuple[F
         return figure, ax
     figure = new_figure(width, height)
     return figure, figure.add_subplot()
+
+
+LEFT, RIGHT, TOP, BOTTOM, GAP = 0.82, 0.15, 0.3, 0.5, 0.2  # inches around and between panels
+TICKS = 0.6  # inches from an axis to its label
+
+
+def panels(
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    width: float = 7.0,
+    height: float = 3.4,
+    right: float = RIGHT,
+    top: float = TOP,
+    gap: float = GAP,
+) -> tuple[Figure, list[Axes]]:
+    """Make axes in a figure (inches) whose margins are given, not measured: half the work of one that lays itself out.
+
+    Rows share the x axis and stand close together, columns have labels of their own. `right` leaves room for legends:
+    see `legend_width`.
+    """
+    figure = Figure(figsize=(width, height))
+    aside = LEFT + RIGHT
+    wide = (width - LEFT - right - (columns - 1) * aside) / columns
+    high = (height - top - BOTTOM - (rows - 1) * gap) / rows
+    grid = figure.add_gridspec(
+        rows,
+        columns,
+        left=LEFT / width,
+        right=1 - right / width,
+        top=1 - top / height,
+        bottom=BOTTOM / height,
+        wspace=aside / wide,
+        hspace=gap / high,
+    )
+    axes = [ax for row in grid.subplots(sharex="col", squeeze=False) for ax in row]
+    for ax in axes:
+        ax.yaxis.set_label_coords(-TICKS / wide, 0.5)
+    return figure, axes
+
+
+def panel_of(
+    ax: Axes | None, width: float, height: float, *, right: float = RIGHT, top: float = TOP
+) -> tuple[Figure, Axes]:
+    """Return the given axes and their figure, or one new panel."""
+    if ax is not None:
+        return axes_of(ax)
+    figure, axes = panels(width=width, height=height, right=right, top=top)
+    return figure, axes[0]
+
+
+def legend_width(labels: Iterable[str]) -> float:
+    """Room (inches) that a legend beside the axes takes."""
+    return 0.55 + 0.068 * max((len(label) for label in labels), default=0)
+
+
+def logarithmic(ax: Axes) -> None:
+    """Make the y axis logarithmic, with ticks as 10 and a superscript: matplotlib's own go through a formula parser."""
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda x, _: "10" + str(round(math.log10(x))).translate(raised)))
+    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def freeze(figure: Figure) -> None:

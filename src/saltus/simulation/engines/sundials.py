@@ -158,6 +158,9 @@ class _Run:
     def advance(self, t: float, piece: Array) -> tuple[int, ...]:
         """Take over a step, cut at its first event; return the guards that fired there."""
         request = self.request
+        if not self.stepper.flow.n_guards:
+            self.append(t, piece)
+            return ()
         t0, h, values = self.t, t - self.t, self.g
 
         def along(s: float) -> Array:

@@ -16,6 +16,7 @@ from saltus.simulation.engines.convert import convert, scalar
 from saltus.simulation.engines.port import TIE, Array, Flow, Mask, Request, Segment, Stop, crosses
 
 _NUDGE = 1e-30  # keeps a guard off exact zero, where heyoka loses the next root of the step
+_LOOK_BACK = 6  # Taylor coefficients that the first step of a run is judged by
 _SLACK = 1e-3  # an arming event stops at the arming distance up to rounding
 
 Evaluate = Callable[[float, Array, Array], Array]
@@ -103,10 +104,11 @@ class TaylorStepper:
                 integrator.reset_cooldowns()
             if projection is not None:
                 projection.armed = armed.copy()
+            first = record.steps == 0
             outcome, _, _, steps, output, _ = integrator.propagate_until(
                 request.t_end,
-                max_steps=request.max_steps - record.steps,
-                max_delta_t=request.max_step,
+                max_steps=1 if first else request.max_steps - record.steps,
+                max_delta_t=min(request.max_step, self._first_step(integrator) if first else np.inf),
                 callback=projection,
                 c_output=True,
             )
@@ -132,6 +134,23 @@ class TaylorStepper:
                 stuck = record.steps > 0 and record.last_step <= 4 * np.spacing(abs(t))
                 stop = Stop.STEP_TOO_SMALL if stuck else Stop.LIMIT
                 return record.segment(x, stop, (), armed, integrator.last_h)
+
+    @staticmethod
+    def _first_step(integrator: Any) -> float:
+        """Longest step from the present state that several of the last Taylor coefficients allow.
+
+        heyoka looks at the last two. Both vanish where a motion starts symmetric, as a pendulum does that is let go
+        level and at rest, whose series has every fourth term only: it would then take a step of any length.
+        """
+        t, x, order = integrator.time, integrator.state.copy(), integrator.order
+        integrator.step(max_delta_t=1e-12, write_tc=True)
+        largest, powers = np.abs(integrator.tc[:, -_LOOK_BACK:]).max(axis=0), np.arange(order + 1)[-_LOOK_BACK:]
+        integrator.time, integrator.state[:] = t, x
+        if integrator.with_events:
+            integrator.reset_cooldowns()
+        seen = largest > 0
+        reach = (max(1.0, np.abs(x).max()) / largest[seen]) ** (1.0 / powers[seen])
+        return float(reach.min(initial=np.inf)) * math.exp(-2)
 
     def _fired(self, t: float, x: Array, request: Request, armed: Mask, hit: Mask) -> tuple[int, ...]:
         """The guards in `hit` and those that tie with time t, earliest first.

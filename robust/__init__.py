@@ -1,0 +1,1 @@
+"""Robustness: random machines from seeds, run and judged by checks that share no code with the library."""

@@ -1,0 +1,216 @@
+"""`python -m robust`: thousands of random machines, each in a right result or a named outcome.
+
+Trials run in a process of their own, which is stopped when one takes too long or too much memory and replaced
+now and then. Results are appended to a file, one line a machine; a run that was interrupted goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+SECONDS = 60.0  # for one machine, all told
+MEMORY = 6 * 2**30  # bytes of address space
+FRESH = 200  # machines a worker is given before another takes its place
+
+
+class Worker:
+    """A process that runs trials on request."""
+
+    def __init__(self, cache: str) -> None:
+        context = multiprocessing.get_context("fork")
+        self.pipe, far = context.Pipe()
+        self.process = context.Process(target=_serve, args=(far, self.pipe, cache), daemon=True)
+        self.process.start()
+        far.close()
+        self.served = 0
+
+    def trial(self, seed: int) -> dict[str, Any]:
+        """Return the record of a seed, whatever happens to the process."""
+        self.served += 1
+        self.pipe.send(seed)
+        if not self.pipe.poll(SECONDS):
+            self.stop()
+            return _lost(seed, "hang", f"no answer within {SECONDS:g} s")
+        try:
+            return self.pipe.recv()
+        except EOFError:
+            self.process.join()
+            return _lost(seed, "crash", f"the process ended with code {self.process.exitcode}")
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.join()
+
+    @property
+    def tired(self) -> bool:
+        """Whether another should take its place."""
+        return self.served >= FRESH or not self.process.is_alive()
+
+
+def _serve(pipe: Connection, other_end: Connection, cache: str) -> None:
+    """Loop of a worker, which ends with the process that started it."""
+    from robust.trial import trial
+
+    other_end.close()
+    os.environ["SALTUS_CACHE_DIR"] = cache
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    while True:
+        try:
+            pipe.send(trial(pipe.recv()).record())
+        except (EOFError, BrokenPipeError, KeyboardInterrupt):
+            return
+
+
+def _lost(seed: int, end: str, detail: str) -> dict[str, Any]:
+    from robust.machines import random_machine
+    from robust.trial import Result
+
+    m = random_machine(seed)
+    facts = m.theme, m.spatial, len(m.bodies), len(m.loops), m.formulation, m.engine
+    return Result(seed, "wrong", end, detail, *facts).record()
+
+
+def results(seeds: list[int]) -> Iterator[dict[str, Any]]:
+    """Run trials one after another."""
+    with tempfile.TemporaryDirectory(prefix="saltus-robust-") as cache:
+        worker = Worker(cache)
+        try:
+            for seed in seeds:
+                if worker.tired:
+                    worker.stop()
+                    worker = Worker(cache)
+                yield worker.trial(seed)
+        finally:
+            worker.stop()
+
+
+# ---- telling ----------------------------------------------------------------------------------------------------
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """Outcomes by theme, as Markdown."""
+    themes = list(dict.fromkeys(sorted(r["theme"] for r in records)))
+    ends = Counter((r["verdict"], r["end"]) for r in records)
+    order = sorted(ends, key=lambda key: (("right", "named", "wrong").index(key[0]), -ends[key]))
+    lines = [f"| verdict | ending | all | {' | '.join(themes)} |", "|---|---|---|" + "---|" * len(themes)]
+    for verdict, end in order:
+        mine = Counter(r["theme"] for r in records if (r["verdict"], r["end"]) == (verdict, end))
+        cells = " | ".join(str(mine[theme]) if mine[theme] else "" for theme in themes)
+        lines.append(f"| {verdict} | {end} | {ends[verdict, end]} | {cells} |")
+    total = Counter(r["theme"] for r in records)
+    lines.append(f"| | all | {len(records)} | {' | '.join(str(total[theme]) for theme in themes)} |")
+    return "\n".join(lines)
+
+
+def page(records: list[dict[str, Any]]) -> str:
+    """The whole page for the documentation."""
+    verdicts = Counter(r["verdict"] for r in records)
+    wrong = [r for r in records if r["verdict"] == "wrong"]
+    seconds = sorted(r["seconds"] for r in records)
+    parts = [Counter(r[key] for r in records) for key in ("engine", "formulation", "spatial", "loops", "links")]
+    engine, formulation, spatial, loops, links = parts
+    said = [
+        INTRODUCTION,
+        f"{len(records)} machines, seeds {min(r['seed'] for r in records)} to {max(r['seed'] for r in records)}: "
+        f"{verdicts['right']} right, {verdicts['named']} ended in a named error or outcome, {verdicts['wrong']} wrong.",
+        table(records),
+        "What they were: "
+        + "; ".join(
+            [
+                f"{spatial[True]} spatial, {spatial[False]} planar",
+                "links " + _listed(links),
+                "loops " + _listed(loops),
+                "engines " + _listed(engine),
+                "formulations " + _listed(formulation),
+            ]
+        )
+        + ".",
+        f"A machine took {seconds[len(seconds) // 2]:.2g} s in the middle and {seconds[-1]:.2g} s at most.",
+    ]
+    if wrong:
+        said.append("Wrong:\n\n" + "\n".join(f"* seed {r['seed']}: {r['end']}: {r['detail'][:200]}" for r in wrong))
+    return "\n\n".join(said) + "\n"
+
+
+def _listed(count: Counter[Any]) -> str:
+    return ", ".join(f"{key}: {count[key]}" for key in sorted(count))
+
+
+INTRODUCTION = """# Robustness
+
+Written by `make robust`; do not edit. A seed gives a random machine, its start and how it is run
+(`robust/machines.py`): planar and spatial, 2 to 12 links, all kinds of joints, up to four loops that close, may not
+close, are redundant or singular, springs, dampers, motors, given motions, links without mass, soft ground, feet
+that stick, slide, hop and bounce, numbers over many orders of magnitude, and input that is plainly wrong. It is
+assembled and run for a second.
+
+*Right* means that checks which share no code with the library agree (`robust/judge.py`): loops closed, Kane's equations
+and the constraints' accelerations at the first and last instant, energies, the energy account, momentum of machines
+that float, unit quaternions, impacts that take energy, passive parts that do no work. *Named* means an error of the
+library or an outcome that says what is the matter. Anything else is *wrong*: another exception, a number that is not
+finite, a process that crashes or hangs. `python -m robust --seed N` shows one machine again."""
+
+
+def show(seed: int) -> int:
+    """One machine at length."""
+    from robust.machines import random_machine
+    from robust.trial import trial
+
+    machine = random_machine(seed)
+    for name in machine.__dataclass_fields__:
+        print(f"{name}: {getattr(machine, name)}")
+    result = trial(seed)
+    print(f"\n{result.verdict}: {result.end}: {result.detail} ({result.seconds} s)")
+    return result.verdict == "wrong"
+
+
+def main() -> int:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m robust", description=__doc__)
+    parser.add_argument("--count", type=int, default=10_000, help="how many seeds, from 0 on (10000)")
+    parser.add_argument("--seed", type=int, help="show this one alone, at length")
+    parser.add_argument("--results", type=Path, default=Path("results/robust.jsonl"), help="where results are kept")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page for the documentation")
+    given = parser.parse_args()
+    if given.seed is not None:
+        return show(given.seed)
+    given.results.parent.mkdir(parents=True, exist_ok=True)
+    known = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
+    records = {r["seed"]: r for r in known if r["seed"] < given.count}
+    todo = [seed for seed in range(given.count) if seed not in records]
+    begun = time.monotonic()
+    try:
+        with given.results.open("a") as file:
+            for done, record in enumerate(results(todo), 1):
+                records[record["seed"]] = record
+                file.write(json.dumps(record) + "\n")
+                file.flush()
+                if record["verdict"] == "wrong":
+                    print(f"\rseed {record['seed']}: {record['end']}: {record['detail'][:150]}", flush=True)
+                left = (time.monotonic() - begun) / done * (len(todo) - done)
+                if sys.stdout.isatty() or done % 100 == 0:
+                    print(f"\r{len(records)} of {given.count}, {left / 60:.0f} min left ", end="", flush=True)
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command goes on from here")
+    print("\n" + table(list(records.values())))
+    if given.write is not None and records:
+        given.write.write_text(page(list(records.values())))
+    return any(r["verdict"] == "wrong" for r in records.values())
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    raise SystemExit(main())

@@ -1,0 +1,169 @@
+"""A plain machine built, started and run with the library's public names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import saltus as sl
+from robust.machines import Machine, Pin, Wave
+
+UNTIL = 1.0  # s
+MAX_STEPS = 1500
+RATE = 50.0  # recorded samples a second
+FORMULATIONS = {f.__name__: f for f in (sl.SPF, sl.Index1, sl.Baumgarte, sl.Projection, sl.Minimal)}
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """What the library made of a machine: its mechanism, its start, its system and the domain it starts in."""
+
+    mechanism: Any
+    start: Any
+    system: Any
+    domain: str | None
+
+
+def build(machine: Machine) -> Built:
+    """Build and assemble."""
+    m = mechanism(machine)
+    rates = {name: float(machine.v[machine.v_names.index(name)]) for name in machine.rates}
+    start = m.assemble(near=guess(machine, m), rates=rates)
+    system, domain = _system(machine, m, start)
+    return Built(m, start, system, domain)
+
+
+def run(machine: Machine, built: Built, tolerance: float | None = None) -> Any:
+    """Simulate for a second."""
+    return sl.simulate(
+        built.system,
+        built.start,
+        domain=built.domain,
+        until=UNTIL,
+        control=_control(machine, built.mechanism),
+        formulation=FORMULATIONS[machine.formulation](),
+        tolerance=tolerance or machine.tolerance,
+        engine=machine.engine,
+        rate=RATE,
+        max_steps=MAX_STEPS,
+    )
+
+
+def guess(machine: Machine, m: Any) -> dict[str, float]:
+    """The configuration the assembly starts from."""
+    noise = np.random.default_rng(machine.seed + 1).normal(0, 1, len(machine.q))
+    q = machine.q + machine.guess_error * noise
+    return dict(zip(m.q_names, q.tolist(), strict=True))
+
+
+def mechanism(machine: Machine) -> Any:
+    """Links, joints, loads."""
+    flat = slice(None) if machine.spatial else slice(2)
+    m = sl.Mechanism(f"machine {machine.seed}", spatial=machine.spatial, gravity=machine.gravity)
+    for i, body in enumerate(machine.bodies):
+        if body.mass == 0:
+            m.massless(body.name)
+            continue
+        mass = m.param("mass", body.mass, "kg") if i == 0 else body.mass
+        inertia = body.inertia if machine.spatial else float(body.inertia[2, 2])
+        m.link(body.name, mass=mass, com=body.com[flat].tolist(), inertia=inertia)
+    for pin in (*machine.tree, *machine.loops):
+        _join(m, pin, machine.spatial)
+    for s in machine.springs:
+        ends = m.links[s.a].at(*s.at_a[flat]), m.links[s.b].at(*s.at_b[flat])
+        m.spring(s.name, *ends, stiffness=s.stiffness, length=s.length, damping=s.damping)
+    for j in machine.joint_springs:
+        m.joint_spring(j.name, j.coordinate, stiffness=j.stiffness, rest=j.rest, damping=j.damping)
+    for push in machine.pushes:
+        m.force(push.name, m.links[push.link].at(*push.at[flat]), push.value[flat].tolist())
+    for soft in machine.softs:
+        m.compliant_contact(
+            soft.name,
+            m.links[soft.link].at(*soft.at[flat]),
+            stiffness=soft.stiffness,
+            damping=soft.damping,
+            friction=soft.friction,
+            ground=-soft.below,
+        )
+    if machine.prescribed is not None:
+        index, wave = machine.prescribed
+        m.prescribe(machine.v_names[index], _expression(wave, m))
+    if machine.foot is not None:
+        m.point("foot", m.links[machine.foot[0]].at(*machine.foot[1][flat]))
+    return m
+
+
+def _join(m: Any, pin: Pin, spatial: bool) -> None:
+    ends = []
+    for link, (R, p) in ((pin.a, pin.frame_a), (pin.b, pin.frame_b)):
+        if spatial:
+            ends.append(m.links[link].at(*p, rotation=R))
+        else:
+            ends.append(m.links[link].at(p[0], p[1], angle=float(np.arctan2(R[1, 0], R[0, 0]))))
+    options: dict[str, Any] = {}
+    if pin.motor is not None:
+        options["motor"] = sl.Motor(**pin.motor)
+    if pin.wave is not None:
+        options["follows"] = m.driven(pin.name, _expression(pin.wave, m))
+    if pin.kind == "revolute":
+        m.revolute(pin.name, *ends, axis=pin.axes[0], **options)
+    elif pin.kind in ("slide", "slide2"):
+        m.slide(pin.name, *ends, axes=list(pin.axes), **options)
+    elif pin.kind == "universal":
+        m.universal(pin.name, *ends, axes=pin.axes, **options)
+    elif pin.kind == "planar":
+        m.planar(pin.name, *ends, normal=pin.axes[0])
+    elif pin.kind == "euler":
+        m.free(pin.name, *ends, rotation="zyx")
+    else:
+        getattr(m, pin.kind)(pin.name, *ends)
+
+
+def _expression(wave: Wave, m: Any) -> Any:
+    return wave.middle + wave.size * sl.sin(wave.rate * m.time + wave.phase)
+
+
+def _system(machine: Machine, m: Any, start: Any) -> tuple[Any, str | None]:
+    """The mechanism itself, or with a foot on the ground now and then."""
+    if not machine.contact:
+        return m, None
+    height = float(start.position("foot")[2 if machine.spatial else 1])
+    system = sl.HybridSystem(m, ground=height - machine.drop)
+    if machine.contact in ("standing", "sliding"):
+        system.domain("stance", contacts=[_hold(machine)])
+        return system, "stance"
+    flight = system.domain("flight")
+    if machine.contact == "bouncing":
+        bounce = sl.Collision([sl.Sliding("foot")], restitution=0.6)
+        system.edge(flight, flight, guard=sl.Touchdown("foot"), reset=bounce)
+        return system, "flight"
+    stance = system.domain("stance", contacts=[_hold(machine)])
+    system.edge(flight, stance, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
+    system.edge(stance, flight, guard=sl.Liftoff("foot", strict=True))
+    return system, "flight"
+
+
+def _hold(machine: Machine) -> Any:
+    if machine.contact == "sliding" or (machine.contact == "hopping" and machine.seed % 3 == 0):
+        return sl.Sliding("foot", friction=machine.friction)
+    return sl.Pinned("foot")
+
+
+def slides(machine: Machine) -> bool:
+    """Whether the foot slides where it holds."""
+    return bool(machine.contact) and isinstance(_hold(machine), sl.Sliding)
+
+
+def _control(machine: Machine, m: Any) -> Any:
+    if machine.control == "none" or not m.inputs:
+        return None
+    name = next(iter(m.inputs))
+    if machine.control == "wave":
+        return lambda t, s: {name: 2 * sl.sin(5 * t)}
+    if name not in m.v_names:  # a motor where a loop closes: there is no coordinate to hold
+        return lambda t, s: {name: -0.5}
+    if machine.control == "hold":
+        return sl.PD(name, float(machine.q[0]), kp=5.0, kd=0.5)
+    return sl.Sampled(lambda t, s: {name: -3 * s.q[name] - 0.3 * s.v[name]}, rate=40)

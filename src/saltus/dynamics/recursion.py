@@ -1,0 +1,281 @@
+"""M a - J' f = r, J a = s by elimination from the tips to the root: the cost grows with the links, not their cube.
+
+The kinetic energy of a tree is a sum over links, and what a joint adds touches its two links only. So the
+quadratic form in the accelerations is reduced link by link: a joint's coordinate leaves the equations as soon as
+all that contains it has been collected, a loop's reactions once all coordinates of the loop have left. Without
+loops this is the articulated-body algorithm (Featherstone 1983); with loops it is the elimination of Popov and
+Vereshchagin (1978), each loop closed at the link it springs from. Accelerations are in world axes, about the
+origin of each link, where a joint's transformation is a mere shift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import casadi as ca
+
+from saltus.dynamics.equations import Equations
+from saltus.model.linear import Positive
+from saltus.model.symbols import SX, number, skew
+
+DAMPING = 1e-12  # of the mean of a loop's own inverse inertia: solvable where its constraints lose rank
+Label = Hashable  # a coordinate or a constraint row by number, or (link, component) of an acceleration
+Stage = tuple[str, bool]  # a link, and whether before (False) or after (True) the joint that places it is folded
+
+
+@dataclass(frozen=True, eq=False)
+class _Joint:
+    """One placed joint: acceleration of the child = shift (acceleration of the parent) + columns a."""
+
+    parent: str
+    child: str
+    shift: SX
+    columns: SX
+    coordinates: list[int]
+
+
+@dataclass(frozen=True, eq=False)
+class _Fold:
+    """Accelerations of a child as those of its parent and of the joint's coordinates."""
+
+    old: list[Label]
+    new: list[Label]
+    T: SX
+
+
+@dataclass(frozen=True, eq=False)
+class _Drop:
+    """Unknowns that leave: x = -(D^-1 g + DK z), z the unknowns that stay; `sign` is that of D."""
+
+    gone: list[Label]
+    kept: list[Label]
+    sign: int
+    D: Positive
+    K: SX
+    DK: SX
+
+
+class _Form:
+    """A quadratic form z' H z / 2 in labelled unknowns."""
+
+    def __init__(self, labels: Iterable[Label] = (), H: SX | None = None) -> None:
+        self.labels = list(labels)
+        self.H = SX(len(self.labels), len(self.labels)) if H is None else H
+
+    def at(self, labels: Iterable[Label]) -> list[int]:
+        """Places of some unknowns."""
+        return [self.labels.index(label) for label in labels]
+
+    def widened(self, labels: Iterable[Label]) -> _Form:
+        """The same form with further unknowns."""
+        new = [x for x in labels if x not in self.labels]
+        n, k = len(self.labels), len(new)
+        return _Form([*self.labels, *new], ca.diagcat(self.H, SX(k, k)) if n else SX(k, k)) if k else self
+
+    def __add__(self, other: _Form) -> _Form:
+        out = self.widened(other.labels)
+        total, place = SX(out.H), out.at(other.labels)
+        total[place, place] += other.H
+        return _Form(out.labels, total)
+
+
+class Recursion:
+    """The elimination for one machine and some of its constraint rows; `solve` serves any right-hand side."""
+
+    def __init__(self, e: Equations, rows: Sequence[int]) -> None:
+        self.nv, self.n = e.nv, len(rows)
+        self.J = e.J[list(rows), :]
+        self._steps: list[_Fold | _Drop] = []
+        self._joints = _joints(e)
+        self._rotors = ca.sparsify(ca.jacobian(e.rotors, e.a))
+        self._reached = self._reach()
+        self._stages = self._schedule()
+        self._eliminate(e)
+
+    def solve(self, r: SX, s: SX) -> tuple[SX, SX]:
+        """Accelerations a and reactions f, with one step of refinement where there are constraints."""
+        a, f = self._pass(r, s)
+        if self.n:
+            more, f_more = self._pass(SX(self.nv, 1), s - ca.mtimes(self.J, a))
+            a, f = a + more, f + f_more
+        return a, f
+
+    # ---- preparation --------------------------------------------------------------------------------------------
+
+    def _reach(self) -> dict[str, list[int]]:
+        """Components of each link's acceleration that can be other than zero: three in the plane."""
+        out: dict[str, list[int]] = {"ground": []}
+        for joint in self._joints:
+            moved = set(joint.columns.row())
+            if out[joint.parent]:
+                moved |= set(joint.shift[:, out[joint.parent]].row())
+            out[joint.child] = sorted(moved)
+        return out
+
+    def _schedule(self) -> dict[Stage, list[int]]:
+        """When each coordinate (below nv) and each reaction (from nv on) can leave: all it touches is collected."""
+        path: dict[str, list[str]] = {"ground": ["ground"]}
+        touched: list[set[str]] = [set() for _ in range(self.nv)]
+        for joint in self._joints:
+            path[joint.child] = [*path[joint.parent], joint.child]
+            for j in joint.coordinates:
+                touched[j].add(joint.child)
+        tied = zip(*self._rotors.sparsity().get_triplet(), strict=True)
+        for group in _connected(self.nv, tied):  # a rotor between two links ties coordinates
+            union = set().union(*(touched[k] for k in group))
+            for k in group:
+                touched[k] = union
+
+        def place(links: Iterable[str], joints: Iterable[str]) -> Stage:
+            common = _common([path[x] for x in links])
+            return common, common in joints
+
+        stage = [place(own, own) for own in touched]
+        row, column = self.J.sparsity().get_triplet()
+        for k in range(self.n):
+            mine = [stage[c] for r, c in zip(row, column, strict=True) if r == k]
+            stage.append(place([x for x, _ in mine], [x for x, after in mine if after]))
+        out: dict[Stage, list[int]] = {}
+        for unknown, when in enumerate(stage):
+            out.setdefault(when, []).append(unknown)
+        return out
+
+    def _eliminate(self, e: Equations) -> None:
+        forms = {"ground": _Form()}
+        for joint in self._joints:
+            own = self._reached[joint.child]
+            forms[joint.child] = _Form([(joint.child, c) for c in own], _inertia(e, joint.child)[own, own])
+        for joint in reversed(self._joints):
+            form = self._leave(forms.pop(joint.child), (joint.child, False))
+            form = self._leave(self._folded(joint, form), (joint.child, True))
+            forms[joint.parent] = forms[joint.parent] + form
+        self._leave(forms["ground"], ("ground", False))
+
+    def _folded(self, joint: _Joint, form: _Form) -> _Form:
+        """Put the parent's acceleration and the joint's coordinates in place of the child's acceleration."""
+        own, above = self._reached[joint.child], self._reached[joint.parent]
+        old: list[Label] = [(joint.child, c) for c in own]
+        new: list[Label] = [*((joint.parent, c) for c in above), *joint.coordinates]
+        T = ca.sparsify(ca.horzcat(joint.shift[own, above], joint.columns[own, :]))
+        self._steps.append(_Fold(old, new, T))
+        rest = [x for x in form.labels if x not in old]
+        a, b = form.at(old), form.at(rest)
+        kept = _Form(new, _symmetric(ca.mtimes([T.T, form.H[a, a], T])))
+        out = kept.widened(rest)
+        H, i, j = SX(out.H), out.at(new), out.at(rest)
+        if rest:
+            across = ca.mtimes(T.T, form.H[a, b])
+            H[i, j] += across
+            H[j, i] += across.T
+            H[j, j] += form.H[b, b]
+        return _Form(out.labels, H)
+
+    def _leave(self, form: _Form, when: Stage) -> _Form:
+        """Eliminate what is due: coordinates first, whose pivots are inertias, then the reactions they leave behind."""
+        due = self._stages.get(when, [])
+        coordinates, reactions = [x for x in due if x < self.nv], [x for x in due if x >= self.nv]
+        if coordinates:
+            J = self.J[:, coordinates]
+            form = form.widened([*coordinates, *(self.nv + k for k in sorted(set(J.row())))])
+            H, i = SX(form.H), form.at(coordinates)
+            H[i, i] += self._rotors[coordinates, coordinates]
+            for k in sorted(set(J.row())):
+                j = form.at([self.nv + k])
+                H[i, j] += J[k, :].T
+                H[j, i] += J[k, :]
+            form = self._drop(_Form(form.labels, H), coordinates, 1)
+        return self._drop(form, reactions, -1) if reactions else form
+
+    def _drop(self, form: _Form, gone: Sequence[Label], sign: int) -> _Form:
+        kept = [x for x in form.labels if x not in gone]
+        i, j = form.at(gone), form.at(kept)
+        D = sign * form.H[i, i]
+        if sign < 0:
+            D += DAMPING * ca.trace(D) / len(i) * SX.eye(len(i))
+        factor, K = Positive(D), form.H[i, j]
+        DK = sign * factor.solve(K)
+        self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
+        return _Form(kept, _symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))
+
+    # ---- right-hand sides ---------------------------------------------------------------------------------------
+
+    def _pass(self, r: SX, s: SX) -> tuple[SX, SX]:
+        zero = SX(1, 1)
+        given = [-r[j] for j in range(self.nv)] + [-s[k] for k in range(self.n)]
+        g: dict[Label, SX] = dict(enumerate(given))
+        pushed: list[SX] = []
+        for step in self._steps:
+            old = ca.vertcat(SX(0, 1), *[g.get(x, zero) for x in (step.old if isinstance(step, _Fold) else step.gone)])
+            if isinstance(step, _Fold):
+                new, change = step.new, ca.mtimes(step.T.T, old)
+            else:
+                pushed.append(step.sign * step.D.solve(old))
+                new, change = step.kept, -ca.mtimes(step.K.T, pushed[-1])
+            for k, label in enumerate(new):
+                g[label] = g.get(label, zero) + change[k]
+        x: dict[Label, SX] = {}
+        for step in reversed(self._steps):
+            if isinstance(step, _Fold):
+                found = ca.mtimes(step.T, ca.vertcat(SX(0, 1), *[x[label] for label in step.new]))
+                x.update((label, found[k]) for k, label in enumerate(step.old))
+            else:
+                known = ca.vertcat(SX(0, 1), *[x[label] for label in step.kept])
+                found = -(pushed.pop() + ca.mtimes(step.DK, known))
+                x.update((label, found[k]) for k, label in enumerate(step.gone))
+        a = ca.vertcat(SX(0, 1), *[x[j] for j in range(self.nv)])
+        return a, -ca.vertcat(SX(0, 1), *[x[self.nv + k] for k in range(self.n)])
+
+
+def _joints(e: Equations) -> list[_Joint]:
+    rates = [ca.vertcat(x.w_dot, x.d_dot) for _, _, chain in e.kinematics.chains for x in chain]
+    subspace = ca.sparsify(ca.jacobian(ca.vertcat(SX(0, 1), *rates), e.a))
+    out, at = [], 0
+    for parent, child, chain in e.kinematics.chains:
+        S = subspace[at : at + 6 * len(chain), :]
+        coordinates = sorted(set(S.sparsity().get_triplet()[1]))
+        turn, move, offset = SX(3, len(coordinates)), SX(3, len(coordinates)), SX(3, 1)
+        pose = e.kinematics.pose(parent)
+        for motion in chain:
+            step, own = ca.mtimes(pose.R, motion.pose.p), subspace[at : at + 6, coordinates]
+            move = move - ca.mtimes(skew(step), turn) + ca.mtimes(pose.R, own[3:, :])
+            pose = pose @ motion.pose
+            turn, offset, at = turn + ca.mtimes(pose.R, own[:3, :]), offset + step, at + 6
+        shift = SX.eye(6)
+        shift[3:, :3] = -skew(ca.sparsify(offset))
+        out.append(_Joint(parent, child, shift, ca.sparsify(ca.vertcat(turn, move)), coordinates))
+    return out
+
+
+def _inertia(e: Equations, name: str) -> SX:
+    """Twice the kinetic energy of a link as a form in (angular, linear) rates of its origin, world axes."""
+    link, R = e.mechanism.links[name], e.kinematics.pose(name).R
+    mass, arm = number(link.mass), skew(ca.mtimes(R, link.com))
+    about = ca.mtimes([R, link.inertia, R.T]) + mass * ca.mtimes(arm.T, arm)
+    return ca.sparsify(ca.blockcat([[about, -mass * arm.T], [-mass * arm, mass * SX.eye(3)]]))
+
+
+def _symmetric(H: SX) -> SX:
+    """One triangle mirrored: what the other one would compute is never asked for."""
+    return ca.sparsify(ca.tril2symm(ca.tril(H)))
+
+
+def _common(paths: Sequence[Sequence[str]]) -> str:
+    """Last link that all paths from the ground share."""
+    shared = "ground"
+    for level in zip(*paths, strict=False):
+        if len(set(level)) > 1:
+            break
+        shared = level[0]
+    return shared
+
+
+def _connected(n: int, pairs: Iterable[tuple[int, int]]) -> list[set[int]]:
+    """Groups of more than one number that pairs tie together."""
+    group = [{k} for k in range(n)]
+    for i, j in pairs:
+        if group[i] is not group[j]:
+            group[i] |= group[j]
+            for k in group[j]:
+                group[k] = group[i]
+    return list({id(g): g for g in group if len(g) > 1}.values())

@@ -1,0 +1,93 @@
+"""Long C functions cut into pieces: a compiler's time grows faster than the function it is given."""
+
+from __future__ import annotations
+
+import re
+
+LENGTH = 500  # statements a piece
+
+_FUNCTION = re.compile(
+    r"^static int (\w+)\(const casadi_real\*\* arg, casadi_real\*\* res, casadi_int\* iw, "
+    r"casadi_real\* w, int mem\) \{\n"
+    r"(?:  casadi_real a\d+(?:, a\d+)*;\n)+"
+    r"((?:  (?:a\d+=|(?:if \(res\[\d+\]!=0\) )?res\[\d+\]\[\d+\]=).*;\n)+)"
+    r"  return 0;\n\}\n",
+    re.MULTILINE,
+)
+_VARIABLE = re.compile(r"\ba\d+\b")
+_INPUT = re.compile(r"(?:arg\[\d+\]\? )?arg\[(\d+)\]\[(\d+)\](?: : 0)?")
+_OUTPUT = re.compile(r"(?:if \(res\[\d+\]!=0\) )?res\[(\d+)\]\[(\d+)\]=")
+_PREAMBLE = """
+#if defined(__GNUC__)
+#define SALTUS_PIECE static __attribute__((noinline))
+#else
+#define SALTUS_PIECE static
+#endif
+"""
+
+
+def cut(source: str, length: int = LENGTH) -> str:
+    """Return C as CasADi writes it with every longer function of scalars as a row of calls, to the same last bit.
+
+    A variable that one piece leaves to a later one passes through an array on the stack.
+    """
+    out = _FUNCTION.sub(lambda found: _pieces(found, length), source)
+    return _PREAMBLE + out if "SALTUS_PIECE" in out else source
+
+
+def _pieces(found: re.Match[str], length: int) -> str:
+    name, body = found.groups()
+    lines = body.splitlines()
+    if len(lines) <= 2 * length:
+        return found.group(0)
+    # A missing argument counts as zeros, a result nobody wants is thrown away: decided once, not at every access.
+    given, zeros = _ends(_INPUT, body, "arg", "const casadi_real* ", "x")
+    asked, sinks = _ends(_OUTPUT, body, "res", "casadi_real* ", "y")
+    lines = [_OUTPUT.sub(r"y[\1][\2]=", _INPUT.sub(r"x[\1][\2]", line)) for line in lines]
+    parts = [lines[i : i + length] for i in range(0, len(lines), length)]
+    read, written = zip(*[_variables(part) for part in parts], strict=True)
+    left: list[set[str]] = []  # what a piece must leave behind, from the last to the first
+    wanted: set[str] = set()
+    for i in reversed(range(len(parts))):
+        left.append(wanted & written[i])
+        wanted = (wanted - written[i]) | read[i]
+    left.reverse()
+    place = {variable: k for k, variable in enumerate(sorted(set().union(*left)))}
+    out = []
+    for i, part in enumerate(parts):
+        own = ", ".join(sorted(read[i] | written[i]))
+        out.append(f"SALTUS_PIECE void {name}_{i}(const casadi_real** x, casadi_real** y, casadi_real* s) {{")
+        out.append(f"  casadi_real {own};")
+        out += [f"  {v}=s[{place[v]}];" for v in sorted(read[i])]
+        out += part
+        out += [f"  s[{place[v]}]={v};" for v in sorted(left[i])]
+        out.append("}")
+    out.append(
+        f"static int {name}(const casadi_real** arg, casadi_real** res, casadi_int* iw, casadi_real* w, int mem) {{"
+    )
+    out += [f"  casadi_real s[{max(len(place), 1)}];", *zeros, *sinks, given, asked]
+    out += [f"  {name}_{i}(x, y, s);" for i in range(len(parts))]
+    return "\n".join([*out, "  return 0;", "}", ""])
+
+
+def _ends(access: re.Pattern[str], body: str, name: str, kind: str, short: str) -> tuple[str, list[str]]:
+    """Declare the arrays behind a function's arguments or results, with something in place of missing ones."""
+    sizes: dict[int, int] = {}
+    for which, entry in access.findall(body):
+        sizes[int(which)] = max(sizes.get(int(which), 0), int(entry) + 1)
+    spare = [f"  casadi_real {short}{i}[{n}] = {{0}};" for i, n in sizes.items()]
+    some = [f"{name}[{i}] ? {name}[{i}] : {short}{i}" for i in range(max(sizes, default=0) + 1)]
+    chosen = [text if i in sizes else "0" for i, text in enumerate(some)]
+    return f"  {kind}{short}[] = {{{', '.join(chosen)}}};", spare
+
+
+def _variables(part: list[str]) -> tuple[set[str], set[str]]:
+    """Variables that are read before they are written here, and those that are written."""
+    read: set[str] = set()
+    written: set[str] = set()
+    for line in part:
+        target, _, value = line.strip().partition("=") if line.startswith("  a") else ("", "", line)
+        read.update(v for v in _VARIABLE.findall(value) if v not in written)
+        if target:
+            written.add(target)
+    return read, written

@@ -1,0 +1,81 @@
+"""Planned against flown: every plan is simulated with feedback on its motors, at a tight tolerance."""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+
+from saltus.errors import SaltusError
+from saltus.machine import Kernel
+from saltus.plan.feedback import JointPD, Track
+from saltus.plan.nodes import centre_of_mass, floats
+from saltus.plan.solution import Flight, Planned
+from saltus.simulation.program import tree_of
+from saltus.simulation.run import simulate
+from saltus.simulation.trajectory import Trajectory
+
+FOLLOWS = 0.02  # rad or m: a plan is followed if no position ever differs by more
+KP, KD = 4e4, 400.0  # 1/s2 and 1/s: gains of the kangaroo rat paper, both poles at -200/s
+
+
+def fly(best: Planned, *, tolerance: float = 1e-10) -> tuple[Trajectory | None, Flight]:
+    """Simulate a plan from its start and compare."""
+    plan = best.plan
+    motors = [n for n in plan.mechanism.inputs if f"motor {n}" in tree_of(plan.system).efforts]
+    try:
+        control = Track(best, outputs=motors, kp=KP, kd=KD) if motors else JointPD(best, joints=(), kp=0.0, kd=0.0)
+        flown = simulate(
+            plan.system,
+            best.start,
+            domain=plan.phases[0].domain,
+            until=float(best.t[-1]),
+            control=control,
+            tolerance=tolerance,
+            params=best.params,
+        )
+    except SaltusError as problem:
+        nan = float("nan")
+        return None, Flight(False, nan, nan, nan, momentum_drift(best), nan, f"cannot be flown: {problem}")
+    return flown, _compared(best, flown, motors)
+
+
+def _compared(best: Planned, flown: Trajectory, motors: list[str]) -> Flight:
+    m = best.plan.mechanism
+    planned = best.states(flown.t)
+    nq = len(m.q_names)
+    actual = np.hstack([flown.arrays["q"], flown.arrays["v"]])
+    off = np.abs(actual - planned)
+    worst = off[:, :nq].max(axis=1)
+    dt = np.gradient(flown.t) if len(flown.t) > 1 else np.zeros(1)
+    dynamics = float(np.sqrt(((actual - planned) ** 2).sum(axis=1) @ dt))
+    tracked = [m.q_names.index(n) for n in motors if n in m.q_names]
+    tracking = float(off[:, tracked].max(initial=0.0))
+    same = [e.target for e in flown.events][: len(best.events)] == [e.target for e in best.events]
+    follows = bool(flown.outcome.ok and same and worst.max() <= FOLLOWS)
+    peak = float(np.abs(flown.arrays["torques"]).max(initial=0.0))
+    at = int(worst.argmax())
+    name = m.q_names[int(off[at, :nq].argmax())]
+    reached = f"largest difference {worst[at]:.3g} ({name} at {flown.t[at]:.4g} s), at the end {worst[-1]:.3g}"
+    if follows:
+        detail = f"the machine follows the plan, {reached}; peak effort {peak:.4g}"
+    elif not flown.outcome.ok:
+        detail = f"the machine does not follow the plan: {flown.outcome.detail}; {reached}"
+    elif not same:
+        detail = f"the machine does not follow the plan: its events come in another order; {reached}"
+    else:
+        detail = f"the machine does not follow the plan: {reached}, allowed is {FOLLOWS:g}; ask for a smaller tolerance"
+    return Flight(follows, float(worst[-1]), dynamics, tracking, momentum_drift(best), peak, detail)
+
+
+def momentum_drift(best: Planned) -> float:
+    """Largest change of the angular momentum about the centre of mass by its size, of a machine in free fall."""
+    plan = best.plan
+    if len(plan.phases) != 1 or floats(plan.phases[0].stage) is None:
+        return float("nan")
+    e = tree_of(plan.system)
+    centre = Kernel(ca.Function("centre", [e.q, e.p], [ca.densify(centre_of_mass(e))]), native=False)
+    p = np.array([best.params[n] for n in plan.mechanism.params])
+    com = centre.batch(best.arrays["q"], p)
+    momentum = best.arrays["momentum"]
+    own = momentum[:, 3:] - np.cross(com, momentum[:, :3])
+    return float(np.abs(own - own[0]).max() / max(float(np.linalg.norm(own[0])), 1e-300))

@@ -1,0 +1,363 @@
+"""Random machines end right or in a named outcome; the judge of that, its runner, and what the machines found."""
+
+import json
+import math
+import os
+import time
+
+import numpy as np
+import pytest
+import robust.__main__ as command
+from robust import faults, trial
+from robust.build import build, run
+from robust.judge import Instant, of_run, of_start, residuals
+from robust.machines import Body, Machine, Pin, random_machine
+from robust.motion import world
+
+import saltus as sl
+from saltus.errors import BadValue, Singular
+
+HERE = (np.eye(3), np.zeros(3))
+Z = np.array([0.0, 0.0, 1.0])
+
+
+@pytest.fixture(autouse=True)
+def _no_compiler(monkeypatch):
+    """None of these machines is run often enough to be worth compiling."""
+    monkeypatch.setenv("SALTUS_CC", "none")
+
+
+# ---- random machines ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_machines_end_right_or_in_a_named_outcome(part):
+    """`python -m robust` runs thousands; here are the small ones among the first."""
+    machines = [random_machine(seed) for seed in range(part, 160, 4)]
+    small = [m for m in machines if len(m.bodies) * (1 + m.spatial) <= 4 and m.engine == "sundials"]
+    wrong = [r for r in (trial.trial(m.seed) for m in small) if r.verdict == "wrong"]
+    assert not wrong
+
+
+@pytest.mark.slow
+def test_larger_random_machines():
+    records = list(command.results(list(range(20_000, 20_600))))
+    assert not [r for r in records if r["verdict"] == "wrong"]
+
+
+def test_a_seed_gives_the_same_machine_again():
+    for seed in (3, 44, 1234):
+        assert repr(random_machine(seed)) == repr(random_machine(seed))
+
+
+@pytest.mark.parametrize("name", faults.FAULTS)
+@pytest.mark.parametrize("spatial", [False, True])
+def test_bad_input_is_refused_by_name(name, spatial):
+    m = sl.Mechanism("machine", spatial=spatial)
+    m.param("mass", 1.0)
+    m.revolute("j0", m.ground, m.rod("link0", mass=1.0, length=0.5, radius=0.02).start)
+    verdict, _, detail = faults.spoilt(name, m, m.assemble(j0=0.3))
+    assert verdict == "named", detail
+
+
+# ---- the judge ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [2, 9, 24, 36, 50])
+def test_the_judges_velocities_and_accelerations_are_derivatives_of_its_poses(seed):
+    """Central differences along q(t) of a machine with turns and shifts (balls are turned by their own rates)."""
+    machine = random_machine(seed)
+    r, h = np.random.default_rng(seed), 1e-4
+    v, a = r.normal(size=len(machine.v)), r.normal(size=len(machine.v))
+    now = world(machine, 0.3, machine.q, v, a)
+    ahead, behind = (world(machine, 0.3 + s, _moved(machine, v, a, s), 0 * v, 0 * v) for s in (h, -h))
+    for name, pose in now.items():
+        for part in ("R", "p"):
+            x = [getattr(p[name], part)[0] for p in (behind, now, ahead)]
+            scale = 1 + np.abs(getattr(pose, part)).max()
+            np.testing.assert_allclose((x[2] - x[0]) / (2 * h), getattr(pose, part)[1], atol=1e-6 * scale)
+            np.testing.assert_allclose((x[2] - 2 * x[1] + x[0]) / h**2, getattr(pose, part)[2], atol=1e-4 * scale)
+
+
+def _moved(machine, v, a, s):
+    """Positions after a time s, to second order."""
+    out, q = [], machine.q
+    for pin in (p for p in machine.tree if p.wave is None):
+        for what, _ in pin.primitives:
+            n = 3 if what == "ball" else 1
+            step = v[:n] * s + a[:n] * s**2 / 2
+            out += _turned(q[:4], step) if what == "ball" else [q[0] + step[0]]
+            q, v, a = q[n + (n == 3) :], v[n:], a[n:]
+    return np.array(out)
+
+
+def _turned(q, step):
+    """Quaternion times the exponential of a small turn."""
+    angle = np.linalg.norm(step)
+    w, x = math.cos(angle / 2), step * math.sin(angle / 2) / angle
+    return [q[0] * w - q[1:] @ x, *(q[0] * x + w * q[1:] + np.cross(q[1:], x))]
+
+
+def physical_pendulum():
+    """A body on a pin: (I + m l^2) a = -m g l cos q."""
+    body = Body("link0", 2.0, np.array([0.3, 0.0, 0.0]), np.diag([0, 0, 0.05]))
+    pin = Pin("j0", "revolute", "ground", "link0", HERE, HERE, (Z,))
+    return Machine(0, "tree", False, (body,), (pin,), (), np.array([0.4]), np.array([1.0]), 0.0, ("j0",))
+
+
+def test_the_judge_knows_a_pendulum():
+    machine = physical_pendulum()
+    a = -2.0 * 9.81 * 0.3 * math.cos(0.4) / (0.05 + 2.0 * 0.3**2)
+    total, _ = Instant(machine, 0.0, machine.q, machine.v, np.array([a])).forces({}, {})
+    assert abs(total[0]) < 1e-14
+    T, V, _ = Instant(machine, 0.0, machine.q, machine.v, np.array([a])).energies
+    assert pytest.approx((0.05 + 2.0 * 0.09) / 2) == T
+    assert pytest.approx(2.0 * 9.81 * 0.3 * math.sin(0.4)) == V
+
+
+def right_run():
+    """A planar machine with a loop that runs well."""
+    machine = next(
+        m
+        for m in map(random_machine, range(400))
+        if m.theme == "loops" and m.formulation == "Projection" and not m.spatial and len(m.bodies) == 3 and m.v.any()
+    )
+    built = build(machine)
+    return machine, built, run(machine, built)
+
+
+def test_the_judge_notices_faults():
+    machine, built, good = right_run()
+    assert of_start(machine, built.start) == []
+    assert of_run(machine, good) == []
+
+    def spoilt(name, change):
+        arrays = {n: x.copy() for n, x in good.arrays.items()}
+        change(arrays[name])
+        return " ".join(of_run(machine, sl.Trajectory(good.meta, arrays, good.pieces, good.events, good.mechanism)))
+
+    def add(x):
+        x[-1] += 0.01
+
+    def spoil(x):
+        x[3] = math.nan
+
+    assert "not finite" in spoilt("v", spoil)
+    assert "accelerate" in spoilt("a", add)
+    assert "loop gap" in spoilt("q", add)
+    assert "kinetic energy" in spoilt("kinetic", add)
+    off = sl.State(built.mechanism, built.start.positions + 0.01, built.start.velocities, built.start.params)
+    assert "gap" in of_start(machine, off)[0]
+
+
+def test_the_judge_notices_lost_momentum():
+    machine = next(m for m in map(random_machine, range(1000)) if m.floats and len(m.bodies) == 2 and not m.loops)
+    good = run(machine, build(machine))
+    assert residuals(machine, good)["momentum"] < 1e-3
+    good.arrays["v"][-1, 0] += 1.0
+    assert residuals(machine, good)["momentum"] > 1e-2
+
+
+# ---- the runner -----------------------------------------------------------------------------------------------------
+
+
+def test_a_hang_and_a_crash_are_results(monkeypatch):
+    def stubborn(seed):
+        if seed == 1:
+            time.sleep(60)
+        if seed == 2:
+            os._exit(7)
+        return trial.Result(seed, "right", "finished", "")
+
+    monkeypatch.setattr(trial, "trial", stubborn)
+    monkeypatch.setattr(command, "SECONDS", 1.0)
+    found = list(command.results([0, 1, 2, 3]))
+    assert [r["end"] for r in found] == ["finished", "hang", "crash", "finished"]
+    assert "code 7" in found[2]["detail"]
+    assert [r["verdict"] for r in found] == ["right", "wrong", "wrong", "right"]
+
+
+def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
+    worker = command.Worker(str(tmp_path))
+    worker.pipe.close()
+    worker.process.join(20)
+    assert worker.process.exitcode == 0
+
+
+def test_a_run_goes_on_where_it_was_interrupted(monkeypatch, tmp_path, capsys):
+    def quick(seed):
+        return trial.Result(seed, "right", "finished", "", "tree")
+
+    monkeypatch.setattr(trial, "trial", quick)
+    kept, page = tmp_path / "robust.jsonl", tmp_path / "robustness.md"
+    kept.write_text(json.dumps(trial.Result(1, "named", "Singular", "known", "tree").record()) + "\n")
+    monkeypatch.setattr("sys.argv", ["robust", "--count", "3", "--results", str(kept), "--write", str(page)])
+    assert command.main() == 0
+    assert sorted(json.loads(line)["seed"] for line in kept.read_text().splitlines()) == [0, 1, 2]
+    assert "| named | Singular | 1 | 1 |" in capsys.readouterr().out
+    assert "3 machines, seeds 0 to 2: 2 right, 1 ended in a named error or outcome, 0 wrong." in page.read_text()
+
+
+# ---- what the machines found ----------------------------------------------------------------------------------------
+
+
+def crate(friction, speed, drop=0.0):
+    """A block on the ground that slides at a speed (m/s)."""
+    m = sl.Mechanism("crate")
+    block = m.link("block", mass=2.0)
+    m.slide("block", m.ground, block, axes="xy")
+    m.point("sole", block.at(0, 0))
+    system = sl.HybridSystem(m)
+    system.domain("sliding", contacts=[sl.Sliding("sole", friction=friction)])
+    return system, m.assemble(block=(0, drop), rates={"block.x": speed})
+
+
+def test_friction_never_drives_a_contact_back():
+    """A block at 1 m/s stops after v / (mu g) = 0.34 s; friction would have pushed it back ever faster."""
+    system, start = crate(0.3, 1.0)
+    ended = sl.simulate(system, start, until=1.0, engine="sundials")
+    assert ended.outcome.kind == "slip reversed"
+    assert not ended.outcome.ok
+    assert ended.outcome.t == pytest.approx(1 / (0.3 * 9.81), abs=0.2)
+    assert "Pinned" in ended.outcome.detail
+    assert sl.simulate(system, start, until=0.3, engine="sundials").outcome.kind == "finished"
+    system, start = crate(0.0, 1.0)
+    assert sl.simulate(system, start, until=1.0, engine="sundials").outcome.kind == "finished"
+
+
+def test_friction_on_a_contact_that_cannot_move_off_the_ground():
+    """The height of a crate on rails is no coordinate, so its normal force is zero and so is friction."""
+    m = sl.Mechanism("rails")
+    m.slide("x", m.ground, m.link("crate", mass=1.0), axes="x")
+    m.point("sole", m.links["crate"].at(0, 0))
+    system = sl.HybridSystem(m)
+    system.domain("sliding", contacts=[sl.Sliding("sole", friction=0.3)])
+    run = sl.simulate(system, m.assemble(rates={"x": 1.0}), until=0.5, engine="sundials")
+    assert run["x"][-1] == pytest.approx(0.5)
+
+
+def test_the_energy_account_counts_an_impact_into_a_domain_that_is_left_at_once():
+    """A ball lands and a strict lift-off (it is pulled up by 30 N) ends the stance before any time passes."""
+    m = sl.Mechanism("ball")
+    ball = m.link("ball", mass=1.0)
+    m.slide("y", m.ground, ball, axes="y")
+    m.slide("x", ball, m.link("rider", mass=1.0), axes="x")
+    m.force("lift", ball.at(0, 0), (0.0, 30.0))
+    m.point("sole", ball.at(0, 0))
+    system = sl.HybridSystem(m)
+    air, stand = system.domain("air"), system.domain("stand", contacts=[sl.Sliding("sole")])
+    system.edge(air, stand, guard=sl.Touchdown("sole"), reset=sl.PlasticImpact())
+    system.edge(stand, air, guard=sl.Liftoff("sole", strict=True))
+    run = sl.simulate(system, m.assemble(y=1.0, rates={"y": -6.0}), domain="air", until=1.0, engine="sundials")
+    assert [e.name for e in run.events] == ["touchdown", "liftoff"]
+    assert run.events[0].t == run.events[1].t
+    assert run.energy_account["lost at impacts"] < -1.0
+    assert run.energy_account["relative residual"] < 1e-7
+
+
+def test_the_energy_account_counts_work_before_a_bounce_into_the_same_domain():
+    """A damped ball that bounces: what the damper took before each bounce stays in the account."""
+    m = sl.Mechanism("ball")
+    ball = m.link("ball", mass=1.0)
+    m.slide("y", m.ground, ball, axes="y")
+    m.joint_spring("drag", "y", damping=0.5)
+    m.point("sole", ball.at(0, 0))
+    system = sl.HybridSystem(m)
+    air = system.domain("air")
+    bounce = sl.Collision([sl.Sliding("sole")], restitution=0.8)
+    system.edge(air, air, guard=sl.Touchdown("sole"), reset=bounce)
+    run = sl.simulate(system, m.assemble(y=0.5), until=1.2, engine="sundials")
+    assert len(run.events) == 3
+    assert run.arrays["work"][-1, 0] == pytest.approx(-np.trapezoid(0.5 * run.v.y**2, run.t), rel=1e-4)
+    assert run.energy_account["relative residual"] < 1e-7
+
+
+def test_a_pendulum_let_go_level_runs_on_the_taylor_engine():
+    """Its series has every fourth term only; from level to upright below, w^2 = 3 g / l for a rod."""
+    m = sl.Mechanism("pendulum")
+    m.revolute("pin", m.ground, m.rod("rod", mass=1.0, length=1.0).start)
+    run = sl.simulate(m, m.assemble(), until=2.0, engine="heyoka", tolerance=1e-12)
+    assert run.energy_account["relative residual"] < 1e-12
+    assert np.abs(run.v.pin).max() ** 2 == pytest.approx(3 * 9.81, rel=1e-4)
+
+
+def test_coordinates_that_move_nothing_heavy_are_named():
+    """A point mass turns about itself: the equations hold no acceleration for it."""
+    m = sl.Mechanism("point")
+    m.planar("base", m.ground, m.link("mass", mass=1.0))
+    for formulation in (sl.SPF(), sl.Index1(), sl.Projection()):
+        with pytest.raises(Singular, match=r"base\.angle moves nothing heavy"):
+            sl.simulate(m, m.assemble(), until=0.1, formulation=formulation, engine="sundials")
+
+
+def test_a_link_without_mass_in_a_loop_is_named_where_its_mass_is_needed():
+    m = sl.Mechanism("loop")
+    arm, bar = m.rod("arm", mass=1.0, length=0.3), m.massless("bar")
+    m.revolute("q1", m.ground, arm.start)
+    m.revolute("q2", arm.end, bar)
+    m.slide("q3", m.ground.at(0.0, -0.5), m.link("block", mass=1.0), axes="x")
+    m.revolute("end", bar.at(0.8, 0.0), m.links["block"].at(0, 0))
+    start = m.assemble(q1=0.4, near={"q2": -1.5, "q3": 0.5})
+    with pytest.raises(Singular, match="moves nothing heavy"):
+        sl.simulate(m, start, until=0.1, formulation=sl.Index1(), engine="sundials")
+    assert sl.simulate(m, start, until=0.1, formulation=sl.SPF(), engine="sundials").outcome.ok
+
+
+def flat_four_bar():
+    """All four bars on one line, where the loop equations lose a rank."""
+    m = sl.Mechanism("flat")
+    bars = [m.rod(n, mass=1.0, length=x) for n, x in (("a", 0.2), ("b", 0.5), ("c", 0.3))]
+    m.revolute("q1", m.ground, bars[0].start)
+    m.revolute("q2", bars[0].end, bars[1].start)
+    m.revolute("q3", m.ground.at(0.4, 0), bars[2].start)
+    m.revolute("close", bars[1].end, bars[2].end)
+    return m, m.assemble(q1=0.0, near={"q2": 0.0, "q3": 0.0})
+
+
+def test_a_singular_start_is_said_to_be_one():
+    m, start = flat_four_bar()
+    for formulation in (sl.SPF(), sl.Minimal()):
+        with pytest.raises(Singular, match="singular at the start"):
+            sl.simulate(m, start, until=0.1, formulation=formulation, engine="sundials")
+    assert sl.simulate(m, start, until=0.1, formulation=sl.Projection(), engine="sundials").outcome.ok
+
+
+def test_a_run_of_too_many_steps_ends_by_name():
+    m = sl.Mechanism("spinner")
+    rod = m.rod("rod", mass=1e-3, length=0.01)
+    m.revolute("pin", m.ground, rod.start)
+    m.spring("spring", m.ground.at(0.0, 0.02), rod.end, stiffness=1e4)
+    for engine in ("sundials", "heyoka"):
+        run = sl.simulate(m, m.assemble(), until=5.0, engine=engine, max_steps=300)
+        assert run.outcome.kind == "step limit"
+        assert not run.outcome.ok
+        assert run.meta["steps"] <= 300
+        assert np.isfinite(run.arrays["q"]).all()
+
+
+def test_given_motions_that_contradict_a_loop_are_named():
+    m = sl.Mechanism("driven")
+    a, b = (m.rod(n, mass=1.0, length=1.0) for n in "ab")
+    m.revolute("q1", m.ground, a.start, follows=m.driven("q1", m.time))
+    m.slide("q2", m.ground.at(0.0, 0.5), b, axes="x")
+    m.slide("end", a.end, b.at(1.0, -0.5), axes="x")
+    with pytest.raises(BadValue, match="motions given in time contradict the loops"):
+        m.assemble()
+
+
+def test_a_loop_that_moves_with_no_coordinate():
+    """Two slides in x and y between the same links: what the second locks, turning, nothing can do."""
+    m = sl.Mechanism("table")
+    top = m.link("top", mass=1.0)
+    m.slide("table", m.ground, top, axes="xy")
+    m.slide("again", m.ground.at(0.1, 0.2, angle=0.3), top.at(0.4, 0.1, angle=0.3), axes="xy")
+    start = m.assemble(table=(0.3, 0.2), rates={"table.x": 1.0})
+    run = sl.simulate(m, start, until=0.5, engine="sundials")
+    assert run["table.x"][-1] == pytest.approx(0.8)
+
+
+def test_a_start_off_the_constraints_is_noted():
+    system, _ = crate(0.0, 0.0)
+    start = system.mechanism.assemble(block=(0, 0.0), rates={"block.y": 1.0})
+    run = sl.simulate(system, start, until=0.2, formulation=sl.Baumgarte(), engine="sundials")
+    assert any("violates the constraints of 'sliding' by 0 m and 1 m/s" in note for note in run.meta["notes"])
