@@ -18,7 +18,7 @@ from robust.machines import Machine, random_machine
 from saltus.errors import CannotClose, SaltusError
 
 LOOSE = 1e3  # tolerances by which a run may miss its accounts before a finer one has to do better
-OUTCOMES = ("chattering", "not finite", "step too small", "step limit", "slip reversed", "failed")
+OUTCOMES = ("inaccurate", "chattering", "not finite", "step too small", "step limit", "slip reversed", "failed")
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ def quick(points, generators):
 
 
 def slow(points, generators):
-    """Like quick, but 20 ms a point, and every point evaluated leaves a line in a file."""
+    """Like quick, but a pause a point ($SWEEP_PAUSE s), and every point evaluated leaves a line in a file."""
     with open(os.environ["SWEEP_LOG"], "a") as log:
         for a in points["a"]:
-            time.sleep(0.02)
+            time.sleep(float(os.environ.get("SWEEP_PAUSE", "0.02")))
             log.write(f"{a:g} {os.getpid()}\n")
             log.flush()
     return quick(points, generators)

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "saltus"
-ORDER = ["errors", "machine", "model", "dynamics", "hybrid", "simulation", "analyse", "sweeps", "design"]
+ORDER = ["errors", "machine", "model", "dynamics", "hybrid", "simulation", "analyse", "plan", "sweeps", "design"]
 LEAVES = {"view", "zoo", "studies", "cli", "cli_files", "cli_pages", "cli_results", "doctor", "studio"}
 
 
@@ -43,6 +43,8 @@ def test_imports_go_one_way():
                 continue
             if own in ORDER and part in ORDER and ORDER.index(part) > ORDER.index(own):
                 wrong.append(f"{path.name} imports {name}")
+            if {own, part} == {"analyse", "plan"}:
+                wrong.append(f"{path.name} imports {name}: analyse and plan do not know each other")
             if part in LEAVES and own not in LEAVES and own != "__init__":
                 wrong.append(f"{path.name} imports the leaf {name}")
     assert not wrong

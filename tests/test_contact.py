@@ -30,10 +30,19 @@ def test_rest_depth_is_that_of_the_spring():
 
 
 def test_undamped_bounce_keeps_its_energy():
+    """K z^1.5 has no second derivative where the ball touches: what one run gains or loses there depends on where its
+    steps fall. Over several drops that is small and falls with the tolerance."""
     m = ball(damping=0.0, friction=0.0)
+
+    def drift(height, tolerance):
+        total = sl.simulate(m, m.assemble(boom=(0, height)), until=2.0, tolerance=tolerance).energy["total"]
+        return np.ptp(total) / total[0]
+
+    heights = np.linspace(0.1, 0.104, 9)
+    loose, middle, tight = (np.median([drift(h, tolerance) for h in heights]) for tolerance in (1e-9, 1e-11, 1e-13))
+    assert tight < 1e-9
+    assert tight < middle / 10 < loose / 100
     run = sl.simulate(m, m.assemble(boom=(0, 0.1)), until=2.0, tolerance=1e-11)
-    total = run.energy["total"]
-    assert np.ptp(total) < 1e-8 * total[0]
     deepest = brentq(lambda z: 1000.0 * z**2.5 / 2.5 - 0.2 * 9.8 * (0.1 + z), 1e-6, 0.2)
     assert -run["boom.y"].min() == pytest.approx(deepest, rel=1e-4)
 

@@ -208,6 +208,27 @@ def test_power_of_inertia_is_the_rate_of_energy(kinds, seed):
     assert (ahead - behind) / (2 * step) == pytest.approx(power, rel=1e-6, abs=1e-6 * np.abs(v).sum())
 
 
+@pytest.mark.parametrize(
+    ("axes", "mounts", "summed"),
+    [("zzzzz", (0, 0, 0, 0, 0), 5), ("zzyyz", (0, 0, 0, 0, 0), 1), ("yzzzz", (0, 0, 0, 0.2, 0), 2)],
+    ids=["one axis", "axes that change", "a mount in between"],
+)
+def test_nested_turns_are_products_of_rotation_matrices(axes, mounts, summed):
+    """Turns about one axis add their angles; another axis or a frame that is mounted askew starts a new sum."""
+    m = sl.Mechanism("row", spatial=True)
+    link, angles, expected = m.ground, [0.3, -1.1, 2.5, 0.7, -0.4], np.eye(3)
+    for i, (letter, mount, angle) in enumerate(zip(axes, mounts, angles, strict=True)):
+        axis, child = np.eye(3)["xyz".index(letter)], m.link(f"l{i}", mass=1.0, inertia=(1.0, 1.0, 1.0))
+        m.revolute(f"q{i}", link.at(0.5, 0, 0, angle=mount), child, axis=tuple(axis))
+        expected = expected @ pin.exp3(mount * np.eye(3)[2]) @ pin.exp3(angle * axis)
+        link = child
+    k = sl.Equations(m).kinematics
+    pose = k.pose(link.name)
+    R, angle = ca.Function("R", [k.q], [pose.R, pose.heading.angle])(angles)
+    np.testing.assert_allclose(np.array(R), expected, atol=1e-15)
+    assert float(angle) == pytest.approx(sum(angles[-summed:]), abs=1e-15)
+
+
 # ---- joints that follow -------------------------------------------------------------------------------------------
 
 

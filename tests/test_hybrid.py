@@ -441,6 +441,24 @@ def test_two_feet_on_the_ground_are_dependent_and_solved():
     np.testing.assert_allclose(total[last][5:-5], vertical[5:-5] + 2.5 * G, atol=1e-2)
 
 
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-3, 1e-4])
+def test_two_feet_stay_where_they_are_for_any_epsilon(epsilon):
+    """Beyond steps of 6.4 epsilon DOP853 is unstable on phi' = -phi / epsilon; the slow arm would allow more."""
+    m = sl.Mechanism("plate")
+    plate = m.link("plate", mass=2.0, inertia=0.1)
+    m.free("base", m.ground, plate)
+    m.revolute("arm", plate.at(0, 0.2), m.rod("arm", mass=0.5, length=0.3).start)
+    system = sl.HybridSystem(m)
+    feet = [m.point("left", plate.at(-0.2, -0.1)), m.point("right", plate.at(0.2, -0.1))]
+    system.domain("stand", contacts=[sl.Pinned(foot) for foot in feet])
+    start = m.assemble(base=(0, 0.1, 0), arm=-1.5)
+    run = sl.simulate(system, start, until=0.5, tolerance=1e-6, formulation=sl.SPF(epsilon))
+    lengths = np.concatenate([np.diff(piece.breaks) for piece in run.pieces])
+    assert lengths.max() <= 5 * epsilon * (1 + 1e-9)
+    assert run.loop_gap < 1e-13
+    assert np.abs(run.v.base.y).max() < 1e-12
+
+
 # ---- any graph ----------------------------------------------------------------------------------------------------
 
 

@@ -78,9 +78,8 @@ if __name__ == "__main__":
 def test_client_killed_then_resumed(tmp_path, how, monkeypatch):
     store, log, script = tmp_path / "store", tmp_path / "log", tmp_path / "client.py"
     script.write_text(CLIENT)
-    client = subprocess.Popen(
-        [sys.executable, str(script), str(store)], env=environment(log), stderr=subprocess.DEVNULL
-    )
+    slowly = environment(log) | {"SWEEP_PAUSE": "0.1"}  # so that a busy machine does not finish it before the signal
+    client = subprocess.Popen([sys.executable, str(script), str(store)], env=slowly, stderr=subprocess.DEVNULL)
     wait_for(lambda: len(done_in(store)) >= 4)
     client.send_signal(how)
     client.wait()

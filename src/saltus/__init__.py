@@ -71,6 +71,7 @@ _HOME = {
     "basin": "saltus.analyse.basins",
     "stabilise": "saltus.analyse.stabilise",
     "Plan": "saltus.plan.statement",
+    "Planned": "saltus.plan.solution",
     "Trapezoidal": "saltus.plan.schemes",
     "HermiteSimpson": "saltus.plan.schemes",
     "sweep": "saltus.sweeps",

@@ -401,18 +401,19 @@ def study(
         raise typer.Exit(ENDED_BADLY)
 
 
-def study_options(arguments: list[str]) -> dict[str, float]:
-    """Turn ["--theta", "40", "--rho=0.25"] into numbers by name."""
-    given: dict[str, float] = {}
+def study_options(arguments: list[str]) -> dict[str, float | str]:
+    """Turn ["--theta", "40", "--rho=0.25", "--scheme", "trapezoidal"] into numbers and words by name."""
+    given: dict[str, float | str] = {}
     words = iter(arguments)
     for word in words:
         name, equals, value = word.partition("=")
+        text = value if equals else next(words, "")
+        if not name.startswith("--") or not text or text.startswith("--"):
+            raise BadValue(f"study option {word!r}: write --NAME VALUE, as in --theta 40", given=word)
         try:
-            if not name.startswith("--"):
-                raise ValueError
-            given[name[2:].replace("-", "_")] = float(value if equals else next(words, ""))
+            given[name[2:].replace("-", "_")] = float(text)
         except ValueError:
-            raise BadValue(f"study option {word!r}: write --NAME NUMBER, as in --theta 40", given=word) from None
+            given[name[2:].replace("-", "_")] = text
     return given
 
 

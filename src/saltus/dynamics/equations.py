@@ -16,7 +16,7 @@ import numpy as np
 from saltus.dynamics.contact import Touch, touch
 from saltus.machine import Kernel
 from saltus.model.forces import CompliantContact, Force, JointSpring, Spring, Torque
-from saltus.model.kinematics import Closure, Kinematics, Motion, Pose
+from saltus.model.kinematics import Closure, Kinematics, Motion
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, cross, number
@@ -405,10 +405,6 @@ class Equations:
     def kernel(self, *names: str) -> Kernel:
         """Compile expressions of this object, as in `function`."""
         return Kernel(self.function(*names))
-
-
-def _frame_pose(frame: Frame) -> Pose:
-    return Pose(frame.rotation, frame.position)
 
 
 def _carry(motion: Motion, w: SX, w_dot: SX, a: SX) -> tuple[SX, SX, SX]:

@@ -359,7 +359,9 @@ class Mechanism(Loads):
         for placement in self.placements:
             if placement.parent is self.ground and placement.joint.kind in ("free", "planar"):
                 return placement.child
-        raise BadValue(f"{self.name!r} has no body that floats; join one to the ground with m.free(...) or m.planar(...)")
+        raise BadValue(
+            f"{self.name!r} has no body that floats; join one to the ground with m.free(...) or m.planar(...)"
+        )
 
     def position(self, point: Frame | str) -> SX:
         """World position of a point as an expression (m): (x, y) in the plane, (x, y, z) in 3D."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,7 +72,7 @@ class Param:
 
 
 class Named:
-    """A vector whose entries have dotted names: `s.q.hip`, `s.q.boom.x`, `s.q["boom.x"]`.
+    """A vector whose entries have dotted names: `s.q.hip`, `s.q.boom.x`, `s.q["boom.x"]`, all of `s.q.tail`.
 
     Values may be floats, SX symbols or arrays over time; a wrong name lists the valid ones.
     """
@@ -92,8 +93,11 @@ class Named:
         if name in self._names:
             return self._values[self._names.index(name)]
         inside = [i for i, full in enumerate(self._names) if full.startswith(name + ".")]
-        if not inside:
-            raise UnknownName(self._kind, name, self._names)
+        if not inside:  # all of a numbered row of parts: "tail" has tail1.alpha, tail1.beta, tail2.alpha, ...
+            row = [i for i, full in enumerate(self._names) if re.match(re.escape(name) + r"\d+(\.|$)", full)]
+            if not row:
+                raise UnknownName(self._kind, name, self._names)
+            return Named([self._names[i] for i in row], [self._values[i] for i in row], self._kind)
         return Named([self._names[i][len(name) + 1 :] for i in inside], [self._values[i] for i in inside], self._kind)
 
     def __iter__(self) -> Iterator[Any]:

@@ -99,10 +99,8 @@ def _fill_sizes(t: Transcription, k: int, x: np.ndarray) -> None:
         x[t.nodes[k][first : first + model.sizes.numel()]] = np.abs(sizes).T
     n = model.sums.numel()
     if n:
-        rate = Kernel(model.rate, native=False).batch(x[t.nodes[k]].T, *here[1:])[:, -n:]
+        rate = np.asarray(Kernel(model.rate, native=False).batch(x[t.nodes[k]].T, *here[1:]))[:, -n:]
         h = np.diff(t.fractions[k]) * x[t.lengths[k]]
         sums = np.vstack([np.zeros(n), np.cumsum((rate[1:] + rate[:-1]) / 2 * h[:, None], axis=0)])
         before = x[t.nodes[k - 1][-n:, -1]] if k else 0.0
         x[t.nodes[k][-n:]] = (sums + before).T
-
-

@@ -72,8 +72,8 @@ def from_run(plan: Plan, run: Trajectory) -> Guess:
     for what, mine in (("q_names", m.q_names), ("v_names", m.v_names), ("inputs", list(m.inputs))):
         if list(run.meta[what]) != list(mine):
             raise BadValue(
-                f"the guess is a run of {run.meta['name']!r} with other {what}; give {{'t': times, 'hip': values, ...}} "
-                "to carry a motion over to another machine",
+                f"the guess is a run of {run.meta['name']!r} with other {what}; give "
+                "{'t': times, 'hip': values, ...} to carry a motion over to another machine",
                 given=run.meta[what],
             )
     phases, wanted = [int(i) for i in np.unique(run.arrays["phase"])], [p.domain.name for p in plan.phases]
@@ -82,7 +82,9 @@ def from_run(plan: Plan, run: Trajectory) -> Guess:
         if domains[first : first + len(wanted)] == wanted:
             return _moved(plan, [_phase_of(run, phases[first + k]) for k in range(len(wanted))])
     raise BadValue(
-        f"the guess goes through {', '.join(domains)}; the plan through {', '.join(wanted)}", given=domains, expected=wanted
+        f"the guess goes through {', '.join(domains)}; the plan through {', '.join(wanted)}",
+        given=domains,
+        expected=wanted,
     )
 
 
@@ -105,28 +107,51 @@ def _phase_of(run: Trajectory, index: int) -> PhaseGuess:
 
 
 def from_mapping(plan: Plan, given: Mapping[str, Any]) -> Guess:
-    """Positions over time by name; the rest follows from the plan's own guess. Velocities are differences."""
+    """Positions over time by name; the rest follows from the loops or the plan's own guess. Velocities are differences."""
     if len(plan.phases) != 1 or "t" not in given:
         raise BadValue("a guess by name has 't', the times, and is for a plan with one phase", given=list(given))
     m, base = plan.mechanism, default(plan)[0]
-    t = np.asarray(given["t"], float)
-    q, v, u = base.at(t / t[-1], assembler(m).balls)
-    for name, values in given.items():
+    times = np.asarray(given["t"], float)
+    t = np.union1d(times, np.linspace(times[0], times[-1], 25))
+    q, v, u = base.at((t - t[0]) / (t[-1] - t[0]), assembler(m).balls)
+    held, rates = {}, {}
+    for name, numbers in given.items():
         if name == "t":
             continue
+        values = np.interp(t, times, np.asarray(numbers, float))
         if name.startswith("u."):
             if name[2:] not in m.inputs:
                 raise UnknownName("input", name[2:], m.inputs)
             u[:, list(m.inputs).index(name[2:])] = values
         elif name in m.q_names:
+            held[name] = values
             q[:, m.q_names.index(name)] = values
-            if name in m.v_names:
-                v[:, m.v_names.index(name)] = np.gradient(np.asarray(values, float), t)
         elif name.startswith("v.") and name[2:] in m.v_names:
-            v[:, m.v_names.index(name[2:])] = values
+            rates[name[2:]] = values
         else:
             raise UnknownName("coordinate", name, m.q_names)
+    moved = list(held)
+    if m.loops or m.constraints:
+        moved = m.q_names
+        _close(plan, q, held)
+    for name in moved:
+        if name in m.v_names:
+            v[:, m.v_names.index(name)] = np.gradient(q[:, m.q_names.index(name)], t)
+    for name, values in rates.items():
+        v[:, m.v_names.index(name)] = values
     return [PhaseGuess(t - t[0], q, v, u)]
+
+
+def _close(plan: Plan, q: np.ndarray, held: Mapping[str, np.ndarray]) -> None:
+    """Close the loops of each row in place with some coordinates held, one row near the last; stop where it fails."""
+    m = plan.mechanism
+    near = State(m, q[0], np.zeros(len(m.v_names)), plan.params)
+    for row in range(len(q)):
+        try:
+            near = m.assemble(near=near, params=plan.params, **{n: values[row] for n, values in held.items()})
+        except SaltusError:
+            return
+        q[row] = near.positions
 
 
 # ---- from the conditions ------------------------------------------------------------------------------------------
@@ -223,9 +248,10 @@ def _interpolated(t: np.ndarray, times: np.ndarray, values: np.ndarray) -> np.nd
 
 
 def turned(plan: Plan, guess: Guess, count: int = 2) -> list[Guess]:
-    """Return guesses that end upright after different numbers of turns about the axis the body spins about at the start.
+    """Return guesses that end upright after different numbers of turns about the body's axis of spin at the start.
 
-    Taking the multiple of a full turn nearest to the free motion may be wrong, so others follow. Empty where no floating body is asked to end upright.
+    Taking the multiple of a full turn nearest to the free motion may be wrong, so others follow. Empty where no
+    floating body is asked to end upright.
     """
     m = plan.mechanism
     if len(guess) != 1 or not any(c.label == "upright" for c in plan.conditions):
@@ -246,8 +272,8 @@ def turned(plan: Plan, guess: Guess, count: int = 2) -> list[Guess]:
         ups = [_rotation(_product(first, _turn(axis, a)))[2, 2] for a in angles]
         best = float(angles[int(np.argmax(ups))])
     else:
-        joint = next(p.joint for p in m.placements if p.child is m.floating_body)
-        iq, iv = m.q_names.index(joint.q_names[-1]), m.v_names.index(joint.v_names[-1])
+        root = next(p.joint for p in m.placements if p.child is m.floating_body)
+        iq, iv = m.q_names.index(root.q_names[-1]), m.v_names.index(root.v_names[-1])
         axis = np.ones(1)
         free = float(phase.q[-1, iq] - phase.q[0, iq])
         best = float(-phase.q[0, iq] % (2 * math.pi))

@@ -35,8 +35,8 @@ def errors(t: Transcription, x: np.ndarray) -> list[np.ndarray]:
         qs, qd = (_cubic(f, q[::every], q_dot[::every], h) for f in shape)
         vs, vd = (_cubic(f, v[::every], a[::every], h) for f in shape)
         us = _inputs(u, every, INSIDE)
-        flat = [y.reshape(len(where), y.shape[-1]) for y in (qs, vs, us)]
-        true, _, moved = dynamics.solve(where, *flat, anchors, params)
+        q_in, v_in, u_in = (y.reshape(len(where), y.shape[-1]) for y in (qs, vs, us))
+        true, _, moved = dynamics.solve(where, q_in, v_in, u_in, anchors, params)
         lacking = [
             np.abs(qd - moved.reshape(qd.shape)) / np.maximum(np.abs(q_dot).max(initial=1e-9), 1e-9),
             np.abs(vd - true.reshape(vd.shape)) / np.maximum(np.abs(a).max(initial=1e-9), 1e-9),
@@ -45,6 +45,28 @@ def errors(t: Transcription, x: np.ndarray) -> list[np.ndarray]:
         total = [(np.einsum("ijk,j->ik", part, WEIGHTS) * size[:, None]).max(axis=1, initial=0.0) for part in lacking]
         out.append(np.maximum(*total))
     return out
+
+
+def resampled(t: Transcription, x: np.ndarray, k: int, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions, velocities and inputs of phase k at fractions s of it, between the nodes as the scheme has them."""
+    q, v, a, u, _, _ = t.whole(k, x)
+    every = 2 if t.scheme.middles else 1
+    q_dot = t.position_rates(k, x)
+    ends = t.fractions[k][::every]
+    at = np.clip(np.searchsorted(ends, s, side="right") - 1, 0, len(ends) - 2)
+    h = np.diff(ends)[at]
+    inside = (s - ends[at]) / h
+    weights = hermite(h * x[t.lengths[k]], inside[:, None])[0][:, :, 0]
+    out = []
+    for y, rate in ((q, q_dot), (v, a)):
+        parts = (y[::every][at], y[::every][at + 1], rate[::every][at], rate[::every][at + 1])
+        out.append(sum(w[:, None] * part for w, part in zip(weights, parts, strict=True)))
+    if every == 1:
+        inputs = u[at] * (1 - inside)[:, None] + u[at + 1] * inside[:, None]
+    else:
+        a0, b0, c0 = 2 * (inside - 0.5) * (inside - 1), 4 * inside * (1 - inside), 2 * inside * (inside - 0.5)
+        inputs = u[2 * at] * a0[:, None] + u[2 * at + 1] * b0[:, None] + u[2 * at + 2] * c0[:, None]
+    return out[0], out[1], inputs
 
 
 def refined(mesh: np.ndarray, error: np.ndarray, tolerance: float, order: int) -> np.ndarray:
@@ -59,6 +81,7 @@ def refined(mesh: np.ndarray, error: np.ndarray, tolerance: float, order: int) -
 def hermite(h: np.ndarray, s: np.ndarray) -> list[np.ndarray]:
     """Weights of (y0, y1, y0', y1') in a cubic at fractions s of intervals h, and in its rate."""
     one = np.ones((len(h), 1))
+    s = np.asarray(s)
     value = [one * (1 + 2 * s) * (1 - s) ** 2, one * s**2 * (3 - 2 * s)]
     value += [h[:, None] * s * (1 - s) ** 2, -h[:, None] * s**2 * (1 - s)]
     rate = [6 * s * (s - 1) / h[:, None], -6 * s * (s - 1) / h[:, None]]

@@ -44,7 +44,8 @@ class Local:
 
     def mapped(self, name: str, places: int) -> ca.Function:
         """One of "values", "slope", "first", "second" for many places at once, one column each."""
-        return self._kernels[name].runnable.map(f"{name}_{places}", "serial", places, [2] if name == "second" else [], [])
+        shared = [2] if name == "second" else []
+        return self._kernels[name].runnable.map(f"{name}_{places}", "serial", places, shared, [])
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,18 +97,21 @@ class Programme:
             rows.append(g.full().ravel(order="F"))
         return cost, np.concatenate(rows)
 
-    def rescale(self, x: np.ndarray, slack: np.ndarray) -> None:
+    def rescale(self, x: np.ndarray, slack: np.ndarray, beside: np.ndarray) -> None:
         """Scale cost and rows so that their largest derivatives at x are one; a row alike at all its places.
 
-        Unknowns that are `slack`, with no size of their own, get the one that makes their largest derivative one.
+        Unknowns that are `slack`, with no size of their own, get the one that makes their largest derivative one. The
+        cost is looked at `beside` x too: a guess without effort is where the slope of an effort squared is zero.
         """
-        gradient, scale = np.zeros(self.n), [np.zeros(0)]
+        gradient, slope, scale = np.zeros(self.n), np.zeros(self.n), [np.zeros(0)]
         columns = np.zeros(self.n)
         loose = np.zeros(self.n, bool)
         loose[slack] = True
         for piece in self.pieces:
             here = x[piece.at], piece.data
-            np.add.at(gradient, piece.at.ravel(), piece.local.mapped("slope", piece.places)(*here).full().ravel())
+            for sums, point in ((gradient, x), (slope, beside)):
+                own = piece.local.mapped("slope", piece.places)(point[piece.at], piece.data).full()
+                np.add.at(sums, piece.at.ravel(), own.ravel())
             entries = piece.local.mapped("first", piece.places)(*here)
             i, j = piece.local.jacobian
             sized = np.abs(entries.full() * self.scale[piece.at[j]])
@@ -118,7 +122,8 @@ class Programme:
             np.maximum.at(columns, piece.at[j].ravel(), (rows[i][:, None] * sized).ravel())
         self.row_scale = np.concatenate(scale)
         self.scale = np.where(loose & (columns > 1e-12), self.scale / np.maximum(columns, 1e-12), self.scale)
-        self.cost_scale = 1.0 / max(float(np.abs(gradient * self.scale).max(initial=0.0)), 1e-12)
+        steepest = max(float(np.nan_to_num(np.abs(g * self.scale)).max(initial=0.0)) for g in (gradient, slope))
+        self.cost_scale = 1.0 / steepest if steepest > 1e-12 else 1.0
 
     # ---- for the solver -----------------------------------------------------------------------------------------
 
@@ -163,10 +168,11 @@ class Programme:
             second = piece.local.mapped("second", piece.places)(local, data, self.cost_scale * lam_f, mine)
             hessian.append(ca.vec(second))
         at = np.concatenate([np.zeros(0, int), *[p.at.ravel(order="F") for p in self.pieces]])
-        gradient = self.cost_scale * size * ca.mtimes(_gathering(at, self.n), ca.vertcat(*gradients))
-        (i, j), (k, l) = self._jacobian_places, self._hessian_places
+        gathered = ca.densify(ca.mtimes(_gathering(at, self.n), ca.vertcat(*gradients)))  # IPOPT's has no gaps
+        gradient = self.cost_scale * size * gathered
+        (i, j), (a, b) = self._jacobian_places, self._hessian_places
         J = _assembled(i, j, ca.vertcat(*jacobian) * ca.DM(self.row_scale[i] * self.scale[j]), (self.m, self.n))
-        H = _assembled(k, l, ca.vertcat(*hessian) * ca.DM(self.scale[k] * self.scale[l]), (self.n, self.n))
+        H = _assembled(a, b, ca.vertcat(*hessian) * ca.DM(self.scale[a] * self.scale[b]), (self.n, self.n))
         rows_of = rows * ca.vertcat(*g)
         first = [x, none], ["x", "p"]
         options = {
@@ -193,7 +199,8 @@ def _places(matrix: SX) -> tuple[np.ndarray, np.ndarray]:
 
 def _entries(matrix: SX) -> SX:
     """Entries of a sparse matrix as a dense column."""
-    return ca.densify(ca.vertcat(SX(0, 1), *matrix.nonzeros()))
+    entries: list[Any] = matrix.nonzeros()
+    return ca.densify(ca.vertcat(SX(0, 1), *entries))
 
 
 def _gathering(at: np.ndarray, n: int) -> ca.DM:

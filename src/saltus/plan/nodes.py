@@ -137,7 +137,8 @@ def floats(stage: Stage) -> Placement | None:
     axes = [p.axis for p in root.joint.primitives if isinstance(p, Shift)]
     if axes != [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)][: len(axes)]:
         return None
-    if any(not ca.is_equal(ca.densify(f.rotation), SX.eye(3) + SX.zeros(3, 3), 2) for f in (root.joint.a, root.joint.b)):
+    straight = ca.densify(SX.eye(3))
+    if any(not ca.is_equal(ca.densify(f.rotation), straight, 2) for f in (root.joint.a, root.joint.b)):
         return None
     if any("ground" in (j.a.link.name, j.b.link.name) for j in m.loops):
         return None

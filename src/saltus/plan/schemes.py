@@ -31,6 +31,11 @@ class Trapezoidal:
         h = np.diff(mesh)
         return np.concatenate([h, [0]]) / 2 + np.concatenate([[0], h]) / 2
 
+    def running(self, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
+        """Integral of rates, one row a node, from the first node to each."""
+        steps = np.diff(t)[:, None] * (rates[1:] + rates[:-1]) / 2
+        return np.vstack([np.zeros(rates.shape[1]), np.cumsum(steps, axis=0)])
+
     def takes(self, nodes: np.ndarray) -> np.ndarray:
         """Unknowns that each interval is made of."""
         return np.vstack([nodes[:, :-1], nodes[:, 1:]])
@@ -78,6 +83,15 @@ class HermiteSimpson:
         out[1::2] = 4 * h / 6
         return out
 
+    def running(self, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
+        """Integral of rates, one row a node, from the first node to each: of the parabola through an interval."""
+        h = np.diff(t[::2])[:, None]
+        first, middle, last = rates[:-1:2], rates[1::2], rates[2::2]
+        steps = np.empty((len(t) - 1, rates.shape[1]))
+        steps[::2] = h / 24 * (5 * first + 8 * middle - last)
+        steps[1::2] = h / 24 * (5 * last + 8 * middle - first)
+        return np.vstack([np.zeros(rates.shape[1]), np.cumsum(steps, axis=0)])
+
     def takes(self, nodes: np.ndarray) -> np.ndarray:
         """Unknowns that each interval is made of."""
         return np.vstack([nodes[:, :-1:2], nodes[:, 1::2], nodes[:, 2::2]])
@@ -90,8 +104,12 @@ class HermiteSimpson:
         """Bounds of an interval's rows: equations, and what must hold in a compressed middle."""
         low, high = np.zeros(rows), np.zeros(rows)
         if self.compressed:
-            n = len(model.point_names)
-            low[rows - n :], high[rows - n :] = model.point_low, model.point_high
+            inside = _states_inside(model)
+            least, most = (
+                np.concatenate([b, [one[i] for one in inside]])
+                for i, b in ((1, model.point_low), (2, model.point_high))
+            )
+            low[rows - len(least) :], high[rows - len(most) :] = least, most
         return low, high
 
     def local(self, model: PhaseModel, native: bool | None) -> Local:
@@ -111,6 +129,7 @@ class HermiteSimpson:
             parts.append(("middle", _integrated(model, c) - cubic))
             return _interval(model, ca.vertcat(a, c, b), d, parts, b, s[1], p, native)
         cost, g = model.point(middle, model.common, centre, p)
+        g = ca.vertcat(g, *[middle[i] for i, _, _ in _states_inside(model)])
         return _interval(model, ca.vertcat(a, c, b), d, parts, b, s[1], p, native, 4 * h / 6 * cost, g)
 
 
@@ -128,6 +147,11 @@ def _data(model: PhaseModel) -> tuple[SX, list[SX], SX, SX]:
 
 def _integrated(model: PhaseModel, x: SX) -> SX:
     return x[model.integrated]
+
+
+def _states_inside(model: PhaseModel) -> list[tuple[int, float, float]]:
+    """Bounds of integrated unknowns, which in a compressed middle are rows: they are no unknowns there."""
+    return [bound for bound in model.simple if bound[0] in model.integrated]
 
 
 def _interval(
@@ -149,7 +173,7 @@ def _interval(
     names += [*model.node.closed.names, *model.node.still.names]
     g = [part for _, part in parts] + [model.gap(end, model.common, at, p)]
     if middle is not None:
-        names += model.point_names
+        names += [*model.point_names, *[model.names[i] for i, _, _ in _states_inside(model)]]
         g.append(middle)
     x = ca.vertcat(unknowns, model.slack, model.common)
     return Local(x, d, SX(0) if cost is None else cost, ca.vertcat(*g), names, native)

@@ -11,7 +11,6 @@ import numpy as np
 
 from saltus.dynamics.impact import plastic_impact
 from saltus.machine import Kernel
-from saltus.plan.fill import Dynamics
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 from saltus.simulation.record import contact_index, contact_summary, contacts_of
@@ -107,8 +106,8 @@ class Planned(Trajectory):
         for r in self.rounds:
             mesh = " + ".join(map(str, r.intervals))
             lines.append(
-                f"  {mesh} intervals: {r.status}, {r.iterations} iterations, {r.seconds:.2f} s, objective {r.cost:.6g}, "
-                f"error {r.error:.2g}"
+                f"  {mesh} intervals: {r.status}, {r.iterations} iterations, {r.seconds:.2f} s, "
+                f"objective {r.cost:.6g}, error {r.error:.2g}"
             )
         if p["params"]:
             lines.append("  params: " + ", ".join(f"{k} = {v:.6g}" for k, v in p["params"].items()))
@@ -143,8 +142,7 @@ def planned(
             rows, locks = model.phase._rows(i)
             for row, lock in zip(rows, locks, strict=True):
                 ground[:, contact_index(m, contacts, contact), "xyz".index(lock)] = f[:, row]
-        steps = np.diff(times)[:, None]
-        work = np.vstack([np.zeros(powers.shape[1]), np.cumsum((powers[1:] + powers[:-1]) / 2 * steps, axis=0)])
+        work = t.scheme.running(times, powers)
         samples.append(
             {
                 "t": times,
@@ -163,7 +161,7 @@ def planned(
                 "forces": ground,
             }
         )
-        pieces.append(_piece(t, k, times, q, v, a, u, x, p))
+        pieces.append(_piece(t, k, times, q, v, a, x))
     done = np.zeros(samples[0]["work"].shape[1])
     for s in samples:
         s["work"] = s["work"] + done
@@ -192,7 +190,11 @@ def planned(
         "steps": sum(len(mesh) - 1 for mesh in t.meshes),
         "evaluations": sum(r.iterations for r in rounds),
         "rejected": 0,
-        "outcome": {"kind": "finished" if status == "solved" else status, "detail": status, "t": float(arrays["t"][-1])},
+        "outcome": {
+            "kind": "finished" if status == "solved" else status,
+            "detail": status,
+            "t": float(arrays["t"][-1]),
+        },
         "notes": [],
         "loop_gap": gap,
         "energy_start": float(energies[0]),
@@ -229,11 +231,9 @@ def _outputs(t: Transcription, k: int) -> Kernel:
     return Kernel(ca.Function("outputs", [e.t, e.q, e.v, e.u, e.p, e.z], ca.cse(outputs)), native=False)
 
 
-def _piece(t: Transcription, k: int, times: np.ndarray, q: Any, v: Any, a: Any, u: Any, x: Any, p: Any) -> Piece:
+def _piece(t: Transcription, k: int, times: np.ndarray, q: Any, v: Any, a: Any, x: np.ndarray) -> Piece:
     """Cubics in fractions of an interval between the mesh's nodes, of positions and velocities."""
-    model, every = t.models[k], 2 if t.scheme.middles else 1
-    anchors = x[t.constants[k]] if "turn" not in model.node.blocks else np.zeros(0)
-    _, _, q_dot = Dynamics(t.plan, model).solve(times, q, v, u, anchors, p)
+    every, q_dot = 2 if t.scheme.middles else 1, t.position_rates(k, x)
     breaks = times[::every]
     h = np.diff(breaks)[:, None]
     y, rate = np.hstack([q, v])[::every], np.hstack([q_dot, a])[::every]

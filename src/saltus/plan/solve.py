@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import casadi as ca
@@ -16,14 +17,14 @@ from saltus.plan import solver
 from saltus.plan.fill import fill
 from saltus.plan.flight import fly as flown
 from saltus.plan.guess import Guess, PhaseGuess, guesses, rows_at
-from saltus.plan.mesh import errors, refined
+from saltus.plan.mesh import errors, refined, resampled
 from saltus.plan.schemes import HermiteSimpson, Scheme
 from saltus.plan.solution import Planned, Round, planned
 from saltus.plan.solver import Limits, Result
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import PhaseModel, Transcription
 
-LOOK = 50  # iterations that a further guess gets at least, once one has led to a solution
+LOOK = 50  # iterations that a further guess gets, once one has led to a solution
 
 
 def solve(
@@ -105,7 +106,7 @@ class _Work:
     def _solve(self, t: Transcription, x: np.ndarray, what: str, limit: int, warm: bool = False) -> Result:
         programme = t.programme(x)
         left = self.limits.seconds - self.solving
-        tell = None if self.progress is None else lambda i, f, v: self.progress(what, i, f, v)
+        tell = None if self.progress is None else partial(self.progress, what)
         allowed = replace(self.limits, iterations=max(min(limit, self.limits.iterations - self.used), 1), seconds=left)
         result = solver.run(programme, x, t.low, t.high, allowed, warm=warm, progress=tell)
         self.used += result.iterations
@@ -121,8 +122,8 @@ class _Work:
             t = self.transcription(rows, meshes)
             several = len(candidates) > 1
             what = f"guess {i + 1} of {len(candidates)}" if several else "first mesh"
-            solved = [r.iterations for _, r in out if r.ok]
-            limit = max(LOOK, *solved) if solved else self.limits.iterations // (len(candidates) - i)
+            solved = any(r.ok for _, r in out)
+            limit = LOOK if solved else self.limits.iterations // (len(candidates) - i)
             result = self._solve(t, fill(t, guess), what, limit)
             out.append((t, result))
             self._record(t, result, what)
@@ -146,7 +147,7 @@ class _Work:
                 break
             meshes = [refined(m, e, tolerance, self.scheme.order) for m, e in zip(t.meshes, error, strict=True)]
             finer = self.transcription([m.rows for m in t.models], meshes)
-            x = fill(finer, guess_of(t, result.x))
+            x = fill(finer, guess_of(t, result.x, finer.fractions))
             next_result = self._solve(finer, x, "finer mesh", self.limits.iterations, warm=True)
             self._record(finer, next_result, "finer mesh")
             self._insist(finer, next_result)
@@ -194,12 +195,11 @@ class _Work:
         )
 
 
-def guess_of(t: Transcription, x: np.ndarray) -> Guess:
-    """Turn a solution into a guess for another mesh."""
+def guess_of(t: Transcription, x: np.ndarray, fractions: Sequence[np.ndarray]) -> Guess:
+    """Turn a solution into a guess for nodes at other fractions of its phases."""
     out = []
-    for k in range(len(t.models)):
-        q, v, _, u, _, _ = t.whole(k, x)
-        out.append(PhaseGuess(t.fractions[k] * x[t.lengths[k]], q, v, u))
+    for k, s in enumerate(fractions):
+        out.append(PhaseGuess(s * x[t.lengths[k]], *resampled(t, x, k, s)))
     return out
 
 

@@ -55,7 +55,7 @@ def run(
     warm: bool = False,
     progress: Callable[[int, float, float], None] | None = None,
 ) -> Result:
-    """Solve from a guess. `warm` starts near a solution; `progress(iteration, cost, violation)` is called now and then."""
+    """Solve from a guess. `warm` starts near a solution; `progress(iteration, cost, violation)` is told at times."""
     problem, derivatives = programme.functions()
     start = time.perf_counter()
     with _Watch(programme, low / programme.scale, high / programme.scale, limits, progress) as watch:
@@ -124,7 +124,8 @@ class _Watch(ca.Callback):
         self.best: np.ndarray | None = None
         self.least, self.iteration, self.stopped = np.inf, 0, ""
         self.begin, self._said = time.perf_counter(), 0.0
-        self._interrupted, self._old = False, None
+        self._interrupted = False
+        self._old: Any = None
         self.construct("watch", {})
 
     def __enter__(self) -> _Watch:

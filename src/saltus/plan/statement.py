@@ -214,7 +214,8 @@ class Plan:
         if any(not isinstance(n, int | np.integer) or n < 1 for n in meshes):
             raise BadValue(f"intervals is {intervals}; give whole numbers above zero", given=intervals)
         self.phases = [
-            Phase(self.system, d, i, int(n), T) for i, (d, n, T) in enumerate(zip(given, meshes, durations, strict=True))
+            Phase(self.system, d, i, int(n), T)
+            for i, (d, n, T) in enumerate(zip(given, meshes, durations, strict=True))
         ]
         self.joins = [self._join(a.domain, b.domain) for a, b in zip(self.phases, self.phases[1:], strict=False)]
         self.loop: Edge | None = None
@@ -280,7 +281,7 @@ class Plan:
         return Named(list(letters), [here[i] for i in range(len(letters))], "axis")
 
     def lost(self, join: int = 0) -> SX:
-        """Energy lost at the impact between a phase and the next (J), T_c; -1 is the one that closes a periodic gait."""
+        """Energy lost at the impact between a phase and the next (J), T_c; -1 is the impact that closes a gait."""
         end = self.phases[join].end if join >= 0 else self.end
         begin = self.phases[join + 1].start if join >= 0 else self.start
         jump = end.symbols["v"] - begin.symbols["v"]
@@ -302,7 +303,7 @@ class Plan:
         return symbol
 
     def absolute(self, expression: Any) -> SX:
-        """Absolute value along the way, exact and smooth: a new quantity that is not below the expression or its negative.
+        """Absolute value along the way, exact and smooth: a new quantity not below the expression or its negative.
 
         For what is made small, as in `plan.minimise(plan.integral(plan.absolute(plan.power.hip)))`.
         """

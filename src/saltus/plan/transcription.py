@@ -77,7 +77,7 @@ class PhaseModel:
         sizes = ca.vertcat(SX(0, 1), *[s for s, _ in plan.sizes])
         self._path = (
             ca.vertcat(m.time, e.q, e.v, _inputs(m), e.z, phase.forces, sizes),
-            ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"], self.sizes),
+            ca.densify(ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"], self.sizes)),
         )
         self.full = full
         integrands = [self.along(plan.integrals[i][1]) * self._counts(i) for i in summed]
@@ -241,8 +241,8 @@ class Transcription:
         self.freed = np.arange(at, at + len(self.plan.freed))
         at += len(self.freed)
         self.impulses = []
-        for model in self._impacts:
-            n = len(model.rows) if model is not None else 0
+        for after in self._impacts:
+            n = len(after.rows) if after is not None else 0
             self.impulses.append(np.arange(at, at + n))
             at += n
         self.nodes, self.slacks, self.fractions = [], [], []
@@ -294,7 +294,8 @@ class Transcription:
             )
         programme = Programme(self.scales(guess), pieces)
         slack = np.concatenate([np.zeros(0, int), *[one.ravel() for one in self.slacks]])
-        programme.rescale(np.clip(guess, self.low, self.high), slack)
+        near = [np.clip(x, self.low, self.high) for x in (guess, guess + programme.scale)]
+        programme.rescale(near[0], slack, near[1])
         return programme
 
     def _bound_common(self) -> None:
@@ -306,12 +307,12 @@ class Transcription:
                 for i in range(len(phase.domain.contacts)):  # the ground is where it is
                     self._limit(self.constants[k][d * (i + 1) - 1], *2 * (self.plan.system.ground,))
         self._limit(self.begins[0], 0.0, 0.0)
-        for i, (low, high) in zip(self.freed, self.plan.freed.values(), strict=True):
-            self._limit(i, low, high)
+        for at, (low, high) in zip(self.freed.tolist(), self.plan.freed.values(), strict=True):
+            self._limit(at, low, high)
         for k, model in enumerate(self.models):
             if model.sums.numel() and k == 0:
-                for i in self.nodes[0][-model.sums.numel() :, 0]:
-                    self._limit(i, 0.0, 0.0)
+                for at in self.nodes[0][-model.sums.numel() :, 0].tolist():
+                    self._limit(at, 0.0, 0.0)
 
     def _limit(self, index: int, low: float, high: float) -> None:
         self.low[index], self.high[index] = max(self.low[index], low), min(self.high[index], high)
@@ -325,12 +326,12 @@ class Transcription:
         """Dynamics, and what must hold along the way, at every node."""
         model, nodes, s = self.models[k], self.nodes[k], self.fractions[k]
         own = self.scheme.own_points(len(s))  # others belong to their interval
-        for i, low, high in model.simple:
+        for i, least, most in model.simple:
             inner = np.ones(len(s), bool) if i not in model.integrated else own
             row = nodes[i, inner]
-            self.low[row], self.high[row] = np.maximum(self.low[row], low), np.minimum(self.high[row], high)
+            self.low[row], self.high[row] = np.maximum(self.low[row], least), np.minimum(self.high[row], most)
         if not own.all():
-            unused = nodes[np.ix_(model.integrated, ~own)]
+            unused = nodes[np.ix_(np.array(model.integrated), ~own)]
             self.low[unused] = self.high[unused] = 0.0
 
         def build() -> Local:
@@ -372,10 +373,10 @@ class Transcription:
             if not own.all():
                 ends = out[self.nodes[k][:, ::2]]
                 s = self.meshes[k][:, None]
-                rates = Kernel(model.rate, native=False).batch(ends.T, out[self.common(k)], s, self.p).T
+                rates = np.asarray(Kernel(model.rate, native=False).batch(ends.T, out[self.common(k)], s, self.p)).T
                 y, h = ends[model.integrated], np.diff(self.meshes[k]) * out[self.lengths[k]]
                 middle = (y[:, :-1] + y[:, 1:]) / 2 + h * (rates[:, :-1] - rates[:, 1:]) / 8
-                out[self.nodes[k][np.ix_(model.integrated, ~own)]] = middle
+                out[self.nodes[k][np.ix_(np.array(model.integrated), ~own)]] = middle
         return out
 
     def _times(self, k: int, s: np.ndarray) -> np.ndarray:
@@ -520,9 +521,12 @@ class Transcription:
         """Full turns (rad) that joints make in a stride, as the guess has them."""
         m = self.plan.mechanism
         made = self.whole(a, guess)[0][-1] - self.whole(b, guess)[0][0]
-        able = {n for j in m.joints.values() for n, p in zip(j.q_names, j.primitives, strict=False) if isinstance(p, Turn)}
-        able -= {n for j in m.joints.values() if any(isinstance(p, Ball) for p in j.primitives) for n in j.q_names}
-        return np.array([2 * math.pi * round(x / (2 * math.pi)) if n in able else 0.0 for n, x in zip(m.q_names, made)])
+        able: set[str] = set()
+        for j in m.joints.values():
+            if not any(isinstance(p, Ball) for p in j.primitives):  # a ball has more coordinates than primitives
+                able |= {n for n, p in zip(j.q_names, j.primitives, strict=False) if isinstance(p, Turn)}
+        turns = 2 * math.pi * np.round(made / (2 * math.pi))
+        return np.where([n in able for n in m.q_names], turns, 0.0)
 
     def _impulse_rows(self, after: PhaseModel, impulse: SX, word: str) -> list[tuple[SX, float, float, str]]:
         """The ground pushes in an impact, too."""
@@ -597,9 +601,9 @@ class Transcription:
             if index == self.lengths[k]:
                 return f"duration of {model.phase.label}"
             if index in self.constants[k]:
-                return f"{model.node.c_names[list(self.constants[k]).index(index)]} in {model.phase.label}"
+                return f"{model.node.c_names[self.constants[k].tolist().index(index)]} in {model.phase.label}"
         if index in self.freed:
-            return f"param {list(self.plan.freed)[list(self.freed).index(index)]}"
+            return f"param {list(self.plan.freed)[self.freed.tolist().index(index)]}"
         return "a slack or an impulse"
 
     def motions(self, x: np.ndarray) -> list[Motion]:
@@ -617,8 +621,17 @@ class Transcription:
         out = Kernel(model.whole, native=False).batch(x[self.nodes[k]].T, x[self.common(k)], s[:, None], self.p)
         return list(out)
 
+    def position_rates(self, k: int, x: np.ndarray) -> np.ndarray:
+        """q' of phase k, one row a node."""
+        e = self.models[k].phase.stage.equations
+        q, v, *_ = self.whole(k, x)
+        rate = Kernel(ca.Function("rate", [e.q, e.v], [ca.densify(e.q_dot)]), native=False)
+        return np.asarray(rate.batch(q, v)).reshape(len(q), -1)
+
 
 def _range(low: float, high: float) -> str:
     if low == high:
         return f"{low:g}"
-    return f"at least {low:g}" if high == FREE else f"at most {high:g}" if low == -FREE else f"within {low:g} ... {high:g}"
+    if high == FREE:
+        return f"at least {low:g}"
+    return f"at most {high:g}" if low == -FREE else f"within {low:g} ... {high:g}"

@@ -32,6 +32,7 @@ class Mover:
         self.t, self.q, self.v = t, q, v
         self.events: list[Event] = []
         self.notes: list[str] = []
+        self.pulled = False  # whether the start is off the constraints, onto which the formulation pulls it
 
     def _stage(self, domain: Domain) -> Stage:
         key = ("stage", domain.name)
@@ -132,7 +133,18 @@ class Mover:
                     break
                 self.q = helper.move(self.q, -np.linalg.lstsq(J, phi, rcond=1e-10)[0], self.params)
         phi, J, phi_t = stage.closure(self.t, self.q, base)
-        error = np.abs(J @ self.v + phi_t).max()
+        speed = J @ self.v + phi_t
+        error = np.abs(speed).max()
+        allowed = SPEED_ERROR * max(1.0, float(np.abs(self.v).max()))
+        if phi_t.any():
+            apart = float(np.abs(speed - J @ np.linalg.lstsq(J, speed, rcond=1e-8)[0]).max())
+            if apart > allowed:
+                raise BadModel(
+                    f"domain {domain.name!r}: motions given in time contradict its constraints at t = {self.t:.6g} s, "
+                    f"which no velocity meets to less than {apart:.3g} m/s; let go of a contact or of a given motion",
+                    domain=domain.name,
+                    error=apart,
+                )
         impact: Impact | None = None
         if edge is not None and isinstance(edge.reset, PlasticImpact):
             impact = plastic_impact(self._mass(stage, base), J, self.v, phi_t, stage.row_names)
@@ -144,7 +156,7 @@ class Mover:
             )
             if impact.rank < acting and note not in self.notes:
                 self.notes.append(note)
-        elif edge is not None and error > SPEED_ERROR * max(1.0, float(np.abs(self.v).max())):
+        elif edge is not None and error > allowed:
             raise BadModel(
                 f"edge {edge.name!r}: its reset leaves velocities that violate the constraints of {domain.name!r} by "
                 f"{error:.3g} m/s; use reset=sl.PlasticImpact(), or after a collision list domains that fit as targets",
@@ -153,7 +165,8 @@ class Mover:
             )
         elif first and tolerant:
             off = float(np.abs(phi).max())
-            if max(off, error) > SPEED_ERROR * max(1.0, float(np.abs(self.v).max())):
+            if max(off, error) > allowed:
+                self.pulled = True
                 self.notes.append(
                     f"the start violates the constraints of {domain.name!r} by {off:.3g} m and {error:.3g} m/s; "
                     f"{type(self.formulation).__name__} pulls it onto them"

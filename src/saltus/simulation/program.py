@@ -63,7 +63,6 @@ class Layout:
 
 
 WORTH_COMPILING = 20_000  # sets of arguments
-NO_RANK = 1e-10  # smallest singular value of constraint rows of unit length that tells them apart
 NO_MASS = 1e-14  # smallest eigenvalue of a mass matrix scaled to a diagonal of ones
 
 
@@ -137,6 +136,16 @@ class Stage:
     def mass(self, t: float, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Mass matrix."""
         return np.asarray(self._mass(t, q, p)).reshape(self.equations.nv, self.equations.nv)
+
+    def curvature(self, t: float, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Part of gamma that is quadratic in the velocities, phi'' = J a + gamma."""
+        ahead, still, back = (np.asarray(self._gamma(t, q, x, p)) for x in (v, 0 * v, -v))
+        return np.ravel(ahead + back - 2 * still) / 2
+
+    @cached_property
+    def _gamma(self) -> Kernel:
+        e = self.equations
+        return _rare(ca.Function("gamma", [e.t, e.q, e.v, e.p], self.with_domain_params([ca.densify(e.gamma)])))
 
     @cached_property
     def _closure(self) -> Kernel:
@@ -518,12 +527,14 @@ class Program:
         volume = float(np.ravel(self.volume(t, x, p))[0])
         M, motions = self.stage.mass(t, q, base), np.eye(self.equations.nv)
         if self.formulation.reduced and self.choice.rows:
-            _, s, Vt = np.linalg.svd(scaled_rows(self.stage.closure(t, q, base)[1][list(self.choice.rows)]))
-            if not (volume > 0 and s[-1] > NO_RANK):
+            if not volume > 0:
+                names = [self.system.mechanism.v_names[i] for i in self.choice.independent]
                 raise Singular(
-                    f"domain {self.domain.name!r}: the constraints are singular at the start (t = {t:.6g} s); start "
-                    "from another configuration or use Projection(), which does not single out coordinates"
+                    f"domain {self.domain.name!r}: {', '.join(names)} do not determine the motion at t = {t:.6g} s; "
+                    "leave the choice of independent coordinates open",
+                    coordinates=names,
                 )
+            _, s, Vt = np.linalg.svd(scaled_rows(self.stage.closure(t, q, base)[1][list(self.choice.rows)]))
             motions = Vt[len(s) :]
             M = motions @ M @ motions.T
         size = np.sqrt(np.maximum(M.diagonal(), 0.0))

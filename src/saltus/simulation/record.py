@@ -12,12 +12,14 @@ import numpy as np
 from saltus.errors import BadValue
 from saltus.hybrid import HybridSystem
 from saltus.model.forces import CompliantContact
-from saltus.simulation.trajectory import Piece, Trajectory
+from saltus.simulation.trajectory import Outcome, Piece, Trajectory
 
 if TYPE_CHECKING:
     from saltus.simulation.engines.port import Segment
     from saltus.simulation.program import Program
     from saltus.simulation.run import _Run
+
+MISSED, LOOSE = 1e-2, 1e3  # part of the energy, or of a lever, that a run may miss; at least so many tolerances
 
 
 class Phase:
@@ -121,7 +123,33 @@ def record(run: _Run, rate: float) -> Trajectory:
         "work": dict(zip(channels, map(float, arrays["work"][-1]), strict=True)),
         "contacts": contact_summary(run.system, [p.contacts for p in run.phases], arrays, contact_names, d),
     }
-    return Trajectory(meta, arrays, pieces, run.events, m)
+    trajectory = Trajectory(meta, arrays, pieces, run.events, m)
+    if trajectory.outcome.ok and not run.pulled:
+        meta["outcome"] = asdict(_checked(run, trajectory))
+    return trajectory
+
+
+def _checked(run: _Run, trajectory: Trajectory) -> Outcome:
+    """The outcome, or "inaccurate" if the run's own accounts show that it is wrong.
+
+    Velocities are known to the tolerance, absolute and relative, so energies to that part of the energy exchanged and
+    of the energy at unit speeds; loops are known to it at the length of their longest lever.
+    """
+    bound = max(MISSED, LOOSE * run.tolerance)
+    stage, p, layout = (last := run.phases[-1]).program.stage, last.p, last.program.layout
+    place = run.t, run.q, np.concatenate([p[layout.slice(n)] for n in ("params", "anchors")])
+    scale = float(trajectory.meta["energy_scale"]) + float(np.trace(stage.mass(*place))) / 2
+    lever = max(1.0, float(np.abs(stage.closure(*place)[1]).max(initial=0.0)))
+    residual = trajectory.energy_account["residual"]
+    wrong = []
+    if not abs(residual) <= bound * scale:
+        wrong.append(f"{residual:.3g} J of energy are unexplained, of {scale:.3g} J")
+    if not trajectory.loop_gap <= bound * lever:
+        wrong.append(f"constraints are off by {trajectory.loop_gap:.3g} m")
+    if not wrong:
+        return trajectory.outcome
+    detail = f"reached {run.t:g} s, but {' and '.join(wrong)}; use a smaller tolerance or another formulation"
+    return Outcome("inaccurate", detail, trajectory.outcome.t)
 
 
 class _Samples:
@@ -247,14 +275,13 @@ def contact_summary(
     contacts: Mapping[str, Any],
     d: int,
 ) -> dict[str, dict[str, float]]:
-    """Smallest normal force, friction needed and depth under the ground of every contact; `by_phase` says which hold."""
+    """Least normal force, friction needed and depth under the ground of every contact; `by_phase` says which hold."""
     out: dict[str, dict[str, float]] = {}
     m = system.mechanism
     for i, (name, frame) in enumerate(contacts.items()):
-        holding = np.array([any(contact_index(m, contacts, c) == i for c in held) for held in by_phase])
-        holding = holding[arrays["phase"]]
-        if name in soft_contacts(m):
-            holding = arrays["forces"][:, i].any(axis=1)
+        held = np.array([any(contact_index(m, contacts, c) == i for c in phase) for phase in by_phase])
+        soft = name in soft_contacts(m)
+        holding = np.any(arrays["forces"][:, i], axis=1) if soft else held[arrays["phase"]]
         normal = arrays["forces"][holding, i, d - 1]
         tangential = np.linalg.norm(arrays["forces"][holding, i, : d - 1], axis=1)
         pushing = normal > 1e-6 * max(float(np.abs(normal).max(initial=0.0)), 1e-12)

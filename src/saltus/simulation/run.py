@@ -12,7 +12,7 @@ from saltus.dynamics.coordinates import PREFER, Choice, choose
 from saltus.dynamics.formulations import SPF, Formulation
 from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
 from saltus.hybrid import Domain, Edge, HybridSystem
-from saltus.model.assembly import State, assembler
+from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import dependent_columns, independent_rows, quality, rank
 from saltus.model.symbols import Named
@@ -22,6 +22,7 @@ from saltus.simulation.engines.port import Request, Segment, Stop
 from saltus.simulation.mover import Mover
 from saltus.simulation.program import Program, Stage
 from saltus.simulation.record import Phase, record
+from saltus.simulation.regular import check_constraints
 from saltus.simulation.signals import Entry, Signals, commands
 from saltus.simulation.slip import directions, reversal
 from saltus.simulation.trajectory import Outcome, Trajectory
@@ -195,6 +196,7 @@ class _Run(Mover):
     def _choice(self, stage: Stage, base: np.ndarray) -> Choice:
         """Rows and coordinates: the last ones of this domain while they serve, or new ones."""
         m, kept = self.system.mechanism, self.system._programs.setdefault("choices", {})
+        check_constraints(stage, self.t, self.q, base)
         _, J, _ = stage.closure(self.t, self.q, base)
         wanted = tuple(self.independent) if self.independent is not None else None
         old: Choice | None = kept.get((stage.domain.name, wanted))
@@ -202,7 +204,7 @@ class _Run(Mover):
             best = quality(J[list(old.rows)], dependent_columns(J[list(old.rows)], np.ones(J.shape[1])))
             if quality(J[list(old.rows)], old.dependent) >= PREFER / 2 * best and best > 0:
                 return old
-        rows = self._rows(stage, base, J)
+        rows = independent_rows(J)
         if len(rows) == J.shape[1]:
             raise BadModel(
                 f"domain {stage.domain.name!r} has no freedom left: {len(rows)} independent constraints on "
@@ -212,24 +214,6 @@ class _Run(Mover):
         whole = not stage.domain.contacts
         kept[(stage.domain.name, wanted)] = choose(m, J, self.independent if whole else None, rows)
         return kept[(stage.domain.name, wanted)]
-
-    def _rows(self, stage: Stage, base: np.ndarray, J: np.ndarray) -> list[int]:
-        """Independent rows, taken a little way off where the present configuration is singular."""
-        rows = independent_rows(J)
-        if len(rows) == J.shape[0]:
-            return rows
-        helper = assembler(self.system.mechanism)
-        _, s, Vt = np.linalg.svd(J)
-        null = Vt[int((s > 1e-9 * max(s[0], 1e-300)).sum()) :]
-        for direction in (*null, -null.sum(axis=0)):
-            q = helper.move(self.q, 0.05 * direction, self.params)
-            for _ in range(20):
-                phi, J_near, _ = stage.closure(self.t, q, base)
-                q = helper.move(q, -np.linalg.lstsq(J_near, phi, rcond=1e-10)[0], self.params)
-            phi, J_near, _ = stage.closure(self.t, q, base)
-            if np.abs(phi).max() < 1e-9 and rank(J_near) > len(rows):
-                rows = independent_rows(J_near)
-        return rows
 
     def _program(self, stage: Stage, choice: Choice) -> tuple[Program, Any]:
         key = (stage.domain.name, self.formulation, choice, self.control, len(self.system.leaving(stage.domain)))

@@ -41,8 +41,9 @@ SAMPLES: dict[str, tuple[tuple[str, ...], str]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: "finished", "stopped", "interrupted", "chattering", "not finite", "step too small",
-    "step limit", "slip reversed", "failed", or the name the user gave with `system.ends`."""
+    """How a run ended: "finished", "stopped", "inaccurate" (it came to its end, but its accounts do not close),
+    "interrupted", "chattering", "not finite", "step too small", "step limit", "slip reversed", "failed", or the name
+    the user gave with `system.ends`."""
 
     kind: str
     detail: str
@@ -50,7 +51,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether the run went as far as it was asked to."""
+        """Whether the run went as far as it was asked to, and well."""
         return self.kind in ("finished", "stopped")
 
 

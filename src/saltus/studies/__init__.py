@@ -6,7 +6,7 @@ import importlib
 import inspect
 from dataclasses import dataclass
 
-from saltus.errors import UnknownName
+from saltus.errors import BadValue, UnknownName
 from saltus.studies.result import Comparison, StudyResult
 
 LIU = "Liu and Ben-Tzvi (2020), J. Mechanisms Robotics 12"
@@ -20,7 +20,7 @@ FONT = "Font-Llagunes and Kövecses (2009), Analysis of topology changes in mult
 class Study:
     """Name, title and source of a study, and the module whose `study()` computes it.
 
-    Keyword arguments of `study` are its options: numbers, in degrees where they are angles.
+    Keyword arguments of `study` are its options: numbers, in degrees where they are angles, or words.
     """
 
     name: str
@@ -124,6 +124,18 @@ STUDIES = {
             "saltus.studies.rat_kick",
         ),
         Study(
+            "rat-righting",
+            "A tumbling kangaroo rat rights itself in the air: planned, then flown with feedback",
+            f"{RAT}, sec. 4.2, figs. 9 to 11",
+            "saltus.studies.rat_righting",
+        ),
+        Study(
+            "tail-segments",
+            "Righting with a tail of one, two and three segments: planned, then flown with feedback",
+            f"{RAT}, sec. 4.3, figs. 12, 13, table 2",
+            "saltus.studies.tail_segments",
+        ),
+        Study(
             "rat-jumping",
             "A kangaroo rat jumps and lands without a tail, with an articulated and with a continuum tail",
             f"{RAT}, fig. 14",
@@ -145,15 +157,19 @@ STUDIES = {
 }
 
 
-def run(name: str, **options: float) -> StudyResult:
+def run(name: str, **options: float | str) -> StudyResult:
     """Compute a study by name, with options it declares."""
     if name not in STUDIES:
         raise UnknownName("study", name, STUDIES)
     compute = importlib.import_module(STUDIES[name].module).study
     declared = inspect.signature(compute).parameters
-    for option in options:
+    for option, value in options.items():
         if option not in declared:
             raise UnknownName(f"option of study {name!r}", option, declared)
+        word = isinstance(declared[option].default, str)
+        if isinstance(value, str) != word:
+            expected = f"a word, as {declared[option].default!r}" if word else "a number"
+            raise BadValue(f"option {option!r} of study {name!r} is {value!r}; give {expected}", given=value)
     result: StudyResult = compute(**options)
     return result
 
