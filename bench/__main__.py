@@ -20,6 +20,7 @@ SUBJECTS = (
     "orbits",
     "design",
     "tail",
+    "planning",
     "export",
     "studio",
     "scaling",

@@ -171,7 +171,8 @@ def _three(force: np.ndarray) -> np.ndarray:
 def null_space(J: np.ndarray) -> np.ndarray | None:
     """Directions the constraints leave free; None where their rank is a matter of opinion."""
     lengths = np.linalg.norm(J, axis=1, keepdims=True)
-    scaled = np.divide(J, lengths, out=np.zeros_like(J), where=lengths > 1e-12 * lengths.max(initial=0.0))
+    least = max(1e-12 * lengths.max(initial=0.0), 1e-13)  # rows of mere round-off constrain nothing
+    scaled = np.divide(J, lengths, out=np.zeros_like(J), where=lengths > least)
     _, s, Vt = np.linalg.svd(scaled)
     if ((s > 1e-10) & (s < 1e-3)).any():
         return None
@@ -267,7 +268,9 @@ def _constraint_rates(machine: Machine, now: Instant, phi: np.ndarray, J: np.nda
     alpha, beta = FIT.get(machine.formulation, (0.0, 0.0))
     wanted = -2 * alpha * phi[:, 1] - beta**2 * phi[:, 0]
     row = np.linalg.norm(J, axis=1)  # round-off of a solve is relative to the largest acceleration
-    size = row * np.abs(now.a).max() + np.abs(J).max() * np.abs(now.v).max() ** 2 + np.abs(wanted) + 1e-6
+    lever = max(float(np.abs(J).max()), _reach(now))
+    noise = beta**2 * 1e-15 * max(1.0, lever)  # positions are known to round-off only
+    size = row * np.abs(now.a).max() + lever * np.abs(now.v).max() ** 2 + np.abs(wanted) + 1e-6 + noise / ROUND_OFF
     left = float((np.abs(phi[:, 2] - wanted) / np.maximum(size, 1e-3 * size.max())).max())
     # rows that depend on others follow from them on the constraints only, so drift shows there
     drift = float(np.abs(phi[:, :2]).max())

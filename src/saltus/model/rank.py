@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 ROUND_OFF = 1e-12  # relative to the longest row
+NOTHING = 1e-13  # m/rad or 1: a row that no coordinate moves is shorter, be it the longest
 RANK_TOL = 1e-8  # relative to the largest pivot, after scaling the rows to unit length
 
 
 def scaled_rows(J: np.ndarray) -> np.ndarray:
     """Rows scaled to unit length, so that metres and directions compare; rows of mere round-off become zero."""
     lengths = np.linalg.norm(J, axis=1, keepdims=True)
-    return np.divide(J, lengths, out=np.zeros_like(J), where=lengths > ROUND_OFF * lengths.max(initial=0.0))
+    least = max(ROUND_OFF * float(lengths.max(initial=0.0)), NOTHING)
+    return np.divide(J, lengths, out=np.zeros_like(J), where=lengths > least)
 
 
 def rank(J: np.ndarray) -> int:

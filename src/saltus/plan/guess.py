@@ -107,7 +107,7 @@ def _phase_of(run: Trajectory, index: int) -> PhaseGuess:
 
 
 def from_mapping(plan: Plan, given: Mapping[str, Any]) -> Guess:
-    """Positions over time by name; the rest follows from the loops or the plan's own guess. Velocities are differences."""
+    """Positions over time by name; the others follow from the loops, what is left from the plan's own guess."""
     if len(plan.phases) != 1 or "t" not in given:
         raise BadValue("a guess by name has 't', the times, and is for a plan with one phase", given=list(given))
     m, base = plan.mechanism, default(plan)[0]
@@ -244,6 +244,23 @@ def _interpolated(t: np.ndarray, times: np.ndarray, values: np.ndarray) -> np.nd
     return np.array(columns).T if columns else np.zeros((len(t), 0))
 
 
+def bent(plan: Plan, guess: Guess, random: np.random.Generator, size: float = 0.3) -> Guess:
+    """Bend a guess at random: three half waves of up to `size` (rad, m) on every angle and shift, none at the ends."""
+    m = plan.mechanism
+    out = []
+    for phase in guess:
+        s = phase.t / phase.t[-1]
+        q, v = phase.q.copy(), phase.v.copy()
+        for i, name in enumerate(m.q_names):
+            if name in m.v_names:  # quaternions follow their rates
+                for k in range(1, 4):
+                    height = random.uniform(-size, size) / k
+                    q[:, i] += height * np.sin(k * math.pi * s)
+                    v[:, m.v_names.index(name)] += height * k * math.pi / phase.t[-1] * np.cos(k * math.pi * s)
+        out.append(replace(phase, q=q, v=v))
+    return out
+
+
 # ---- turns of a floating body -------------------------------------------------------------------------------------
 
 
@@ -301,9 +318,7 @@ def _turn(axis: np.ndarray, angle: float) -> np.ndarray:
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.concatenate(
-        [[a[0] * b[0] - a[1:] @ b[1:]], a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:])]
-    )
+    return np.concatenate([[a[0] * b[0] - a[1:] @ b[1:]], a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:])])
 
 
 def _rotation(a: np.ndarray) -> np.ndarray:

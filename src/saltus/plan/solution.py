@@ -114,6 +114,7 @@ class Planned(Trajectory):
         lines.append(f"  largest loop gap: {self.loop_gap:.3g} m")
         if self.others:
             lines.append("  other local minima: " + ", ".join(f"{o.objective:.6g}" for o in self.others))
+        lines += [f"  {note}" for note in self.meta["notes"]]
         if self.flight is not None:
             lines.append(f"  flown: {self.flight.detail}")
         return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from saltus.model.symbols import SX
 from saltus.plan import solver
 from saltus.plan.fill import fill
 from saltus.plan.flight import fly as flown
-from saltus.plan.guess import Guess, PhaseGuess, guesses, rows_at
+from saltus.plan.guess import Guess, PhaseGuess, bent, guesses, rows_at
 from saltus.plan.mesh import errors, refined, resampled
 from saltus.plan.schemes import HermiteSimpson, Scheme
 from saltus.plan.solution import Planned, Round, planned
@@ -40,6 +41,9 @@ def solve(
     momentum: bool = True,
     native: bool | None = False,
     fly: bool = True,
+    starts: int = 0,
+    seed: int = 0,
+    workers: int = 1,
     progress: Callable[[str, int, float, float], None] | None = None,
 ) -> Planned:
     """Find a motion that does what the plan says.
@@ -48,19 +52,28 @@ def solve(
     start. Meshes are refined until the relative error of every interval is below `tolerance` (None keeps the first
     mesh). `iterations` and `seconds` limit the solver, Ctrl-C stops it; NotSolved carries the motion reached.
     `momentum` keeps the momentum of a floating machine exact. `native` compiles the derivatives, which pays for
-    large problems solved often. `fly` simulates the result with feedback. `progress(what, iteration, cost,
-    violation)` is called now and then.
+    large problems solved often. `fly` simulates the result with feedback. `starts` further guesses are the first
+    one bent at random (`seed`); `workers` processes share all guesses out; the best solution is carried on, the other
+    local minima are in `others`. `progress(what, iteration, cost, violation)` is called now and then.
     """
     begin = time.perf_counter()
     scheme = scheme or HermiteSimpson()
     if tolerance is not None and not tolerance > 0:
         raise BadValue(f"tolerance is {tolerance}; give a number above zero, or None to keep the mesh", given=tolerance)
     work = _Work(plan, scheme, momentum, native, Limits(iterations, seconds, accuracy), progress, begin)
+    if starts < 0 or workers < 1:
+        raise BadValue(f"{starts} starts on {workers} workers; give zero or more starts and at least one worker")
     candidates = guesses(plan, guess)
-    tried = work.try_all(candidates)
+    candidates += [bent(plan, candidates[0], np.random.default_rng([seed, i])) for i in range(starts)]
+    tried = work.try_all(candidates, workers, everything=starts > 0)
     best = tried[0]
     out = work.finish(best, tolerance, refinements)
-    out.others = [work.motion(*one) for one in tried[1:] if one[1].ok]
+    if tolerance is not None and out.mesh_error > tolerance:
+        out.meta["notes"].append(
+            f"the mesh error {out.mesh_error:.2g} is above the tolerance {tolerance:g} after {refinements} "
+            "refinements; allow more, or start with more intervals"
+        )
+    out.others = [work.motion(*one) for one in _distinct(tried)[1:]]
     if fly:
         out.flown, out.flight = flown(out)
         if not out.flight.follows:
@@ -113,31 +126,61 @@ class _Work:
         self.solving += result.seconds
         return replace(result, x=t.filled(result.x))
 
-    def try_all(self, candidates: Sequence[Guess]) -> list[tuple[Transcription, Result]]:
-        """Solve from every guess, the cheapest solution first; unsolved ones last, the least wrong first."""
-        meshes = [np.linspace(0, 1, p.intervals + 1) for p in self.plan.phases]
-        out: list[tuple[Transcription, Result]] = []
-        for i, guess in enumerate(candidates):
-            rows = [rows_at(self.plan, p, g.q[0]) for p, g in zip(self.plan.phases, guess, strict=True)]
-            t = self.transcription(rows, meshes)
-            several = len(candidates) > 1
-            what = f"guess {i + 1} of {len(candidates)}" if several else "first mesh"
-            solved = any(r.ok for _, r in out)
-            limit = LOOK if solved else self.limits.iterations // (len(candidates) - i)
-            result = self._solve(t, fill(t, guess), what, limit)
-            out.append((t, result))
-            self._record(t, result, what)
-            if result.status == "Interrupted":
-                break
+    def try_all(
+        self, candidates: Sequence[Guess], workers: int = 1, everything: bool = False
+    ) -> list[tuple[Transcription, Result]]:
+        """Solve from every guess, the cheapest solution first; unsolved ones last, the least wrong first.
+
+        Unless `everything` is asked for, guesses after one that led to a solution get a short look only.
+        """
+        count = len(candidates)
+        if workers > 1 and count > 1 and "fork" in multiprocessing.get_all_start_methods():
+            results = self._shared_out(candidates, workers)
+        else:
+            results = []
+            for i in range(count):
+                looked = not everything and any(r.ok for r in results)
+                limit = LOOK if looked else self.limits.iterations // (1 if everything else count - i)
+                results.append(self.from_guess(i, candidates, limit))
+                if results[-1].status == "Interrupted":
+                    break
+        out = [(self._on_first_mesh(candidates[i]), result) for i, result in enumerate(results)]
+        for t, result in out:
+            self._record(t, result)
         out.sort(key=lambda one: (not one[1].ok, one[1].cost if one[1].ok else _violation(*one)))
+        self.used = min(self.used, out[0][1].iterations)  # what is left is for the one that is carried on
         return out
+
+    def _on_first_mesh(self, guess: Guess) -> Transcription:
+        meshes = [np.linspace(0, 1, p.intervals + 1) for p in self.plan.phases]
+        rows = [rows_at(self.plan, p, g.q[0]) for p, g in zip(self.plan.phases, guess, strict=True)]
+        return self.transcription(rows, meshes)
+
+    def from_guess(self, i: int, candidates: Sequence[Guess], limit: int) -> Result:
+        """Solve from one of the guesses on the first mesh."""
+        t = self._on_first_mesh(candidates[i])
+        what = f"guess {i + 1} of {len(candidates)}" if len(candidates) > 1 else "first mesh"
+        return self._solve(t, fill(t, candidates[i]), what, limit)
+
+    def _shared_out(self, candidates: Sequence[Guess], workers: int) -> list[Result]:
+        """Let processes that inherit this one's expressions solve from the guesses."""
+        _INHERITED.append((self, candidates))
+        begin = time.perf_counter()
+        try:
+            with multiprocessing.get_context("fork").Pool(min(workers, len(candidates))) as pool:
+                results = pool.map(_inherited, range(len(candidates)), chunksize=1)
+        finally:
+            _INHERITED.pop()
+        self.solving += time.perf_counter() - begin
+        self.used += max(r.iterations for r in results)
+        return results
 
     def finish(self, start: tuple[Transcription, Result], tolerance: float | None, refinements: int) -> Planned:
         """Carry the best solution through finer meshes."""
         t, result = start
         if not result.ok and result.status == "Maximum_Iterations_Exceeded" and self.used < self.limits.iterations:
             result = self._solve(t, result.x, "going on", self.limits.iterations)
-            self._record(t, result, "going on")
+            self._record(t, result)
         self._insist(t, result)
         if tolerance is None:
             return self.motion(t, result)
@@ -149,12 +192,12 @@ class _Work:
             finer = self.transcription([m.rows for m in t.models], meshes)
             x = fill(finer, guess_of(t, result.x, finer.fractions))
             next_result = self._solve(finer, x, "finer mesh", self.limits.iterations, warm=True)
-            self._record(finer, next_result, "finer mesh")
+            self._record(finer, next_result)
             self._insist(finer, next_result)
             t, result = finer, next_result
         return self.motion(t, result)
 
-    def _record(self, t: Transcription, result: Result, what: str) -> None:
+    def _record(self, t: Transcription, result: Result) -> None:
         finite = np.isfinite(result.x).all()
         error = max(float(e.max()) for e in errors(t, result.x)) if finite else float("inf")
         mesh = tuple(len(m) - 1 for m in t.meshes)
@@ -193,6 +236,23 @@ class _Work:
             iterations=result.iterations,
             seconds=result.seconds,
         )
+
+
+def _distinct(tried: Sequence[tuple[Transcription, Result]]) -> list[tuple[Transcription, Result]]:
+    """Solutions, cheapest first, without those that cost the same as one before."""
+    out: list[tuple[Transcription, Result]] = []
+    for one in tried:
+        if one[1].ok and not any(abs(one[1].cost - o[1].cost) <= 1e-4 * abs(o[1].cost) for o in out):
+            out.append(one)
+    return out
+
+
+_INHERITED: list[tuple[_Work, Sequence[Guess]]] = []  # what forked workers find
+
+
+def _inherited(i: int) -> Result:
+    work, candidates = _INHERITED[-1]
+    return work.from_guess(i, candidates, work.limits.iterations)
 
 
 def guess_of(t: Transcription, x: np.ndarray, fractions: Sequence[np.ndarray]) -> Guess:
@@ -241,5 +301,3 @@ def _words(low: float, high: float) -> str:
     if low == high:
         return f"{low:g}"
     return f"at least {low:g}" if high == np.inf else f"at most {high:g}" if low == -np.inf else f"{low:g} to {high:g}"
-
-

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from saltus.errors import Singular
+from saltus.model.rank import NOTHING
 
 if TYPE_CHECKING:
     from saltus.simulation.program import Stage
@@ -26,19 +27,17 @@ def check_constraints(stage: Stage, t: float, q: np.ndarray, p: np.ndarray) -> N
     """
     _, J, _ = stage.closure(t, q, p)
     longest = float(np.linalg.norm(J, axis=1).max(initial=0.0))
-    if longest == 0.0:
-        return
     U, s, Vt = np.linalg.svd(J)
     s = np.concatenate([s, np.zeros(len(J) - len(s))])
-    weak = s < 100 * NEAR * longest
-    free = Vt[int((s[: J.shape[1]] >= 100 * NEAR * longest).sum()) :]
+    weak = s <= 100 * NEAR * longest
+    free = Vt[int((~weak).sum()) :]
     if not (weak.any() and len(free)):
         return
     v = np.random.default_rng(0).normal(size=(DIRECTIONS, len(free))) @ free
     v /= np.linalg.norm(v, axis=1, keepdims=True)
     bent = np.array([stage.curvature(t, q, one, p) for one in v]) @ U[:, weak]
     k = np.abs(bent).max(axis=0)
-    if ((s[weak] < NEAR * k) & (k > FLAT * longest)).any():
+    if ((s[weak] < NEAR * k) & (k > max(FLAT * longest, NOTHING))).any():
         raise Singular(
             f"domain {stage.domain.name!r}: the constraints are singular at the start (t = {t:.6g} s): within "
             f"{NEAR:g} rad of a dead centre, from where the machine may go on in more ways than one; start from "

@@ -193,10 +193,15 @@ class _Run(Mover):
 
     # ---- one phase ----------------------------------------------------------------------------------------------
 
-    def _choice(self, stage: Stage, base: np.ndarray) -> Choice:
-        """Rows and coordinates: the last ones of this domain while they serve, or new ones."""
+    def _choice(self, stage: Stage, base: np.ndarray, entered: bool) -> Choice:
+        """Rows and coordinates: the last ones of this domain while they serve, or new ones.
+
+        A motion may pass a dead centre, where rows lose their independence for an instant, but not start at one: within
+        a stay the rows are kept.
+        """
         m, kept = self.system.mechanism, self.system._programs.setdefault("choices", {})
-        check_constraints(stage, self.t, self.q, base)
+        if entered:
+            check_constraints(stage, self.t, self.q, base)
         _, J, _ = stage.closure(self.t, self.q, base)
         wanted = tuple(self.independent) if self.independent is not None else None
         old: Choice | None = kept.get((stage.domain.name, wanted))
@@ -204,7 +209,7 @@ class _Run(Mover):
             best = quality(J[list(old.rows)], dependent_columns(J[list(old.rows)], np.ones(J.shape[1])))
             if quality(J[list(old.rows)], old.dependent) >= PREFER / 2 * best and best > 0:
                 return old
-        rows = independent_rows(J)
+        rows = independent_rows(J) if entered or old is None else list(old.rows)
         if len(rows) == J.shape[1]:
             raise BadModel(
                 f"domain {stage.domain.name!r} has no freedom left: {len(rows)} independent constraints on "
@@ -237,7 +242,7 @@ class _Run(Mover):
         law, visit = law_in(self.control, domain.name), self.visits.get(domain.name, 0)
         table = law.table(stage, visit, self._entry(*entry)) if isinstance(law, Schedule) else None
         while True:  # once a choice of coordinates
-            program, stepper = self._program(stage, self._choice(stage, base))
+            program, stepper = self._program(stage, self._choice(stage, base, work is None))
             p = self._parameters(program, base, entry)
             x = program.state_vector(self.q, self.v, work, self.z)
             volume = program.check_regular(self.t, x, p)

@@ -1,4 +1,4 @@
-"""What the studies of righting share: the plan of secs. 4.2 and 4.3, its numbers, planned against flown, its pictures."""
+"""What the studies of righting share: the plan of secs. 4.2 and 4.3, its numbers as planned and flown, pictures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 import saltus as sl
 from saltus.errors import NotSolved, UnknownName
+from saltus.studies.result import Comparison
 from saltus.view.style import COLOURS
 
 DURATION = 0.58  # s, from t_1 = 0.5 s on
@@ -125,10 +126,8 @@ def numbers(best: sl.Planned) -> dict[str, Any]:
     }
 
 
-def upright(words: str, case: dict[str, Any]) -> list[Any]:
+def upright(words: str, case: dict[str, Any]) -> list[Comparison]:
     """Comparisons that every plan which counts has to pass: upright as flown, with the torque that there is."""
-    from saltus.studies.result import Comparison
-
     return [
         Comparison(
             f"{words}: upright as flown",

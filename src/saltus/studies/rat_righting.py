@@ -1,4 +1,4 @@
-"""Study: a tumbling kangaroo rat rights itself in the air with its tail (kangaroo rat paper, sec. 4.2, figs. 9 to 11)."""
+"""Study: a tumbling kangaroo rat rights itself with its tail (kangaroo rat paper, sec. 4.2, figs. 9 to 11)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMES = (0.0, 0.2, 0.4, rp.DURATION)  # s after t_1; the paper draws 0.5, 0.7, 0
 def study(
     segments: float = 1, links: float = 3, rate: float = 100.0, scheme: str = "hermite-simpson", rates: float = 1
 ) -> StudyResult:
-    """Plan at `rate` nodes a second, refine, fly; then the paper's own transcription, and with `rates` all of fig. 11."""
+    """Plan at `rate` nodes a second, refine, fly; then the paper's own transcription; `rates` 0 leaves out fig. 11."""
     m, n = int(segments), int(links)
     best = rp.righting(m, n, WORKSPACE, rp.intervals_at(rate, scheme)).solve(
         scheme=rp.SCHEMES[scheme], tolerance=rp.TOLERANCE
@@ -68,8 +68,8 @@ def study(
         [
             "Time counts from t_1 = 0.5 s. The state there is not printed; ours comes from a jump of our own.",
             "A plan at `rate` Hz has that many nodes a second; Hermite-Simpson has every other one in the middle of an "
-            "interval. Plans are refined to a relative error of 5e-5; those of fig. 11 are not, and start from the refined "
-            "one, so that all are of one family: their iterations are fewer than from nothing.",
+            "interval. Plans are refined to a relative error of 5e-5; those of fig. 11 are not, and start from the "
+            "refined one, so that all are of one family: their iterations are fewer than from nothing.",
             "Energy is the integral of the sum of the motors' |torque times rate|, peak power the largest of that sum.",
         ],
         {"righting": functools.partial(animate_side, rows.get("flown", best), curves(best.mechanism), ground=None)},
@@ -110,7 +110,8 @@ def _compared(
         Comparison(
             "the paper's own transcription, flown",
             "planned and simulated orientation differ (fig. 10b, c)",
-            f"{printed['final_tilt_deg_flown']:.1f} deg off, momentum drifts by {100 * printed['momentum_drift']:.0f} %",
+            f"{printed['final_tilt_deg_flown']:.1f} deg off, momentum drifts by "
+            f"{100 * printed['momentum_drift']:.0f} %",
             holds=not printed["follows"],
             why="trapezoidal at 100 Hz: it cannot be followed and is not counted as a plan",
         ),

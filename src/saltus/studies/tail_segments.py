@@ -66,9 +66,9 @@ def study(plain: float = 1) -> StudyResult:
         comparisons,
         {"fig12_snapshots": plot_strip(shown, TIMES, ground=None), "fig13_details": _details(plans)},
         [
-            "Time counts from t_1 = 0.5 s. The state there is not printed; ours comes from jumps of our own, one a tail.",
-            "The paper's times are fmincon's on its own computer. Ours are those of the solver on all meshes; the time to "
-            "derive and differentiate the problem is `build_seconds`.",
+            "Time counts from t_1 = 0.5 s. The state there is not printed; ours come from jumps of our own.",
+            "The paper's times are fmincon's on its own computer. Ours are those of the solver on all meshes; the time "
+            "to derive and differentiate the problem is `build_seconds`.",
             "Energy is the integral of the sum of the motors' |torque times rate|, peak power the largest of that sum.",
         ],
     )

@@ -1,0 +1,21 @@
+"""Righting in the air with a tail: planned, then flown with feedback."""
+
+import saltus as sl
+
+rat = sl.zoo.kangaroo_rat(segments=2, links=3)
+plan = sl.Plan(rat.domains["flight"], duration=0.58, intervals=58)
+a, b, u = plan.start, plan.end, plan.u
+plan.require(a == rat.keyframes["tumbling"])
+plan.require(b.upright, b.angular_velocity == 0)
+plan.bound(u.tail, -0.02, 0.02)
+plan.minimise(plan.integral(u.tail.squared_norm))
+best = plan.solve()  # NotSolved names the worst constraints
+
+flown = sl.simulate(
+    rat,
+    best.start,
+    domain="flight",
+    until=best.duration,
+    control=sl.Track(best, outputs="tail", kp=4e4, kd=400),
+)
+print(flown.end.tilt)
