@@ -35,7 +35,10 @@ class Pinned:
 
 @dataclass(frozen=True, eq=False)
 class Sliding:
-    """The point stays on the ground and slides along it, against Coulomb friction `friction` (1)."""
+    """The point stays on the ground and slides along it, against Coulomb friction `friction` (1).
+
+    Friction is in proportion to the normal force with its sign: give the domain a `Liftoff` where that may pull.
+    """
 
     point: Frame | str
     friction: Any = 0.0

@@ -124,7 +124,13 @@ class Planned(Trajectory):
 
 
 def planned(
-    t: Transcription, x: np.ndarray, rounds: Sequence[Round], objective: float, build_seconds: float, status: str
+    t: Transcription,
+    x: np.ndarray,
+    rounds: Sequence[Round],
+    objective: float,
+    error: float,
+    build_seconds: float,
+    status: str,
 ) -> Planned:
     """Turn the unknowns of a transcription into a motion with names."""
     plan, m = t.plan, t.plan.mechanism
@@ -187,7 +193,7 @@ def planned(
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",
         "engine": "IPOPT",
-        "tolerance": rounds[-1].error if rounds else float("nan"),
+        "tolerance": error,
         "steps": sum(len(mesh) - 1 for mesh in t.meshes),
         "evaluations": sum(r.iterations for r in rounds),
         "rejected": 0,
@@ -208,7 +214,7 @@ def planned(
         ),
         "plan": {
             "objective": objective,
-            "mesh_error": rounds[-1].error if rounds else float("nan"),
+            "mesh_error": error,
             "rounds": [vars(r) for r in rounds],
             "build_seconds": build_seconds,
             "params": {n: params[n] for n in plan.freed},

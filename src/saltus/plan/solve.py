@@ -210,7 +210,8 @@ class _Work:
         """The motion that a result stands for."""
         build = time.perf_counter() - self.begin - self.solving
         status = "solved" if result.ok else "not solved"
-        return planned(t, result.x, self.rounds, result.cost, build, status)
+        error = max(float(e.max()) for e in errors(t, result.x)) if np.isfinite(result.x).all() else float("inf")
+        return planned(t, result.x, self.rounds, result.cost, error, build, status)
 
     def _insist(self, t: Transcription, result: Result) -> None:
         """Raise NotSolved with what is most wrong."""

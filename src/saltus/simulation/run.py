@@ -14,7 +14,7 @@ from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
 from saltus.hybrid import Domain, Edge, HybridSystem
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import dependent_columns, independent_rows, quality, rank
+from saltus.model.rank import dependent_columns, independent_rows, pivots, quality, rank
 from saltus.model.symbols import Named
 from saltus.simulation.control import Sampled, Schedule, Table, law_in
 from saltus.simulation.engines import choose as choose_engine
@@ -197,7 +197,7 @@ class _Run(Mover):
         """Rows and coordinates: the last ones of this domain while they serve, or new ones.
 
         A motion may pass a dead centre, where rows lose their independence for an instant, but not start at one: within
-        a stay the rows are kept.
+        a stay the number of rows is kept.
         """
         m, kept = self.system.mechanism, self.system._programs.setdefault("choices", {})
         if entered:
@@ -209,7 +209,7 @@ class _Run(Mover):
             best = quality(J[list(old.rows)], dependent_columns(J[list(old.rows)], np.ones(J.shape[1])))
             if quality(J[list(old.rows)], old.dependent) >= PREFER / 2 * best and best > 0:
                 return old
-        rows = independent_rows(J) if entered or old is None else list(old.rows)
+        rows = independent_rows(J) if entered or old is None else pivots(J.T, len(old.rows))
         if len(rows) == J.shape[1]:
             raise BadModel(
                 f"domain {stage.domain.name!r} has no freedom left: {len(rows)} independent constraints on "
