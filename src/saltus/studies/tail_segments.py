@@ -81,8 +81,8 @@ def plan(segments: int, links: int, **options: Any) -> sl.Planned:
     intervals = rp.intervals_at(RATE, "hermite-simpson")
     if segments < 3:
         statement = rp.righting(segments, links, WORKSPACE, intervals)
-        return statement.solve(**{"tolerance": rp.TOLERANCE, **options})
-    statement = rp.righting(segments, links, WORKSPACE, 2 * intervals, SPEED_OF_THREE)
+    else:
+        statement = rp.righting(segments, links, WORKSPACE, 2 * intervals, SPEED_OF_THREE)
     return statement.solve(**{"tolerance": rp.TOLERANCE, "native": None, **options})
 
 
