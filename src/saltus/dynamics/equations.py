@@ -190,8 +190,7 @@ class Equations:
             return SX.zeros(len(self.mechanism.inputs))
         delivered = []
         for name, command in self.mechanism.inputs.items():
-            joint = self.mechanism.joints.get(name.split(".")[0])
-            motor = joint.motor if joint is not None and name in joint.v_names and not self.unlimited else None
+            motor = None if self.unlimited else self.mechanism.motor_of(name)
             delivered.append(motor.delivered(command, self._rate(name)) if motor else command)
         return ca.vertcat(SX(0, 1), *delivered)
 
@@ -219,8 +218,7 @@ class Equations:
             else:
                 out[name] = self.touches[name].effort(self.v)
         for i, name in enumerate(m.inputs):
-            joint = m.joints.get(name.split(".")[0])
-            if joint is not None and joint.motor is not None and name in joint.v_names:
+            if m.motor_of(name) is not None:
                 out[f"motor {name}"] = ca.jtimes(self._rate(name), self.v, self.torques[i], True)
         return out
 

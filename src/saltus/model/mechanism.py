@@ -331,7 +331,22 @@ class Mechanism(Loads):
             self._new_name("input", n, self.inputs)
             self.inputs[n] = SX.sym(f"u_{n}")
 
+    def motor_of(self, name: str) -> Motor | None:
+        """Motor that an input commands; None for inputs of the user's own."""
+        joint = self.joints.get(name.split(".")[0])
+        return joint.motor if joint is not None and name in joint.v_names else None
+
     # ---- coordinates --------------------------------------------------------------------------------------------
+
+    @property
+    def turns(self) -> list[str]:
+        """Names of the position coordinates that are angles of a turn, the same after a full one."""
+        out = []
+        for placement in self.placements:
+            joint = placement.joint
+            if joint.follows is None and not any(isinstance(p, Ball | joints.Bend) for p in joint.primitives):
+                out += [n for n, p in zip(joint.q_names, joint.primitives, strict=True) if isinstance(p, joints.Turn)]
+        return out
 
     @property
     def q(self) -> Named:

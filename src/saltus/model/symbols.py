@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,13 +91,12 @@ class Named:
     def __getitem__(self, name: str) -> Any:
         if name in self._names:
             return self._values[self._names.index(name)]
-        inside = [i for i, full in enumerate(self._names) if full.startswith(name + ".")]
-        if not inside:  # all of a numbered row of parts: "tail" has tail1.alpha, tail1.beta, tail2.alpha, ...
-            row = [i for i, full in enumerate(self._names) if re.match(re.escape(name) + r"\d+(\.|$)", full)]
-            if not row:
-                raise UnknownName(self._kind, name, self._names)
-            return Named([self._names[i] for i in row], [self._values[i] for i in row], self._kind)
-        return Named([self._names[i][len(name) + 1 :] for i in inside], [self._values[i] for i in inside], self._kind)
+        names = members(name, self._names)
+        if not names:
+            raise UnknownName(self._kind, name, self._names)
+        values = [self._values[self._names.index(full)] for full in names]
+        own = [full.removeprefix(name + ".") for full in names]
+        return Named(own, values, self._kind)
 
     def __iter__(self) -> Iterator[Any]:
         return (self._values[i] for i in range(len(self._names)))
@@ -120,6 +118,14 @@ class Named:
     def items(self) -> Iterator[tuple[str, Any]]:
         """Name and value of every entry."""
         return zip(self._names, self, strict=True)
+
+
+def members(name: str, names: Sequence[str]) -> list[str]:
+    """The entry of this name, or all that belong to it: "boom" has boom.x and boom.y, "tail" tail1.alpha and more."""
+    if name in names:
+        return [name]
+    rest = {full: full[len(name) :] for full in names if full.startswith(name)}
+    return [full for full, more in rest.items() if more[0] == "." or more.split(".")[0].isdigit()]
 
 
 def _short(value: Any) -> str:

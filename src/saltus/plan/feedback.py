@@ -14,7 +14,7 @@ from saltus.machine import Kernel
 from saltus.model.assembly import assembler
 from saltus.model.linear import Factored, Positive
 from saltus.model.mechanism import Mechanism
-from saltus.model.symbols import SX, Named
+from saltus.model.symbols import SX, Named, members
 from saltus.plan.feedback_reference import (
     Blocks,
     Reference,
@@ -26,10 +26,8 @@ from saltus.plan.feedback_reference import (
     full_turns,
     gains,
     limits,
-    linear,
-    part,
-    quintic,
 )
+from saltus.plan.polynomials import linear, quintic
 from saltus.simulation.control import Schedule, Table
 from saltus.simulation.program import Stage
 from saltus.simulation.signals import Entry, Signals
@@ -137,7 +135,7 @@ class JointPD(Schedule):
         if self.joints is None:
             return able
         given = [self.joints] if isinstance(self.joints, str) else list(self.joints)
-        names = [n for name in given for n in (part(name, able) or [name])]
+        names = [n for name in given for n in (members(name, able) or [name])]
         for name in names:
             if name not in able:
                 raise UnknownName("coordinate with a motor", name, able)
@@ -271,7 +269,7 @@ def _resolved(mechanism: Mechanism, given: Outputs, s: Signals) -> dict[str, SX]
 
 def _named(m: Mechanism, name: str, s: Signals) -> dict[str, SX]:
     balls = {m.q_names[i] for b in assembler(m).balls for i in range(b, b + 4)}
-    found = part(name, m.q_names)
+    found = members(name, m.q_names)
     if found:
         turned = [n for n in found if n in balls]
         if turned:

@@ -15,7 +15,7 @@ from saltus.machine import Kernel
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import scaled_rows
-from saltus.model.symbols import SX
+from saltus.model.symbols import SX, members
 from saltus.plan.feedback_reference import (
     Blocks,
     Reference,
@@ -23,14 +23,11 @@ from saltus.plan.feedback_reference import (
     accelerations,
     clipped,
     clock,
-    cubic,
     evaluated,
     full_turns,
     limits,
-    linear,
-    part,
-    quintic,
 )
+from saltus.plan.polynomials import cubic, linear, quintic
 from saltus.simulation.control import Schedule, Table
 from saltus.simulation.program import Stage
 from saltus.simulation.signals import Entry
@@ -139,7 +136,7 @@ def _weights(what: str, given: Any, names: list[str], *, definite: bool = False)
     if isinstance(given, Mapping):
         diagonal = np.zeros(len(names))
         for name, weight in given.items():
-            mine = part(name, names)
+            mine = members(name, names)
             if not mine:
                 raise UnknownName(f"weight of {what}", name, names)
             diagonal[[names.index(n) for n in mine]] = weight

@@ -11,7 +11,6 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue, UnknownName
-from saltus.model.joints import Ball, Bend, Turn
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX
@@ -161,31 +160,6 @@ def _knots(t: np.ndarray) -> list[int]:
 # ---- polynomials between samples ----------------------------------------------------------------------------------
 
 
-def quintic(h: np.ndarray, y: np.ndarray, d: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """Coefficients (interval, power, component) of (t - t_k) / h from values, rates and second rates at the samples.
-
-    Value, rate and second rate are continuous.
-    """
-    h = h[:, None]
-    step, d0, d1, s0, s1 = y[1:] - y[:-1], h * d[:-1], h * d[1:], h**2 * s[:-1], h**2 * s[1:]
-    third = 10 * step - 6 * d0 - 4 * d1 - (3 * s0 - s1) / 2
-    fourth = -15 * step + 8 * d0 + 7 * d1 + (3 * s0 - 2 * s1) / 2
-    fifth = 6 * step - 3 * (d0 + d1) - (s0 - s1) / 2
-    return np.stack([y[:-1], d0, s0 / 2, third, fourth, fifth], axis=1)
-
-
-def cubic(h: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Coefficients as of `quintic`, from values and rates alone."""
-    h = h[:, None]
-    step, d0, d1 = y[1:] - y[:-1], h * d[:-1], h * d[1:]
-    return np.stack([y[:-1], d0, 3 * step - 2 * d0 - d1, d0 + d1 - 2 * step], axis=1)
-
-
-def linear(y: np.ndarray) -> np.ndarray:
-    """Coefficients as of `quintic`, from values alone."""
-    return np.stack([y[:-1], y[1:] - y[:-1]], axis=1)
-
-
 def evaluated(coefficients: SX, components: int, tau: SX, order: int = 0) -> SX:
     """Polynomials at tau (0 to 1), or their derivatives with respect to it; coefficients power by power."""
     powers = coefficients.numel() // max(components, 1)
@@ -232,20 +206,10 @@ class Blocks:
         return {name: row[int(ends[i]) : int(ends[i + 1])] for i, name in enumerate(self.sizes)}
 
 
-def turns(mechanism: Mechanism) -> list[str]:
-    """Names of the coordinates that are angles of a turn, the same after a full one."""
-    out = []
-    for placement in mechanism.placements:
-        joint = placement.joint
-        if joint.follows is None and not any(isinstance(p, Ball | Bend) for p in joint.primitives):
-            out += [n for n, p in zip(joint.q_names, joint.primitives, strict=True) if isinstance(p, Turn)]
-    return out
-
-
 def full_turns(mechanism: Mechanism, names: Sequence[str], stay: Stay, entry: Entry) -> np.ndarray:
     """Shift (rad) of each output by full turns that brings a reference near where the domain was entered."""
     out = np.zeros(len(names))
-    for name in set(names) & set(turns(mechanism)):
+    for name in set(names) & set(mechanism.turns):
         ahead = float(entry.q[name]) - stay.q[0, mechanism.q_names.index(name)]
         out[list(names).index(name)] = 2 * np.pi * np.round(ahead / (2 * np.pi))
     return out
@@ -254,14 +218,6 @@ def full_turns(mechanism: Mechanism, names: Sequence[str], stay: Stay, entry: En
 def clock(t: Any, s: Any, row: Mapping[str, SX]) -> tuple[SX, SX]:
     """Share of the interval that has passed, and its rate (1/s)."""
     return (t - s.entry.t - row["begin"]) * row["pace"], row["pace"]
-
-
-def part(name: str, names: Sequence[str]) -> list[str]:
-    """The coordinate of this name, or all that belong to it: "tail" has tail.x, tail1.alpha, tail2.alpha."""
-    if name in names:
-        return [name]
-    rest = {n: n[len(name) :] for n in names if n.startswith(name)}
-    return [n for n, more in rest.items() if more[0] == "." or more.split(".")[0].isdigit()]
 
 
 def gains(owner: str, what: str, given: float | Sequence[float], count: int) -> np.ndarray:

@@ -21,7 +21,7 @@ KP, KD = 4e4, 400.0  # 1/s2 and 1/s: gains of the kangaroo rat paper, both poles
 def fly(best: Planned, *, tolerance: float = 1e-10) -> tuple[Trajectory | None, Flight]:
     """Simulate a plan from its start and compare."""
     plan = best.plan
-    motors = [n for n in plan.mechanism.inputs if f"motor {n}" in tree_of(plan.system).efforts]
+    motors = [n for n in plan.mechanism.inputs if plan.mechanism.motor_of(n)]
     try:
         control = Track(best, outputs=motors, kp=KP, kd=KD) if motors else JointPD(best, joints=(), kp=0.0, kd=0.0)
         flown = simulate(

@@ -212,20 +212,17 @@ def _somewhere(plan: Plan) -> np.ndarray:
     """Return a configuration that closes the loops: as the start says, near a keyframe if there is one."""
     m = plan.mechanism
     wanted, _ = known(plan, plan.start)
+    given: dict[str, Any] = {n: x for n, x in wanted.items() if "." not in n}
     if m.keyframes:
         base = m.keyframe(next(iter(m.keyframes))).positions
         return _with(m, base, wanted)
     try:
-        return m.assemble(params=plan.params, **_joints(m, wanted)).positions
+        return m.assemble(params=plan.params, **given).positions
     except SaltusError:
         zero = np.zeros(len(m.q_names))
         for b in assembler(m).balls:
             zero[b] = 1.0
         return _with(m, zero, wanted)
-
-
-def _joints(m: Any, wanted: Mapping[str, float]) -> dict[str, Any]:
-    return {n: x for n, x in wanted.items() if "." not in n}
 
 
 def _with(m: Any, q: np.ndarray, wanted: Mapping[str, float]) -> np.ndarray:
@@ -286,8 +283,8 @@ def turned(plan: Plan, guess: Guess, count: int = 2) -> list[Guess]:
         free = float((phase.v[:-1, iv : iv + 3] @ axis * steps).sum())
         first = phase.q[0, iq : iq + 4]
         angles = np.linspace(0, 2 * math.pi, 721)
-        ups = [_rotation(_product(first, _turn(axis, a)))[2, 2] for a in angles]
-        best = float(angles[int(np.argmax(ups))])
+        tilts = [(_product(first, _turn(axis, a))[1:3] ** 2).sum() for a in angles]  # (1 - cos tilt) / 2
+        best = float(angles[int(np.argmin(tilts))])
     else:
         root = next(p.joint for p in m.placements if p.child is m.floating_body)
         iq, iv = m.q_names.index(root.q_names[-1]), m.v_names.index(root.v_names[-1])
@@ -319,17 +316,6 @@ def _turn(axis: np.ndarray, angle: float) -> np.ndarray:
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.concatenate([[a[0] * b[0] - a[1:] @ b[1:]], a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:])])
-
-
-def _rotation(a: np.ndarray) -> np.ndarray:
-    w, x, y, z = a / np.linalg.norm(a)
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
 
 
 def rows_at(plan: Plan, phase: Phase, q: np.ndarray) -> list[int]:

@@ -97,6 +97,10 @@ class Programme:
             rows.append(g.full().ravel(order="F"))
         return cost, np.concatenate(rows)
 
+    def wrong(self, g: np.ndarray) -> np.ndarray:
+        """By how much rows are outside their bounds; not above zero where they are inside."""
+        return np.maximum(self.low - g, g - self.high)
+
     def rescale(self, x: np.ndarray, slack: np.ndarray, beside: np.ndarray) -> None:
         """Scale cost and rows so that their largest derivatives at x are one; a row alike at all its places.
 

@@ -146,7 +146,7 @@ def floats(stage: Stage) -> Placement | None:
         inside = isinstance(force, Spring) and "ground" not in (force.a.link.name, force.b.link.name)
         if not (inside or (isinstance(force, JointSpring) and not force.coordinate.startswith(root.joint.name + "."))):
             return None
-    return root if all(p.name != "ground" for p in (root.child,)) else None
+    return root
 
 
 def _floating(stage: Stage, e: Equations, rows: list[int], root: Placement) -> Node:

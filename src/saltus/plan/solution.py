@@ -11,10 +11,11 @@ import numpy as np
 
 from saltus.dynamics.impact import plastic_impact
 from saltus.machine import Kernel
+from saltus.plan.mesh import states
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
-from saltus.simulation.record import contact_index, contact_summary, contacts_of
-from saltus.simulation.trajectory import Event, Piece, Trajectory
+from saltus.simulation.record import contact_index, contact_summary, contacts_of, labels
+from saltus.simulation.trajectory import Event, Trajectory
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,12 @@ def planned(
     plan, m = t.plan, t.plan.mechanism
     d = 3 if m.spatial else 2
     contacts = contacts_of(plan.system)
-    params = {**plan.params, **dict(zip(plan.freed, map(float, x[t.freed]), strict=True))}
-    p = np.array([params[n] for n in m.params])
+    p = t.params(x)
+    params = dict(zip(m.params, map(float, p), strict=True))
     samples, pieces = [], []
     for k, model in enumerate(t.models):
-        q, v, a, u, f, z = t.whole(k, x)
-        times = x[t.begins[k]] + x[t.lengths[k]] * t.fractions[k]
+        q, v, a, u, f, z, _ = t.whole(k, x)
+        times = t.times(k, x)
         values = _outputs(t, k).batch(times[:, None], q, v, u, p, z)
         T, V, momentum, points, phi, powers = (np.asarray(y).reshape(len(times), -1) for y in values)
         ground = np.zeros((len(times), len(contacts), d))
@@ -168,7 +169,7 @@ def planned(
                 "forces": ground,
             }
         )
-        pieces.append(_piece(t, k, times, q, v, a, x))
+        pieces.append(states(t, k, x))
     done = np.zeros(samples[0]["work"].shape[1])
     for s in samples:
         s["work"] = s["work"] + done
@@ -179,17 +180,9 @@ def planned(
     gap = float(np.abs(arrays["gap"]).max(initial=0.0))
     events = _events(t, samples, p)
     meta: dict[str, Any] = {
-        "name": m.name,
-        "dimension": d,
-        "q_names": m.q_names,
-        "v_names": m.v_names,
-        "inputs": list(m.inputs),
-        "points": list(m.points),
-        "forces": list(contacts),
+        **labels(plan.system, [model.phase.domain.name for model in t.models]),
         "channels": channels,
         "drives": list(m.drives),
-        "constraints": t.models[0].phase.stage.tree.row_names,
-        "domains": [model.phase.domain.name for model in t.models],
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",
         "engine": "IPOPT",
@@ -236,18 +229,6 @@ def _outputs(t: Transcription, k: int) -> Kernel:
     parts = [e.kinetic_energy, e.potential_energy, e.momentum, points, e.phi, powers]
     outputs = [ca.densify(y) for y in stage.with_domain_params([ca.SX(y) for y in parts])]
     return Kernel(ca.Function("outputs", [e.t, e.q, e.v, e.u, e.p, e.z], ca.cse(outputs)), native=False)
-
-
-def _piece(t: Transcription, k: int, times: np.ndarray, q: Any, v: Any, a: Any, x: np.ndarray) -> Piece:
-    """Cubics in fractions of an interval between the mesh's nodes, of positions and velocities."""
-    every, q_dot = 2 if t.scheme.middles else 1, t.position_rates(k, x)
-    breaks = times[::every]
-    h = np.diff(breaks)[:, None]
-    y, rate = np.hstack([q, v])[::every], np.hstack([q_dot, a])[::every]
-    c0, c1 = y[:-1], h * rate[:-1]
-    jump, slope = y[1:] - y[:-1], h * rate[1:]
-    coefficients = np.stack([c0, c1, 3 * jump - 2 * c1 - slope, c1 + slope - 2 * jump], axis=1)
-    return Piece(k, breaks, coefficients)
 
 
 def _events(t: Transcription, samples: list[dict[str, np.ndarray]], p: np.ndarray) -> list[Event]:

@@ -15,15 +15,17 @@ import numpy as np
 from saltus.errors import BadValue, NotSolved
 from saltus.model.symbols import SX
 from saltus.plan import solver
+from saltus.plan.conditions import in_words
 from saltus.plan.fill import fill
 from saltus.plan.flight import fly as flown
 from saltus.plan.guess import Guess, PhaseGuess, bent, guesses, rows_at
-from saltus.plan.mesh import errors, refined, resampled
+from saltus.plan.mesh import errors, inputs, refined, states
+from saltus.plan.phase_model import PhaseModel
 from saltus.plan.schemes import HermiteSimpson, Scheme
 from saltus.plan.solution import Planned, Round, planned
 from saltus.plan.solver import Limits, Result
 from saltus.plan.statement import Plan
-from saltus.plan.transcription import PhaseModel, Transcription
+from saltus.plan.transcription import Transcription
 
 LOOK = 50  # iterations that a further guess gets, once one has led to a solution
 
@@ -101,6 +103,7 @@ class _Work:
         self.solving = 0.0
         self._models: dict[tuple[tuple[int, ...], ...], list[PhaseModel]] = {}
         self._locals: dict[Any, Any] = {}
+        self._known: tuple[Result, list[np.ndarray]] | None = None
         self.summed, self.direct = _integrals(plan)
 
     def transcription(self, rows: Sequence[Sequence[int]], meshes: Sequence[np.ndarray]) -> Transcription:
@@ -147,7 +150,7 @@ class _Work:
         out = [(self._on_first_mesh(candidates[i]), result) for i, result in enumerate(results)]
         for t, result in out:
             self._record(t, result)
-        out.sort(key=lambda one: (not one[1].ok, one[1].cost if one[1].ok else _violation(*one)))
+        out.sort(key=lambda one: (not one[1].ok, one[1].cost if one[1].ok else one[1].violation))
         self.used = min(self.used, out[0][1].iterations)  # what is left is for the one that is carried on
         return out
 
@@ -185,8 +188,8 @@ class _Work:
         if tolerance is None:
             return self.motion(t, result)
         for _ in range(refinements):
-            error = errors(t, result.x)
-            if max(e.max() for e in error) <= tolerance:
+            error = self._errors(t, result)
+            if _largest(error) <= tolerance:
                 break
             meshes = [refined(m, e, tolerance, self.scheme.order) for m, e in zip(t.meshes, error, strict=True)]
             finer = self.transcription([m.rows for m in t.models], meshes)
@@ -197,9 +200,16 @@ class _Work:
             t, result = finer, next_result
         return self.motion(t, result)
 
+    def _errors(self, t: Transcription, result: Result) -> list[np.ndarray]:
+        """Errors of every interval, worked out once for a result."""
+        if self._known is None or self._known[0] is not result:
+            finite = np.isfinite(result.x).all()
+            found = errors(t, result.x) if finite else [np.full(len(m) - 1, np.inf) for m in t.meshes]
+            self._known = result, found
+        return self._known[1]
+
     def _record(self, t: Transcription, result: Result) -> None:
-        finite = np.isfinite(result.x).all()
-        error = max(float(e.max()) for e in errors(t, result.x)) if finite else float("inf")
+        error = _largest(self._errors(t, result))
         mesh = tuple(len(m) - 1 for m in t.meshes)
         status = "solved" if result.ok else result.status
         self.rounds.append(
@@ -210,8 +220,7 @@ class _Work:
         """The motion that a result stands for."""
         build = time.perf_counter() - self.begin - self.solving
         status = "solved" if result.ok else "not solved"
-        error = max(float(e.max()) for e in errors(t, result.x)) if np.isfinite(result.x).all() else float("inf")
-        return planned(t, result.x, self.rounds, result.cost, error, build, status)
+        return planned(t, result.x, self.rounds, result.cost, _largest(self._errors(t, result)), build, status)
 
     def _insist(self, t: Transcription, result: Result) -> None:
         """Raise NotSolved with what is most wrong."""
@@ -219,7 +228,7 @@ class _Work:
             return
         worst = _worst(t, result.x)
         lines = [
-            f"  {name}{f' at {when:.4g} s' if np.isfinite(when) else ''}: {value:.4g}, should be {_words(low, high)}"
+            f"  {name}{f' at {when:.4g} s' if np.isfinite(when) else ''}: {value:.4g}, should be {in_words(low, high)}"
             for name, when, value, low, high in worst[:5]
         ]
         stuck = result.status in solver.INFEASIBLE
@@ -258,10 +267,16 @@ def _inherited(i: int) -> Result:
 
 def guess_of(t: Transcription, x: np.ndarray, fractions: Sequence[np.ndarray]) -> Guess:
     """Turn a solution into a guess for nodes at other fractions of its phases."""
-    out = []
+    out, nq = [], len(t.plan.mechanism.q_names)
     for k, s in enumerate(fractions):
-        out.append(PhaseGuess(s * x[t.lengths[k]], *resampled(t, x, k, s)))
+        at = x[t.begins[k]] + s * x[t.lengths[k]]
+        y = states(t, k, x).at(at)
+        out.append(PhaseGuess(s * x[t.lengths[k]], y[:, :nq], y[:, nq:], inputs(t, k, x).at(at)))
     return out
+
+
+def _largest(error: Sequence[np.ndarray]) -> float:
+    return max(float(e.max()) for e in error)
 
 
 def _integrals(plan: Plan) -> tuple[list[int], dict[int, float]]:
@@ -277,28 +292,14 @@ def _integrals(plan: Plan) -> tuple[list[int], dict[int, float]]:
     return summed, direct
 
 
-def _rows(t: Transcription, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
-    programme = t.programme(x)
-    _, g = programme.evaluate(x)
-    return g, np.maximum(programme.low - g, g - programme.high), programme
-
-
-def _violation(t: Transcription, result: Result) -> float:
-    return float(_rows(t, result.x)[1].max(initial=0.0))
-
-
 def _worst(t: Transcription, x: np.ndarray, count: int = 10) -> list[tuple[str, float, float, float, float]]:
     """Rows that are most wrong, scaled as the solver saw them: name, time, value, bounds."""
-    g, wrong, programme = _rows(t, x)
+    programme = t.programme(x)
+    _, g = programme.evaluate(x)
+    wrong = programme.wrong(g)
     order = np.argsort(-wrong * programme.row_scale)[:count]
     return [
         (*programme.row(int(i)), float(g[i]), float(programme.low[i]), float(programme.high[i]))
         for i in order
         if wrong[i] > 1e-9
     ]
-
-
-def _words(low: float, high: float) -> str:
-    if low == high:
-        return f"{low:g}"
-    return f"at least {low:g}" if high == np.inf else f"at most {high:g}" if low == -np.inf else f"{low:g} to {high:g}"

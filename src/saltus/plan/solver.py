@@ -37,6 +37,7 @@ class Result:
     iterations: int
     cost: float
     seconds: float
+    violation: float
     evaluations: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     @property
@@ -101,8 +102,9 @@ def run(
         if f"n_call_nlp_{name}" in stats
     }
     x = np.clip(x, low, high)
-    cost, _ = programme.evaluate(x)
-    return Result(x, status, int(stats["iter_count"]), cost, time.perf_counter() - start, evaluations)
+    cost, g = programme.evaluate(x)
+    violation = float(programme.wrong(g).max(initial=0.0))
+    return Result(x, status, int(stats["iter_count"]), cost, time.perf_counter() - start, violation, evaluations)
 
 
 class _Watch(ca.Callback):

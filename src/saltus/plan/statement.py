@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
@@ -16,21 +15,12 @@ from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
+from saltus.plan.conditions import Condition, parse
 from saltus.simulation.program import Stage, tree_of
 from saltus.simulation.run import alone
 
 if TYPE_CHECKING:
     from saltus.plan.solution import Planned
-
-
-@dataclass(frozen=True, eq=False)
-class Condition:
-    """low <= expression <= high, with the words it is reported by."""
-
-    expression: SX
-    low: float
-    high: float
-    label: str
 
 
 class Instant:
@@ -166,15 +156,21 @@ class Phase:
             out.append((self.stage.row_names[rows[-1]], self.forces[rows[-1]]))
         return out
 
+    def tangential(self, contact: int) -> tuple[str, SX]:
+        """Name of a contact's friction condition, and its forces along the ground."""
+        rows, _ = self._rows(contact)
+        return f"friction at {self.stage.row_names[rows[-1]]}", self.forces[list(rows[:-1])]
+
     def cones(self, friction: float) -> list[Condition]:
         """Tangential ground forces within `friction` times the normal ones."""
         out = []
-        for i in range(len(self.domain.contacts)):
-            rows, _ = self._rows(i)
-            along = self.forces[list(rows[:-1])]
-            if along.numel():
-                inside = (friction * self.forces[rows[-1]]) ** 2 - ca.sumsqr(along)
-                out.append(Condition(inside, 0.0, math.inf, f"friction at {self.stage.row_names[rows[-1]]}"))
+        for i, (_, normal) in enumerate(self.normals):
+            name, along = self.tangential(i)
+            most = friction * normal
+            if along.numel() == 1:
+                out += [Condition(most + side * along, 0.0, math.inf, name) for side in (1, -1)]
+            elif along.numel():
+                out.append(Condition(most**2 - ca.sumsqr(along), 0.0, math.inf, name))
         return out
 
 
@@ -266,8 +262,7 @@ class Plan:
     def power(self) -> Named:
         """Mechanical power of each motor along the way (W)."""
         e = tree_of(self.system)
-        inputs = list(self.mechanism.inputs)
-        motors = [n for n in inputs if f"motor {n}" in e.efforts]
+        motors = [n for n in self.mechanism.inputs if self.mechanism.motor_of(n)]
         return Named(motors, [self.u[n] * e._rate(n) for n in motors], "motor")
 
     def position(self, point: Frame | str) -> Named:
@@ -404,42 +399,6 @@ class Plan:
     def __repr__(self) -> str:
         path = " -> ".join(p.domain.name for p in self.phases)
         return f"Plan of {self.mechanism.name!r}: {path}, {len(self.conditions) + len(self.path)} conditions"
-
-
-def parse(condition: Any) -> list[Condition]:
-    """Conditions in an SX comparison, a list of them, or what `plan.start == state` gave."""
-    if isinstance(condition, Condition):
-        return [condition]
-    if isinstance(condition, list | tuple):
-        return [one for c in condition for one in parse(c)]
-    if isinstance(condition, bool) or not isinstance(condition, SX):
-        raise BadValue(
-            f"{condition!r} is no condition; compare quantities of the plan, as in plan.end.q.hip == 0", given=condition
-        )
-    out = []
-    for k in range(condition.numel()):
-        one = condition[k]
-        if one.is_constant():
-            if float(one) != 1.0:
-                raise BadValue("a condition is false whatever the motion: both sides are numbers", given=str(one))
-            continue
-        operation = one.op() if not one.is_symbolic() else -1
-        if operation not in (ca.OP_EQ, ca.OP_LE, ca.OP_LT):
-            raise BadValue(f"{_short(one)} is no comparison; use ==, <= or >=", given=str(one))
-        left, right = one.dep(0), one.dep(1)
-        difference, high = left - right, 0.0
-        if right.is_constant():
-            difference, high = left, float(right)
-        elif left.is_constant():
-            out.append(Condition(right, float(left), float(left) if operation == ca.OP_EQ else math.inf, _short(one)))
-            continue
-        out.append(Condition(difference, high if operation == ca.OP_EQ else -math.inf, high, _short(one)))
-    return out
-
-
-def _short(expression: SX) -> str:
-    text = str(expression)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _inputs(m: Mechanism) -> SX:

@@ -4,207 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue
-from saltus.hybrid import Edge, PlasticImpact, Touchdown, same_point
-from saltus.machine import Kernel
-from saltus.model.joints import Ball, Turn
-from saltus.model.symbols import SX, Named, number
+from saltus.hybrid import Edge, Liftoff, PlasticImpact, Touchdown, same_point
+from saltus.model.symbols import SX
+from saltus.plan.conditions import FREE, in_words
 from saltus.plan.nlp import Local, Piece, Programme
-from saltus.plan.nodes import fallen_constants, node_of
+from saltus.plan.phase_model import BEFORE, PhaseModel, with_freed
 from saltus.plan.schemes import Scheme
-from saltus.plan.statement import Condition, Instant, Phase, Plan, _inputs
-from saltus.simulation.program import tree_of
-from saltus.simulation.signals import Entry, Signals
-
-FREE = math.inf
-BEFORE = "before "  # conditions that a guard has not fired yet
-
-
-@dataclass(frozen=True, eq=False)
-class Motion:
-    """A motion at instants of one phase: rows of unknowns, one a node (mesh nodes and middles in order of time)."""
-
-    t: np.ndarray
-    x: np.ndarray
-
-
-class PhaseModel:
-    """Symbols and functions of one phase: its node, with integrals and sizes as further unknowns."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        phase: Phase,
-        rows: Sequence[int],
-        summed: Sequence[int],
-        direct: Mapping[int, float],
-        momentum: bool,
-    ) -> None:
-        self.plan, self.phase, self.rows = plan, phase, tuple(rows)
-        m = plan.mechanism
-        self.node = node = node_of(phase.stage, rows, momentum=momentum)
-        self.sizes = SX.sym("size", len(plan.sizes))
-        self.sums = SX.sym("sum", len(summed))
-        self.x = ca.vertcat(node.x, self.sizes, self.sums)
-        self.n = int(self.x.numel())
-        self.names = (
-            *node.names,
-            *(f"size {i + 1}" for i in range(len(plan.sizes))),
-            *(f"integral {i + 1}" for i in summed),
-        )
-        # What is the same all along: when the phase begins, how long it lasts, its constants, freed Params.
-        self.begin, self.length = SX.sym("begin"), SX.sym("length")
-        self.freed = SX.sym("freed", len(plan.freed))
-        self.common = ca.vertcat(self.begin, self.length, node.c, self.freed)
-        self.s, self.p = SX.sym("s"), SX.sym("p", len(m.params))
-        self.elapsed = self.s * self.length
-        constants = node.c
-        if "turn" in node.blocks:
-            constants = fallen_constants(m.gravity, node.c, self.elapsed)
-        params = SX(self.p)
-        for i, name in enumerate(plan.freed):
-            params[list(m.params).index(name)] = self.freed[i]
-        self._own = ca.vertcat(m.time, node.c, m.p), ca.vertcat(self.begin + self.elapsed, constants, params)
-        e = phase.stage.equations
-        full = {k: self._here(v) for k, v in node.full.items()}
-        sizes = ca.vertcat(SX(0, 1), *[s for s, _ in plan.sizes])
-        self._path = (
-            ca.vertcat(m.time, e.q, e.v, _inputs(m), e.z, phase.forces, sizes),
-            ca.densify(ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"], self.sizes)),
-        )
-        self.full = full
-        integrands = [self.along(plan.integrals[i][1]) * self._counts(i) for i in summed]
-        rates = [self._here(r) for r in node.rates.values()] + [ca.vertcat(SX(0, 1), *integrands)]
-        self.integrated = [i for b in node.rates for i in range(*node.blocks[b].indices(self.n))]
-        self.integrated += list(range(self.n - len(summed), self.n))
-        arguments = [self.x, self.common, self.s, self.p]
-        self.rate = ca.Function("rate", arguments, [ca.cse(ca.densify(ca.vertcat(*rates)))])
-        gap = [self._here(node.closed.g), self._here(node.still.g)]
-        self.gap = ca.Function("gap", arguments, [ca.cse(ca.densify(ca.vertcat(*gap)))])
-        self.slack = SX.sym("slack", len(node.closed.names) + len(node.still.names))
-        self.pull = ca.Function("pull", [*arguments, self.slack], [ca.cse(ca.densify(self._pull()))])
-        self.whole = ca.Function("whole", arguments, [ca.densify(full[k]) for k in "qvaufz"])
-        self._held(arguments, direct)
-
-    def _counts(self, integral: int) -> float:
-        only = self.plan.integrals[integral][2]
-        return 1.0 if only is None or only is self.phase else 0.0
-
-    def _here(self, expression: SX) -> SX:
-        """Insert time, constants and Params of this phase."""
-        return ca.substitute([SX(expression)], [self._own[0]], [self._own[1]])[0]
-
-    def along(self, expression: SX) -> SX:
-        """Insert the unknowns of a node into an expression along the way."""
-        return self._here(ca.substitute([SX(expression)], [self._path[0]], [self._path[1]])[0])
-
-    def _pull(self) -> SX:
-        """What the slack adds to the integrated unknowns."""
-        node, closed = self.node, len(self.node.closed.names)
-        out = []
-        for block in node.rates:
-            size = node.blocks[block].stop - node.blocks[block].start
-            part = self.slack[closed:] if block == "v" else self.slack[:closed]
-            pull = node.pulls.get(block, SX(size, 0))
-            out.append(self._here(ca.mtimes(pull, part)) if pull.shape[1] else SX.zeros(size))
-        return ca.vertcat(*out, SX.zeros(self.sums.numel()))
-
-    # ---- conditions along the way -------------------------------------------------------------------------------
-
-    def _held(self, arguments: list[SX], direct: Mapping[int, float]) -> None:
-        """Sort what holds at every node into bounds of unknowns and rows; `point` gives cost density and rows."""
-        places = {self.x[i].element_hash(): i for i in range(self.n)}
-        self.simple: list[tuple[int, float, float]] = []
-        rows, residual = [self._here(self.node.residual.g)], self.node.residual
-        names, low, high = list(residual.names), [0.0] * len(residual.names), [0.0] * len(residual.names)
-        for c in self.conditions:
-            expression = self.along(c.expression)
-            if expression.is_symbolic() and expression.element_hash() in places:
-                self.simple.append((places[expression.element_hash()], c.low, c.high))
-            else:
-                rows.append(expression)
-                names.append(c.label)
-                low.append(c.low)
-                high.append(c.high)
-        cost = SX(0)
-        for i, factor in direct.items():
-            cost += factor * self.along(self.plan.integrals[i][1]) * self._counts(i)
-        self.point = ca.Function("point", arguments, ca.cse([cost, ca.densify(ca.vertcat(*rows))]))
-        self.point_names, self.point_low, self.point_high = names, np.array(low), np.array(high)
-
-    @cached_property
-    def signals(self) -> Signals:
-        """What guards see along the way, in the mechanism's symbols."""
-        m, e = self.plan.mechanism, self.phase.stage.equations
-        start = self.phase.start
-        entry = Entry(start.t, start.q, start.v)
-        q, v, p = Named(m.q_names, e.q), Named(m.v_names, e.v, "velocity"), Named(list(m.params), m.p, "param")
-        return Signals(
-            m,
-            self.phase.domain.name,
-            e.t,
-            q,
-            v,
-            p,
-            entry,
-            lambda frame: (e.position(frame), e.velocity(frame)),
-            lambda frame: list(self.phase.force(frame)),
-            self.plan.system.ground,
-        )
-
-    @cached_property
-    def conditions(self) -> list[Condition]:
-        """All that must hold at every node, in the mechanism's symbols."""
-        plan, phase = self.plan, self.phase
-        out = [c for only, c in plan.path if only is None or only is phase]
-        for name, force in phase.normals:
-            out.append(Condition(force, 0.0, FREE, f"ground pushes, {name}"))
-        if plan.friction is not None:
-            out += phase.cones(plan.friction)
-        for edge in plan.system.leaving(phase.domain):
-            if isinstance(edge.guard, Touchdown):
-                out.append(Condition(SX(edge.guard.expression(self.signals)), 0.0, FREE, f"{BEFORE}{edge.name}"))
-        motors = self._motors()
-        inserted = phase.stage.with_domain_params([c.expression for c in motors])
-        out += [replace(c, expression=e) for c, e in zip(motors, inserted, strict=True)]
-        for symbol, expression in plan.sizes:
-            out.append(Condition(symbol - expression, 0.0, FREE, "size"))
-            out.append(Condition(symbol + expression, 0.0, FREE, "size"))
-        return out
-
-    def _motors(self) -> list[Condition]:
-        """Limits of the motors."""
-        m, e = self.plan.mechanism, tree_of(self.plan.system)
-        out = []
-        for name, command in m.inputs.items():
-            joint = m.joints.get(name.split(".")[0])
-            motor = joint.motor if joint is not None and name in joint.v_names else None
-            if motor is None:
-                continue
-            rate, gear = e._rate(name), number(motor.gear)
-            if motor.torque is not None:
-                stall = number(motor.torque) * gear
-                sides = [(command, stall)] if stall.is_constant() else [(command / stall, SX(1))]
-                out += [Condition(c, -float(s), float(s), f"torque of {name}") for c, s in sides]
-                if motor.speed is not None:
-                    fade = rate * gear / number(motor.speed)
-                    out.append(Condition(command / stall + fade, -FREE, 1.0, f"torque of {name} at its speed"))
-                    out.append(Condition(command / stall + fade, -1.0, FREE, f"torque of {name} at its speed"))
-            if motor.power is not None:
-                out.append(Condition(command * rate / number(motor.power), -1.0, 1.0, f"power of {name}"))
-        return out
-
-    def instant(self, instant: Instant, at: float) -> tuple[SX, SX]:
-        """Symbols of an instant and what stands for them in a node there."""
-        here = {k: ca.substitute([self.full[k]], [self.s], [SX(at)])[0] for k in "tqvu"}
-        return ca.vertcat(*instant.symbols.values()), ca.vertcat(*[here[k] for k in instant.symbols])
+from saltus.plan.statement import Plan
 
 
 class Transcription:
@@ -303,16 +115,14 @@ class Transcription:
             phase = model.phase
             self.low[self.lengths[k]], self.high[self.lengths[k]] = phase.low, phase.high
             d = phase.stage.dimension
-            if "turn" not in model.node.blocks:
+            if not model.floating:
                 for i in range(len(phase.domain.contacts)):  # the ground is where it is
                     self._limit(self.constants[k][d * (i + 1) - 1], *2 * (self.plan.system.ground,))
         self._limit(self.begins[0], 0.0, 0.0)
         for at, (low, high) in zip(self.freed.tolist(), self.plan.freed.values(), strict=True):
             self._limit(at, low, high)
-        for k, model in enumerate(self.models):
-            if model.sums.numel() and k == 0:
-                for at in self.nodes[0][-model.sums.numel() :, 0].tolist():
-                    self._limit(at, 0.0, 0.0)
+        for at in self.nodes[0][self.models[0].n - len(self.summed) :, 0].tolist():  # integrals begin at zero
+            self._limit(at, 0.0, 0.0)
 
     def _limit(self, index: int, low: float, high: float) -> None:
         self.low[index], self.high[index] = max(self.low[index], low), min(self.high[index], high)
@@ -348,12 +158,23 @@ class Transcription:
         given = [i for i, name in enumerate(model.point_names) if name.startswith(BEFORE)]
         for place in self._joined(k):  # the foot is on the ground there, as the neighbouring phase says
             low[given, place] = -FREE
+        for name, _ in self._released(k):  # a force without normal part is no cone but a point
+            low[[i for i, n in enumerate(model.point_names) if n == name], -1] = -FREE
         return Piece(local, at, data, low, high, self._times(k, s[own]))
 
     def _joined(self, k: int) -> list[int]:
         """Ends of a phase (0 the first node, -1 the last) at which another one takes over."""
         joins = self._joins
         return [0] * any(b == k for _, b, _ in joins) + [-1] * any(a == k for a, _, _ in joins)
+
+    def _released(self, k: int) -> list[tuple[str, SX]]:
+        """Friction conditions, and tangential forces, of contacts whose normal force ends phase k by being zero."""
+        phase, m = self.models[k].phase, self.plan.mechanism
+        guards = [e.guard for a, _, e in self._joins if a == k and e is not None and isinstance(e.guard, Liftoff)]
+        if self.plan.friction is None or not guards:
+            return []
+        contacts = enumerate(phase.domain.contacts)
+        return [phase.tangential(i) for i, c in contacts if same_point(m, c.point, guards[0].point)]
 
     def _interval_piece(self, k: int) -> Piece:
         """Collocation within every interval; its end is put onto the constraints."""
@@ -373,7 +194,7 @@ class Transcription:
             if not own.all():
                 ends = out[self.nodes[k][:, ::2]]
                 s = self.meshes[k][:, None]
-                rates = np.asarray(Kernel(model.rate, native=False).batch(ends.T, out[self.common(k)], s, self.p)).T
+                rates = np.asarray(model.rates.batch(ends.T, out[self.common(k)], s, self.p)).T
                 y, h = ends[model.integrated], np.diff(self.meshes[k]) * out[self.lengths[k]]
                 middle = (y[:, :-1] + y[:, 1:]) / 2 + h * (rates[:, :-1] - rates[:, 1:]) / 8
                 out[self.nodes[k][np.ix_(np.array(model.integrated), ~own)]] = middle
@@ -409,7 +230,7 @@ class Transcription:
             m = self.models[k]
             return ca.substitute([SX(expression)], [m.x, m.common, m.s, m.p], [node, common[k], SX(s), p])[0]
 
-        symbols, values = [self.plan.mechanism.p], [self._params(p, freed)]
+        symbols, values = [self.plan.mechanism.p], [with_freed(self.plan, p, freed)]
         for k, m in enumerate(self.models):
             for instant, node, s in ((m.phase.start, starts[k], 0.0), (m.phase.end, ends[k], 1.0)):
                 symbol, value = m.instant(instant, s)
@@ -436,8 +257,7 @@ class Transcription:
                 self._limit(at[index[expression.element_hash()]], c.low, c.high)
             else:
                 rows.append((expression, c.low, c.high, c.label))
-        for name, g in zip(*self._first_rows(put, starts, common), strict=True):
-            rows.append((g, 0.0, 0.0, name))
+        rows += self._first_rows(put, starts)
         for j, (a, b, edge) in enumerate(self._joins):
             turns = self._turns(a, b, guess) if b <= a else np.zeros(len(self.plan.mechanism.q_names))
             for row in self._join_rows(a, b, edge, put, starts, ends, impulses[j], own, turns):
@@ -452,20 +272,14 @@ class Transcription:
         bounds = [np.array([r[i] for r in rows], float).reshape(-1, 1) for i in (1, 2)]
         return Piece(local, at[:, None], self.p[:, None], bounds[0], bounds[1], np.array([math.nan]))
 
-    def _params(self, p: SX, freed: SX) -> SX:
-        out = SX(p)
-        for i, name in enumerate(self.plan.freed):
-            out[list(self.plan.mechanism.params).index(name)] = freed[i]
-        return out
-
-    def _first_rows(self, put: Any, starts: list[SX], common: list[SX]) -> tuple[list[str], list[SX]]:
+    def _first_rows(self, put: Any, starts: list[SX]) -> list[tuple[SX, float, float, str]]:
         """Constraints at the very start, unless the end of the gait brings them along."""
         if self.plan.closed:
-            return [], []
+            return []
         node = self.models[0].node
         rows = node.closed + node.still
-        g = put(0, self.models[0]._here(rows.g), starts[0], 0.0)
-        return [f"{n} at the start" for n in rows.names], [g[i] for i in range(g.numel())]
+        g = put(0, self.models[0].here(rows.g), starts[0], 0.0)
+        return [(g[i], 0.0, 0.0, f"{n} at the start") for i, n in enumerate(rows.names)]
 
     def _join_rows(
         self,
@@ -492,10 +306,10 @@ class Transcription:
         ]
         known = set(before.node.closed.names)
         fresh = [n not in known for n in after.node.closed.names]
-        closed = put(b, after._here(after.node.closed.g), starts[b], 0.0)
+        closed = put(b, after.here(after.node.closed.g), starts[b], 0.0)
         out += [(closed[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(after.node.closed.names) if fresh[i]]
         jump = v[1] - v[0]
-        still = put(b, after._here(after.node.still.g), starts[b], 0.0)
+        still = put(b, after.here(after.node.still.g), starts[b], 0.0)
         if edge is not None and isinstance(edge.reset, PlasticImpact):
             e = after.phase.stage.equations
             J = e.J[list(after.rows), :]
@@ -510,6 +324,9 @@ class Transcription:
         if edge is not None and not self._implied(edge, after):
             guard = put(a, before.along(SX(edge.guard.expression(before.signals))), ends[a], 1.0)
             out.append((guard, 0.0, 0.0, f"{edge.name} at the end of {before.phase.label}"))
+        for name, along in self._released(a):
+            forces = put(a, before.along(along), ends[a], 1.0)
+            out += [(forces[i], 0.0, 0.0, f"{name}, at liftoff") for i in range(forces.numel())]
         if not closing:
             out.append((own[b][0] - own[a][0] - own[a][1], 0.0, 0.0, f"time {word}"))
             for i in range(after.sums.numel()):
@@ -521,12 +338,8 @@ class Transcription:
         """Full turns (rad) that joints make in a stride, as the guess has them."""
         m = self.plan.mechanism
         made = self.whole(a, guess)[0][-1] - self.whole(b, guess)[0][0]
-        able: set[str] = set()
-        for j in m.joints.values():
-            if not any(isinstance(p, Ball) for p in j.primitives):  # a ball has more coordinates than primitives
-                able |= {n for n, p in zip(j.q_names, j.primitives, strict=False) if isinstance(p, Turn)}
         turns = 2 * math.pi * np.round(made / (2 * math.pi))
-        return np.where([n in able for n in m.q_names], turns, 0.0)
+        return np.where([n in m.turns for n in m.q_names], turns, 0.0)
 
     def _impulse_rows(self, after: PhaseModel, impulse: SX, word: str) -> list[tuple[SX, float, float, str]]:
         """The ground pushes in an impact, too."""
@@ -565,7 +378,7 @@ class Transcription:
             elif not row[1] - 1e-6 <= numbers[i] <= row[2] + 1e-6:
                 raise BadValue(
                     f"the plan contradicts itself: {row[3]} is {numbers[i]:.4g} with the values that are fixed, and "
-                    f"should be {_range(row[1], row[2])}; start from a state that m.assemble(...) closed",
+                    f"should be {in_words(row[1], row[2])}; start from a state that m.assemble(...) closed",
                     row=row[3],
                     value=float(numbers[i]),
                 )
@@ -606,32 +419,21 @@ class Transcription:
             return f"param {list(self.plan.freed)[self.freed.tolist().index(index)]}"
         return "a slack or an impulse"
 
-    def motions(self, x: np.ndarray) -> list[Motion]:
-        """The motion of each phase."""
-        out = []
-        for k in range(len(self.models)):
-            t = x[self.begins[k]] + x[self.lengths[k]] * self.fractions[k]
-            out.append(Motion(t, x[self.nodes[k]].T))
+    def whole(self, k: int, x: np.ndarray) -> list[np.ndarray]:
+        """q, v, a, u, f, z and q' of phase k, one row a node."""
+        here = x[self.nodes[k]].T, x[self.common(k)], self.fractions[k][:, None], self.p
+        return [np.reshape(part, (len(here[0]), -1)) for part in self.models[k].whole.batch(*here)]
+
+    def times(self, k: int, x: np.ndarray) -> np.ndarray:
+        """Times of the nodes of phase k (s)."""
+        return x[self.begins[k]] + x[self.lengths[k]] * self.fractions[k]
+
+    def params(self, x: np.ndarray) -> np.ndarray:
+        """Values of all Params, freed ones as solved for."""
+        out = self.p.copy()
+        out[[list(self.plan.mechanism.params).index(n) for n in self.plan.freed]] = x[self.freed]
         return out
 
-    def whole(self, k: int, x: np.ndarray) -> list[np.ndarray]:
-        """q, v, a, u, f, z of phase k, one row a node."""
-        model = self.models[k]
-        s = self.fractions[k]
-        out = Kernel(model.whole, native=False).batch(x[self.nodes[k]].T, x[self.common(k)], s[:, None], self.p)
-        return list(out)
-
-    def position_rates(self, k: int, x: np.ndarray) -> np.ndarray:
-        """q' of phase k, one row a node."""
-        e = self.models[k].phase.stage.equations
-        q, v, *_ = self.whole(k, x)
-        rate = Kernel(ca.Function("rate", [e.q, e.v], [ca.densify(e.q_dot)]), native=False)
-        return np.asarray(rate.batch(q, v)).reshape(len(q), -1)
-
-
-def _range(low: float, high: float) -> str:
-    if low == high:
-        return f"{low:g}"
-    if high == FREE:
-        return f"at least {low:g}"
-    return f"at most {high:g}" if low == -FREE else f"within {low:g} ... {high:g}"
+    def anchors(self, k: int, x: np.ndarray) -> np.ndarray:
+        """Where the contacts of phase k hold (m); none in free fall, whose constants are others."""
+        return np.zeros(0) if self.models[k].floating else x[self.constants[k]]

@@ -12,6 +12,7 @@ import numpy as np
 from saltus.errors import BadValue
 from saltus.hybrid import HybridSystem
 from saltus.model.forces import CompliantContact
+from saltus.simulation.program import tree_of
 from saltus.simulation.trajectory import Outcome, Piece, Trajectory
 
 if TYPE_CHECKING:
@@ -90,22 +91,9 @@ def record(run: _Run, rate: float) -> Trajectory:
     resets = _reset_energy(run)
     scale = np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()
     meta = {
-        "name": m.name,
-        "dimension": d,
-        "q_names": m.q_names,
-        "v_names": m.v_names,
-        "inputs": list(m.inputs),
-        "points": list(m.points),
-        "forces": list(contact_names),
+        **labels(run.system, [phase.program.domain.name for phase in run.phases]),
         "channels": channels,
         "drives": run.phases[0].program.drive_names,
-        "constraints": [
-            n
-            for c in run.phases[0].program.equations.closures
-            if not c.name.startswith("contact ")
-            for n in [f"{c.name}: {lock}" for lock in c.locks]
-        ],
-        "domains": [phase.program.domain.name for phase in run.phases],
         "params": dict(zip(m.params, map(float, run.params), strict=True)),
         "formulation": repr(run.formulation),
         "engine": ", ".join(run.engines),
@@ -150,6 +138,22 @@ def _checked(run: _Run, trajectory: Trajectory) -> Outcome:
         return trajectory.outcome
     detail = f"reached {run.t:g} s, but {' and '.join(wrong)}; use a smaller tolerance or another formulation"
     return Outcome("inaccurate", detail, trajectory.outcome.t)
+
+
+def labels(system: HybridSystem, domains: Sequence[str]) -> dict[str, Any]:
+    """What a trajectory says of its machine, and the domain of each of its phases."""
+    m = system.mechanism
+    return {
+        "name": m.name,
+        "dimension": 3 if m.spatial else 2,
+        "q_names": m.q_names,
+        "v_names": m.v_names,
+        "inputs": list(m.inputs),
+        "points": list(m.points),
+        "forces": list(contacts_of(system)),
+        "constraints": tree_of(system).row_names,
+        "domains": list(domains),
+    }
 
 
 class _Samples:
