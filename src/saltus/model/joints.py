@@ -158,8 +158,9 @@ class Joint:
             first, second = vector(*turns[0].axis), vector(*turns[1].axis)
             rows.append(ca.dot(first, ca.mtimes(rotation, second)))
             what.append("angle between the two axes")
-        keep = [i for i, row in enumerate(rows) if ca.sparsify(row).nnz() > 0]
-        return ca.vertcat(SX(0, 1), *[rows[i] for i in keep]), [what[i] for i in keep]
+        phi = ca.vertcat(SX(0, 1), *rows)
+        keep = [i for i, zero in enumerate(_vanishes(phi)) if not zero]
+        return phi[keep], [what[i] for i in keep]
 
     def is_right_way_round(self, rotation: np.ndarray) -> bool:
         """Tell a closed joint from its mirror image, which fulfils the same equations turned by 180 degrees."""
@@ -181,6 +182,15 @@ def leaves_plane(primitives: Sequence[Primitive]) -> bool:
         or (isinstance(p, Bend) and any(abs(axis[2]) > 1e-12 for axis in (p.along, *p.towards)))
         for p in primitives
     )
+
+
+def _vanishes(rows: SX) -> list[bool]:
+    """Which rows are zero whatever their symbols are: seen from values, as one number may be written in two ways."""
+    symbols = ca.vertcat(SX(0, 1), *ca.symvar(rows))
+    values = ca.Function("rows", [symbols], [ca.densify(rows)])
+    draws = np.random.default_rng(0).uniform(0.5, 1.5, (symbols.numel(), 3))
+    size = np.abs(np.reshape([values(draw).full().ravel() for draw in draws.T], (3, rows.numel()))).max(axis=0)
+    return [bool(x) for x in size < 1e-12]
 
 
 def perpendicular(directions: Sequence[np.ndarray]) -> list[np.ndarray]:
