@@ -9,6 +9,7 @@ import saltus as sl
 from saltus import studies
 from saltus.cli import study_options
 from saltus.model.geometry import trace
+from saltus.studies import bolt_optimal_gait
 from saltus.studies import rat_plans as rp
 
 
@@ -112,6 +113,37 @@ def test_options_may_be_words():
         studies.run("rat-righting", scheme="euler")
     with pytest.raises(sl.errors.BadValue, match="give a number"):
         studies.run("rat-righting", rate="fast")
+
+
+def test_bolt_optimal_gait_heat():
+    """A stride repeats itself, so the motor's work is what the impact takes; deviations shrink as the map says."""
+    system = bolt_optimal_gait.machine()
+    own = sl.find_orbit(system, system.keyframes["drop"], control=system.controls["run"])
+    best = bolt_optimal_gait.planned(own, 1.28, "heat")
+    assert best.flight.follows
+    work = best.flown.energy_account["work of motor q1"]
+    hit = sl.impact(system, best.end, "stance")
+    assert work == pytest.approx(hit.T_c, rel=2e-3)
+    assert hit.after.velocities == pytest.approx(best.arrays["v"][0], abs=1e-4)
+    control = sl.Track(best, outputs="q1", **bolt_optimal_gait.GAINS)
+    options = {"domain": "stance", "control": control, "params": best.params}
+    run = sl.simulate(system, best.start, until=4.5, stop_after={"touchdown": 16}, **options)
+    strides = sl.strides(run)
+    assert len(strides) == 15
+    assert strides.mean_speed == pytest.approx(1.28, abs=1e-3)
+    heat = [bolt_optimal_gait.numbers(r)["heat_per_metre"] for r in (own.trajectory, best)]
+    assert heat[1] < heat[0] / 8
+    map_ = bolt_optimal_gait.step_map(best, control, 1e-5)
+    assert np.abs(np.linalg.eigvals(map_)).max() < 0.1
+    assert bolt_optimal_gait.step_map(best, control, 1e-4) == pytest.approx(map_, abs=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("speed", [1.0, 1.28, 1.5])
+def test_bolt_optimal_gait(speed):
+    result = studies.run("bolt-optimal-gait", speed=speed)
+    assert not [c.quantity for c in result.comparisons if c.agrees is False]
+    assert result.data["follows"]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ def fill(t: Transcription, guess: Guess) -> np.ndarray:
     plan, x = t.plan, np.zeros(t.n)
     balls = assembler(plan.mechanism).balls
     begin = 0.0
-    x[t.freed] = [plan.params[n] for n in plan.freed]
+    x[t.freed] = [np.clip(guess[0].params.get(n, plan.params[n]), *plan.freed[n]) for n in plan.freed]
     for k, (model, phase) in enumerate(zip(t.models, guess, strict=True)):
         length = float(np.clip(phase.duration, model.phase.low, model.phase.high))
         x[t.begins[k]], x[t.lengths[k]] = begin, length
@@ -33,7 +33,17 @@ def fill(t: Transcription, guess: Guess) -> np.ndarray:
         x[t.constants[k]] = constants[0] if model.floating else anchors
         _fill_sizes(t, k, x)
         begin += length
+    _fill_impulses(t, x)
     return x
+
+
+def _fill_impulses(t: Transcription, x: np.ndarray) -> None:
+    """Impulses that explain the jumps of velocity as well as any can."""
+    for (a, b, _), after, at in zip(t.joins, t.impacts, t.impulses, strict=True):
+        if after is not None:
+            q, v = (part[0] for part in t.whole(b, x)[:2])
+            jump = v - t.whole(a, x)[1][-1]
+            x[at] = after.impulse(float(t.times(b, x)[0]), q, v, jump, t.anchors(b, x), t.params(x))
 
 
 def _anchors(t: Transcription, k: int, q: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,13 @@ from saltus.simulation.trajectory import Trajectory
 
 @dataclass(frozen=True, eq=False)
 class PhaseGuess:
-    """One phase: times from 0 to its duration, positions, velocities and inputs, one row a time."""
+    """One phase: times from 0 to its duration, positions, velocities and inputs, one row a time; Params it ran with."""
 
     t: np.ndarray
     q: np.ndarray
     v: np.ndarray
     u: np.ndarray
+    params: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def duration(self) -> float:
@@ -103,7 +104,7 @@ def _phase_of(run: Trajectory, index: int) -> PhaseGuess:
     t = run.t[mine]
     kept = np.concatenate([[True], np.diff(t) > 1e-12])
     q, v, u = (run.arrays[name][mine][kept] for name in ("q", "v", "torques"))
-    return PhaseGuess(t[kept] - t[0], q, v, u)
+    return PhaseGuess(t[kept] - t[0], q, v, u, run.params)
 
 
 def from_mapping(plan: Plan, given: Mapping[str, Any]) -> Guess:

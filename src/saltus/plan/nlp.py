@@ -73,6 +73,17 @@ class Piece:
         return self.local.m * self.places
 
 
+@dataclass(frozen=True, eq=False)
+class Expressions:
+    """A scaled programme in symbols: cost, rows, the cost's gradient, and entries of the Jacobian and the Hessian."""
+
+    cost: Any
+    g: Any
+    gradient: Any
+    jacobian: Any
+    hessian: Any
+
+
 class Programme:
     """min f(x) subject to low <= g(x) <= high; the solver works on x / scale and on scaled rows."""
 
@@ -132,7 +143,7 @@ class Programme:
     # ---- for the solver -----------------------------------------------------------------------------------------
 
     @cached_property
-    def _jacobian_places(self) -> tuple[np.ndarray, np.ndarray]:
+    def jacobian_places(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column of every local entry."""
         rows, cols = [np.zeros(0, int)], [np.zeros(0, int)]
         for piece, start in zip(self.pieces, self.first_row, strict=False):
@@ -142,7 +153,7 @@ class Programme:
         return np.concatenate(rows), np.concatenate(cols)
 
     @cached_property
-    def _hessian_places(self) -> tuple[np.ndarray, np.ndarray]:
+    def hessian_places(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column of every local entry, in the upper triangle."""
         rows, cols = [np.zeros(0, int)], [np.zeros(0, int)]
         for piece in self.pieces:
@@ -152,10 +163,8 @@ class Programme:
             cols.append(np.maximum(a, b))
         return np.concatenate(rows), np.concatenate(cols)
 
-    def functions(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Problem and derivatives as `casadi.nlpsol` takes them."""
-        x, none = ca.MX.sym("x", self.n), ca.MX.sym("p", 0)
-        lam_f, lam_g = ca.MX.sym("lam_f"), ca.MX.sym("lam_g", self.m)
+    def expressions(self, x: Any, lam_f: Any, lam_g: Any) -> Expressions:
+        """Everything as the solver sees it, at scaled unknowns x and multipliers of the cost and of scaled rows."""
         size, rows = ca.DM(self.scale), ca.DM(self.row_scale)
         true = size * x
         cost, g = ca.MX(0), [ca.MX(0, 1)]
@@ -172,21 +181,32 @@ class Programme:
             second = piece.local.mapped("second", piece.places)(local, data, self.cost_scale * lam_f, mine)
             hessian.append(ca.vec(second))
         at = np.concatenate([np.zeros(0, int), *[p.at.ravel(order="F") for p in self.pieces]])
-        gathered = ca.densify(ca.mtimes(_gathering(at, self.n), ca.vertcat(*gradients)))  # IPOPT's has no gaps
-        gradient = self.cost_scale * size * gathered
-        (i, j), (a, b) = self._jacobian_places, self._hessian_places
-        J = _assembled(i, j, ca.vertcat(*jacobian) * ca.DM(self.row_scale[i] * self.scale[j]), (self.m, self.n))
-        H = _assembled(a, b, ca.vertcat(*hessian) * ca.DM(self.scale[a] * self.scale[b]), (self.n, self.n))
-        rows_of = rows * ca.vertcat(*g)
+        gathered = ca.densify(ca.mtimes(_gathering(at, self.n), ca.vertcat(*gradients)))  # a solver's has no gaps
+        (i, j), (a, b) = self.jacobian_places, self.hessian_places
+        return Expressions(
+            cost,
+            rows * ca.vertcat(*g),
+            self.cost_scale * size * gathered,
+            ca.vertcat(*jacobian) * ca.DM(self.row_scale[i] * self.scale[j]),
+            ca.vertcat(*hessian) * ca.DM(self.scale[a] * self.scale[b]),
+        )
+
+    def functions(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Problem and derivatives as `casadi.nlpsol` takes them."""
+        x, none = ca.MX.sym("x", self.n), ca.MX.sym("p", 0)
+        lam_f, lam_g = ca.MX.sym("lam_f"), ca.MX.sym("lam_g", self.m)
+        e = self.expressions(x, lam_f, lam_g)
+        J = assembled(*self.jacobian_places, e.jacobian, (self.m, self.n))
+        H = assembled(*self.hessian_places, e.hessian, (self.n, self.n))
         first = [x, none], ["x", "p"]
         options = {
-            "grad_f": ca.Function("grad_f", first[0], [cost, gradient], first[1], ["f", "grad_f_x"]),
-            "jac_g": ca.Function("jac_g", first[0], [rows_of, J], first[1], ["g", "jac_g_x"]),
+            "grad_f": ca.Function("grad_f", first[0], [e.cost, e.gradient], first[1], ["f", "grad_f_x"]),
+            "jac_g": ca.Function("jac_g", first[0], [e.g, J], first[1], ["g", "jac_g_x"]),
             "hess_lag": ca.Function(
                 "hess_lag", [*first[0], lam_f, lam_g], [H], [*first[1], "lam_f", "lam_g"], ["hess_gamma_x_x"]
             ),
         }
-        return {"x": x, "p": none, "f": cost, "g": rows_of}, options
+        return {"x": x, "p": none, "f": e.cost, "g": e.g}, options
 
     def row(self, index: int) -> tuple[str, float]:
         """Name and time (s) of a row."""
@@ -212,7 +232,7 @@ def _gathering(at: np.ndarray, n: int) -> ca.DM:
     return ca.DM.triplet(at.tolist(), list(range(len(at))), ca.DM.ones(len(at)), n, len(at))
 
 
-def _assembled(rows: np.ndarray, cols: np.ndarray, entries: Any, shape: tuple[int, int]) -> Any:
+def assembled(rows: np.ndarray, cols: np.ndarray, entries: Any, shape: tuple[int, int]) -> Any:
     """Sparse matrix of entries, those at the same place added."""
     keys, where = np.unique(cols.astype(np.int64) * shape[0] + rows, return_inverse=True)
     sparsity = ca.Sparsity.triplet(*shape, (keys % shape[0]).tolist(), (keys // shape[0]).tolist())

@@ -209,10 +209,8 @@ class PhaseModel:
         self, t: np.ndarray, q: np.ndarray, v: np.ndarray, u: np.ndarray, anchors: np.ndarray, params: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return a, f (independent rows) and q', one row a time: M a + h = Q + J' f, J a + gamma = 0."""
-        z = np.zeros(self._terms.function.size1_in(5))
-        M, rhs, J, gamma, q_dot = self._terms.batch(t[:, None], q, v, u, np.concatenate([params, anchors]), z)
         n, m = v.shape[1], len(self.rows)
-        M, J, gamma = M.reshape(len(t), n, n), J.reshape(len(t), m, n), gamma.reshape(len(t), m)
+        M, rhs, J, gamma, q_dot = self._numbers(t, q, v, u, anchors, params)
         K = np.zeros((len(t), n + m, n + m))
         K[:, :n, :n] = M
         K[:, :n, n:], K[:, n:, :n] = -np.swapaxes(J, 1, 2), J
@@ -222,6 +220,23 @@ class PhaseModel:
         except np.linalg.LinAlgError:
             out = (np.linalg.pinv(K) @ b)[..., 0]
         return out[:, :n], out[:, n:], q_dot
+
+    def impulse(
+        self, t: float, q: np.ndarray, v: np.ndarray, jump: np.ndarray, anchors: np.ndarray, params: np.ndarray
+    ) -> np.ndarray:
+        """Impulse of the (independent) rows that comes nearest to making velocities jump so at time t."""
+        u = np.zeros((1, len(self.plan.mechanism.inputs)))
+        M, _, J, *_ = self._numbers(np.array([t]), q[None], v[None], u, anchors, params)
+        return np.asarray(np.linalg.lstsq(J[0].T, M[0] @ jump, rcond=None)[0])
+
+    def _numbers(
+        self, t: np.ndarray, q: np.ndarray, v: np.ndarray, u: np.ndarray, anchors: np.ndarray, params: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """M, Q - h, J, gamma and q', one a time."""
+        z = np.zeros(self._terms.function.size1_in(5))
+        M, rhs, J, gamma, q_dot = self._terms.batch(t[:, None], q, v, u, np.concatenate([params, anchors]), z)
+        n, m = v.shape[1], len(self.rows)
+        return M.reshape(len(t), n, n), rhs, J.reshape(len(t), m, n), gamma.reshape(len(t), m), q_dot
 
 
 def with_freed(plan: Plan, p: SX, freed: SX) -> SX:

@@ -132,6 +132,7 @@ def planned(
     error: float,
     build_seconds: float,
     status: str,
+    engine: str,
 ) -> Planned:
     """Turn the unknowns of a transcription into a motion with names."""
     plan, m = t.plan, t.plan.mechanism
@@ -185,7 +186,7 @@ def planned(
         "drives": list(m.drives),
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",
-        "engine": "IPOPT",
+        "engine": engine,
         "tolerance": error,
         "steps": sum(len(mesh) - 1 for mesh in t.meshes),
         "evaluations": sum(r.iterations for r in rounds),

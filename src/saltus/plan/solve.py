@@ -12,7 +12,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.errors import BadValue, NotSolved
+from saltus.errors import BadValue, NotSolved, UnknownName
 from saltus.model.symbols import SX
 from saltus.plan import solver
 from saltus.plan.conditions import in_words
@@ -23,7 +23,8 @@ from saltus.plan.mesh import errors, inputs, refined, states
 from saltus.plan.phase_model import PhaseModel
 from saltus.plan.schemes import HermiteSimpson, Scheme
 from saltus.plan.solution import Planned, Round, planned
-from saltus.plan.solver import Limits, Result
+from saltus.plan.solver import SOLVERS, Limits, Result
+from saltus.plan.stages import stages_of
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 
@@ -42,6 +43,7 @@ def solve(
     accuracy: float = 1e-6,
     momentum: bool = True,
     native: bool | None = False,
+    solver: str = "ipopt",
     fly: bool = True,
     starts: int = 0,
     seed: int = 0,
@@ -54,15 +56,18 @@ def solve(
     start. Meshes are refined until the relative error of every interval is below `tolerance` (None keeps the first
     mesh). `iterations` and `seconds` limit the solver, Ctrl-C stops it; NotSolved carries the motion reached.
     `momentum` keeps the momentum of a floating machine exact. `native` compiles the derivatives, which pays for
-    large problems solved often. `fly` simulates the result with feedback. `starts` further guesses are the first
-    one bent at random (`seed`); `workers` processes share all guesses out; the best solution is carried on, the other
-    local minima are in `others`. `progress(what, iteration, cost, violation)` is called now and then.
+    large problems solved often. `solver` is "ipopt", or "fatrop", which goes stage by stage. `fly` simulates the result
+    with feedback. `starts` further guesses are the first one bent at random (`seed`); `workers` processes share all
+    guesses out; the best solution is carried on, the other local minima are in `others`.
+    `progress(what, iteration, cost, violation)` is called now and then.
     """
     begin = time.perf_counter()
     scheme = scheme or HermiteSimpson()
     if tolerance is not None and not tolerance > 0:
         raise BadValue(f"tolerance is {tolerance}; give a number above zero, or None to keep the mesh", given=tolerance)
-    work = _Work(plan, scheme, momentum, native, Limits(iterations, seconds, accuracy), progress, begin)
+    if solver not in SOLVERS:
+        raise UnknownName("solver", solver, SOLVERS)
+    work = _Work(plan, scheme, momentum, native, solver, Limits(iterations, seconds, accuracy), progress, begin)
     if starts < 0 or workers < 1:
         raise BadValue(f"{starts} starts on {workers} workers; give zero or more starts and at least one worker")
     candidates = guesses(plan, guess)
@@ -92,12 +97,13 @@ class _Work:
         scheme: Scheme,
         momentum: bool,
         native: bool | None,
+        method: str,
         limits: Limits,
         progress: Callable[[str, int, float, float], None] | None,
         begin: float,
     ) -> None:
         self.plan, self.scheme, self.momentum, self.native = plan, scheme, momentum, native
-        self.limits, self.progress, self.begin = limits, progress, begin
+        self.method, self.limits, self.progress, self.begin = method, limits, progress, begin
         self.rounds: list[Round] = []
         self.used = 0
         self.solving = 0.0
@@ -124,7 +130,8 @@ class _Work:
         left = self.limits.seconds - self.solving
         tell = None if self.progress is None else partial(self.progress, what)
         allowed = replace(self.limits, iterations=max(min(limit, self.limits.iterations - self.used), 1), seconds=left)
-        result = solver.run(programme, x, t.low, t.high, allowed, warm=warm, progress=tell)
+        stages = stages_of(t) if self.method == "fatrop" else None
+        result = solver.run(programme, x, t.low, t.high, allowed, warm=warm, stages=stages, progress=tell)
         self.used += result.iterations
         self.solving += result.seconds
         return replace(result, x=t.filled(result.x))
@@ -220,7 +227,9 @@ class _Work:
         """The motion that a result stands for."""
         build = time.perf_counter() - self.begin - self.solving
         status = "solved" if result.ok else "not solved"
-        return planned(t, result.x, self.rounds, result.cost, _largest(self._errors(t, result)), build, status)
+        return planned(
+            t, result.x, self.rounds, result.cost, _largest(self._errors(t, result)), build, status, self.method.upper()
+        )
 
     def _insist(self, t: Transcription, result: Result) -> None:
         """Raise NotSolved with what is most wrong."""
@@ -268,10 +277,11 @@ def _inherited(i: int) -> Result:
 def guess_of(t: Transcription, x: np.ndarray, fractions: Sequence[np.ndarray]) -> Guess:
     """Turn a solution into a guess for nodes at other fractions of its phases."""
     out, nq = [], len(t.plan.mechanism.q_names)
+    params = dict(zip(t.plan.mechanism.params, t.params(x).tolist(), strict=True))
     for k, s in enumerate(fractions):
         at = x[t.begins[k]] + s * x[t.lengths[k]]
         y = states(t, k, x).at(at)
-        out.append(PhaseGuess(s * x[t.lengths[k]], y[:, :nq], y[:, nq:], inputs(t, k, x).at(at)))
+        out.append(PhaseGuess(s * x[t.lengths[k]], y[:, :nq], y[:, nq:], inputs(t, k, x).at(at), params))
     return out
 
 

@@ -1,4 +1,4 @@
-"""The nonlinear solver: IPOPT with exact sparse derivatives, limits on time and iterations, Ctrl-C."""
+"""The nonlinear solvers, IPOPT and FATROP: exact sparse derivatives, limits on time and iterations, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,8 +14,20 @@ import casadi as ca
 import numpy as np
 
 from saltus.plan.nlp import Programme
+from saltus.plan.stages import Staged
 
+SOLVERS = ("ipopt", "fatrop")
 SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
+FATROP = (  # what its return flags are called here
+    "Solve_Succeeded",
+    "Maximum_Iterations_Exceeded",
+    "Solved_To_Acceptable_Level",
+    "Infeasible_Problem_Detected",
+    "Restoration_Failed",
+    "Error_In_Step_Computation",
+    "Unknown_Error",
+)
+QUIET = {"print_time": False, "record_time": True, "error_on_fail": False}
 INFEASIBLE = ("Infeasible_Problem_Detected", "Restoration_Failed")
 
 
@@ -54,57 +66,105 @@ def run(
     limits: Limits,
     *,
     warm: bool = False,
+    stages: np.ndarray | None = None,
     progress: Callable[[int, float, float], None] | None = None,
 ) -> Result:
-    """Solve from a guess. `warm` starts near a solution; `progress(iteration, cost, violation)` is told at times."""
-    problem, derivatives = programme.functions()
+    """Solve from a guess, by FATROP if a stage is given for every unknown, else by IPOPT.
+
+    `warm` starts near a solution; `progress(iteration, cost, violation)` is told at times.
+    """
     start = time.perf_counter()
-    with _Watch(programme, low / programme.scale, high / programme.scale, limits, progress) as watch:
-        options: dict[str, Any] = {
-            **derivatives,
-            "no_nlp_grad": True,
-            "print_time": False,
-            "record_time": True,
-            "error_on_fail": False,
-            "iteration_callback": watch,
-            "ipopt": {
-                "print_level": 0,
-                "sb": "yes",
-                "max_iter": limits.iterations,
-                "max_wall_time": max(limits.seconds, 1e-3),
-                "tol": limits.accuracy,
-                "acceptable_tol": 10 * limits.accuracy,
-                "constr_viol_tol": 1e-7,
-                "nlp_scaling_method": "none",
-                "mu_strategy": "monotone",
-                "bound_relax_factor": 0.0,
-                **({"mu_init": 1e-4, "warm_start_init_point": "yes", "warm_start_bound_push": 1e-6} if warm else {}),
-            },
-        }
-        solver = ca.nlpsol("plan", "ipopt", problem, options)
-        out = solver(
-            x0=np.clip(guess, low, high) / programme.scale,
-            lbx=low / programme.scale,
-            ubx=high / programme.scale,
-            lbg=programme.low * programme.row_scale,
-            ubg=programme.high * programme.row_scale,
-        )
-        stats = solver.stats()
-        status = str(stats["return_status"])
-        x = out["x"].full().ravel() * programme.scale
-        if watch.stopped:
-            status = watch.stopped
+    x0, least, most = np.clip(guess, low, high) / programme.scale, low / programme.scale, high / programme.scale
+    with _Watch(programme, limits, progress) as watch:
+        if stages is None:
+            x, status, stats = _ipopt(programme, x0, least, most, limits, warm, watch)
+        else:
+            staged = Staged(programme, stages, low, high)
+            x, status, stats = _fatrop(staged, x0, least, most, limits, warm, watch)
+        status = watch.stopped or status
         if status not in SOLVED and watch.best is not None:
-            x = watch.best * programme.scale
+            x = watch.best
     evaluations = {
         name: (int(stats[f"n_call_nlp_{name}"]), float(stats[f"t_wall_nlp_{name}"]))
         for name in ("f", "g", "grad_f", "jac_g", "hess_l")
         if f"n_call_nlp_{name}" in stats
     }
-    x = np.clip(x, low, high)
+    x = np.clip(x * programme.scale, low, high)
     cost, g = programme.evaluate(x)
     violation = float(programme.wrong(g).max(initial=0.0))
     return Result(x, status, int(stats["iter_count"]), cost, time.perf_counter() - start, violation, evaluations)
+
+
+def _ipopt(
+    programme: Programme,
+    guess: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    limits: Limits,
+    warm: bool,
+    watch: _Watch,
+) -> tuple[np.ndarray, str, dict[str, Any]]:
+    """Scaled unknowns, status and statistics, by IPOPT."""
+    problem, derivatives = programme.functions()
+    options: dict[str, Any] = {
+        **derivatives,
+        **QUIET,
+        "no_nlp_grad": True,
+        "iteration_callback": watch,
+        "ipopt": {
+            "print_level": 0,
+            "sb": "yes",
+            "max_iter": limits.iterations,
+            "max_wall_time": max(limits.seconds, 1e-3),
+            "tol": limits.accuracy,
+            "acceptable_tol": 10 * limits.accuracy,
+            "constr_viol_tol": 1e-7,
+            "nlp_scaling_method": "none",
+            "mu_strategy": "monotone",
+            "bound_relax_factor": 0.0,
+            **({"mu_init": 1e-4, "warm_start_init_point": "yes", "warm_start_bound_push": 1e-6} if warm else {}),
+        },
+    }
+    solver = ca.nlpsol("plan", "ipopt", problem, options)
+    rows = {"lbg": programme.low * programme.row_scale, "ubg": programme.high * programme.row_scale}
+    out = solver(x0=guess, lbx=low, ubx=high, **rows)
+    stats = solver.stats()
+    return out["x"].full().ravel(), str(stats["return_status"]), stats
+
+
+def _fatrop(
+    staged: Staged,
+    guess: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    limits: Limits,
+    warm: bool,
+    watch: _Watch,
+) -> tuple[np.ndarray, str, dict[str, Any]]:
+    """Scaled unknowns, status and statistics, by FATROP."""
+    if staged.contradicts(guess):
+        return guess, "Infeasible_Problem_Detected", {"iter_count": 0}
+    problem, functions = staged.functions(watch)
+    options: dict[str, Any] = {
+        **staged.structure,
+        **QUIET,
+        "cache": functions,
+        "show_eval_warnings": False,
+        "fatrop": {
+            "print_level": 0,
+            "max_iter": limits.iterations - 1,  # it makes one more
+            "tolerance": limits.accuracy,
+            "tol_acceptable": 10 * limits.accuracy,
+            **({"mu_init": 1e-4, "bound_push": 1e-6, "bound_frac": 1e-6} if warm else {}),
+        },
+    }
+    solver = ca.nlpsol("plan", "fatrop", problem, options)
+    try:
+        out = solver(x0=guess[staged.unknown], **staged.bounds(low, high))
+    except RuntimeError:  # a number that is none: `watch` stopped it, or a function did
+        return guess, "Invalid_Number_Detected", {"iter_count": watch.iteration}
+    stats = solver.stats()
+    return staged.whole(out["x"].full().ravel()), FATROP[int(stats["fatrop"]["return_flag"])], stats
 
 
 class _Watch(ca.Callback):
@@ -113,8 +173,6 @@ class _Watch(ca.Callback):
     def __init__(
         self,
         programme: Programme,
-        low: np.ndarray,
-        high: np.ndarray,
         limits: Limits,
         progress: Callable[[int, float, float], None] | None,
     ) -> None:

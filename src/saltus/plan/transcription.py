@@ -53,7 +53,7 @@ class Transcription:
         self.freed = np.arange(at, at + len(self.plan.freed))
         at += len(self.freed)
         self.impulses = []
-        for after in self._impacts:
+        for after in self.impacts:
             n = len(after.rows) if after is not None else 0
             self.impulses.append(np.arange(at, at + n))
             at += n
@@ -69,7 +69,7 @@ class Transcription:
         self.n = at
 
     @property
-    def _joins(self) -> list[tuple[int, int, Edge | None]]:
+    def joins(self) -> list[tuple[int, int, Edge | None]]:
         """Phases that follow one another, with the edge between them; the last may close the gait."""
         out: list[tuple[int, int, Edge | None]] = [(i, i + 1, e) for i, e in enumerate(self.plan.joins)]
         if self.plan.closed:
@@ -77,11 +77,11 @@ class Transcription:
         return out
 
     @property
-    def _impacts(self) -> list[PhaseModel | None]:
+    def impacts(self) -> list[PhaseModel | None]:
         """For each join the phase whose constraints appear in an impact, if there is one."""
         return [
             self.models[b] if edge is not None and isinstance(edge.reset, PlasticImpact) else None
-            for _, b, edge in self._joins
+            for _, b, edge in self.joins
         ]
 
     def common(self, k: int) -> np.ndarray:
@@ -164,13 +164,13 @@ class Transcription:
 
     def _joined(self, k: int) -> list[int]:
         """Ends of a phase (0 the first node, -1 the last) at which another one takes over."""
-        joins = self._joins
+        joins = self.joins
         return [0] * any(b == k for _, b, _ in joins) + [-1] * any(a == k for a, _, _ in joins)
 
     def _released(self, k: int) -> list[tuple[str, SX]]:
         """Friction conditions, and tangential forces, of contacts whose normal force ends phase k by being zero."""
         phase, m = self.models[k].phase, self.plan.mechanism
-        guards = [e.guard for a, _, e in self._joins if a == k and e is not None and isinstance(e.guard, Liftoff)]
+        guards = [e.guard for a, _, e in self.joins if a == k and e is not None and isinstance(e.guard, Liftoff)]
         if self.plan.friction is None or not guards:
             return []
         contacts = enumerate(phase.domain.contacts)
@@ -258,7 +258,7 @@ class Transcription:
             else:
                 rows.append((expression, c.low, c.high, c.label))
         rows += self._first_rows(put, starts)
-        for j, (a, b, edge) in enumerate(self._joins):
+        for j, (a, b, edge) in enumerate(self.joins):
             turns = self._turns(a, b, guess) if b <= a else np.zeros(len(self.plan.mechanism.q_names))
             for row in self._join_rows(a, b, edge, put, starts, ends, impulses[j], own, turns):
                 if row[0].is_symbolic() and row[0].element_hash() in index:

@@ -118,6 +118,12 @@ STUDIES = {
             "saltus.studies.tail_appendix",
         ),
         Study(
+            "bolt-optimal-gait",
+            "BOLT runs at a chosen speed with the least energy: planned, flown for 16 steps, its multipliers",
+            f"{LIU}, sec. 6 (future work)",
+            "saltus.studies.bolt_optimal_gait",
+        ),
+        Study(
             "rat-kick",
             "A kangaroo rat kicks itself into the air and tumbles with a passive tail",
             f"{RAT}, eq. 48, fig. 9a",
