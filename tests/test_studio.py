@@ -1,5 +1,6 @@
 """The studio in a browser, end to end: sliders, runs, gaits, broken linkages, two pages, the token; reports too."""
 
+import contextlib
 import functools
 import math
 import os
@@ -8,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,9 +22,10 @@ from saltus.cli_pages import saved
 from saltus.model.geometry import skeleton, spiral
 
 pytest.importorskip("viser", reason="the test extra installs viser")
-from saltus.studio import serve, target_panel
+from saltus.studio import machine_panel, serve, target_panel
 from saltus.studio.pose import Posing, drivers
 from saltus.studio.scene import Placed, quaternions, solid
+from saltus.studio.session import FRAME
 from saltus.studio.worker import Worker
 
 SHOTS = Path(os.environ["SALTUS_SCREENSHOTS"]) if "SALTUS_SCREENSHOTS" in os.environ else None
@@ -81,6 +84,39 @@ def test_way_is_the_path_and_stops_at_dead_centres(linkage):
     # dead centre where coupler and rocker are in line: cos q1 = (0.3^2 + 0.4^2 - 0.45^2) / (2 * 0.3 * 0.4)
     assert not way.full
     assert way.values.max() == pytest.approx(math.acos((0.09 + 0.16 - 0.2025) / 0.24), abs=2e-3)
+
+
+def test_a_dragged_machine_glides_from_value_to_value(linkage, monkeypatch):
+    posing = Posing(linkage, linkage.keyframe("crank level"))
+    shown, clock = [], [10.0]
+    monkeypatch.setattr(machine_panel, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    client = SimpleNamespace(atomic=contextlib.nullcontext)
+    session = SimpleNamespace(
+        tick=None,
+        client=client,
+        placed=Placed(linkage, posing.params),
+        follow=lambda x: None,
+        show=lambda shot: shown.append(posing.params["l_1"]),
+        line=lambda *given: None,
+    )
+    session.run_panel = SimpleNamespace(pause=lambda: setattr(session, "tick", None))
+    panel = machine_panel.MachinePanel.__new__(machine_panel.MachinePanel)
+    panel.session, panel.posing, panel.point, panel.sliders = session, posing, None, {}
+    panel.text, panel.chart = SimpleNamespace(content=""), SimpleNamespace(content="")
+    panel._dragged = panel._due = panel._said = 0.0
+    for at, value in (
+        (10.0, 0.0200),
+        (10.1, 0.0204),
+    ):  # a first value is gone to at once, the way to a second is shared
+        panel.params, clock[0] = {"l_1": SimpleNamespace(value=value)}, at
+        panel.drag()
+        while session.tick is not None:
+            session.tick(clock[0])
+            clock[0] += FRAME
+    assert shown[0] == 0.0200
+    assert shown[1:] == pytest.approx([0.0201, 0.0202, 0.0203, 0.0204], abs=1e-12)
+    assert shown[-1] == 0.0204
+    assert "degree(s) of freedom" in panel.text.content
 
 
 def test_solids_are_closed_and_of_the_right_volume():
@@ -258,6 +294,7 @@ def test_sliders_runs_scrubbing_gaits_and_cancel(chrome, studio, complaints):
     page.mouse.up()
     until(lambda: session.posing.params["l_1"] > l_1 + 1e-3)
     until(lambda: text.inner_text() != before)
+    until(lambda: session.posing.params["l_1"] == float(thumb.get_attribute("aria-valuenow")))
     # the same with the keyboard
     now, seen_from = session.posing.params["l_1"], session.client.camera.position
     thumb.focus()
@@ -308,6 +345,33 @@ def test_sliders_runs_scrubbing_gaits_and_cancel(chrome, studio, complaints):
     page.close()
     until(lambda: session.client.client_id not in studio.sessions)
     until(lambda: not session.thread.is_alive())
+    assert complaints == []
+
+
+def test_the_page_draws_less_without_a_graphics_card(chrome, studio, complaints):
+    page = opened(chrome, studio.url, complaints)
+    name, smooth = page.evaluate("""() => {
+      const gl = [...document.querySelectorAll("canvas")].map((c) => c.getContext("webgl2")).find((gl) => gl);
+      const known = gl.getExtension("WEBGL_debug_renderer_info");
+      return [gl.getParameter(known.UNMASKED_RENDERER_WEBGL), gl.getContextAttributes().antialias];
+    }""")
+    assert "SwiftShader" in name  # what browser.py asks for
+    assert not smooth
+    # callbacks for pictures: one cancelled never comes, the others come in their order, 30 ms after the last ones
+    order = """() => new Promise((done) => {
+      const seen = [], note = (k) => (now) => seen.push([k, now]);
+      cancelAnimationFrame(requestAnimationFrame(note(0)));
+      requestAnimationFrame(note(1));
+      requestAnimationFrame((now) => {
+        note(2)(now);
+        requestAnimationFrame((later) => { note(3)(later); done(seen); });
+      });
+    })"""
+    (one, first), (two, same), (three, later) = page.evaluate(order)
+    assert (one, two, three) == (1, 2, 3)
+    assert first == same
+    assert later - first >= 30
+    page.close()
     assert complaints == []
 
 

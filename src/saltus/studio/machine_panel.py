@@ -10,13 +10,15 @@ import numpy as np
 
 from saltus.studio.charts import Chart
 from saltus.studio.pose import Way
+from saltus.studio.session import FRAME
 
 if TYPE_CHECKING:
     from saltus.studio.session import Session
 
 PATH = (213, 94, 0)
 STEPS = 400  # of a slider
-DRAGGING = 0.15  # s between values of a slider that is being dragged, at most
+DRAGGING = 0.25  # s between values of a slider that is being dragged, at most
+SAYING = 0.1  # s between words and charts meanwhile
 
 
 class MachinePanel:
@@ -24,7 +26,7 @@ class MachinePanel:
 
     def __init__(self, session: Session) -> None:
         self.session, self.posing, self.quiet = session, session.posing, False
-        self._dragged = 0.0
+        self._dragged = self._due = self._said = 0.0
         gui, m = session.client.gui, session.mechanism
         self.text = gui.add_markdown("")
         self.chart = gui.add_html("")
@@ -84,43 +86,58 @@ class MachinePanel:
             self.quiet = False
 
     def drag(self) -> None:
-        """Follow a slider. The page sends 20 values a second at most, so the machine stops half-way between two."""
+        """Follow a slider: the page sends 20 values a second at most, and the machine glides from one to the next."""
         now, before = time.monotonic(), self._dragged
         self._dragged = now
-        if now - before < DRAGGING:
-            self.update(half=True)
-            self.session.post("machine", self.update)
-        else:
-            self.update()
+        self._due = 2 * now - before if now - before < DRAGGING else now
+        self.session.tick = self.glide
 
-    def update(self, *, half: bool = False) -> None:
-        """Read the sliders and show what follows, or what follows from half the way to them."""
+    def glide(self, now: float) -> None:
+        """Go on towards the sliders, to be there when their next value is due."""
+        left = self._due - now
+        if left < FRAME:
+            self.update()
+            return
+        way = self._go(FRAME / left)
+        if now - self._said > SAYING:
+            self._say(way)
+
+    def update(self) -> None:
+        """Show what follows from the sliders and say what is known of it."""
+        self.session.run_panel.pause()
+        self._say(self._go(1.0))
+
+    def _say(self, way: Way | None) -> None:
+        """Say what is known of the machine and of its way."""
+        self._said = time.monotonic()
+        text = self.posing.sentence()
+        if way is not None and self.point is not None:
+            size = np.ptp(way.points[:, 0], axis=0)
+            text += f"  \nPath of {self.point.value}: {size[0]:.4f} m long, {size[-1]:.4f} m high"
+            text += "" if way.full else f"; {self.posing.drivers[0]} does not turn fully"
+        self.text.content = text
+        self.chart.content = self._transmission(way) if way is not None else ""
+
+    def _go(self, share: float) -> Way | None:
+        """Go a share of the way to the sliders and show the machine there, with the path of its point."""
         s, posing = self.session, self.posing
-        s.run_panel.pause()
-        held, params = ({n: h.value for n, h in handles.items()} for handles in (self.sliders, self.params))
-        if half:
-            held = {n: (posing.held[n] + v) / 2 for n, v in held.items()}
-            params = {n: (posing.params[n] + v) / 2 for n, v in params.items()}
+        held, params = (
+            {n: (1 - share) * now[n] + share * h.value for n, h in handles.items()}
+            for handles, now in ((self.sliders, posing.held), (self.params, posing.params))
+        )
         pose = posing.to(held, params)
         shot = s.placed.at(pose.q, posing.params)
-        text = posing.sentence()
-        name = self.point.value if self.point is not None else None
-        way = posing.way([name] if name else [])
-        path = way.points[:, 0] if way is not None and name else np.zeros((0, 3))
-        if way is not None and name:
-            size = np.ptp(path, axis=0)
-            text += f"  \nPath of {name}: {size[0]:.4f} m long, {size[-1]:.4f} m high"
-            text += "" if way.full else f"; {posing.drivers[0]} does not turn fully"
+        way = posing.way([self.point.value] if self.point is not None else [])
         with s.client.atomic():
             s.follow(0.0)
             s.show(shot)
-            s.line("path", path, PATH)
-            self.text.content = text
-            self.chart.content = self._transmission(way) if way is not None else ""
+            s.line("path", way.points[:, 0] if way is not None and self.point is not None else np.zeros((0, 3)), PATH)
+        return way
 
     def _transmission(self, way: Way) -> str:
         """The transmission angle over the turn."""
         driver = self.posing.drivers[0]
-        curve = [("", way.sparse, np.degrees(way.transmission))]
+        values, angles = self.posing.transmission(way)
+        curve = [("", values, np.degrees(angles))]
         here = float(way.values[0]) if way.full else float(self.posing.state.q[driver])
         return Chart("transmission angle", f"{driver} (rad)", "(deg)", curve).svg(here)

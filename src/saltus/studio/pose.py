@@ -36,15 +36,14 @@ class Pose:
 
 @dataclass(frozen=True)
 class Way:
-    """The way of the machine while its first driver turns: driver values (rad, m), paths, transmission angles (rad).
+    """The way of the machine while its first driver turns: positions q, driver values (rad, m) and paths of points.
 
-    `points` has a row a value and a point; `full` says whether the driver turns fully.
+    Each has a row a value; `full` says whether the driver turns fully.
     """
 
+    q: np.ndarray
     values: np.ndarray
     points: np.ndarray
-    sparse: np.ndarray
-    transmission: np.ndarray
     full: bool
 
 
@@ -117,13 +116,17 @@ class Posing:
         rows, full = self._turn(driver, here)
         if not len(rows):
             return None
-        index = m.q_names.index(driver)
         places = trace(m, rows, points, params=state.params) if points else np.zeros((len(rows), 0, 2))
-        sparse = rows[::SPARSE]
-        _, J = self.assembler.closures_at(sparse, state.p)
-        closing = self.assembler.closing(state.positions, state.p, self.assembler.v_of_q[index])
+        return Way(rows, rows[:, m.q_names.index(driver)], places, full)
+
+    def transmission(self, way: Way) -> tuple[np.ndarray, np.ndarray]:
+        """Driver values (rad, m) along a way and the transmission angle (rad) at each."""
+        a, state = self.assembler, self.state
+        _, J = a.closures_at(way.q[::SPARSE], state.p)
+        index = self.mechanism.q_names.index(self.drivers[0])
+        closing = a.closing(state.positions, state.p, a.v_of_q[index])
         sines = np.array([closing.transmission(j)[0] for j in J])
-        return Way(rows[:, index], places, sparse[:, index], np.arcsin(np.clip(sines, 0, 1)), full)
+        return way.values[::SPARSE], np.arcsin(np.clip(sines, 0, 1))
 
     def _turn(self, driver: str, here: float) -> tuple[np.ndarray, bool]:
         """Positions over a full turn, or between the dead centres on either side."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from saltus.errors import BadValue
+from saltus.studio import page
 from saltus.studio.gate import Gate
 
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ class Studio:
         host: str | None = None,
         listening: Callable[[str], Any] | None = None,
     ) -> None:
-        try:
-            import viser
-        except ImportError as problem:
-            raise BadValue("the studio needs viser; install it with: pip install 'saltus[studio]'") from problem
         self.load = load
         self._spare: list[Any] = []
         self._loaded = threading.Event()
@@ -40,8 +37,11 @@ class Studio:
         self.sessions: dict[int, Session] = {}
         self._lock = threading.Lock()
         inner = port if host is None else port + 1  # the gate takes the port that was asked for
-        with _quiet():
-            self.server = viser.ViserServer(host=LOOPBACK, port=inner, verbose=False, label="Saltus")
+        try:
+            with _quiet():
+                self.server = page.server(host=LOOPBACK, port=inner, verbose=False, label="Saltus")
+        except ImportError as problem:
+            raise BadValue("the studio needs viser; install it with: pip install 'saltus[studio]'") from problem
         light(self.server.scene)
         self.server.on_client_connect(self._came)
         self.server.on_client_disconnect(self._left)

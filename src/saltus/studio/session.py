@@ -17,16 +17,13 @@ from saltus.studio.pose import Posing
 from saltus.studio.scene import RED, Body, Placed, Snapshots, ground, move_ground, polyline, segments
 from saltus.studio.worker import Worker
 
-FRAME = 1 / 40  # s between pictures while playing
+FRAME = 1 / 40  # s between pictures while something moves
 LOOK = 0.05  # s between looks at the worker
 SCENE_FIRST = 0.06  # s: what comes later is not in the page's first picture, which so needs not wait for the panel
 NEAR = 1.5  # sizes of the machine from which it is seen
 PHONE = 576  # pixels of width below which viser puts its panel over the lower part of the page
 FREE, FILL = 0.4, 0.7  # of the height of such a page, and of that the machine
 UPRIGHT = (math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0)  # the page's z is up; the plane of a planar machine stands in it
-# viser turns its camera with the arrow keys, also when they move a slider or choose a tab: those keys stay in the panel
-KEYS = """<img hidden alt="" src="data:," onerror="document.body.addEventListener('keydown', (event) => {
-  if (event.target.closest('[role=slider], [role=tab]')) event.stopPropagation(); })">"""
 
 log = logging.getLogger("saltus.studio")
 
@@ -42,7 +39,7 @@ class Session:
         self._wake = threading.Condition()
         self._open = True
         self.worker_owner: Any = None  # panel that hears of the job
-        self.tick: Callable[[float], None] | None = None  # called for every picture while something plays
+        self.tick: Callable[[float], None] | None = None  # called for every picture while something moves
         self.thread = threading.Thread(target=self._live, daemon=True, name=f"studio page {client.client_id}")
 
     # ---- life ---------------------------------------------------------------------------------------------------
@@ -63,22 +60,24 @@ class Session:
 
     def _live(self) -> None:
         self._safely(self._begin)
+        due = 0.0  # when the next picture is
         while self._open:
             with self._wake:
                 if not self._notes:
-                    self._wake.wait(FRAME if self.tick else LOOK if self.worker.busy else None)
+                    self._wake.wait(
+                        max(due - time.monotonic(), 0.0) if self.tick else LOOK if self.worker.busy else None
+                    )
                 notes, self._notes = self._notes, {}
             if not self._open:
                 return
-            begin = time.monotonic()
             for action in notes.values():
                 self._safely(action)
             for kind, word in self.worker.read():
                 self._safely(functools.partial(self.worker_owner.heard, kind, word))
-            tick = self.tick
-            if tick is not None:
-                self._safely(functools.partial(tick, time.monotonic()))
-                time.sleep(max(0.0, FRAME - (time.monotonic() - begin)))
+            tick, now = self.tick, time.monotonic()
+            if tick is not None and now >= due:
+                due = now + FRAME
+                self._safely(functools.partial(tick, now))
 
     def _safely(self, action: Callable[[], Any]) -> None:
         """Do it; what goes wrong is told in the page and ends nothing."""
@@ -129,7 +128,6 @@ class Session:
         if not m.spatial and self.posing.assembler.owner and self.machine_panel.point is not None:
             with tabs.add_tab("Target"):
                 self.target_panel = TargetPanel(self)
-        gui.add_html(KEYS)
         self.machine_panel.update()
         if self.model.run is not None:
             self.run_panel.load(self.model.run)

@@ -1,0 +1,97 @@
+"""The page: viser's own, with a script of ours that runs before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+SCRIPT = """<script>(() => {
+  // viser turns its camera with the arrow keys, also when they move a slider or choose a tab: those keys stay there
+  addEventListener("DOMContentLoaded", () => document.body.addEventListener("keydown", (event) => {
+    if (event.target.closest("[role=slider], [role=tab]")) event.stopPropagation();
+  }));
+
+  // without a graphics card the cores that compute draw too
+  const context = HTMLCanvasElement.prototype.getContext;
+  const software = () => {
+    const gl = context.call(document.createElement("canvas"), "webgl2");
+    const known = gl?.getExtension("WEBGL_debug_renderer_info");
+    return known && /swiftshader|llvmpipe|software/i.test(gl.getParameter(known.UNMASKED_RENDERER_WEBGL));
+  };
+  const save = () => {
+    // no multisampling
+    HTMLCanvasElement.prototype.getContext = function (kind, options) {
+      return context.call(this, kind, { ...options, antialias: false });
+    };
+
+    // viser shades every pixel for a picture behind the scene, also where there is none
+    window.__THREE_DEVTOOLS__ = new EventTarget();
+    window.__THREE_DEVTOOLS__.addEventListener("observe", ({ detail: renderer }) => {
+      if (!renderer.isWebGLRenderer) return;
+      const render = renderer.render;
+      renderer.render = (scene, camera) => {
+        for (const { material } of scene.children)
+          if (material?.uniforms?.hasDepth) material.visible = material.uniforms.enabled.value;
+        render.call(renderer, scene, camera);
+      };
+    });
+
+    // viser draws without a pause while anything changes: 30 pictures a second leave it time to listen
+    const frame = requestAnimationFrame.bind(window);
+    let waiting = new Map(), due = waiting, asked = false, count = 0, last = 0;
+    const draw = (now) => {
+      if (now - last < 30) { frame(draw); return; }
+      due = waiting;
+      waiting = new Map();
+      asked = false;
+      last = now;
+      for (const callback of due.values())
+        try { callback(now); } catch (problem) { reportError(problem); }
+    };
+    window.requestAnimationFrame = (callback) => {
+      if (!asked) frame(draw);
+      asked = true;
+      waiting.set(++count, callback);
+      return count;
+    };
+    window.cancelAnimationFrame = (number) => { waiting.delete(number); due.delete(number); };
+  };
+  HTMLCanvasElement.prototype.getContext = function (kind, options) {
+    HTMLCanvasElement.prototype.getContext = context;
+    if (software()) save();
+    return this.getContext(kind, options);
+  };
+})();</script>"""
+
+
+class Folder:
+    """What viser serves in place of the folder of its client: one page."""
+
+    def __init__(self, page: bytes | None) -> None:
+        self.page = page
+
+    def __truediv__(self, name: str) -> Folder:
+        return self if name == "index.html" else Folder(None)
+
+    def is_file(self) -> bool:
+        """Whether there is such a page."""
+        return self.page is not None
+
+    def read_bytes(self) -> bytes:
+        """The page."""
+        return self.page or b""
+
+
+def server(**options: Any) -> Any:
+    """Start a server of viser whose page begins with our script."""
+    import viser
+    from viser import infra
+
+    html = Path(viser.__file__).with_name("client").joinpath("build", "index.html").read_text(encoding="utf-8")
+    folder = Folder(html.replace("<head>", f"<head>{SCRIPT}", 1).encode())
+    plain = infra.WebsockServer
+    infra.WebsockServer = lambda **given: plain(**{**given, "http_server_root": folder})  # type: ignore[misc,assignment]
+    try:
+        return viser.ViserServer(**options)
+    finally:
+        infra.WebsockServer = plain  # type: ignore[misc]
