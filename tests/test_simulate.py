@@ -225,3 +225,23 @@ def test_free_body_keeps_its_momenta():
     quaternion = run.arrays["q"][:, 3:7]
     np.testing.assert_allclose(np.linalg.norm(quaternion, axis=1), 1.0, atol=1e-9)
     assert run.energy_account["relative residual"] < 1e-9
+
+
+def test_a_machine_may_grow_between_runs():
+    """A Param and a force added after a run count in the next one, of a system and of a machine alone."""
+    m = sl.Mechanism("pendulum")
+    bob = m.rod("bob", mass=1.0, length=1.0)
+    m.revolute("swing", m.ground, bob.start)
+    system = sl.HybridSystem(m)
+    system.domain("motion")
+    start = m.assemble(swing=0.0)
+    before = [sl.simulate(machine, start, until=0.1).q.swing[-1] for machine in (system, m)]
+    push = m.param("push", 50.0, "N")
+    m.force("push", bob.end, (0.0, push))
+    grown = m.assemble(swing=0.0)
+    after = [sl.simulate(machine, grown, until=0.1).q.swing[-1] for machine in (system, m)]
+    assert before[0] == before[1] < 0
+    assert after[0] == after[1] > 0.1
+    m.link("loose", mass=1.0, inertia=1.0)
+    with pytest.raises(sl.errors.BadModel, match="loose"):
+        sl.simulate(system, grown, until=0.1)

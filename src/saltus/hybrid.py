@@ -234,7 +234,15 @@ class HybridSystem:
         self.edges: list[Edge] = []
         self.controls: dict[str, Any] = {}
         self._outcomes: list[tuple[str, Guard]] = []
-        self._programs: dict[Any, Any] = {}
+        self._derived: tuple[Any, dict[Any, Any]] = ((), {})
+
+    @property
+    def programs(self) -> dict[Any, Any]:
+        """What has been derived of the system, by whoever needs it again; a part added to the machine empties it."""
+        if self._derived[0] != self.mechanism.extent:
+            self.mechanism.check()
+            self._derived = self.mechanism.extent, {}
+        return self._derived[1]
 
     def domain(self, name: str, *, contacts: Sequence[Contact] = (), params: Mapping[str, Any] | None = None) -> Domain:
         """Add a domain. `params` gives Params another value (a number, a Param, an expression) while it lasts."""

@@ -286,5 +286,5 @@ def _with_section(system: HybridSystem, domain: Domain, section: When) -> Hybrid
         raise BadValue(f"section is a {type(section).__name__}; give sl.When(lambda s: ..., 'falling')", given=section)
     out = copy.copy(system)
     out.edges = [*system.edges, Edge(SECTION, domain, domain, section, Continuous())]
-    out._programs = {}
+    out._derived = (), {}
     return out

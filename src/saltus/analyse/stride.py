@@ -147,7 +147,7 @@ class Stride:
     # ---- pieces, made once a system ---------------------------------------------------------------------------
 
     def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
-        kept = self.system._programs
+        kept = self.system.programs
         if key not in kept:
             kept[key] = make()
         return kept[key]
@@ -158,7 +158,7 @@ class Stride:
 
     def _rows(self, stage: Stage, t: float, q: np.ndarray, theta: np.ndarray) -> tuple[int, ...]:
         """Constraint rows that are independent at q; looked for anew only where some depend on others."""
-        key, kept = ("rows", stage.domain.name), self.system._programs
+        key, kept = ("rows", stage.domain.name), self.system.programs
         rows: tuple[int, ...] | None = kept.get(key)
         if rows is None:
             base = np.concatenate([theta, np.zeros(stage.anchors.numel())])
@@ -353,9 +353,9 @@ def _check(edge: Edge) -> None:
 def heights(system: HybridSystem, point: str) -> Kernel:
     """Height of a point (m) at (t, q, Params)."""
     key = ("height", point)
-    if key not in system._programs:
+    if key not in system.programs:
         e = Stage(system, next(iter(system.domains.values()))).equations
         up = 2 if system.mechanism.spatial else 1
         f = ca.Function("height", [e.t, e.q, system.mechanism.p], [ca.densify(e.position(point))[up] - system.ground])
-        system._programs[key] = Kernel(f, native=False)
-    return system._programs[key]
+        system.programs[key] = Kernel(f, native=False)
+    return system.programs[key]

@@ -431,8 +431,7 @@ class Closing:
 
 def assembler(mechanism: Mechanism) -> Assembler:
     """Return the assembler of a mechanism as it is now, made once."""
-    parts = (mechanism.links, mechanism.joints, mechanism.params, mechanism.constraints)
-    key = tuple(len(part) for part in parts)
+    key = mechanism.extent
     kept = mechanism.__dict__.get("_assembler")
     if kept is None or kept[0] != key:
         kept = mechanism.__dict__["_assembler"] = (key, Assembler(mechanism))

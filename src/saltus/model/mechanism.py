@@ -339,6 +339,12 @@ class Mechanism(Loads):
     # ---- coordinates --------------------------------------------------------------------------------------------
 
     @property
+    def extent(self) -> tuple[int, ...]:
+        """How many parts of each kind there are: what was derived of a machine holds as long as this stays."""
+        parts = (self.links, self.joints, self.params, self.forces, self.constraints, self.drives)
+        return tuple(len(part) for part in parts)
+
+    @property
     def turns(self) -> list[str]:
         """Names of the position coordinates that are angles of a turn, the same after a full one."""
         out = []

@@ -36,9 +36,9 @@ class Mover:
 
     def _stage(self, domain: Domain) -> Stage:
         key = ("stage", domain.name)
-        if key not in self.system._programs:
-            self.system._programs[key] = Stage(self.system, domain)
-        return self.system._programs[key]
+        if key not in self.system.programs:
+            self.system.programs[key] = Stage(self.system, domain)
+        return self.system.programs[key]
 
     def _anchored(self, stage: Stage) -> np.ndarray:
         """Params and anchors that hold the contacts where they are, the normal one at the ground."""
@@ -53,11 +53,11 @@ class Mover:
 
     def _places(self, frame: Any) -> tuple[np.ndarray, np.ndarray]:
         key = ("place", id(frame))
-        if key not in self.system._programs:
+        if key not in self.system.programs:
             e = tree_of(self.system)
             f = ca.Function("place", [e.t, e.q, e.v, e.p], [e.position(frame), ca.densify(e.velocity(frame))])
-            self.system._programs[key] = (Kernel(f), frame)
-        return self.system._programs[key][0](self.t, self.q, self.v, self.params)
+            self.system.programs[key] = (Kernel(f), frame)
+        return self.system.programs[key][0](self.t, self.q, self.v, self.params)
 
     def _cross(self, edge: Edge, phase: int) -> Domain | None:
         """Apply the reset and settle into the target domain; `phase` is the number of the one that follows."""

@@ -96,13 +96,11 @@ def simulate(
 
 def alone(mechanism: Mechanism) -> HybridSystem:
     """Return the one-domain system of a mechanism, made once."""
-    key = (len(mechanism.joints), len(mechanism.params), len(mechanism.forces), len(mechanism.constraints))
     kept = mechanism.__dict__.get("_alone")
-    if kept is None or kept[0] != key:
-        system = HybridSystem(mechanism)
-        system.domain("motion")
-        kept = mechanism.__dict__["_alone"] = (key, system)
-    return kept[1]
+    if kept is None:
+        kept = mechanism.__dict__["_alone"] = HybridSystem(mechanism)
+        kept.domain("motion")
+    return kept
 
 
 def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
@@ -199,7 +197,7 @@ class _Run(Mover):
         A motion may pass a dead centre, where rows lose their independence for an instant, but not start at one: within
         a stay the number of rows is kept.
         """
-        m, kept = self.system.mechanism, self.system._programs.setdefault("choices", {})
+        m, kept = self.system.mechanism, self.system.programs.setdefault("choices", {})
         if entered:
             check_constraints(stage, self.t, self.q, base)
         _, J, _ = stage.closure(self.t, self.q, base)
@@ -222,7 +220,7 @@ class _Run(Mover):
 
     def _program(self, stage: Stage, choice: Choice) -> tuple[Program, Any]:
         key = (stage.domain.name, self.formulation, choice, self.control, len(self.system.leaving(stage.domain)))
-        programs = self.system._programs
+        programs = self.system.programs
         if key not in programs:
             programs[key] = Program(stage, self.formulation, choice, self.control)
         engine = choose_engine(self.engine, programs[key].flow)

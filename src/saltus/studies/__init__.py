@@ -120,7 +120,7 @@ STUDIES = {
         Study(
             "bolt-optimal-gait",
             "BOLT runs at a chosen speed with the least energy: planned, flown for 16 steps, its multipliers",
-            f"{LIU}, sec. 6 (future work)",
+            f"{LIU}: the machine and the control it is compared with",
             "saltus.studies.bolt_optimal_gait",
         ),
         Study(

@@ -1,6 +1,6 @@
 """Study: BOLT runs at a chosen speed with the least energy: a periodic plan through stance, flight and the impact.
 
-The papers leave optimal gaits as future work, so the gait is compared with BOLT's own control (eq. 20 of its paper).
+None of the papers has an optimal gait, so it is compared with BOLT's own control (eq. 20 of its paper).
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def study(speed: float = AT_HAND, minimise: str = "energy") -> StudyResult:
         "own_control": {"speed": own.speed, **before},
     }
     comparisons = [
-        Comparison("steps with feedback on the crank", "future work", float(done), holds=done == STEPS),
+        Comparison("steps with feedback on the crank", "in no paper", float(done), holds=done == STEPS),
         Comparison(
-            "largest multiplier", "future work", f"{largest:.3g}", holds=largest < 1, why="below 1: the gait is stable"
+            "largest multiplier", "in no paper", f"{largest:.3g}", holds=largest < 1, why="below 1: the gait is stable"
         ),
         Comparison(
             "speed flown", speed, data["speed_flown"], "m/s", 1e-3, why="asked of the plan; of the last 8 strides"

@@ -1,0 +1,5 @@
+"""`python -m saltus` is `saltus`."""
+
+from saltus.cli import app
+
+app()
