@@ -9,7 +9,7 @@ from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq, least_squares, minimize_scalar
 
 import saltus as sl
-from saltus.errors import BadValue, UnknownName
+from saltus.errors import BadValue, NotSolved, UnknownName
 
 G = 9.81
 
@@ -125,6 +125,9 @@ def test_a_freed_param_takes_its_best_value():
     assert best.params["k"] == pytest.approx(2 * math.pi**2, rel=1e-5)
     assert best.objective == pytest.approx(0.0, abs=1e-6)
     assert best.flight.follows
+    with pytest.raises(NotSolved) as stopped:
+        plan.solve(best, tolerance=None, iterations=1)
+    assert stopped.value.best.params["k"] == pytest.approx(best.params["k"], rel=1e-3)  # goes on from there
     with pytest.raises(UnknownName, match="k"):
         plan.param("stiffness", 0.0, 1.0)
 
@@ -417,6 +420,7 @@ def test_a_gait_moves_along():
     assert momentum[:, 1] == pytest.approx(momentum[0, 1] - total * G * t, abs=2e-3)
     force = best.force("foot")[~air]
     assert (np.abs(force[:, 0]) <= 0.8 * force[:, 1] + 1e-5).all()
+    assert force[-1] == pytest.approx(0.0, abs=1e-6)  # at lift-off the cone is a point
 
 
 # ---- turns and loops ----------------------------------------------------------------------------------------------

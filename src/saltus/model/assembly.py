@@ -410,23 +410,24 @@ class Closing:
         names = ["t", "past", "drive", "value", "p"]
         return Kernel(ca.Function("track", inputs, outputs, names, ["now", "checks"]))
 
-    def transmission(self, J: np.ndarray) -> tuple[float, str]:
-        """Smallest normalised determinant over the blocks of the loop equations, and the loop it belongs to.
+    def transmission(self, J: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        """Smallest normalised determinant over the blocks of the loop equations for every J, and whose loop it is.
 
         A column's length is that in all equations of the block's loops: a link whose turn is found from one
         equation alone (a slider-crank's rod) has its lever in the other.
         """
         owner = [self._owner.owner[row] for row in self.rows]
-        worst, name = 1.0, owner[0]
-        chosen = J[np.ix_(self.rows, self.columns)]
+        chosen = J[:, self.rows][:, :, self.columns]
+        values, names = [np.ones(len(J))], [owner[0]]
         for rows, columns in self.factored.blocks:
             whole = [i for i, loop in enumerate(owner) if loop in {owner[k] for k in rows}]
-            lengths = np.linalg.norm(chosen[np.ix_(whole, columns)], axis=0)
-            block = chosen[np.ix_(rows, columns)]
-            value = abs(np.linalg.det(block / lengths)) if (lengths > 0).all() else 0.0
-            if value < worst:
-                worst, name = float(value), owner[rows[0]]
-        return worst, name
+            lengths = np.linalg.norm(chosen[:, whole][:, :, columns], axis=1)
+            sizes = np.abs(np.linalg.det(chosen[:, rows][:, :, columns]))
+            lever = lengths.prod(axis=1)
+            values.append(np.divide(sizes, lever, out=np.zeros(len(J)), where=lever > 0))
+            names.append(owner[rows[0]])
+        table = np.array(values)
+        return table.min(axis=0), [names[i] for i in table.argmin(axis=0)]
 
 
 def assembler(mechanism: Mechanism) -> Assembler:

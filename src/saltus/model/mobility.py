@@ -57,5 +57,6 @@ def mobility(state: State, drivers: Sequence[str] | None = None) -> Mobility:
     moved = [v for d in drivers for v in a.v_of_q[a.driver(d)]]
     transmission, worst = 1.0, None
     if r:
-        transmission, worst = a.closing(state.positions, p, moved).transmission(J)
+        sizes, names = a.closing(state.positions, p, moved).transmission(J[None])
+        transmission, worst = float(sizes[0]), names[0]
     return Mobility(a.nv - r, a.nv, len(a.owner), r, redundant, transmission, worst)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PATH = (213, 94, 0)
 STEPS = 400  # of a slider
 DRAGGING = 0.25  # s between values of a slider that is being dragged, at most
-SAYING = 0.1  # s between words and charts meanwhile
+SAYING = 0.05  # s between words and charts meanwhile
 
 
 class MachinePanel:

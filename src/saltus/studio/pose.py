@@ -125,7 +125,7 @@ class Posing:
         _, J = a.closures_at(way.q[::SPARSE], state.p)
         index = self.mechanism.q_names.index(self.drivers[0])
         closing = a.closing(state.positions, state.p, a.v_of_q[index])
-        sines = np.array([closing.transmission(j)[0] for j in J])
+        sines, _ = closing.transmission(J)
         return way.values[::SPARSE], np.arcsin(np.clip(sines, 0, 1))
 
     def _turn(self, driver: str, here: float) -> tuple[np.ndarray, bool]:
