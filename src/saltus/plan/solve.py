@@ -141,7 +141,8 @@ class _Work:
     ) -> list[tuple[Transcription, Result]]:
         """Solve from every guess, the cheapest solution first; unsolved ones last, the least wrong first.
 
-        Unless `everything` is asked for, guesses after one that led to a solution get a short look only.
+        Unless `everything` is asked for, guesses after one that led to a solution get a short look only, and no more
+        iterations than that one took.
         """
         count = len(candidates)
         if workers > 1 and count > 1 and "fork" in multiprocessing.get_all_start_methods():
@@ -149,8 +150,11 @@ class _Work:
         else:
             results = []
             for i in range(count):
-                looked = not everything and any(r.ok for r in results)
-                limit = LOOK if looked else self.limits.iterations // (1 if everything else count - i)
+                quickest = min([r.iterations for r in results if r.ok], default=0)
+                if quickest and not everything:
+                    limit = min(LOOK, quickest)
+                else:
+                    limit = self.limits.iterations // (1 if everything else count - i)
                 results.append(self.from_guess(i, candidates, limit))
                 if results[-1].status == "Interrupted":
                     break
