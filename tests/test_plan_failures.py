@@ -170,6 +170,17 @@ def test_the_limit_on_time_is_obeyed():
     assert not caught.value.looks_infeasible
 
 
+def test_ctrl_c_between_two_meshes_keeps_the_solution(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("saltus.plan.solve.refined", interrupted)
+    with pytest.raises(NotSolved) as caught:
+        swing_up(pendulum()).solve(tolerance=1e-9)
+    assert caught.value.status == "Interrupted"
+    assert np.isfinite(caught.value.best.arrays["q"]).all()
+
+
 def test_ctrl_c_returns_the_best_iterate(tmp_path):
     """SIGINT in the middle of a solution: NotSolved with a motion that is saved, read, drawn and gone on from."""
 

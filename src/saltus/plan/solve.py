@@ -199,17 +199,26 @@ class _Work:
         if tolerance is None:
             return self.motion(t, result)
         for _ in range(refinements):
-            error = self._errors(t, result)
-            if _largest(error) <= tolerance:
-                break
-            meshes = [refined(m, e, tolerance, self.scheme.order) for m, e in zip(t.meshes, error, strict=True)]
-            finer = self.transcription([m.rows for m in t.models], meshes)
-            x = fill(finer, guess_of(t, result.x, finer.fractions))
+            try:
+                error = self._errors(t, result)
+                if _largest(error) <= tolerance:
+                    break
+                finer, x = self._finer(t, result, error, tolerance)
+            except KeyboardInterrupt:
+                self._insist(t, replace(result, status="Interrupted"))
             next_result = self._solve(finer, x, "finer mesh", self.limits.iterations, warm=True)
             self._record(finer, next_result)
             self._insist(finer, next_result)
             t, result = finer, next_result
         return self.motion(t, result)
+
+    def _finer(
+        self, t: Transcription, result: Result, error: Sequence[np.ndarray], tolerance: float
+    ) -> tuple[Transcription, np.ndarray]:
+        """A mesh that should do, and the solution there."""
+        meshes = [refined(m, e, tolerance, self.scheme.order) for m, e in zip(t.meshes, error, strict=True)]
+        finer = self.transcription([m.rows for m in t.models], meshes)
+        return finer, fill(finer, guess_of(t, result.x, finer.fractions))
 
     def _errors(self, t: Transcription, result: Result) -> list[np.ndarray]:
         """Errors of every interval, worked out once for a result."""
