@@ -47,7 +47,7 @@ def intervals_at(rate: float, scheme: str) -> int:
 def plain(segments: int, links: int, workspace: float, rate: float = 100.0) -> sl.Planned:
     """The paper's own transcription: trapezoidal on one mesh, momentum left to the rule, tail rates without a limit."""
     plan = righting(segments, links, workspace, intervals_at(rate, "trapezoidal"), speed=None)
-    return plan.solve(scheme=SCHEMES["trapezoidal"], tolerance=None, momentum=False)
+    return plan.solve(scheme=SCHEMES["trapezoidal"], tolerance=None, momentum=False, native=None)
 
 
 def solved(plan: sl.Plan, **options: Any) -> tuple[sl.Planned, bool]:
