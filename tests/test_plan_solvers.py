@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import saltus as sl
+import test_plan
 from saltus.errors import NotSolved, UnknownName
 from saltus.plan.fill import fill
 from saltus.plan.guess import guesses
@@ -33,17 +34,9 @@ def move(m, duration=1.0, start=0.0, end=1.0, intervals=10):
     return plan
 
 
-def swing_up(intervals=20):
-    """Kelly's cart-pole (2017), SIAM Review 59, and a straight guess."""
-    m = sl.Mechanism("cart-pole")
-    cart, pole = m.link("cart", mass=1.0), m.link("pole", mass=0.3, com=(0, -0.5))
-    m.slide("cart", m.ground, cart, axes="x", motor=True)
-    m.revolute("pole", cart.at(0, 0), pole)
-    plan = sl.Plan(m, duration=2.0, intervals=intervals)
-    plan.require(plan.start == m.assemble(cart=0.0, pole=0.0), plan.end == m.assemble(cart=1.0, pole=math.pi))
-    plan.bound(plan.u.cart, -20, 20)
-    plan.minimise(plan.integral(plan.u.cart**2))
-    return plan, {"t": [0, 2], "cart": [0, 1], "pole": [0, math.pi]}
+def swing_up():
+    """Kelly's cart-pole and a straight guess."""
+    return test_plan.swing_up(test_plan.cart_pole()), test_plan.STRAIGHT
 
 
 def four_bar():
@@ -63,15 +56,8 @@ def four_bar():
 
 def hop():
     """A stride of a body above a foot: two phases, an impact, periodic."""
-    m = sl.Mechanism("two-mass hopper")
-    body, foot = m.link("body", mass=4.0), m.link("foot", mass=1.0)
-    m.slide("body", m.ground, body, axes="y")
-    m.slide("leg", body, foot, axes="y", motor=True)
-    m.point("foot", foot.at(0, 0))
-    system = sl.HybridSystem(m)
-    flight, stance = system.domain("flight"), system.domain("stance", contacts=[sl.Pinned("foot")])
-    system.edge(flight, stance, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
-    system.edge(stance, flight, guard=sl.Liftoff("foot"), reset=sl.Continuous())
+    system = test_plan.hopper()
+    stance, flight = (system.domains[n] for n in ("stance", "flight"))
     plan = sl.Plan(stance, flight, duration=[(0.1, 0.6), 0.3], intervals=[12, 6])
     plan.require(plan.phases[1].start.q.body == 0.9, plan.phases[1].end.q.body == 0.9)
     plan.bound(plan.q.body, 0.6, 2.0)
