@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 PATH = (213, 94, 0)
 STEPS = 400  # of a slider
 DRAGGING = 0.25  # s between values of a slider that is being dragged, at most
-SAYING = 0.05  # s between words and charts meanwhile
+LATE = 1.5  # times the last wait for a value: the next one may come later than that did
+SAYING, CHARTING = 0.045, 0.18  # s between words and between charts meanwhile
 
 
 class MachinePanel:
@@ -26,7 +27,7 @@ class MachinePanel:
 
     def __init__(self, session: Session) -> None:
         self.session, self.posing, self.quiet = session, session.posing, False
-        self._dragged = self._due = self._said = 0.0
+        self._dragged = self._due = self._said = self._charted = 0.0
         gui, m = session.client.gui, session.mechanism
         self.text = gui.add_markdown("")
         self.chart = gui.add_html("")
@@ -89,7 +90,7 @@ class MachinePanel:
         """Follow a slider: the page sends 20 values a second at most, and the machine glides from one to the next."""
         now, before = time.monotonic(), self._dragged
         self._dragged = now
-        self._due = 2 * now - before if now - before < DRAGGING else now
+        self._due = now + LATE * (now - before) if now - before < DRAGGING else now
         self.session.tick = self.glide
 
     def glide(self, now: float) -> None:
@@ -101,11 +102,15 @@ class MachinePanel:
         way = self._go(FRAME / left)
         if now - self._said > SAYING:
             self._say(way)
+        if now - self._charted > CHARTING:
+            self._draw(way)
 
     def update(self) -> None:
         """Show what follows from the sliders and say what is known of it."""
         self.session.run_panel.pause()
-        self._say(self._go(1.0))
+        way = self._go(1.0)
+        self._say(way)
+        self._draw(way)
 
     def _say(self, way: Way | None) -> None:
         """Say what is known of the machine and of its way."""
@@ -116,6 +121,10 @@ class MachinePanel:
             text += f"  \nPath of {self.point.value}: {size[0]:.4f} m long, {size[-1]:.4f} m high"
             text += "" if way.full else f"; {self.posing.drivers[0]} does not turn fully"
         self.text.content = text
+
+    def _draw(self, way: Way | None) -> None:
+        """Draw the transmission angle over the way."""
+        self._charted = time.monotonic()
         self.chart.content = self._transmission(way) if way is not None else ""
 
     def _go(self, share: float) -> Way | None:
