@@ -54,7 +54,9 @@ class Instant:
         for push in m.pushes:
             add(-self._along(push.link, push.at, push.value))
         for link, at, name in [(s.link, s.at, s.name) for s in m.softs]:
-            add(-self._along(link, at, _three(ground[name])))
+            force = _three(ground[name])
+            total -= self._along(link, at, force)
+            size += self._lever(link, at) * np.linalg.norm(force)  # it may point at the joint that carries it
         if "foot" in ground and m.foot is not None and slides(m):
             along = _three(ground["foot"])
             along[2 if m.spatial else 1] = 0.0
@@ -68,9 +70,13 @@ class Instant:
                     add(reflected * self.a[m.v_names.index(name)] * rates)
         return total, size
 
+    def _lever(self, link: str, at: np.ndarray) -> np.ndarray:
+        """How fast a point goes for a unit of each velocity."""
+        return np.array([np.linalg.norm(poses[link].point(at)[1]) for poses in self.partial])
+
     def _inertial_size(self, body: Body) -> np.ndarray:
         """Size of the terms that accelerate a body before they cancel within it."""
-        shift = np.array([np.linalg.norm(poses[body.name].point(body.com)[1]) for poses in self.partial])
+        shift = self._lever(body.name, body.com)
         turn = np.array([np.linalg.norm(poses[body.name].spin) for poses in self.partial])
         v, a = np.abs(self.v), np.abs(self.a)
         spin = turn @ v
@@ -269,7 +275,7 @@ def _constraint_rates(machine: Machine, now: Instant, phi: np.ndarray, J: np.nda
     wanted = -2 * alpha * phi[:, 1] - beta**2 * phi[:, 0]
     row = np.linalg.norm(J, axis=1)  # round-off of a solve is relative to the largest acceleration
     lever = max(float(np.abs(J).max()), _reach(now))
-    noise = beta**2 * 1e-15 * max(1.0, lever)  # positions are known to round-off only
+    noise = beta**2 * 4e-15 * max(1.0, lever)  # positions are known to a few round-offs only
     size = row * np.abs(now.a).max() + lever * np.abs(now.v).max() ** 2 + np.abs(wanted) + 1e-6 + noise / ROUND_OFF
     left = float((np.abs(phi[:, 2] - wanted) / np.maximum(size, 1e-3 * size.max())).max())
     # rows that depend on others follow from them on the constraints only, so drift shows there
