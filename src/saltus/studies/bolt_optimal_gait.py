@@ -6,7 +6,6 @@ None of the papers has an optimal gait, so it is compared with BOLT's own contro
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -176,13 +175,13 @@ def numbers(run: sl.Trajectory) -> dict[str, float]:
 
 def step_map(best: sl.Planned, control: sl.Track, step: float) -> np.ndarray:
     """How the crank's angle and rate just after touchdown depend on those a step before, by central differences."""
-    system, m = best.plan.system, best.mechanism
-    start = best.start
+    system, start, e = best.plan.system, best.start, sl.Equations(best.mechanism)
+    slips = ca.Function("slips", [e.q, e.v, e.p], [e.velocity("foot")])
 
     def after_a_step(change: np.ndarray) -> np.ndarray:
         run = sl.simulate(
             system,
-            _standing(m, start, float(start.q.q1 + change[0]), float(start.v.q1 + change[1])),
+            _standing(start, float(start.q.q1 + change[0]), float(start.v.q1 + change[1]), slips),
             domain="stance",
             until=2 * best.duration,
             control=control,
@@ -197,15 +196,13 @@ def step_map(best: sl.Planned, control: sl.Track, step: float) -> np.ndarray:
     return np.array(columns).T
 
 
-def _standing(m: sl.Mechanism, near: sl.State, angle: float, rate: float) -> sl.State:
-    """BOLT with its foot on the ground at rest, the crank at an angle and turning."""
-    options: dict[str, Any] = {"near": near, "params": near.params, "q1": angle}
+def _standing(near: sl.State, angle: float, rate: float, slips: ca.Function) -> sl.State:
+    """BOLT with its foot on the ground at rest, the crank at an angle and turning; `slips` is the foot's velocity."""
+    m, options = near.mechanism, {"near": near, "params": near.params, "q1": angle}
     x, y = near.q.boom.x, near.q.boom.y
     still = m.assemble(boom=(x, y), rates={"boom": (0.0, 0.0), "q1": rate}, **options)
-    e = sl.Equations(m)
-    moves = ca.Function("moves", [e.q, e.v, e.p], [e.position("foot"), e.velocity("foot")])
-    foot, slip = (part.full().ravel() for part in moves(still.positions, still.velocities, still.p))
-    return m.assemble(boom=(x, y - foot[1]), rates={"boom": (-slip[0], -slip[1]), "q1": rate}, **options)
+    slip = slips(still.positions, still.velocities, still.p).full().ravel()
+    return m.assemble(boom=(x, y - still.position("foot")[1]), rates={"boom": -slip[:2], "q1": rate}, **options)
 
 
 @styled
