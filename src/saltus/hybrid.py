@@ -244,6 +244,12 @@ class HybridSystem:
             self._derived = self.mechanism.extent, {}
         return self._derived[1]
 
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `programs` has under a key, made at the first call."""
+        if key not in self.programs:
+            self.programs[key] = make()
+        return self.programs[key]
+
     def domain(self, name: str, *, contacts: Sequence[Contact] = (), params: Mapping[str, Any] | None = None) -> Domain:
         """Add a domain. `params` gives Params another value (a number, a Param, an expression) while it lasts."""
         if name in self.domains:

@@ -146,15 +146,9 @@ class Stride:
 
     # ---- pieces, made once a system ---------------------------------------------------------------------------
 
-    def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
-        kept = self.system.programs
-        if key not in kept:
-            kept[key] = make()
-        return kept[key]
-
     def stage(self, domain: Domain) -> Stage:
         """Equations of a domain."""
-        return self._kept(("stage", domain.name), lambda: Stage(self.system, domain))
+        return self.system.once(("stage", domain.name), lambda: Stage(self.system, domain))
 
     def _rows(self, stage: Stage, t: float, q: np.ndarray, theta: np.ndarray) -> tuple[int, ...]:
         """Constraint rows that are independent at q; looked for anew only where some depend on others."""
@@ -172,21 +166,21 @@ class Stride:
         stage = self.stage(domain)
         rows = self._rows(stage, t, q, theta)
         key = ("dynamics", domain.name, rows, self.control, len(self.system.leaving(domain)))
-        return self._kept(key, lambda: Dynamics(stage, rows, self.control))
+        return self.system.once(key, lambda: Dynamics(stage, rows, self.control))
 
     def variation(self, dynamics: Dynamics, columns: int) -> Variation:
         """Flow with columns."""
         key = ("variation", id(dynamics), self.rows.params if columns else (), columns, self.engine.name)
-        return self._kept(key, lambda: Variation(dynamics, self.rows.params, columns, self.engine))
+        return self.system.once(key, lambda: Variation(dynamics, self.rows.params, columns, self.engine))
 
     def entrance(self, domain: Domain, dynamics: Dynamics) -> Entrance:
         """Way into a domain."""
         layout = dynamics.layout
-        return self._kept(("entrance", domain.name, layout.sizes), lambda: Entrance(self.stage(domain), layout))
+        return self.system.once(("entrance", domain.name, layout.sizes), lambda: Entrance(self.stage(domain), layout))
 
     def reset(self, edge: Edge) -> Reset:
         """A user's Map, differentiable."""
-        return self._kept(("reset", id(edge)), lambda: Reset(self.stage(edge.source), edge))
+        return self.system.once(("reset", id(edge)), lambda: Reset(self.stage(edge.source), edge))
 
     # ---- running ------------------------------------------------------------------------------------------------
 
@@ -352,10 +346,11 @@ def _check(edge: Edge) -> None:
 
 def heights(system: HybridSystem, point: str) -> Kernel:
     """Height of a point (m) at (t, q, Params)."""
-    key = ("height", point)
-    if key not in system.programs:
+
+    def make() -> Kernel:
         e = Stage(system, next(iter(system.domains.values()))).equations
         up = 2 if system.mechanism.spatial else 1
         f = ca.Function("height", [e.t, e.q, system.mechanism.p], [ca.densify(e.position(point))[up] - system.ground])
-        system.programs[key] = Kernel(f, native=False)
-    return system.programs[key]
+        return Kernel(f, native=False)
+
+    return system.once(("height", point), make)

@@ -35,10 +35,7 @@ class Mover:
         self.pulled = False  # whether the start is off the constraints, onto which the formulation pulls it
 
     def _stage(self, domain: Domain) -> Stage:
-        key = ("stage", domain.name)
-        if key not in self.system.programs:
-            self.system.programs[key] = Stage(self.system, domain)
-        return self.system.programs[key]
+        return self.system.once(("stage", domain.name), lambda: Stage(self.system, domain))
 
     def _anchored(self, stage: Stage) -> np.ndarray:
         """Params and anchors that hold the contacts where they are, the normal one at the ground."""
@@ -52,12 +49,12 @@ class Mover:
         return np.concatenate([self.params, anchors])
 
     def _places(self, frame: Any) -> tuple[np.ndarray, np.ndarray]:
-        key = ("place", id(frame))
-        if key not in self.system.programs:
+        def make() -> tuple[Kernel, Any]:
             e = tree_of(self.system)
             f = ca.Function("place", [e.t, e.q, e.v, e.p], [e.position(frame), ca.densify(e.velocity(frame))])
-            self.system.programs[key] = (Kernel(f), frame)
-        return self.system.programs[key][0](self.t, self.q, self.v, self.params)
+            return Kernel(f), frame  # kept, so that no other frame gets its id
+
+        return self.system.once(("place", id(frame)), make)[0](self.t, self.q, self.v, self.params)
 
     def _cross(self, edge: Edge, phase: int) -> Domain | None:
         """Apply the reset and settle into the target domain; `phase` is the number of the one that follows."""

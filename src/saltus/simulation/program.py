@@ -91,9 +91,7 @@ def _drives(mechanism: Mechanism, closure: str) -> str | None:
 
 def tree_of(system: HybridSystem) -> Equations:
     """Equations of a system's mechanism without contacts, derived once and shared by all its domains."""
-    if "tree" not in system.programs:
-        system.programs["tree"] = Equations(system.mechanism)
-    return system.programs["tree"]
+    return system.once("tree", lambda: Equations(system.mechanism))
 
 
 class Stage:

@@ -220,16 +220,12 @@ class _Run(Mover):
 
     def _program(self, stage: Stage, choice: Choice) -> tuple[Program, Any]:
         key = (stage.domain.name, self.formulation, choice, self.control, len(self.system.leaving(stage.domain)))
-        programs = self.system.programs
-        if key not in programs:
-            programs[key] = Program(stage, self.formulation, choice, self.control)
-        engine = choose_engine(self.engine, programs[key].flow)
+        program = self.system.once(key, lambda: Program(stage, self.formulation, choice, self.control))
+        engine = choose_engine(self.engine, program.flow)
         self.engines[engine.name] = None
-        stepper = (*key, engine.name)
-        if stepper not in programs:
-            programs[stepper] = engine.prepare(programs[key].flow)
-        self.notes += [n for n in getattr(programs[stepper], "notes", ()) if n not in self.notes]
-        return programs[key], programs[stepper]
+        stepper = self.system.once((*key, engine.name), lambda: engine.prepare(program.flow))
+        self.notes += [n for n in getattr(stepper, "notes", ()) if n not in self.notes]
+        return program, stepper
 
     def _phase(self, domain: Domain, until: float, progress: Callable[[float, float, int], None] | None) -> Edge | None:
         """Run one domain until an edge is taken; None if the run is over."""

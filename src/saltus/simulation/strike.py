@@ -92,9 +92,7 @@ def strike(system: HybridSystem, contacts: Sequence[Contact], params: Mapping[st
     """Return the Strike of contacts, made once a system."""
     m, params = system.mechanism, dict(params or {})
     key = ("strike", tuple(_key(m, c) for c in contacts), tuple((n, id(x)) for n, x in params.items()))
-    if key not in system.programs:
-        system.programs[key] = (Strike(system, contacts, params), params)
-    return system.programs[key][0]
+    return system.once(key, lambda: (Strike(system, contacts, params), params))[0]
 
 
 def _key(m: Mechanism, contact: Contact) -> tuple[Any, ...]:
