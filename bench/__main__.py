@@ -30,7 +30,7 @@ PACKAGES = ("saltus", "casadi", "numpy", "scipy", "pin", "mujoco", "drake", "exu
 
 def machine() -> str:
     """Processor, compiler and versions."""
-    from saltus.machine import find_compiler
+    from saltus.compile import find_compiler
 
     names = [x.partition(":")[2].strip() for x in _cpuinfo() if x.startswith("model name")]
     compiler = find_compiler()

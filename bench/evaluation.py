@@ -9,8 +9,8 @@ import numpy as np
 
 import saltus as sl
 from bench import Row, best, field_mujoco, field_pinocchio, micro, peers, race, same
-from saltus.dynamics.coordinates import choose
-from saltus.machine import Kernel
+from saltus.compile import Kernel
+from saltus.dynamics.choice import choose
 from saltus.model.assembly import assembler
 from saltus.zoo.bolt import bolt_linkage
 
@@ -24,7 +24,7 @@ def kernel(base: str) -> tuple[Kernel, Kernel, sl.State]:
     start = m.keyframe("crank level", q1=math.radians(45), rates=rates)
     e = sl.Equations(m)
     _, J = assembler(m).closure(0.0, start.positions, start.p)
-    ode = sl.SPF().ode(e, choose(m, J))
+    ode = sl.formulations.SPF().ode(e, choose(m, J))
     names = ["q", "w", "u", "p"]
     inputs = [e.q, ode.w, e.u, e.p]
     return (

@@ -11,7 +11,7 @@ import numpy as np
 
 import saltus as sl
 from bench import Row, field_pinocchio, peers, same
-from saltus.files.routines import Exported
+from saltus.files.code.routines import Exported
 
 TITLE = "Exported C of BOLT: every call timed"
 CALLS, PEER_CALLS = 1_000_000, 200_000

@@ -146,9 +146,13 @@ class Swing:
         self.machine = bolt_linkage(base="fixed")
         self.start = self.machine.keyframe("crank level", q1=math.radians(45), rates={"q1": 10.0})
         self.q, self.v = self.start.positions, self.start.velocities
-        reference = sl.simulate(self.machine, self.start, until=LOOK, formulation=sl.Minimal(), tolerance=1e-13)
+        reference = sl.simulate(
+            self.machine, self.start, until=LOOK, formulation=sl.formulations.Minimal(), tolerance=1e-13
+        )
         self.tip = peers.foot(reference.arrays["q"][-1])
-        second = sl.simulate(self.machine, self.start, until=LOOK, formulation=sl.Projection(), tolerance=1e-12)
+        second = sl.simulate(
+            self.machine, self.start, until=LOOK, formulation=sl.formulations.Projection(), tolerance=1e-12
+        )
         apart = float(np.linalg.norm(peers.foot(second.arrays["q"][-1]) - self.tip))
         if not apart < GOAL / 1e3:
             raise Disagreement(f"two references differ by {apart:.3g} m at {LOOK:g} s")

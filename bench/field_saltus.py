@@ -42,12 +42,12 @@ def settings(own: Swing) -> Sequence[Setting]:
 
     def several() -> Iterator[Setting]:
         for formulation, tolerances in (
-            (sl.SPF(), (1e-7, 1e-8, 1e-9, 1e-10)),
-            (sl.Minimal(), (1e-6, 3e-7, 2e-7, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)),
-            (sl.Projection(), (3e-7, 1e-8, 1e-10)),
+            (sl.formulations.SPF(), (1e-7, 1e-8, 1e-9, 1e-10)),
+            (sl.formulations.Minimal(), (1e-6, 3e-7, 2e-7, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)),
+            (sl.formulations.Projection(), (3e-7, 1e-8, 1e-10)),
         ):
             for tolerance in tolerances:
-                default = formulation == sl.SPF() and tolerance == 1e-9
+                default = formulation == sl.formulations.SPF() and tolerance == 1e-9
                 yield Setting(f"{formulation!r}, {tolerance:g}", partial(swing, own, formulation, tolerance), default)
 
     return list(several())

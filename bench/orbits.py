@@ -20,9 +20,9 @@ def family() -> list[Row]:
     """The whole mu = 0.8 family of the constrained hopper, flight times 0.02 to 1 s, from one orbit, all compiled."""
     hopper = sl.zoo.hopper(coordinates=4)
     gait = sl.find_orbit(hopper, hopper.keyframes["takeoff"])
-    sl.continue_orbit(gait, "D_G", to=-0.038)
+    sl.orbits.follow(gait, "D_G", to=-0.038)
     start = time.perf_counter()
-    found = sl.continue_orbit(gait, "D_G", to=(-0.2, 0.0), bounds={"time in flight": (0.02, 1.0)})
+    found = sl.orbits.follow(gait, "D_G", to=(-0.2, 0.0), bounds={"time in flight": (0.02, 1.0)})
     seconds = time.perf_counter() - start
     folds = len(found.of_kind("fold"))
     if folds != 8:
@@ -93,11 +93,11 @@ def differences() -> list[Row]:
     start = orbit.start
     z = np.concatenate([start.positions, start.velocities])
     peer = Peer()
-    gap = float(np.abs(peer.matrix(z) - sl.shooting_matrix(orbit)).max())
+    gap = float(np.abs(peer.matrix(z) - sl.orbits.shooting_matrix(orbit)).max())
     if gap > 1e-4:
         raise Disagreement(f"the two matrices differ by {gap:.3g}")
     theirs = best(lambda: peer.matrix(z), 3)
-    ours = best(lambda: sl.shooting_matrix(orbit), 7, 3)
+    ours = best(lambda: sl.orbits.shooting_matrix(orbit), 7, 3)
     return [
         Row("hopper: same matrix", f"{gap:.1e}", "<= 1e-4", True),
         _share("hopper", orbit),

@@ -154,7 +154,7 @@ def run() -> list[Row]:
         Row.at_least("NumPy and solve_ivp / Saltus", hand_cpu / cpu, 100),
     ]
 
-    sampled = sl.Sampled(plain, rate=1000.0)
+    sampled = sl.control.Sampled(plain, rate=1000.0)
     held = ours(1e-6, sampled)
     wall = best(lambda: ours(1e-6, sampled), 3)
     rows.append(Row.at_least("real-time factor with a Python callback at 1 kHz", held.duration / wall, 1))

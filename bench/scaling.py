@@ -19,10 +19,10 @@ import numpy as np
 
 import saltus as sl
 from bench import Row, growing
-from saltus.dynamics.coordinates import Choice
-from saltus.machine import Kernel
+from saltus.compile import Kernel
+from saltus.dynamics.choice import Choice
+from saltus.hybrid.mode import Program, Stage
 from saltus.simulation.engines import choose as engine
-from saltus.simulation.program import Program, Stage
 from saltus.simulation.run import alone
 
 TITLE = "How cost grows"
@@ -52,7 +52,7 @@ def measure(kind: str, n: int) -> dict[str, float]:
     system = alone(m)
     stage = Stage(system, next(iter(system.domains.values())))
     rows = tuple(range(stage.equations.phi.numel()))  # all of them are independent
-    formulation = sl.Projection()
+    formulation = sl.formulations.Projection()
     program = Program(stage, formulation, Choice(rows, tuple(range(stage.equations.nv)), ()), None)
     flow = program.flow
     built = time.perf_counter()

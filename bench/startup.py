@@ -40,7 +40,7 @@ def run() -> list[Row]:
     ]
     model = min(timed("from saltus.zoo.bolt import bolt; bolt()") for _ in range(5))
     rows.append(Row("a model: libraries and BOLT's description", f"{model:.3g} s"))
-    if importlib.util.find_spec("saltus.cli") is None:
+    if importlib.util.find_spec("saltus.cli.app") is None:
         return [*rows, Row("saltus run bolt", "skipped, there is no command line yet")]
     return rows + command()
 
@@ -50,7 +50,7 @@ def command() -> list[Row]:
     with tempfile.TemporaryDirectory() as directory:
         cache = Path(directory) / "cache"
         environment = os.environ | {"SALTUS_CACHE_DIR": str(cache)}
-        script = [sys.executable, "-c", "from saltus.cli import app; app()", "run", "bolt"]
+        script = [sys.executable, "-c", "from saltus.cli.app import app; app()", "run", "bolt"]
 
         def once() -> float:
             start = time.perf_counter()

@@ -61,7 +61,7 @@ async def measure() -> dict[str, float]:
         page = await browser.new_page(viewport={"width": 1280, "height": 720})
         page.set_default_timeout(120_000)
         await page.add_init_script(WATCH)
-        script = "from saltus.cli import app; app()"
+        script = "from saltus.cli.app import app; app()"
         begin = time.time()
         command = subprocess.Popen(
             [sys.executable, "-c", script, "studio", "bolt", "--no-browser", "--port", str(PORT)],

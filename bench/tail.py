@@ -14,8 +14,8 @@ import numpy as np
 
 import saltus as sl
 from bench import Row, micro, race, same
-from saltus.dynamics.coordinates import Choice
-from saltus.machine import Kernel
+from saltus.compile import Kernel
+from saltus.dynamics.choice import Choice
 from saltus.studies.rat_jumping import Held, legs, posture
 
 TITLE = "Kangaroo rat: dynamics of a 12-link tail, build, jump with contact"
@@ -28,7 +28,7 @@ def kernel(kind: str = "articulated") -> tuple[Kernel, list[np.ndarray]]:
     """Accelerations at (t, q, v, u, p), and arguments for it."""
     m = sl.zoo.kangaroo_rat(SEGMENTS, LINKS, kind, motor=False).mechanism
     e = sl.Equations(m)
-    ode = sl.Index1().ode(e, Choice((), tuple(range(e.nv)), ()))
+    ode = sl.formulations.Index1().ode(e, Choice((), tuple(range(e.nv)), ()))
     function = ca.Function("a", [e.t, e.q, e.v, e.u, e.p], ca.cse([ca.densify(ode.a)]), list("tqvup"), ["a"])
     q = np.concatenate([[0.1, 0.2, 0.3, 1, 0, 0, 0], 0.1 * np.arange(1, 1 + 2 * SEGMENTS)])
     return Kernel(function), [np.zeros(1), q, np.linspace(-1, 1, e.nv), np.zeros(0), m.values()]

@@ -27,5 +27,5 @@ def thrust(t, s):  # traced once a domain, then compiled
 
 
 start = m.assemble(boom=(0, 0.45), hip=-2.6, near={"rear": -2.7, "knee": 1.5})
-run = sl.simulate(hopper, start, domain=flight, until=3.0, control=thrust, formulation=sl.SPF(1e-3))
+run = sl.simulate(hopper, start, domain=flight, until=3.0, control=thrust, formulation=sl.formulations.SPF(1e-3))
 print(run.report())  # outcome, events, loop gap, energy account

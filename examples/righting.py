@@ -21,6 +21,6 @@ flown = sl.simulate(
     best.start,
     domain="flight",
     until=best.duration,
-    control=sl.Track(best, outputs="tail", kp=4e4, kd=400),
+    control=sl.control.Track(best, outputs="tail", kp=4e4, kd=400),
 )
 print(flown.end.tilt)

@@ -13,7 +13,16 @@ from robust.machines import Machine, Pin, Wave
 UNTIL = 1.0  # s
 MAX_STEPS = 1500
 RATE = 50.0  # recorded samples a second
-FORMULATIONS = {f.__name__: f for f in (sl.SPF, sl.Index1, sl.Baumgarte, sl.Projection, sl.Minimal)}
+FORMULATIONS = {
+    f.__name__: f
+    for f in (
+        sl.formulations.SPF,
+        sl.formulations.Index1,
+        sl.formulations.Baumgarte,
+        sl.formulations.Projection,
+        sl.formulations.Minimal,
+    )
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +131,7 @@ def _join(m: Any, pin: Pin, spatial: bool) -> None:
 
 
 def _expression(wave: Wave, m: Any) -> Any:
-    return wave.middle + wave.size * sl.sin(wave.rate * m.time + wave.phase)
+    return wave.middle + wave.size * sl.math.sin(wave.rate * m.time + wave.phase)
 
 
 def _system(machine: Machine, m: Any, start: Any) -> tuple[Any, str | None]:
@@ -161,9 +170,9 @@ def _control(machine: Machine, m: Any) -> Any:
         return None
     name = next(iter(m.inputs))
     if machine.control == "wave":
-        return lambda t, s: {name: 2 * sl.sin(5 * t)}
+        return lambda t, s: {name: 2 * sl.math.sin(5 * t)}
     if name not in m.v_names:  # a motor where a loop closes: there is no coordinate to hold
         return lambda t, s: {name: -0.5}
     if machine.control == "hold":
-        return sl.PD(name, float(machine.q[0]), kp=5.0, kd=0.5)
-    return sl.Sampled(lambda t, s: {name: -3 * s.q[name] - 0.3 * s.v[name]}, rate=40)
+        return sl.control.PD(name, float(machine.q[0]), kp=5.0, kd=0.5)
+    return sl.control.Sampled(lambda t, s: {name: -3 * s.q[name] - 0.3 * s.v[name]}, rate=40)

@@ -24,13 +24,13 @@ def walker():
         m.point(f"{side}_foot", leg.at(0, -1.0))
         weights.append((side, leg.at(0, -0.5), 5.0))
     for name, point, mass in weights:
-        m.force(f"weight_{name}", point, (mass * G * sl.sin(slope.symbol), -mass * G * sl.cos(slope.symbol)))
+        m.force(f"weight_{name}", point, (mass * G * sl.math.sin(slope.symbol), -mass * G * sl.math.cos(slope.symbol)))
     system = sl.HybridSystem(m)
     left = system.domain("left", contacts=[sl.Pinned("left_foot")])
     right = system.domain("right", contacts=[sl.Pinned("right_foot")])
 
     def strike(side):
-        return sl.When(lambda s: s.q.left + s.q.right + 2 * sl.fmin(s.q[side], 0), "rising", label="strike")
+        return sl.When(lambda s: s.q.left + s.q.right + 2 * sl.math.fmin(s.q[side], 0), "rising", label="strike")
 
     system.edge(left, right, guard=strike("left"), reset=sl.PlasticImpact())
     system.edge(right, left, guard=strike("right"), reset=sl.PlasticImpact())
@@ -55,10 +55,10 @@ def ball(amplitude=0.02):
     air = system.domain("air")
 
     def bounce(s):
-        table = s.p.A * s.p.omega * sl.cos(s.p.omega * s.t)
+        table = s.p.A * s.p.omega * sl.math.cos(s.p.omega * s.t)
         return {"v.y": table - s.p.e * (s.v.y - table)}
 
-    gap = sl.When(lambda s: s.q.y - s.p.A * sl.sin(s.p.omega * s.t), "falling", label="bounce")
+    gap = sl.When(lambda s: s.q.y - s.p.A * sl.math.sin(s.p.omega * s.t), "falling", label="bounce")
     system.edge(air, air, guard=gap, reset=sl.Map(bounce))
     return system
 
@@ -76,17 +76,17 @@ def slip():
     air, stance = system.domain("air"), system.domain("stance")
 
     def leg(s):  # the foot is where touchdown put it: ahead of where the body was
-        return s.q.body.x - (s.entry.q.body.x + sl.cos(s.p.alpha)), s.q.body.y
+        return s.q.body.x - (s.entry.q.body.x + sl.math.cos(s.p.alpha)), s.q.body.y
 
     def push(t, s):
         if s.domain == "air":
             return {}
         x, y = leg(s)
-        length = sl.sqrt(x**2 + y**2)
+        length = sl.math.sqrt(x**2 + y**2)
         force = s.p.k * (1 - length)
         return {"fx": force * x / length, "fy": force * y / length}
 
-    down = sl.When(lambda s: s.q.body.y - sl.sin(s.p.alpha), "falling", label="touchdown")
+    down = sl.When(lambda s: s.q.body.y - sl.math.sin(s.p.alpha), "falling", label="touchdown")
     up = sl.When(lambda s: leg(s)[0] ** 2 + leg(s)[1] ** 2 - 1, "rising", label="liftoff")
     system.edge(air, stance, guard=down)
     system.edge(stance, air, guard=up)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import saltus as sl
-from saltus.dynamics.coordinates import choose
+from saltus.dynamics.choice import choose
 from saltus.studies.bolt_appendix_entries import CORRECTED, PRINTED, State, l1, m3
 from saltus.zoo import bolt_linkage
 
@@ -33,7 +33,7 @@ def model():
 def compared(model):
     """Random states of the paper's coordinates, and our matrices there in the paper's order."""
     m, e, choice = model
-    terms = sl.SPF().terms(e, choice)
+    terms = sl.formulations.SPF().terms(e, choice)
     outputs = [e.M, e.C, e.g, e.phi, terms["Gamma"], terms["Gamma_dot"], terms["J_q"], terms["J_z"]]
     f = ca.Function("f", [e.q, e.v, e.p], outputs)
     r = np.random.default_rng(0)
@@ -109,7 +109,7 @@ def test_reduced_equations_are_those_of_appendix_b(model):
     """
     m, e, choice = model
     r = np.random.default_rng(4)
-    formulation = sl.SPF(epsilon=2e-3)
+    formulation = sl.formulations.SPF(epsilon=2e-3)
     ode, terms = formulation.ode(e, choice), formulation.terms(e, choice)
     at = ca.Function("at", [e.q, ode.w, e.u, e.p], [ode.v, ode.a])
     printed = ca.Function("printed", [e.q, e.v, e.p], [terms[n] for n in ("H", "C", "g", "J_q", "J_z")] + [e.phi])

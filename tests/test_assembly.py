@@ -92,7 +92,7 @@ def test_params_change_without_a_rebuild(bolt, monkeypatch):
     def build(*_):
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr("saltus.machine.kernel.build", build)
+    monkeypatch.setattr("saltus.compile.kernel.build", build)
     near = dict(start.q.items())
     other = bolt.assemble(q1=0.0, near=near, params={"l_1": 0.022, "theta": 0.75})
     assert other.params["l_1"] == 0.022

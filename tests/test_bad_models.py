@@ -436,7 +436,7 @@ def test_contradictory_coordinates_and_rates():
 
 
 def test_chosen_coordinates_must_fit_the_freedom():
-    from saltus.dynamics.coordinates import choose
+    from saltus.dynamics.choice import choose
 
     m = four_bar()
     state = m.assemble(q1=0.5, near={"q2": 0.3, "q3": 1.5})

@@ -10,9 +10,9 @@ import pytest
 
 import saltus as sl
 from saltus.errors import BadModel, BadValue
-from saltus.files.ccode import vectors
-from saltus.files.code import identifier
-from saltus.files.routines import Exported
+from saltus.files.code.c_library import vectors
+from saltus.files.code.routines import Exported
+from saltus.files.code.statements import identifier
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 STRICT = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -140,7 +140,11 @@ def test_stepper_runs_bolt_with_its_controller(tmp_path):
 
 
 @needs_compiler
-@pytest.mark.parametrize("formulation", [sl.Projection(), sl.Baumgarte(), sl.Minimal()], ids=lambda f: type(f).__name__)
+@pytest.mark.parametrize(
+    "formulation",
+    [sl.formulations.Projection(), sl.formulations.Baumgarte(), sl.formulations.Minimal()],
+    ids=lambda f: type(f).__name__,
+)
 def test_other_formulations_and_inputs(formulation, tmp_path):
     m = sl.zoo.four_bar()
     start = m.keyframe("middle")

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import saltus as sl
-from saltus import cli, studies
+from saltus import studies
+from saltus.cli import app as cli
 from saltus.studies.result import Comparison, StudyResult
 
 runner = CliRunner()
@@ -37,7 +38,7 @@ def test_run_writes_data_figures_animation_and_report(tmp_path):
     for word in ("outcome", "events", "mean speed", "stride time", "loop gap", "energy residual", "friction need"):
         assert word in result.output
     assert str(tmp_path) in "".join(result.output.split())
-    assert sl.load(tmp_path / "run.nc").outcome.kind == "stopped"
+    assert sl.read(tmp_path / "run.nc").outcome.kind == "stopped"
     assert not re.search(r"https?://", (tmp_path / "report.html").read_text())
 
 
@@ -57,7 +58,7 @@ def test_options_reach_the_simulation(tmp_path):
     names = ["--formulation", "baumgarte:40,60", "--engine", "sundials", "--start", "middle"]
     result = call("run", "four-bar", *numbers, *names, "--no-animation", "--json", "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    run = sl.load(tmp_path / "run.nc")
+    run = sl.read(tmp_path / "run.nc")
     assert (run.params["l_1"], run.params["m_2"]) == (0.03, 0.2)
     assert run.meta["formulation"] == "Baumgarte(alpha=40, beta=60)"
     assert (run.meta["engine"], run.meta["tolerance"]) == ("sundials", 1e-7)
@@ -76,7 +77,7 @@ until = 0.25
 """)
     result = call("run", tmp_path / "ball.py", "--no-animation", "--json", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    run = sl.load(tmp_path / "out" / "run.nc")
+    run = sl.read(tmp_path / "out" / "run.nc")
     assert run.outcome.t == pytest.approx(0.25)
     assert run["ball"][-1] == pytest.approx(1 - 9.81 * 0.25**2 / 2, abs=1e-9)
 
@@ -96,7 +97,7 @@ start = m.assemble(ball=0.2)
     result = call("run", tmp_path / "fall.py", "--json", "--no-animation", "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["fell"] is True
-    assert sl.load(tmp_path / "out" / "run.nc").outcome.kind == "fell"
+    assert sl.read(tmp_path / "out" / "run.nc").outcome.kind == "fell"
 
 
 BAD = {
@@ -157,9 +158,11 @@ def slowly(t, s):
         open("called", "w").close()
     time.sleep(0.001)
     return {"crank": 0.0}
-system, control = m, sl.Sampled(slowly, rate=500)
+system, control = m, sl.control.Sampled(slowly, rate=500)
 """)
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from saltus.cli import app; app()"
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from saltus.cli.app import app; app()"
+    )
     options = ["run", "slow.py", "--until", "1000", "--no-animation", "--json", "--out", "out"]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *options], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -172,7 +175,7 @@ system, control = m, sl.Sampled(slowly, rate=500)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert json.loads(out)["outcome"] == "interrupted"
-    assert sl.load(tmp_path / "out" / "run.nc").duration > 0
+    assert sl.read(tmp_path / "out" / "run.nc").duration > 0
 
 
 # ---- studies, zoo, doctor --------------------------------------------------------------------------------
@@ -220,7 +223,7 @@ def test_doctor_finds_compiler_engines_and_speed():
 
 def test_help_does_not_load_heavy_libraries():
     heavy = ("casadi", "numpy", "matplotlib", "xarray")
-    code = f"import sys; from saltus import cli; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys; from saltus.cli import app; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

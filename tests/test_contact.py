@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import brentq
 
 import saltus as sl
-from saltus.dynamics.contact import SOFT
-from saltus.machine import Kernel
+from saltus.compile import Kernel
+from saltus.dynamics.soft_contact import SOFT
 
 
 def ball(**law):
@@ -67,7 +67,7 @@ def test_stick_springs_back_to_where_it_took_hold():
 
 
 @pytest.mark.parametrize(
-    "ground", [0.0, lambda x: 0.3 * x, lambda x: 0.05 * sl.sin(10 * x)], ids=["flat", "slope", "waves"]
+    "ground", [0.0, lambda x: 0.3 * x, lambda x: 0.05 * sl.math.sin(10 * x)], ids=["flat", "slope", "waves"]
 )
 def test_cone_push_and_passivity(ground):
     m = ball(ground=ground)
@@ -127,7 +127,7 @@ def worm():
     m = sl.Mechanism("worm", spatial=True, gravity=9.8)
     body = m.link("body", mass=0.1, inertia=(1e-4, 1e-4, 1e-4))
     m.free("base", m.ground, body)
-    tail = sl.continuum_tail(m, "tail", body.origin, mass=0.02, length=0.2, segments=1, along="-y", points=4)
+    tail = sl.tails.continuum(m, "tail", body.origin, mass=0.02, length=0.2, segments=1, along="-y", points=4)
     tail.contacts(stiffness=500.0, damping=0.5, friction=0.7)
     return m, tail
 

@@ -1,4 +1,4 @@
-"""continue_orbit: the hopper's folds, the walker's period doubling, the ball's fold and flip in closed form."""
+"""follow: the hopper's folds, the walker's period doubling, the ball's fold and flip in closed form."""
 
 import math
 
@@ -26,7 +26,7 @@ def gait():
 
 @pytest.fixture(scope="module")
 def family(gait):
-    return sl.continue_orbit(gait, "D_G", to=(-0.2, 0.0), bounds={"time in flight": (0.02, 1.0)})
+    return sl.orbits.follow(gait, "D_G", to=(-0.2, 0.0), bounds={"time in flight": (0.02, 1.0)})
 
 
 def test_all_folds_of_the_hopper(family):
@@ -64,7 +64,7 @@ def test_no_fold_at_another_mass_ratio(gait):
         hopper, gait.start, params={"mu": 0.95}, free="D_G", where={"time in flight": 0.3}, coming_from={"mu": 0.8}
     )
     fixed = sl.find_orbit(hopper, start.start)
-    family = sl.continue_orbit(fixed, "D_G", to=(-0.1, 0.0), bounds={"time in flight": (0.02, 1.0)})
+    family = sl.orbits.follow(fixed, "D_G", to=(-0.1, 0.0), bounds={"time in flight": (0.02, 1.0)})
     assert family.bifurcations == []
     assert family.stable.all()
     values = family.values("D_G")
@@ -72,35 +72,35 @@ def test_no_fold_at_another_mass_ratio(gait):
 
 
 def test_branch_that_goes_to_infinity_says_so(gait):
-    family = sl.continue_orbit(gait, "D_G", to=-0.2, longest=2.0)
+    family = sl.orbits.follow(gait, "D_G", to=-0.2, longest=2.0)
     assert "to infinity" in family.ends[1]
     assert family.values("D_G").min() > limit(0.8) == pytest.approx(-0.0607541711778858, abs=1e-13)
 
 
 def test_flight_that_vanishes_says_so(gait):
-    family = sl.continue_orbit(gait, "D_G", to=0.01)
+    family = sl.orbits.follow(gait, "D_G", to=0.01)
     assert "flight" in family.ends[1]
     assert family.values("D_G").max() < 1e-3
 
 
 def test_reached_goal_is_exact(gait):
-    family = sl.continue_orbit(gait, "D_G", to=-0.03)
+    family = sl.orbits.follow(gait, "D_G", to=-0.03)
     assert family.orbits[-1].params["D_G"] == pytest.approx(-0.03, abs=1e-12)
     assert family.ends[1] == "D_G reached -0.03"
 
 
 def test_unilateral_contact_ends_the_branch(gait):
     """Where k e + d_G v_U - m_L g first passes zero right after touchdown the ground would have to pull."""
-    free = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.1, 0.6)})
-    strict = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.1, 0.6)}, unilateral=True)
+    free = sl.orbits.follow(gait, "D_G", to=-0.2, bounds={"time in flight": (0.1, 0.6)})
+    strict = sl.orbits.follow(gait, "D_G", to=-0.2, bounds={"time in flight": (0.1, 0.6)}, unilateral=True)
     assert "pulls" in strict.ends[1]
     assert len(strict) < len(free)
     assert not any(o.violations for o in strict.orbits)
 
 
 def test_saved_read_and_extended(gait, tmp_path):
-    short = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
-    again = sl.load_family(short.save(tmp_path / "family.json"), gait)
+    short = sl.orbits.follow(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
+    again = sl.read(sl.write(short, tmp_path / "family.json"), like=gait)
     assert again.values("period") == pytest.approx(short.values("period"), abs=1e-12)
     assert [b.kind for b in again.bifurcations] == ["fold"]
     longer = again.extended(-0.2, bounds={"time in flight": (0.02, 0.6)})
@@ -109,13 +109,13 @@ def test_saved_read_and_extended(gait, tmp_path):
     broken = tmp_path / "broken.json"
     broken.write_text("{")
     with pytest.raises(sl.errors.BadFile, match="family"):
-        sl.load_family(broken, gait)
+        sl.read(broken, like=gait)
 
 
 def test_fold_followed_in_two_params(gait):
     """At each point of the curve the closed form has dD_G / dt_F = 0."""
-    family = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
-    curve = sl.follow_fold(family.of_kind("fold")[0], "mu", to=0.82)
+    family = sl.orbits.follow(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
+    curve = sl.orbits.follow_fold(family.of_kind("fold")[0], "mu", to=0.82)
     assert curve.values[-1, 1] == pytest.approx(0.82, abs=1e-10)
     last = curve.orbits[-1]
     assert last.multipliers[0] == pytest.approx(1.0, abs=1e-6)
@@ -129,7 +129,7 @@ def test_walker_doubles_its_period():
     """Goswami, Thuilot and Espiau (1998): the symmetric gait loses stability near 4.4 degrees, then 4.9."""
     system = machines.walker()
     step = sl.find_orbit(system, machines.walking(system), swap={"left": "right"})
-    family = sl.continue_orbit(step, "slope", to=math.radians(5.0))
+    family = sl.orbits.follow(step, "slope", to=math.radians(5.0))
     flip = family.of_kind("flip")[0]
     assert math.degrees(flip.value) == pytest.approx(4.39, abs=0.03)
     assert flip.orbit.multipliers[0] == pytest.approx(-1.0, abs=1e-8)
@@ -138,7 +138,7 @@ def test_walker_doubles_its_period():
     assert doubled.is_stable
     long, short = np.diff([0.0, *(c.t for c in doubled.crossings)])
     assert abs(long - short) > 1e-3  # it limps
-    branch = sl.continue_orbit(doubled, "slope", to=math.radians(5.0))
+    branch = sl.orbits.follow(doubled, "slope", to=math.radians(5.0))
     assert math.degrees(branch.of_kind("flip")[0].value) == pytest.approx(4.91, abs=0.03)
 
 
@@ -151,7 +151,7 @@ def test_ball_folds_and_flips_where_theory_says():
     phase = math.acos(push / 0.02)
     start = system.mechanism.assemble(y=0.02 * math.sin(phase), rates={"y": g * T / 2})
     orbit = sl.find_orbit(system, start, period=T)
-    family = sl.continue_orbit(orbit, "A", to=0.005, most=30)
+    family = sl.orbits.follow(orbit, "A", to=0.005, most=30)
     assert family.of_kind("fold")[0].value == pytest.approx(push, abs=1e-9)
     assert family.of_kind("flip")[0].value == pytest.approx(math.hypot(push, lift), abs=1e-9)
 
@@ -160,16 +160,16 @@ def test_maps_with_known_bifurcations():
     """The logistic map: branches cross at a = 1, periods double at 3 and 1 + sqrt(6)."""
     system, start = machines.iterated({"x": lambda s: s.p.a * s.q.x * (1 - s.q.x)}, a=0.5, x=0.0)
     rest = sl.find_orbit(system, start)
-    family = sl.continue_orbit(rest, "a", to=1.5)
+    family = sl.orbits.follow(rest, "a", to=1.5)
     crossing = family.of_kind("branch point")[0]
     assert crossing.value == pytest.approx(1.0, abs=1e-8)
     other = crossing.switch(0.1)
     assert abs(other.start.q.x - (1 - 1 / other.params["a"])) < 1e-9
     assert abs(other.start.q.x) > 1e-3
     grown = sl.find_orbit(system, system.mechanism.assemble(x=0.6, c=0, rates={"c": 1.0}, params={"a": 2.5}))
-    flip = sl.continue_orbit(grown, "a", to=3.4).of_kind("flip")[0]
+    flip = sl.orbits.follow(grown, "a", to=3.4).of_kind("flip")[0]
     assert flip.value == pytest.approx(3.0, abs=1e-8)
-    twice = sl.continue_orbit(flip.switch(0.05), "a", to=3.5)
+    twice = sl.orbits.follow(flip.switch(0.05), "a", to=3.5)
     assert twice.of_kind("flip")[0].value == pytest.approx(1 + math.sqrt(6), abs=1e-8)
 
 
@@ -177,7 +177,7 @@ def test_torus_of_the_delayed_logistic_map():
     """x' = a x (1 - y), y' = x sheds an invariant circle at a = 2, multipliers exp(+-i pi / 3)."""
     law = {"x": lambda s: s.p.a * s.q.x * (1 - s.q.y), "y": lambda s: s.q.x}
     system, start = machines.iterated(law, a=1.6, x=0.375, y=0.375)
-    family = sl.continue_orbit(sl.find_orbit(system, start), "a", to=2.2)
+    family = sl.orbits.follow(sl.find_orbit(system, start), "a", to=2.2)
     torus = family.of_kind("torus")[0]
     assert torus.value == pytest.approx(2.0, abs=1e-8)
     assert np.angle(torus.orbit.multipliers[0]) in (
@@ -188,21 +188,21 @@ def test_torus_of_the_delayed_logistic_map():
 
 def test_a_jump_of_the_map_is_told():
     """x' = x / 2 + a, plus one where x > 1: the orbit x = 2 a meets the jump at a = 1 / 2."""
-    law = {"x": lambda s: s.q.x / 2 + s.p.a + sl.where(s.q.x > 1, 1.0, 0.0)}
+    law = {"x": lambda s: s.q.x / 2 + s.p.a + sl.math.where(s.q.x > 1, 1.0, 0.0)}
     system, start = machines.iterated(law, a=0.3, x=0.6)
-    family = sl.continue_orbit(sl.find_orbit(system, start), "a", to=1.0)
+    family = sl.orbits.follow(sl.find_orbit(system, start), "a", to=1.0)
     assert "jumps" in family.ends[1]
     assert family.values("a").max() == pytest.approx(0.5, abs=1e-4)
 
 
 def test_wrong_names(gait):
     with pytest.raises(sl.errors.UnknownName, match="D_G"):
-        sl.continue_orbit(gait, "D_g", to=-0.2)
+        sl.orbits.follow(gait, "D_g", to=-0.2)
     with pytest.raises(sl.errors.BadValue, match="another value"):
-        sl.continue_orbit(gait, "D_G", to=gait.params["D_G"])
+        sl.orbits.follow(gait, "D_G", to=gait.params["D_G"])
     with pytest.raises(sl.errors.UnknownName, match="time in flight"):
-        sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"t_F": (0, 1)})
-    family = sl.continue_orbit(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
+        sl.orbits.follow(gait, "D_G", to=-0.2, bounds={"t_F": (0, 1)})
+    family = sl.orbits.follow(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
     with pytest.raises(sl.errors.BadValue, match="no branch starts"):
         family.of_kind("fold")[0].switch()
 

@@ -14,7 +14,7 @@ from scipy.integrate import quad
 from scipy.special import ellipk
 
 from saltus import errors
-from saltus.machine import find_compiler
+from saltus.compile import find_compiler
 from saltus.simulation import engines
 from saltus.simulation.engines.port import Flow, Request, Stop
 

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import saltus as sl
-from saltus.dynamics.coordinates import choose
+from saltus.dynamics.choice import choose
 from saltus.model.joints import Ball, Shift, Turn
 from saltus.model.kinematics import Closure
 
@@ -248,9 +248,9 @@ def chain(follows=None):
     "law",
     [
         lambda m: 2 * m.q.u.alpha - 0.5,
-        lambda m: sl.sin(m.q.s) * m.q.u.beta,
-        lambda m: 0.3 * sl.sin(4 * m.time) + m.time**2,
-        lambda m: m.q.s * sl.cos(3 * m.time),
+        lambda m: sl.math.sin(m.q.s) * m.q.u.beta,
+        lambda m: 0.3 * sl.math.sin(4 * m.time) + m.time**2,
+        lambda m: m.q.s * sl.math.cos(3 * m.time),
     ],
 )
 def test_follows_equals_the_free_joint_held_to_the_law(law):
@@ -276,13 +276,13 @@ def test_follows_equals_the_free_joint_held_to_the_law(law):
     close(M @ a + h.ravel(), ours, 1e-12)
 
 
-@pytest.mark.parametrize("formulation", [sl.Index1(), sl.SPF(), sl.Minimal()])
+@pytest.mark.parametrize("formulation", [sl.formulations.Index1(), sl.formulations.SPF(), sl.formulations.Minimal()])
 def test_prescribed_motion_accelerates_every_formulation_alike(formulation):
     """A pendulum whose pivot is driven as x = A t^2 + B sin(w t): theta'' = -(g sin + x'' cos) m l / (I + m l^2)."""
     m = sl.Mechanism("driven")
     cart = m.link("cart", mass=1.0)
     bob = m.link("bob", mass=2.0, inertia=0.3, com=(0, -0.5))
-    m.slide("x", m.ground, cart, axes="x", follows=1.5 * m.time**2 + 0.2 * sl.sin(3 * m.time))
+    m.slide("x", m.ground, cart, axes="x", follows=1.5 * m.time**2 + 0.2 * sl.math.sin(3 * m.time))
     m.revolute("theta", cart, bob)
     e = sl.Equations(m)
     ode = formulation.ode(e, choose(m, np.zeros((0, 1))))

@@ -7,10 +7,10 @@ import pytest
 from scipy.linalg import expm, solve_continuous_are
 
 import saltus as sl
-from saltus.plan.feedback_lqr import Linearised
-from saltus.plan.feedback_reference import Reference
-from saltus.simulation.program import Stage
+from saltus.hybrid.mode import Stage
 from saltus.simulation.run import alone
+from saltus.track.lqr import Linearised
+from saltus.track.reference import Reference
 
 
 def block(motor=True):
@@ -46,11 +46,11 @@ def held_five_bar(rate=200, until=0.3):
     start = m.keyframe("stand")
 
     def hold(t, s):
-        left = start.q.left + 0.3 * sl.sin(9 * t) ** 2
-        right = start.q.right - 0.2 * sl.sin(7 * t) ** 2
+        left = start.q.left + 0.3 * sl.math.sin(9 * t) ** 2
+        right = start.q.right - 0.2 * sl.math.sin(7 * t) ** 2
         return {"left": 8 * (left - s.q.left) - 0.3 * s.v.left, "right": 8 * (right - s.q.right) - 0.3 * s.v.right}
 
-    return m, sl.simulate(m, start, until=until, control=hold, rate=rate, formulation=sl.Minimal())
+    return m, sl.simulate(m, start, until=until, control=hold, rate=rate, formulation=sl.formulations.Minimal())
 
 
 def stage_of(m):
@@ -84,7 +84,7 @@ def test_table_gives_exact_piecewise_polynomials():
     """u linear between knots with jumps at them: the motion is a chain of cubics, which DOP853 integrates exactly."""
     m = block()
     knots, rows = [0.0, 0.1, 0.25], [[1.0, 4.0], [-2.0, 0.0], [0.5, -6.0]]
-    law = sl.Scheduled(lambda t, s, row: {"x": row[0] + row[1] * t}, knots, rows)
+    law = sl.control.Scheduled(lambda t, s, row: {"x": row[0] + row[1] * t}, knots, rows)
     run = sl.simulate(m, m.assemble(), until=0.4, control=law, tolerance=1e-6)
     x = v = 0.0
     for (a, b), t0, t1 in zip(rows, knots, [*knots[1:], 0.4], strict=True):
@@ -102,9 +102,11 @@ def test_table_by_domain_and_among_other_laws():
     system = sl.HybridSystem(m)
     first, then = system.domain("first"), system.domain("then")
     system.edge(first, then, guard=sl.When(lambda s: s.t - 0.1))
-    push = sl.Scheduled(lambda t, s, row: {"x": row[0]}, [0.0, 0.05], [[2.0], [4.0]])
-    stop = sl.Sampled(lambda t, s: {"x": -1.0})
-    run = sl.simulate(system, m.assemble(), domain="first", until=0.2, control=sl.PerDomain(first=push, then=stop))
+    push = sl.control.Scheduled(lambda t, s, row: {"x": row[0]}, [0.0, 0.05], [[2.0], [4.0]])
+    stop = sl.control.Sampled(lambda t, s: {"x": -1.0})
+    run = sl.simulate(
+        system, m.assemble(), domain="first", until=0.2, control=sl.control.PerDomain(first=push, then=stop)
+    )
     assert run.v["x"][-1] == pytest.approx((2 * 0.05 + 4 * 0.05 - 0.1) / 2.0, abs=1e-12)
 
 
@@ -118,20 +120,20 @@ def test_table_by_domain_and_among_other_laws():
 )
 def test_bad_tables(knots, rows, said):
     with pytest.raises(sl.errors.BadValue, match=said):
-        sl.Scheduled(lambda t, s, row: {}, knots, rows)
+        sl.control.Scheduled(lambda t, s, row: {}, knots, rows)
 
 
 def test_tables_are_refused_by_name_where_they_do_not_serve(tmp_path):
     m = block()
-    law = sl.Scheduled(lambda t, s, row: {"x": row[0]}, [0.0], [[1.0]])
+    law = sl.control.Scheduled(lambda t, s, row: {"x": row[0]}, [0.0], [[1.0]])
     with pytest.raises(sl.errors.BadModel, match="Scheduled"):
         sl.export(m, tmp_path, to="c", control=law)
     system = alone(m)
     with pytest.raises(sl.errors.BadValue, match="Scheduled"):
-        sl.find_orbit(system, m.assemble(), control=sl.PerDomain(motion=law))
+        sl.find_orbit(system, m.assemble(), control=sl.control.PerDomain(motion=law))
     system.controls["mine"] = law
     with pytest.raises(sl.errors.BadModel, match="Scheduled"):
-        sl.write_model(system, tmp_path / "block.yaml")
+        sl.write(system, tmp_path / "block.yaml")
 
 
 # ---- start, end, tilt ---------------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ def test_tilt():
 def test_state_of_a_trajectory_from_a_file(tmp_path):
     m = block()
     run = sl.simulate(m, m.assemble(rates={"x": 1.0}), until=0.1)
-    again = sl.load(run.save(tmp_path / "run.nc"))
+    again = sl.read(sl.write(run, tmp_path / "run.nc"))
     with pytest.raises(sl.errors.BadValue, match="set its `mechanism`"):
         _ = again.end
     again.mechanism = m
@@ -184,9 +186,9 @@ def test_reference_between_samples_converges_with_order_six():
     errors = []
     for rate in (10, 20, 40):
         force = sl.simulate(
-            m, m.assemble(rates={"x": 9.0}), until=1.0, control=lambda t, s: {"x": -162 * sl.sin(9 * t)}, rate=rate
+            m, m.assemble(rates={"x": 9.0}), until=1.0, control=lambda t, s: {"x": -162 * sl.math.sin(9 * t)}, rate=rate
         )
-        law = sl.Track(force, "x", kp=0.0, kd=0.0)
+        law = sl.control.Track(force, "x", kp=0.0, kd=0.0)
         run = sl.simulate(m, force.start, until=1.0, control=law, rate=200, tolerance=1e-13)
         errors.append(np.abs(run["x"] - np.sin(9 * run.t) * 1.0).max())
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
@@ -200,12 +202,12 @@ def test_computed_torque_of_the_elbow_arm():
         m,
         m.assemble(q1=-1.0, q2=0.5),
         until=0.5,
-        control=lambda t, s: {"q1": 6 * sl.cos(5 * t), "q2": 1.5 * sl.sin(8 * t)},
+        control=lambda t, s: {"q1": 6 * sl.math.cos(5 * t), "q2": 1.5 * sl.math.sin(8 * t)},
         rate=100,
     )
     kp, kd = np.array([400.0, 900.0]), np.array([40.0, 45.0])
     off = m.assemble(q1=-0.9, q2=0.4, rates={"q1": 0.5})
-    run = sl.simulate(m, off, until=0.5, control=sl.Track(swing, ["q1", "q2"], kp=kp, kd=kd), rate=100)
+    run = sl.simulate(m, off, until=0.5, control=sl.control.Track(swing, ["q1", "q2"], kp=kp, kd=kd), rate=100)
     mine, theirs = same_times(run, swing)
     assert len(mine) > 40
     q, v = run.arrays["q"][mine], run.arrays["v"][mine]
@@ -229,7 +231,7 @@ def tumble():
     rat = sl.zoo.kangaroo_rat(segments=2, links=3)
 
     def bend(t, s):
-        return {n: 0.003 * sl.sin(20 * t + i) - 5e-4 * s.v[n] for i, n in enumerate(rat.mechanism.inputs)}
+        return {n: 0.003 * sl.math.sin(20 * t + i) - 5e-4 * s.v[n] for i, n in enumerate(rat.mechanism.inputs)}
 
     return rat, sl.simulate(rat, rat.keyframes["tumbling"], domain="flight", until=0.2, control=bend, rate=200)
 
@@ -238,7 +240,7 @@ def test_rat_flies_its_plan(tumble):
     """Tail torques are those of eq. 46 of Liu and Ben-Tzvi, computed in NumPy with the pseudo-inverse it names."""
     rat, plan = tumble
     m = rat.mechanism
-    law = sl.Track(plan, outputs="tail", kp=4e4, kd=400)
+    law = sl.control.Track(plan, outputs="tail", kp=4e4, kd=400)
     flown = sl.simulate(rat, plan.start, domain="flight", until=plan.duration, control=law)
     assert np.abs(flown.end.positions - plan.end.positions).max() < 1e-6
     assert flown.end.tilt == pytest.approx(plan.end.tilt, abs=1e-6)
@@ -265,12 +267,14 @@ def test_rat_flies_its_plan(tumble):
         assert run.arrays["torques"][i] == pytest.approx(u, rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("formulation", [sl.SPF(), sl.Projection()], ids=["SPF", "Projection"])
+@pytest.mark.parametrize(
+    "formulation", [sl.formulations.SPF(), sl.formulations.Projection()], ids=["SPF", "Projection"]
+)
 def test_foot_of_a_closed_chain_follows(formulation):
     """Both coordinates of a five-bar's foot, from off the reference: the error obeys its own linear equation."""
     m, plan = held_five_bar()
     off = m.assemble(near=plan.start, left=plan.start.q.left + 0.05, right=plan.start.q.right - 0.03)
-    law = sl.Track(plan, "foot", kp=[900.0, 900.0], kd=60.0)
+    law = sl.control.Track(plan, "foot", kp=[900.0, 900.0], kd=60.0)
     run = sl.simulate(m, off, until=plan.duration, control=law, formulation=formulation, rate=200)
     mine, theirs = same_times(run, plan)
     error, t = run.point("foot")[mine] - plan.point("foot")[theirs], run.t[mine][:, None]
@@ -290,7 +294,7 @@ def test_fewer_outputs_than_inputs_stay_near_the_efforts_of_the_reference():
     """Height of the foot alone: of all efforts that give its acceleration those nearest to the reference's."""
     m, plan = held_five_bar()
     off = m.assemble(near=plan.start, left=plan.start.q.left + 0.02, right=plan.start.q.right)
-    run = sl.simulate(m, off, until=0.1, control=sl.Track(plan, "foot.y", kp=900, kd=60), rate=200)
+    run = sl.simulate(m, off, until=0.1, control=sl.control.Track(plan, "foot.y", kp=900, kd=60), rate=200)
     mine, theirs = same_times(run, plan)
     foot = sl.Equations(m)
     for i, k in zip(mine[1:15:4], theirs[1:15:4], strict=True):
@@ -317,15 +321,15 @@ def test_pole_by_way_of_the_cart():
     """An output without an input of its own, and a function of the signals."""
     m = cart_pole()
     plan = sl.simulate(
-        m, m.assemble(theta=0.2), until=0.4, control=lambda t, s: {"x": 3 * sl.sin(9 * t) + 2.0}, rate=200
+        m, m.assemble(theta=0.2), until=0.4, control=lambda t, s: {"x": 3 * sl.math.sin(9 * t) + 2.0}, rate=200
     )
     off = m.assemble(theta=0.25)
-    run = sl.simulate(m, off, until=0.4, control=sl.Track(plan, "theta", kp=400, kd=40), rate=200)
+    run = sl.simulate(m, off, until=0.4, control=sl.control.Track(plan, "theta", kp=400, kd=40), rate=200)
     mine, theirs = same_times(run, plan)
     t = run.t[mine]
     error = run["theta"][mine] - plan["theta"][theirs]
     assert error == pytest.approx(0.05 * (1 + 20 * t) * np.exp(-20 * t), abs=1e-9)
-    height = sl.Track(plan, lambda s: {"height": sl.cos(s.q.theta)}, kp=400, kd=40)
+    height = sl.control.Track(plan, lambda s: {"height": sl.math.cos(s.q.theta)}, kp=400, kd=40)
     run = sl.simulate(m, off, until=0.4, control=height, rate=200)
     mine, theirs = same_times(run, plan)
     error = np.cos(run["theta"][mine]) - np.cos(plan["theta"][theirs])
@@ -344,9 +348,9 @@ def test_friction_that_depends_on_the_effort_is_solved_for():
     system.domain("sliding", contacts=[sl.Sliding("runner", friction=0.4)])
     given = {"domain": "sliding", "until": 0.5, "rate": 100}
     start = m.assemble(rates={"sled.x": 1.0})
-    plan = sl.simulate(system, start, control=lambda t, s: {"pull": 20 + 5 * sl.sin(9 * t)}, **given)
+    plan = sl.simulate(system, start, control=lambda t, s: {"pull": 20 + 5 * sl.math.sin(9 * t)}, **given)
     off = m.assemble(sled=(0.02, 0.0), rates={"sled.x": 1.0})
-    run = sl.simulate(system, off, control=sl.Track(plan, "sled.x", kp=400, kd=40), **given)
+    run = sl.simulate(system, off, control=sl.control.Track(plan, "sled.x", kp=400, kd=40), **given)
     mine, theirs = same_times(run, plan)
     t, error = run.t[mine], run["sled.x"][mine] - plan["sled.x"][theirs]
     assert error == pytest.approx(0.02 * (1 + 20 * t) * np.exp(-20 * t), abs=1e-9)
@@ -357,11 +361,11 @@ def test_friction_that_depends_on_the_effort_is_solved_for():
 def test_given_motion_beside_the_output():
     """The shoulder is moved as told, the elbow alone keeps the hand's height on the reference."""
     m = two_link()
-    m.prescribe("q1", -1.0 + 0.4 * sl.sin(6 * m.time))
+    m.prescribe("q1", -1.0 + 0.4 * sl.math.sin(6 * m.time))
     start = m.assemble(q1=-1.0, q2=0.8, rates={"q1": 2.4, "q2": 0.0})
-    plan = sl.simulate(m, start, until=0.4, control=lambda t, s: {"q2": 2.0 + sl.sin(9 * t)}, rate=200)
+    plan = sl.simulate(m, start, until=0.4, control=lambda t, s: {"q2": 2.0 + sl.math.sin(9 * t)}, rate=200)
     off = m.assemble(q1=-1.0, q2=0.85, rates={"q1": 2.4, "q2": 0.0})
-    run = sl.simulate(m, off, until=0.4, control=sl.Track(plan, "hand.y", kp=900, kd=60), rate=200)
+    run = sl.simulate(m, off, until=0.4, control=sl.control.Track(plan, "hand.y", kp=900, kd=60), rate=200)
     mine, theirs = same_times(run, plan)
     t, error = run.t[mine], run.point("hand")[mine, 1] - plan.point("hand")[theirs, 1]
     rate = 0.3 * 2.4 * (math.cos(-0.15) - math.cos(-0.2))  # of the lower arm at its other angle
@@ -374,19 +378,21 @@ def test_limits_cut_what_is_delivered():
     m = two_link(motor=sl.Motor(torque=2.0))
     plan = sl.simulate(m, m.assemble(q1=-1.5, q2=0.1), until=0.3, control=lambda t, s: {"q1": 1.0, "q2": 0.1}, rate=100)
     off = m.assemble(q1=-1.0, q2=0.1)
-    law = sl.Track(plan, ["q1", "q2"], kp=900, kd=60, limit={"q2": 0.3})
+    law = sl.control.Track(plan, ["q1", "q2"], kp=900, kd=60, limit={"q2": 0.3})
     run = sl.simulate(m, off, until=0.3, control=law)
     assert np.abs(run.torques["q1"]).max() == pytest.approx(2.0)
     assert np.abs(run.torques["q2"]).max() == pytest.approx(0.3)
     free = two_link()
-    same = sl.simulate(free, free.assemble(q1=-1.45, q2=0.1), until=0.3, control=sl.Track(plan, ["q1", "q2"], 900, 60))
+    same = sl.simulate(
+        free, free.assemble(q1=-1.45, q2=0.1), until=0.3, control=sl.control.Track(plan, ["q1", "q2"], 900, 60)
+    )
     assert np.abs(same.end.positions - plan.end.positions).max() < 1e-3  # motors without limits bring it back
 
 
 def test_time_counts_from_entry_and_the_end_is_held():
     m = block()
     plan = sl.simulate(m, m.assemble(), until=0.2, control=lambda t, s: {"x": 4.0}, rate=100)
-    law = sl.Track(plan, "x", kp=2500, kd=100)
+    law = sl.control.Track(plan, "x", kp=2500, kd=100)
     late = sl.simulate(m, m.assemble(), begin=3.0, until=3.2, control=law)
     assert late["x"][-1] == pytest.approx(plan["x"][-1], abs=1e-10)
     assert not late.meta["notes"]
@@ -407,7 +413,7 @@ def test_gait_is_followed_phase_by_phase(kp, kd):
     plan = sl.simulate(bolt, begin, until=1.0, **gait)
     higher = sl.State(bolt.mechanism, lift.q.copy(), lift.v, run.params)
     higher.positions[1] += 0.01
-    law = sl.Track(plan, "q1", kp=kp, kd=kd)
+    law = sl.control.Track(plan, "q1", kp=kp, kd=kd)
     flown = sl.simulate(bolt, higher, domain="flight", until=2.0, control=law, rate=100)
     strides = np.diff([0.0, *(e.t for e in flown.events if e.name == "liftoff")])
     off = np.abs(strides - plan.duration)
@@ -425,7 +431,9 @@ def test_bad_outputs():
     plan = sl.simulate(m, m.assemble(theta=0.2), until=0.2, control=lambda t, s: {"x": 1.0}, rate=100)
 
     def fly(**given):
-        sl.simulate(m, plan.start, until=0.1, control=sl.Track(plan, **{"outputs": "x", "kp": 1.0, "kd": 1.0, **given}))
+        sl.simulate(
+            m, plan.start, until=0.1, control=sl.control.Track(plan, **{"outputs": "x", "kp": 1.0, "kd": 1.0, **given})
+        )
 
     with pytest.raises(sl.errors.UnknownName, match=r"tip\.x"):
         fly(outputs="foot")
@@ -440,30 +448,30 @@ def test_bad_outputs():
     with pytest.raises(sl.errors.BadValue, match="limit"):
         fly(limit=0.0)
     with pytest.raises(sl.errors.BadValue, match="Trajectory"):
-        sl.Track("plan", "x", 1.0, 1.0)
+        sl.control.Track("plan", "x", 1.0, 1.0)
     other = block()
     with pytest.raises(sl.errors.BadValue, match=r"cart-pole.*block"):
-        sl.simulate(other, other.assemble(), until=0.1, control=sl.Track(plan, "x", 1.0, 1.0))
+        sl.simulate(other, other.assemble(), until=0.1, control=sl.control.Track(plan, "x", 1.0, 1.0))
 
 
 def test_outputs_that_inputs_do_not_reach(tumble):
     """Nothing inside moves the centre of mass; nothing turns a quaternion's numbers one by one; a pole lies down."""
     rat, plan = tumble
     with pytest.raises(sl.errors.BadValue, match="quaternion"):
-        sl.simulate(rat, plan.start, domain="flight", until=0.1, control=sl.Track(plan, "base", 1.0, 1.0))
+        sl.simulate(rat, plan.start, domain="flight", until=0.1, control=sl.control.Track(plan, "base", 1.0, 1.0))
     m = sl.Mechanism("pair", gravity=0.0)
     left, right = m.link("left", mass=1.0), m.link("right", mass=3.0)
     m.slide("left", m.ground, left, axes="x")
     m.slide("gap", left, right, axes="x", motor=True)
     push = sl.simulate(m, m.assemble(), until=0.1, control=lambda t, s: {"gap": 1.0}, rate=100)
-    centre = sl.Track(push, lambda s: {"centre": s.q.left + 0.75 * s.q.gap}, 1.0, 1.0)
+    centre = sl.control.Track(push, lambda s: {"centre": s.q.left + 0.75 * s.q.gap}, 1.0, 1.0)
     with pytest.raises(sl.errors.Singular, match="centre"):
         sl.simulate(m, m.assemble(), until=0.1, control=centre)
     pole = cart_pole()
     falls = sl.simulate(pole, pole.assemble(theta=0.5), until=1.0, control=lambda t, s: {"x": 0.0 * t}, rate=100)
     assert falls["theta"].max() > math.pi / 2
     with pytest.raises(sl.errors.Singular, match="theta"):
-        sl.simulate(pole, falls.start, until=1.0, control=sl.Track(falls, "theta", 1.0, 1.0))
+        sl.simulate(pole, falls.start, until=1.0, control=sl.control.Track(falls, "theta", 1.0, 1.0))
 
 
 def test_domain_that_the_reference_never_enters():
@@ -472,7 +480,7 @@ def test_domain_that_the_reference_never_enters():
     system.domain("air")
     plan = sl.simulate(m, m.assemble(), until=0.1, control=lambda t, s: {"x": 1.0})
     with pytest.raises(sl.errors.UnknownName, match=r"never in domain 'air', only in motion"):
-        sl.simulate(system, m.assemble(), domain="air", until=0.1, control=sl.Track(plan, "x", 1.0, 1.0))
+        sl.simulate(system, m.assemble(), domain="air", until=0.1, control=sl.control.Track(plan, "x", 1.0, 1.0))
 
 
 # ---- joint PD and LQR ---------------------------------------------------------------------------------------------
@@ -481,14 +489,14 @@ def test_domain_that_the_reference_never_enters():
 def test_joint_pd_is_its_formula():
     m, plan = held_five_bar()
     off = m.assemble(near=plan.start, left=plan.start.q.left + 0.05, right=plan.start.q.right - 0.03)
-    run = sl.simulate(m, off, until=0.3, control=sl.JointPD(plan, "left", kp=20, kd=0.5), rate=200)
+    run = sl.simulate(m, off, until=0.3, control=sl.control.JointPD(plan, "left", kp=20, kd=0.5), rate=200)
     mine, theirs = same_times(run, plan)
     left = 20 * (plan["left"][theirs] - run["left"][mine]) + 0.5 * (plan.v["left"][theirs] - run.v["left"][mine])
     assert run.torques["left"][mine] == pytest.approx(plan.torques["left"][theirs] + left, abs=1e-9)
     assert run.torques["right"][mine] == pytest.approx(plan.torques["right"][theirs], abs=1e-12)
     with pytest.raises(sl.errors.UnknownName, match="left_knee"):
-        sl.simulate(m, off, until=0.1, control=sl.JointPD(plan, "left_knee", kp=1.0))
-    bare = sl.simulate(m, off, until=0.1, control=sl.JointPD(plan, joints=()), rate=200)
+        sl.simulate(m, off, until=0.1, control=sl.control.JointPD(plan, "left_knee", kp=1.0))
+    bare = sl.simulate(m, off, until=0.1, control=sl.control.JointPD(plan, joints=()), rate=200)
     mine, theirs = same_times(bare, plan)
     assert bare.arrays["torques"][mine] == pytest.approx(plan.arrays["torques"][theirs], abs=1e-12)
 
@@ -497,7 +505,7 @@ def test_lqr_at_rest_is_the_algebraic_riccati_equation():
     """Far from its end the gain about an equilibrium is that of SciPy's solver, A and B from the closed form."""
     m = cart_pole()
     still = sl.simulate(m, m.assemble(), until=12.0, control=lambda t, s: {"x": 0.0 * t}, rate=10)
-    law = sl.LQR(still, Q={"x": 1.0, "theta": 10.0, "v.x": 0.1}, R=0.1)
+    law = sl.control.LQR(still, Q={"x": 1.0, "theta": 10.0, "v.x": 0.1}, R=0.1)
     # (M + m) x'' - m l theta'' = u and -m l x'' + m l^2 theta'' = m g l theta
     inertia = np.array([[1.2, -0.1], [-0.1, 0.05]])
     A, B = np.zeros((4, 4)), np.zeros((4, 1))
@@ -508,7 +516,7 @@ def test_lqr_at_rest_is_the_algebraic_riccati_equation():
     assert law.gains(stage_of(m))[0] == pytest.approx(K, rel=1e-8)
     run = sl.simulate(m, m.assemble(x=0.3, theta=0.3), until=10.0, control=law)
     assert np.abs(run.end.positions).max() < 0.3 / 1000
-    final = sl.LQR(still, Q=1.0, R=1.0, final=0.0).gains(stage_of(m))
+    final = sl.control.LQR(still, Q=1.0, R=1.0, final=0.0).gains(stage_of(m))
     assert np.abs(final[-1]).max() == 0.0
 
 
@@ -558,10 +566,10 @@ def test_linearisation_carries_small_differences(machine):
             for e in (-1e-5, 1e-5)
         ]
         push = {"tail1.alpha": 0.002, "tail1.beta": -0.003}
-    given = {"domain": domain, "until": 0.1, "tolerance": 1e-12, "formulation": sl.Projection()}
+    given = {"domain": domain, "until": 0.1, "tolerance": 1e-12, "formulation": sl.formulations.Projection()}
 
     def control(t, s):
-        return {n: u * sl.cos(30 * t) for n, u in push.items()}
+        return {n: u * sl.math.cos(30 * t) for n, u in push.items()}
 
     low, high = (sl.simulate(system, s, control=control, **given) for s in sides)
     before, after = (difference(m, getattr(high, e), getattr(low, e)) for e in ("start", "end"))
@@ -583,7 +591,7 @@ def test_lqr_brings_a_closed_chain_back():
     off = m.assemble(near=plan.start, left=plan.start.q.left + 0.03, right=plan.start.q.right - 0.03)
     weights = {"left": 400.0, "right": 400.0, "v.left": 0.1, "v.right": 0.1}
     ends = []
-    for law in (sl.JointPD(plan), sl.LQR(plan, Q=weights, R=1.0, final=weights)):
+    for law in (sl.control.JointPD(plan), sl.control.LQR(plan, Q=weights, R=1.0, final=weights)):
         run = sl.simulate(m, off, until=plan.duration, control=law)
         ends.append(np.abs(run.end.positions - plan.end.positions).max())
     assert ends[1] < 0.05 * ends[0]
@@ -598,7 +606,7 @@ def test_lqr_holds_a_free_body():
     for axis in "xyz":
         m.revolute(f"wheel_{axis}", body, m.link(f"wheel_{axis}", mass=0.1, inertia=(1e-3,) * 3), axis=axis, motor=True)
     still = sl.simulate(m, m.assemble(), until=8.0, control=lambda t, s: {"wheel_x": 0.0 * t}, rate=20)
-    law = sl.LQR(still, Q={"base.wx": 1.0, "base.wy": 1.0, "base.wz": 1.0}, R=1.0)
+    law = sl.control.LQR(still, Q={"base.wx": 1.0, "base.wy": 1.0, "base.wz": 1.0}, R=1.0)
     half = 0.5 * np.array([0.3, -0.4, 0.5])
     turn = np.array([math.cos(np.linalg.norm(half)), *(math.sin(np.linalg.norm(half)) * half / np.linalg.norm(half))])
     for sign in (1, -1):  # a quaternion and its negative are the same attitude
@@ -612,6 +620,6 @@ def test_bad_weights():
     plan = sl.simulate(m, m.assemble(), until=0.1, control=lambda t, s: {"x": 0.0 * t}, rate=100)
     for given, said in (({"Q": -1.0}, "Q must"), ({"R": 0.0}, "R must"), ({"final": np.ones((2, 2))}, "final must")):
         with pytest.raises(sl.errors.BadValue, match=said):
-            sl.simulate(m, plan.start, until=0.1, control=sl.LQR(plan, **given))
+            sl.simulate(m, plan.start, until=0.1, control=sl.control.LQR(plan, **given))
     with pytest.raises(sl.errors.UnknownName, match=r"v\.theta"):
-        sl.simulate(m, plan.start, until=0.1, control=sl.LQR(plan, Q={"phi": 1.0}))
+        sl.simulate(m, plan.start, until=0.1, control=sl.control.LQR(plan, Q={"phi": 1.0}))

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import saltus as sl
 from saltus.dynamics.equations import Equations
 from saltus.files import schema
-from saltus.files.documents import parse
-from saltus.files.expressions import evaluate, write
+from saltus.files.model.documents import parse
+from saltus.files.model.expressions import evaluate, write
+from saltus.files.model.template import template
 from saltus.files.model_file import build
-from saltus.files.template import template
 
 
 def difference(a, b, points=4):
@@ -51,27 +51,25 @@ def machine_of(thing):
 @pytest.mark.parametrize("name", sl.zoo.__all__)
 def test_zoo_round_trip(name, suffix, tmp_path):
     thing = getattr(sl.zoo, name)()
-    path = sl.write_model(thing, tmp_path / f"model{suffix}")
-    again = sl.read_model(path)
+    path = sl.write(thing, tmp_path / f"model{suffix}")
+    again = sl.read(path)
     assert difference(machine_of(thing), again.mechanism) < 1e-12
     assert machine_of(thing).keyframes.keys() == again.mechanism.keyframes.keys()
-    second = sl.write_model(again, tmp_path / f"second{suffix}")
+    second = sl.write(again, tmp_path / f"second{suffix}")
     assert second.read_text() == path.read_text()
 
 
 @pytest.mark.parametrize("options", [{"contacts": "all"}, {"contacts": "all", "tail": "continuum", "points": 2}])
 def test_driven_joints_and_soft_ground_round_trip(options, tmp_path):
     rat = sl.zoo.kangaroo_rat(**options)
-    again = sl.read_model(sl.write_model(rat, tmp_path / "rat.yaml"))
+    again = sl.read(sl.write(rat, tmp_path / "rat.yaml"))
     assert difference(rat.mechanism, again.mechanism, 2) < 1e-12
     assert list(again.mechanism.drives) == list(rat.mechanism.drives)
 
 
 def test_a_run_from_a_file_is_the_run_from_python(tmp_path):
     bolt = sl.zoo.bolt(takeoff="phase")
-    again = sl.read_model(
-        sl.write_model(bolt, tmp_path / "bolt.yaml", start="drop", domain="flight", control="run", until=0.5)
-    )
+    again = sl.read(sl.write(bolt, tmp_path / "bolt.yaml", start="drop", domain="flight", control="run", until=0.5))
     assert (again.domain, again.until) == ("flight", 0.5)
     one = sl.simulate(bolt, bolt.mechanism.keyframe("drop"), domain="flight", until=0.5, control=bolt.controls["run"])
     two = sl.simulate(again.system, again.start, domain=again.domain, until=again.until, control=again.control)
@@ -86,14 +84,14 @@ def test_traced_python_functions_are_written_as_formulas(tmp_path):
     m.slide("y", m.ground, ball, axes="y")
     m.point("ball", ball.origin)
     push = m.input("push")
-    m.force("wind", ball, (0, push + 0.1 * sl.sin(m.time)))
+    m.force("wind", ball, (0, push + 0.1 * sl.math.sin(m.time)))
     m.keyframes["up"] = {"y": 1.0}
     system = sl.HybridSystem(m)
     system.domain("air")
     reset = sl.Map(lambda s: {"v.y": -s.p.e * s.v.y})
     system.edge("air", "air", guard=sl.When(lambda s: s.height("ball"), "falling", label="bounce"), reset=reset)
-    system.controls["mixed"] = lambda t, s: {"push": sl.where(s.q.y > 0.5, 0.2, 0.1) * s.position("ball").y}
-    again = sl.read_model(sl.write_model(system, tmp_path / "ball.toml"))
+    system.controls["mixed"] = lambda t, s: {"push": sl.math.where(s.q.y > 0.5, 0.2, 0.1) * s.position("ball").y}
+    again = sl.read(sl.write(system, tmp_path / "ball.toml"))
     text = (tmp_path / "ball.toml").read_text()
     assert "-(e*v.y)" in text
     assert "position.ball.y" in text
@@ -107,13 +105,13 @@ def test_traced_python_functions_are_written_as_formulas(tmp_path):
 
 def test_what_no_file_can_hold_is_named(tmp_path):
     system = sl.zoo.bolt()
-    system.controls["mine"] = sl.Sampled(lambda t, s: {})
+    system.controls["mine"] = sl.control.Sampled(lambda t, s: {})
     with pytest.raises(sl.errors.BadModel, match="controller 'mine'"):
-        sl.write_model(system, tmp_path / "x.yaml")
+        sl.write(system, tmp_path / "x.yaml")
     del system.controls["mine"]
     system.ends("odd", sl.When(lambda s: math.sin(s.q.q1), "falling"))
     with pytest.raises(sl.errors.BadModel, match="end 'odd'"):
-        sl.write_model(system, tmp_path / "x.yaml")
+        sl.write(system, tmp_path / "x.yaml")
 
 
 # ---- machines nobody thought of -----------------------------------------------------------------------------------
@@ -131,7 +129,7 @@ def mechanisms(draw):
     s = m.param("sin", draw(lengths))  # a Param whose name is that of a function
     d = 3 if spatial else 2
     places = st.lists(
-        st.one_of(st.just(0.0), lengths, st.just(p), st.just(2 * p + 0.01), st.just(sl.sqrt(p * s))),
+        st.one_of(st.just(0.0), lengths, st.just(p), st.just(2 * p + 0.01), st.just(sl.math.sqrt(p * s))),
         min_size=d,
         max_size=d,
     )
@@ -165,18 +163,20 @@ def mechanisms(draw):
         m.spring(
             "spring", links[0].at(*draw(places)), links[-1].at(*draw(places)), stiffness=100 * p, length=0.1, damping=s
         )
-    m.force("push", links[-1].at(*draw(places)), [p * sl.sin(m.time)] + [0.5] * (d - 1))
+    m.force("push", links[-1].at(*draw(places)), [p * sl.math.sin(m.time)] + [0.5] * (d - 1))
     first = m.q[m.q_names[0]]
     m.torque("twist", links[-1], [first * p] * 3 if spatial else first * first * s)
-    m.constraint("hand", sl.where(first > p, first, 2 * first) - sl.fmin(p, s) * sl.tanh(first / (1 + p)))
+    m.constraint(
+        "hand", sl.math.where(first > p, first, 2 * first) - sl.math.fmin(p, s) * sl.math.tanh(first / (1 + p))
+    )
     return m
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mechanisms(), st.sampled_from([".yaml", ".json", ".toml"]))
 def test_generated_machines_round_trip(tmp_path_factory, m, suffix):
-    path = sl.write_model(m, tmp_path_factory.mktemp("generated") / f"m{suffix}")
-    assert difference(m, sl.read_model(path).mechanism, 2) < 1e-12
+    path = sl.write(m, tmp_path_factory.mktemp("generated") / f"m{suffix}")
+    assert difference(m, sl.read(path).mechanism, 2) < 1e-12
 
 
 # ---- errors -------------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_errors_name_file_line_and_path(old, new, line, words, tmp_path):
     path.write_text(text)
     number = next(i for i, row in enumerate(text.splitlines(), 1) if new in row)
     with pytest.raises(sl.errors.BadFile) as caught:
-        sl.read_model(path)
+        sl.read(path)
     message = str(caught.value)
     assert line in message
     assert all(word in message for word in words), message
@@ -218,11 +218,11 @@ def test_errors_name_file_line_and_path(old, new, line, words, tmp_path):
 def test_toml_and_json_errors_have_lines(tmp_path):
     system = sl.zoo.hopper()
     for suffix in (".toml", ".json"):
-        path = sl.write_model(system, tmp_path / f"h{suffix}")
+        path = sl.write(system, tmp_path / f"h{suffix}")
         text = path.read_text().replace("block_U", "blok_U", 1)
         path.write_text(text)
         with pytest.raises(sl.errors.BadFile, match=r"Did you mean 'blok_U'") as caught:
-            sl.read_model(path)
+            sl.read(path)
         assert "block_U" in text.splitlines()[caught.value.line - 1] or suffix == ".json"
 
 
@@ -230,7 +230,7 @@ def test_json_schema_describes_what_is_written(tmp_path):
     jsonschema = pytest.importorskip("jsonschema")
     rules = schema.json_schema()
     for name in sl.zoo.__all__:
-        path = sl.write_model(getattr(sl.zoo, name)(), tmp_path / "m.json")
+        path = sl.write(getattr(sl.zoo, name)(), tmp_path / "m.json")
         jsonschema.validate(json.loads(path.read_text()), rules)
     bad = json.loads(path.read_text())
     bad["links"]["crank"]["maß"] = 1
@@ -354,7 +354,7 @@ def test_written_expressions_read_back_exactly(data):
 
 
 def test_new_check_run(tmp_path, monkeypatch):
-    from saltus.cli import app
+    from saltus.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
@@ -376,10 +376,8 @@ def test_example_file_is_the_python_example():
     from pathlib import Path
 
     examples = Path(__file__).parents[1] / "examples"
-    model = sl.read_model(examples / "four_bar_hopper.saltus.yaml")
-    code = (
-        "import runpy, sys; m = runpy.run_path(sys.argv[1])['m']; import saltus as sl; sl.write_model(m, sys.argv[2])"
-    )
+    model = sl.read(examples / "four_bar_hopper.saltus.yaml")
+    code = "import runpy, sys; m = runpy.run_path(sys.argv[1])['m']; import saltus as sl; sl.write(m, sys.argv[2])"
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -389,7 +387,7 @@ def test_example_file_is_the_python_example():
             check=True,
             capture_output=True,
         )
-        python = sl.read_model(target).mechanism
+        python = sl.read(target).mechanism
     ea, eb = Equations(python), Equations(model.mechanism)
     p = [model.mechanism.values()]
     q, v = np.linspace(0.1, 1, ea.nq), np.linspace(-1, 1, ea.nv)

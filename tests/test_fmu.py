@@ -53,4 +53,4 @@ def test_inputs_and_controller(tmp_path):
     run = sl.simulate(m, m.keyframe("middle"), until=0.2, control=lambda t, s: {"crank": 0.02})
     assert found["q.crank"][-1] == pytest.approx(run.q.crank[-1], abs=1e-7)
     with pytest.raises(BadModel, match="Sampled"):
-        sl.export(m, tmp_path, to="fmu", control=sl.Sampled(lambda t, s: {}))
+        sl.export(m, tmp_path, to="fmu", control=sl.control.Sampled(lambda t, s: {}))

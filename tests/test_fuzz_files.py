@@ -9,12 +9,12 @@ import pytest
 
 import saltus as sl
 from saltus.errors import SaltusError
-from saltus.files.documents import parse, text_of
-from saltus.files.expressions import evaluate
+from saltus.files.model.documents import parse, text_of
+from saltus.files.model.expressions import evaluate
+from saltus.files.model.template import template
+from saltus.files.model.writing import model_data
 from saltus.files.model_file import build
-from saltus.files.template import template
-from saltus.files.writing import model_data
-from saltus.files.xml_models import build_xml, parse_xml, write_xml
+from saltus.files.xml.models import build_xml, parse_xml, write_xml
 
 QUICK, LONG = 5_000, 100_000
 NASTY = [
@@ -234,8 +234,8 @@ def test_hostile_json_and_toml_are_refused(text):
 def test_files_that_are_none(tmp_path):
     for path in (tmp_path, tmp_path / "missing.yaml", "/dev/null.yaml", tmp_path / "x.txt"):
         with pytest.raises(SaltusError):
-            sl.read_model(path)
+            sl.read(path)
     binary = tmp_path / "b.yaml"
     binary.write_bytes(bytes(range(256)))
     with pytest.raises(SaltusError):
-        sl.read_model(binary)
+        sl.read(binary)

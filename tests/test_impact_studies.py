@@ -81,7 +81,7 @@ def test_one_point_from_the_command_line(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "saltus.cli",
+        "saltus.cli.app",
         "study",
         "compass-heelstrike",
         "--theta",

@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import saltus as sl
+from saltus.compile import Kernel
 from saltus.dynamics.collision import Contacts, Law, collide
 from saltus.dynamics.equations import Equations
-from saltus.machine import Kernel
 
 ONE = Contacts(("foot",), 2, (True,))
 ONE_3D = Contacts(("foot",), 3, (True,))
@@ -441,7 +441,7 @@ def test_a_map_of_standing_feet():
 def test_impacts_of_a_run_survive_a_file(tmp_path):
     hopper = sl.zoo.hopper()
     run = sl.simulate(hopper, hopper.keyframes["lift-off"], domain="flight", until=1.2)
-    again = sl.load(run.save(tmp_path / "run.nc"))
+    again = sl.read(sl.write(run, tmp_path / "run.nc"))
     assert len(again.impacts) == 2
     assert again.impacts.table() == run.impacts.table()
     assert again.impacts[0].impact.rows == ("foot x", "foot y")

@@ -10,14 +10,20 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
 import saltus as sl
-from saltus.dynamics.coordinates import choose
+from saltus.dynamics.choice import choose
 from saltus.model.assembly import assembler
 from saltus.model.joints import Ball, Shift, Turn
 from saltus.model.kinematics import Kinematics, placement_end, placement_start
 from saltus.zoo import bolt_linkage
 from test_equations import KINDS, Tree
 
-FORMULATIONS = [sl.SPF(), sl.Index1(), sl.Baumgarte(), sl.Projection(), sl.Minimal()]
+FORMULATIONS = [
+    sl.formulations.SPF(),
+    sl.formulations.Index1(),
+    sl.formulations.Baumgarte(),
+    sl.formulations.Projection(),
+    sl.formulations.Minimal(),
+]
 TILT = pin.exp3(np.array([0.4, -0.7, 0.3]))
 
 
@@ -446,7 +452,7 @@ def test_parallelogram_swings_through_its_change_point():
     """Started with consistent rates the links stay parallel, and the energy stays what it was."""
     m, state = parallelogram(-0.5)
     n = Numbers(m, state, v=np.array([12.0, -12.0, 12.0]))
-    ode = sl.Index1().ode(n.e, choose(m, n.J))
+    ode = sl.formulations.Index1().ode(n.e, choose(m, n.J))
     rhs = ca.Function("rhs", [n.e.t, ode.x, n.e.u, n.e.p], [ode.rhs])
     out = solve_ivp(
         lambda t, x: np.asarray(rhs(t, x, 0.0, n.p)).ravel(),
@@ -464,7 +470,9 @@ def test_parallelogram_swings_through_its_change_point():
     assert last == pytest.approx(first, rel=1e-6)
 
 
-@pytest.mark.parametrize("f", [sl.Index1(), sl.Baumgarte(), sl.Projection()], ids=str)
+@pytest.mark.parametrize(
+    "f", [sl.formulations.Index1(), sl.formulations.Baumgarte(), sl.formulations.Projection()], ids=str
+)
 def test_rank_deficient_constraints_are_solved(f):
     """Exactly at the change point the acceleration is finite and fulfils the constraints there."""
     m, state = parallelogram(0.0)
@@ -482,7 +490,7 @@ def spf_run(epsilon, error, T=0.05):
     """x(T) of a four-bar started with its rocker off by `error` (rad), all else consistent; and phi on the way."""
     m, state = four_bar()
     n = Numbers(m, state)
-    ode = sl.SPF(epsilon=epsilon).ode(n.e, choose(m, n.J, wanted=["q1"]))
+    ode = sl.formulations.SPF(epsilon=epsilon).ode(n.e, choose(m, n.J, wanted=["q1"]))
     rhs = ca.Function("rhs", [n.e.t, ode.x, n.e.u, n.e.p], [ode.rhs])
     phi = n.e.function("phi")
     q = n.q + np.array([0, 0, error])

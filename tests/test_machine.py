@@ -9,8 +9,8 @@ import casadi as ca
 import numpy as np
 import pytest
 
+from saltus.compile import CompileError, Kernel, build, cache_dir, find_compiler
 from saltus.errors import BadValue, NoCompiler
-from saltus.machine import CompileError, Kernel, build, cache_dir, find_compiler
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 

@@ -8,7 +8,7 @@ import pytest
 import saltus as sl
 from saltus.dynamics.equations import Equations
 from saltus.errors import BadFile, BadModel
-from saltus.files.xml_models import build_xml, parse_xml
+from saltus.files.xml.models import build_xml, parse_xml
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -62,10 +62,10 @@ TREES = ["bolt_linkage", "raptor_linkage", "four_bar", "five_bar", "slider_crank
 @pytest.mark.parametrize("name", TREES)
 def test_exported_machine_has_the_same_equations(name, tmp_path):
     m = getattr(sl.zoo, name)()
-    path = sl.write_model(m, tmp_path / "m.xml", partial=True)
+    path = sl.write(m, tmp_path / "m.xml", partial=True)
     model = mujoco.MjModel.from_xml_path(str(path))
     compared(m, model)
-    compared(sl.read_model(path).mechanism, model)
+    compared(sl.read(path).mechanism, model)
 
 
 def spatial_machine():
@@ -92,10 +92,10 @@ def spatial_machine():
 
 def test_exported_3d_machine_with_springs_and_reversed_joints(tmp_path):
     m = spatial_machine()
-    path = sl.write_model(m, tmp_path / "m.xml")
+    path = sl.write(m, tmp_path / "m.xml")
     model = mujoco.MjModel.from_xml_path(str(path))
     compared(m, model)
-    again = sl.read_model(path).mechanism
+    again = sl.read(path).mechanism
     compared(again, model)
     assert again.joints["r"].motor is None
     assert list(again.inputs) == ["u_alpha", "u_beta"]
@@ -106,7 +106,7 @@ def test_motion_approaches_ours_as_constraints_are_stiffened(name, tmp_path):
     m = sl.zoo.bolt_linkage(base="fixed") if name == "bolt_linkage" else sl.zoo.four_bar()
     start = next(iter(sl.HybridSystem(m).keyframes.values()))
     run = sl.simulate(m, start, until=0.3)
-    model = mujoco.MjModel.from_xml_path(str(sl.write_model(m, tmp_path / "m.xml", partial=True)))
+    model = mujoco.MjModel.from_xml_path(str(sl.write(m, tmp_path / "m.xml", partial=True)))
     model.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
     model.opt.tolerance, model.opt.iterations = 1e-14, 200
     errors = []
@@ -126,10 +126,10 @@ def test_motion_approaches_ours_as_constraints_are_stiffened(name, tmp_path):
 
 def test_constraints_and_followers_travel_as_tendons(tmp_path):
     m = sl.zoo.compass().mechanism
-    path = sl.write_model(m, tmp_path / "m.xml")
+    path = sl.write(m, tmp_path / "m.xml")
     model = mujoco.MjModel.from_xml_path(str(path))
     assert model.neq == 2
-    again = sl.read_model(path).mechanism
+    again = sl.read(path).mechanism
     assert set(again.constraints) == {"bisecting_hip", "upright_follows"}
     q = dict(zip(again.q_names, np.random.default_rng(0).normal(size=len(again.q_names)), strict=True))
     e = Equations(again)
@@ -231,7 +231,7 @@ def test_mujocos_own_example_file():
     path = Path(mujoco.__file__).parent / "testdata" / "model.xml"
     if not path.is_file():
         pytest.skip("this MuJoCo comes without its test data")
-    found = sl.read_model(path, partial=True)
+    found = sl.read(path, partial=True)
     assert any("mesh" in note for note in found.notes)
     model = mujoco.MjModel.from_xml_path(str(path))
     data = at_random(model, 0)
@@ -247,9 +247,9 @@ def test_mujocos_own_example_file():
 
 def test_what_mjcf_cannot_hold_is_named(tmp_path):
     with pytest.raises(BadModel, match="spring 'spring'"):
-        sl.write_model(sl.zoo.hopper_linkage(), tmp_path / "m.xml")
+        sl.write(sl.zoo.hopper_linkage(), tmp_path / "m.xml")
     with pytest.raises(BadModel, match="controller 'run'"):
-        sl.write_model(sl.zoo.bolt(), tmp_path / "m.xml")
+        sl.write(sl.zoo.bolt(), tmp_path / "m.xml")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import casadi as ca
 import numpy as np
 import pytest
 
+from saltus.compile import find_compiler
 from saltus.errors import BadValue
-from saltus.machine import find_compiler
 from saltus.simulation.engines.native import NativeEngine
 from saltus.simulation.engines.port import Flow, Request, Stop
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from saltus import studies
-from saltus.cli import app
+from saltus.cli.app import app
 from saltus.errors import NoOrbit, UnknownName
 
 

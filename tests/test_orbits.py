@@ -114,7 +114,7 @@ def test_simulation_repeats_the_orbit(orbit):
 def test_sliding_contact_is_as_good_as_a_pin_where_nothing_slides(orbit):
     m = sl.zoo.hopper_linkage()
     system = sl.HybridSystem(m)
-    drive = 2 * m.params["D_G"] * sl.sqrt(m.params["k"] * m.params["m"])
+    drive = 2 * m.params["D_G"] * sl.math.sqrt(m.params["k"] * m.params["m"])
     flight = system.domain("flight", params={"d": m.params["d_F"]})
     ground = system.domain("ground", contacts=[sl.Sliding("foot", friction=0.3)], params={"d": drive})
     system.edge(flight, ground, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
@@ -218,7 +218,7 @@ def test_wrong_names_and_counts(hopper, orbit):
     with pytest.raises(sl.errors.UnknownName, match="period"):
         orbit.value("priod")
     with pytest.raises(sl.errors.BadValue, match="Sampled"):
-        sl.find_orbit(hopper, start, control=sl.Sampled(lambda t, s: {}))
+        sl.find_orbit(hopper, start, control=sl.control.Sampled(lambda t, s: {}))
 
 
 def test_events_without_a_derivative_are_refused():
@@ -252,7 +252,7 @@ def test_pulling_ground_is_reported(hopper, t_F):
 
 
 def test_sensitivity_is_the_derivative_of_the_period(hopper, orbit):
-    exact = sl.sensitivities(orbit, ["k", "mu"])
+    exact = sl.orbits.sensitivities(orbit, ["k", "mu"])
     for name, step in (("k", 1.5), ("mu", 1e-5)):
         value = orbit.params[name]
         ends = [sl.find_orbit(hopper, orbit.start, params={name: value + s * step}).period for s in (1, -1)]
@@ -260,13 +260,13 @@ def test_sensitivity_is_the_derivative_of_the_period(hopper, orbit):
 
 
 def test_largest_push_and_basin_agree(orbit):
-    push = sl.largest_push(orbit, {"z_U": -1.0}, most=3.0, tolerance=1e-2)
+    push = sl.orbits.largest_push(orbit, {"z_U": -1.0}, most=3.0, tolerance=1e-2)
     assert 0 < push.survived < push.fatal < 3.0
     sizes = [-push.survived, -0.1, 0.1]
-    basin = sl.basin(orbit, ("v.z_U", sizes), ("z_U", [0.0]))
+    basin = sl.orbits.basin(orbit, ("v.z_U", sizes), ("z_U", [0.0]))
     assert basin.regained.tolist() == [[True, True, True]]
     with pytest.raises(sl.errors.UnknownName, match=r"v\.z_U"):
-        sl.basin(orbit, ("v.z", sizes), ("z_U", [0.0]))
+        sl.orbits.basin(orbit, ("v.z", sizes), ("z_U", [0.0]))
 
 
 def test_feedback_contracts_as_its_multiplier_says(hopper):
@@ -274,7 +274,7 @@ def test_feedback_contracts_as_its_multiplier_says(hopper):
     unstable = sl.find_orbit(hopper, hopper.keyframes["takeoff"], free="D_G", where={"time in flight": 0.2})
     gait = sl.find_orbit(hopper, unstable.start)
     assert not gait.is_stable
-    feedback = sl.stabilise(gait, "D_G", input_weights=[10.0])
+    feedback = sl.orbits.stabilise(gait, "D_G", input_weights=[10.0])
     assert np.abs(feedback.multipliers).max() < 1
     push = {"z_U": 1e-4}
     held, _ = feedback.run(push, 8)
@@ -282,7 +282,7 @@ def test_feedback_contracts_as_its_multiplier_says(hopper):
     assert held[-1] < 0.02 * held[0]
     assert lost[-1] > 3 * lost[0]
     with pytest.raises(sl.errors.BadValue, match="weight"):
-        sl.stabilise(gait, "D_G", input_weights=[-1.0])
+        sl.orbits.stabilise(gait, "D_G", input_weights=[-1.0])
 
 
 @pytest.mark.slow

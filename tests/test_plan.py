@@ -37,7 +37,7 @@ def effort(plan):
     return plan
 
 
-@pytest.mark.parametrize("scheme", [sl.HermiteSimpson(), sl.HermiteSimpson(compressed=True)])
+@pytest.mark.parametrize("scheme", [sl.plan.HermiteSimpson(), sl.plan.HermiteSimpson(compressed=True)])
 def test_least_effort_of_a_double_integrator(scheme):
     """x'' = u from rest to rest over 1 m in 1 s: u = 6 - 12 t, which Hermite-Simpson integrates exactly."""
     best = effort(move(rail())).solve(scheme=scheme)
@@ -61,7 +61,7 @@ def test_least_time_is_bang_bang():
     assert np.abs(best.torques.x).max() <= 1.0
 
 
-@pytest.mark.parametrize("scheme", [sl.HermiteSimpson(), sl.HermiteSimpson(compressed=True)])
+@pytest.mark.parametrize("scheme", [sl.plan.HermiteSimpson(), sl.plan.HermiteSimpson(compressed=True)])
 def test_a_speed_limit_along_the_way(scheme):
     """With speed limited to c the effort falls linearly to zero, the block coasts, and the rest is the mirror image.
 
@@ -151,7 +151,8 @@ def oscillator(T=2.0, w=2.0):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "order"), [(sl.Trapezoidal(), 2), (sl.HermiteSimpson(), 4), (sl.HermiteSimpson(compressed=True), 4)]
+    ("scheme", "order"),
+    [(sl.plan.Trapezoidal(), 2), (sl.plan.HermiteSimpson(), 4), (sl.plan.HermiteSimpson(compressed=True), 4)],
 )
 def test_orders_of_convergence(scheme, order):
     """States and cost of an oscillator brought to rest, on meshes halved twice."""
@@ -292,7 +293,7 @@ def test_guesses(swung, tmp_path):
         plan.solve(3.0)
     with pytest.raises(BadValue, match="other"):
         plan.solve(effort(move(rail())).solve())
-    loaded = sl.load(swung.save(tmp_path / "swing"))
+    loaded = sl.read(sl.write(swung, tmp_path / "swing"))
     assert plan.solve(loaded, tolerance=None, fly=False).objective == pytest.approx(again.objective, rel=1e-7)
 
 

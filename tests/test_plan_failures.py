@@ -174,7 +174,7 @@ def test_ctrl_c_between_two_meshes_keeps_the_solution(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("saltus.plan.solve.refined", interrupted)
+    monkeypatch.setattr("saltus.plan.refinement.refined", interrupted)
     with pytest.raises(NotSolved) as caught:
         swing_up(pendulum()).solve(tolerance=1e-9)
     assert caught.value.status == "Interrupted"
@@ -201,7 +201,7 @@ def test_ctrl_c_returns_the_best_iterate(tmp_path):
     assert best.outcome.kind == "not solved"
     assert len(best.t) == 61
     assert "Interrupted" in str(problem)
-    loaded = sl.load(best.save(tmp_path / "best"))
+    loaded = sl.read(sl.write(best, tmp_path / "best"))
     assert loaded.q.pin == pytest.approx(best.q.pin)
     assert loaded.outcome.kind == "not solved"
     sl.view.report(best, tmp_path / "best.html")

@@ -12,11 +12,11 @@ import pytest
 import saltus as sl
 import test_plan
 from saltus.errors import NotSolved, UnknownName
-from saltus.plan.fill import fill
+from saltus.plan.fatrop_stages import Staged, stages_of
 from saltus.plan.guess import guesses
-from saltus.plan.solve import _Work
-from saltus.plan.solver import Limits
-from saltus.plan.stages import Staged, stages_of
+from saltus.plan.optimisers import Limits
+from saltus.plan.refinement import _Work
+from saltus.plan.unknowns import fill
 
 
 def rail(k=0.0):
@@ -69,7 +69,7 @@ def hop():
 # ---- optima -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", [sl.HermiteSimpson(), sl.HermiteSimpson(compressed=True)])
+@pytest.mark.parametrize("scheme", [sl.plan.HermiteSimpson(), sl.plan.HermiteSimpson(compressed=True)])
 def test_least_effort_of_a_double_integrator(scheme):
     """x'' = u from rest to rest over 1 m in 1 s: u = 6 - 12 t, which Hermite-Simpson integrates exactly."""
     best = move(rail()).solve(scheme=scheme, solver="fatrop")
@@ -97,7 +97,7 @@ def test_a_freed_param_takes_its_best_value():
     assert best.objective == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("scheme", [sl.HermiteSimpson(), sl.Trapezoidal()])
+@pytest.mark.parametrize("scheme", [sl.plan.HermiteSimpson(), sl.plan.Trapezoidal()])
 @pytest.mark.parametrize("problem", [swing_up, four_bar, hop])
 def test_both_solvers_find_one_optimum(problem, scheme):
     plan, guess = problem()
@@ -120,7 +120,7 @@ def test_meshes_are_refined_and_flown():
 
 def staged(plan, guess):
     """Transcription, programme and stages of a plan, and the point where it starts."""
-    work = _Work(plan, sl.HermiteSimpson(), True, False, "fatrop", Limits(), None, 0.0)
+    work = _Work(plan, sl.plan.HermiteSimpson(), True, False, "fatrop", Limits(), None, 0.0)
     first = guesses(plan, guess)[0]
     t = work._on_first_mesh(first)
     x = fill(t, first)

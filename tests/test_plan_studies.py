@@ -7,7 +7,7 @@ import pytest
 
 import saltus as sl
 from saltus import studies
-from saltus.cli import study_options
+from saltus.cli.app import study_options
 from saltus.model.geometry import trace
 from saltus.studies import bolt_optimal_gait
 from saltus.studies import rat_plans as rp
@@ -125,7 +125,7 @@ def test_bolt_optimal_gait_heat():
     hit = sl.impact(system, best.end, "stance")
     assert work == pytest.approx(hit.T_c, rel=2e-3)
     assert hit.after.velocities == pytest.approx(best.arrays["v"][0], abs=1e-4)
-    control = sl.Track(best, outputs="q1", **bolt_optimal_gait.GAINS)
+    control = sl.control.Track(best, outputs="q1", **bolt_optimal_gait.GAINS)
     options = {"domain": "stance", "control": control, "params": best.params}
     run = sl.simulate(system, best.start, until=4.5, stop_after={"touchdown": 16}, **options)
     strides = sl.strides(run)

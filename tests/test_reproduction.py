@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import saltus as sl
 from saltus import studies
-from saltus.cli import app
+from saltus.cli.app import app
 from saltus.studies import reproduction
 from saltus.studies.collect import Run, collect
 from saltus.studies.reproduction import Item, Paper, differences, page, papers, row

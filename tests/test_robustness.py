@@ -286,7 +286,7 @@ def test_coordinates_that_move_nothing_heavy_are_named():
     """A point mass turns about itself: the equations hold no acceleration for it."""
     m = sl.Mechanism("point")
     m.planar("base", m.ground, m.link("mass", mass=1.0))
-    for formulation in (sl.SPF(), sl.Index1(), sl.Projection()):
+    for formulation in (sl.formulations.SPF(), sl.formulations.Index1(), sl.formulations.Projection()):
         with pytest.raises(Singular, match=r"base\.angle moves nothing heavy"):
             sl.simulate(m, m.assemble(), until=0.1, formulation=formulation, engine="sundials")
 
@@ -300,8 +300,8 @@ def test_a_link_without_mass_in_a_loop_is_named_where_its_mass_is_needed():
     m.revolute("end", bar.at(0.8, 0.0), m.links["block"].at(0, 0))
     start = m.assemble(q1=0.4, near={"q2": -1.5, "q3": 0.5})
     with pytest.raises(Singular, match="moves nothing heavy"):
-        sl.simulate(m, start, until=0.1, formulation=sl.Index1(), engine="sundials")
-    assert sl.simulate(m, start, until=0.1, formulation=sl.SPF(), engine="sundials").outcome.ok
+        sl.simulate(m, start, until=0.1, formulation=sl.formulations.Index1(), engine="sundials")
+    assert sl.simulate(m, start, until=0.1, formulation=sl.formulations.SPF(), engine="sundials").outcome.ok
 
 
 def four_bar(q1):
@@ -315,7 +315,13 @@ def four_bar(q1):
     return m, m.assemble(q1=q1, near={"q2": 0.0, "q3": 0.0} if q1 == 0 else {"q2": 0.01, "q3": 0.01})
 
 
-FORMULATIONS = (sl.SPF(), sl.Index1(), sl.Baumgarte(), sl.Projection(), sl.Minimal())
+FORMULATIONS = (
+    sl.formulations.SPF(),
+    sl.formulations.Index1(),
+    sl.formulations.Baumgarte(),
+    sl.formulations.Projection(),
+    sl.formulations.Minimal(),
+)
 
 
 @pytest.mark.parametrize("q1", [0.0, 1e-7])
@@ -337,7 +343,7 @@ def test_a_start_a_little_way_off_a_dead_centre_runs_alike_in_every_formulation(
 def test_a_motion_may_pass_a_dead_centre():
     """From q1 = 0.01 the bars fall back through the line they start next to, and other coordinates take over."""
     m, start = four_bar(0.01)
-    run = sl.simulate(m, start, until=0.5, formulation=sl.SPF(), engine="sundials")
+    run = sl.simulate(m, start, until=0.5, formulation=sl.formulations.SPF(), engine="sundials")
     assert run.outcome.kind == "finished"
     assert len(run.meta["domains"]) > 1
 
@@ -356,7 +362,8 @@ def parallelogram(cranks):
 def test_a_bar_too_many_is_no_dead_centre():
     """A third crank without weight changes nothing."""
     two, three = (
-        sl.simulate(*parallelogram(n), until=0.3, formulation=sl.Minimal(), engine="sundials") for n in (2, 3)
+        sl.simulate(*parallelogram(n), until=0.3, formulation=sl.formulations.Minimal(), engine="sundials")
+        for n in (2, 3)
     )
     assert three.outcome.kind == "finished"
     assert three["foot0"][-1] == pytest.approx(two["foot0"][-1], abs=1e-7)
@@ -394,7 +401,7 @@ def test_a_run_whose_accounts_do_not_close_is_inaccurate():
     start = m.assemble(q1=1.0, near={"q2": 0.01, "q3": 1.5}, rates={"q1": 20.0})
     run, kept = (
         sl.simulate(m, start, until=2.0, formulation=f, engine="sundials", tolerance=1e-5)
-        for f in (sl.Index1(), sl.Projection())
+        for f in (sl.formulations.Index1(), sl.formulations.Projection())
     )
     assert run.outcome.kind == "inaccurate"
     assert not run.outcome.ok
@@ -404,7 +411,7 @@ def test_a_run_whose_accounts_do_not_close_is_inaccurate():
 
 def test_a_run_whose_loops_come_apart_is_inaccurate():
     """A crank of 1e-9 kg falls from its pin by centimetres, which the energy does not show."""
-    run = sl.simulate(*parallelogram(3), until=0.3, formulation=sl.Index1(), engine="sundials")
+    run = sl.simulate(*parallelogram(3), until=0.3, formulation=sl.formulations.Index1(), engine="sundials")
     assert run.loop_gap > 0.01
     assert run.energy_account["relative residual"] < 1e-3
     assert run.outcome.kind == "inaccurate"
@@ -415,7 +422,7 @@ def test_a_start_off_the_constraints_is_not_called_inaccurate():
     """The feedback that stops a foot does work, which no account holds; the note says why."""
     system, _ = crate(0.0, 0.0)
     start = system.mechanism.assemble(block=(0, 0.0), rates={"block.y": 1.0})
-    run = sl.simulate(system, start, until=0.2, formulation=sl.Baumgarte(), engine="sundials")
+    run = sl.simulate(system, start, until=0.2, formulation=sl.formulations.Baumgarte(), engine="sundials")
     assert run.energy_account["relative residual"] > 0.1
     assert run.outcome.ok
 
@@ -475,5 +482,5 @@ def test_a_loop_that_moves_with_no_coordinate():
 def test_a_start_off_the_constraints_is_noted():
     system, _ = crate(0.0, 0.0)
     start = system.mechanism.assemble(block=(0, 0.0), rates={"block.y": 1.0})
-    run = sl.simulate(system, start, until=0.2, formulation=sl.Baumgarte(), engine="sundials")
+    run = sl.simulate(system, start, until=0.2, formulation=sl.formulations.Baumgarte(), engine="sundials")
     assert any("violates the constraints of 'sliding' by 0 m and 1 m/s" in note for note in run.meta["notes"])

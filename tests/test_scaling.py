@@ -8,11 +8,11 @@ import pytest
 from bench.growing import chain, legs, tail
 
 import saltus as sl
+from saltus.compile import build, c_source
+from saltus.compile.pieces import cut
 from saltus.dynamics import formulations
-from saltus.dynamics.coordinates import choose
+from saltus.dynamics.choice import choose
 from saltus.dynamics.recursion import Recursion
-from saltus.machine import build, c_source
-from saltus.machine.pieces import cut
 from saltus.model.assembly import assembler
 from saltus.model.linear import Factored
 from saltus.model.rank import quality
@@ -101,7 +101,7 @@ def test_many_four_bars_obey_newton_euler_and_their_loops(n):
     m, state = chain(n)
     assert state.gap < 1e-12
     e = sl.Equations(m)
-    ode = sl.Index1().ode(e, choose(m, assembler(m).closure(0.0, state.positions, state.p)[1]))
+    ode = sl.formulations.Index1().ode(e, choose(m, assembler(m).closure(0.0, state.positions, state.p)[1]))
     a, f = numbers(state, ode.a, ode.reactions, e=e)
     efforts, gamma = numbers(state, e.inverse_dynamics, e.gamma, e=e, extra=[(e.a, a)])
     _, J = assembler(m).closure(0.0, state.positions, state.p)
@@ -111,7 +111,7 @@ def test_many_four_bars_obey_newton_euler_and_their_loops(n):
 
 def test_a_long_chain_keeps_its_loops_and_its_energy():
     m, state = chain(5)
-    run = sl.simulate(m, state, until=0.2, formulation=sl.Projection())
+    run = sl.simulate(m, state, until=0.2, formulation=sl.formulations.Projection())
     assert run.outcome.ok
     assert run.loop_gap < 1e-14
     assert run.energy_account["relative residual"] < 1e-8
@@ -125,7 +125,7 @@ def test_the_reduced_mass_matrix_and_the_elimination_give_one_motion(monkeypatch
     found = []
     for limit in (8, 0):
         monkeypatch.setattr(formulations, "FREEDOMS", limit)
-        ode = sl.SPF().ode(e, choice)
+        ode = sl.formulations.SPF().ode(e, choice)
         f = ca.Function("f", [e.q, ode.w], [ode.a, ode.reactions])
         found.append(np.concatenate([x.full().ravel() for x in f(off, [1.0, -2.0, 0.5])]))
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-10 * np.abs(found[0]).max())
@@ -177,7 +177,7 @@ def test_loops_far_apart_do_not_spoil_each_others_choice_of_coordinates():
 @pytest.mark.slow
 def test_a_hundred_four_bars_run_for_a_second():
     m, state = chain(100)
-    run = sl.simulate(m, state, until=1.0, formulation=sl.Projection())
+    run = sl.simulate(m, state, until=1.0, formulation=sl.formulations.Projection())
     assert run.outcome.ok
     assert run.loop_gap < 1e-14
     assert run.energy_account["relative residual"] < 1e-7

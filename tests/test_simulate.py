@@ -7,7 +7,13 @@ import pytest
 
 import saltus as sl
 
-FORMULATIONS = [sl.SPF(1e-3), sl.Minimal(), sl.Projection(), sl.Baumgarte(), sl.Index1()]
+FORMULATIONS = [
+    sl.formulations.SPF(1e-3),
+    sl.formulations.Minimal(),
+    sl.formulations.Projection(),
+    sl.formulations.Baumgarte(),
+    sl.formulations.Index1(),
+]
 
 
 def swing(m):
@@ -42,7 +48,9 @@ def test_free_swing_keeps_energy_and_loops(leg, formulation):
     run = sl.simulate(leg, swing(leg), until=10.0, formulation=formulation, tolerance=1e-10)
     assert run.outcome.ok
     assert run.energy_account["relative residual"] < 1e-8
-    drifts = isinstance(formulation, sl.Index1)  # nothing pulls its error back: it grows with the integrator's
+    drifts = isinstance(
+        formulation, sl.formulations.Index1
+    )  # nothing pulls its error back: it grows with the integrator's
     assert run.loop_gap < (1e-7 if drifts else 1e-9)
 
 
@@ -130,15 +138,15 @@ def test_coordinates_switch_where_they_become_singular():
     m.revolute("c", m.ground.at(0.4, 0), right.start)
     m.revolute("d", coupler.end, right.end)
     start = m.assemble(a=-1.2, near={"b": 0.9, "c": -1.9}, rates={"a": 12.0})
-    for formulation in (sl.SPF(1e-3), sl.Minimal()):
+    for formulation in (sl.formulations.SPF(1e-3), sl.formulations.Minimal()):
         run = sl.simulate(m, start, until=5.0, formulation=formulation)
         assert run.outcome.ok, run.report()
         assert len(set(run.meta["domains"])) == 1
         assert len(run.meta["domains"]) > 1, "the choice of coordinates never changed"
         assert run.loop_gap < 1e-7
         assert run.energy_account["relative residual"] < 1e-7
-    other = sl.simulate(m, start, until=5.0, formulation=sl.Projection(), tolerance=1e-11)
-    again = sl.simulate(m, start, until=5.0, formulation=sl.Minimal(), tolerance=1e-11)
+    other = sl.simulate(m, start, until=5.0, formulation=sl.formulations.Projection(), tolerance=1e-11)
+    again = sl.simulate(m, start, until=5.0, formulation=sl.formulations.Minimal(), tolerance=1e-11)
     np.testing.assert_allclose(again.arrays["q"][-1], other.arrays["q"][-1], atol=1e-5)
 
 
@@ -157,15 +165,15 @@ def test_inconsistent_start_decays_with_epsilon():
     start = swing(m)
     bent = sl.State(m, start.positions + np.array([0, math.radians(0.5), 0, 0, 0]), start.velocities, start.params)
     for epsilon in (1e-3, 4e-3):
-        run = sl.simulate(m, bent, until=5e-3, formulation=sl.SPF(epsilon), tolerance=1e-12, rate=1e4)
+        run = sl.simulate(m, bent, until=5e-3, formulation=sl.formulations.SPF(epsilon), tolerance=1e-12, rate=1e4)
         w = run.arrays["gap"]
         expected = w[0] * np.exp(-run.t[:, None] / epsilon)
         np.testing.assert_allclose(w, expected, atol=1e-9 * np.abs(w[0]).max())
 
 
 def test_saved_and_loaded_is_identical(run, tmp_path):
-    path = run.save(tmp_path / "run.nc")
-    again = sl.load(path)
+    path = sl.write(run, tmp_path / "run.nc")
+    again = sl.read(path)
     assert again.meta == run.meta
     for name, array in run.arrays.items():
         np.testing.assert_array_equal(again.arrays[name], array)
@@ -176,23 +184,23 @@ def test_saved_and_loaded_is_identical(run, tmp_path):
 
 
 def test_bad_files_are_told_apart(run, tmp_path):
-    path = run.save(tmp_path / "run.nc")
+    path = sl.write(run, tmp_path / "run.nc")
     cut = tmp_path / "cut.nc"
     cut.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(sl.errors.BadFile, match="truncated"):
-        sl.load(cut)
+        sl.read(cut)
     text = tmp_path / "text.nc"
     text.write_text("no trajectory")
     with pytest.raises(sl.errors.BadFile):
-        sl.load(text)
+        sl.read(text)
     import xarray as xr
 
     foreign = tmp_path / "foreign.nc"
     xr.Dataset({"x": ("t", [1.0])}).to_netcdf(foreign)
     with pytest.raises(sl.errors.BadFile, match="no trajectory of Saltus"):
-        sl.load(foreign)
+        sl.read(foreign)
     with pytest.raises(sl.errors.BadFile, match="does not exist"):
-        sl.load(tmp_path / "none.nc")
+        sl.read(tmp_path / "none.nc")
 
 
 def test_bad_requests(leg):

@@ -5,7 +5,7 @@ import pytest
 
 import machines
 import saltus as sl
-from saltus.analyse.stride import Moment, Stride
+from saltus.orbits.stride import Moment, Stride
 
 M_PRINTED = [[0.0175388, 0.0024205], [3.2885166, 0.4538489]]  # eq. 68 of Zana et al. (2018), all digits
 PHI_PRINTED = [  # eq. 69
@@ -28,8 +28,8 @@ def masses(orbit):
 
 def test_matrices_of_the_paper(orbit):
     upper, lower = masses(orbit)
-    assert sl.shooting_matrix(orbit, [upper]) == pytest.approx(np.array(M_PRINTED), abs=6e-8)
-    Phi = sl.monodromy(orbit, [upper, lower])
+    assert sl.orbits.shooting_matrix(orbit, [upper]) == pytest.approx(np.array(M_PRINTED), abs=6e-8)
+    Phi = sl.orbits.monodromy(orbit, [upper, lower])
     assert Phi == pytest.approx(np.array(PHI_PRINTED), abs=5e-3)
     sizes = np.sort(np.abs(np.linalg.eigvals(Phi)))[::-1]
     assert sizes[:2] == pytest.approx([1.0, 0.471387630823884], abs=1e-9)  # eq. 71
@@ -41,7 +41,7 @@ def test_redundant_coordinates_add_no_multipliers(orbit):
 
 
 def test_cheap_estimate_agrees_with_the_exact_matrix(orbit):
-    assert sl.shooting_estimate(orbit) == pytest.approx(orbit.stability.matrix, abs=1e-7)
+    assert sl.orbits.shooting_estimate(orbit) == pytest.approx(orbit.stability.matrix, abs=1e-7)
 
 
 def test_floquet_vectors(orbit):
@@ -60,7 +60,7 @@ def test_saltation_matrices_against_finite_differences(orbit):
     m = orbit.system.mechanism
     stride = Stride(orbit.system, tolerance=1e-13)
     theta, n, step, lead = orbit.start.p, len(m.q_names), 1e-7, 2e-3
-    for k, s in enumerate(sl.saltations(orbit)):
+    for k, s in enumerate(sl.orbits.saltations(orbit)):
         crossing = orbit.crossings[k]
         source = orbit.system.domains[s.source]
         before = stride.dynamics(source, crossing.t, crossing.q_before, theta)
@@ -111,7 +111,7 @@ def test_walker_multipliers_against_simulated_strides():
     system = machines.walker()
     step = sl.find_orbit(system, machines.walking(system), swap={"left": "right"})
     whole = sl.find_orbit(system, machines.walking(system))
-    assert sl.shooting_estimate(whole) == pytest.approx(whole.stability.matrix, abs=2e-5)
+    assert sl.orbits.shooting_estimate(whole) == pytest.approx(whole.stability.matrix, abs=2e-5)
     assert np.abs(step.multipliers[:2]) == pytest.approx([0.58, 0.58], abs=1e-2)
     run = whole.simulate(1.0)
     assert run["hip.y"][-1] == pytest.approx(run["hip.y"][0], abs=1e-7)
@@ -122,7 +122,7 @@ def test_derivatives_with_memory_of_the_entry():
     system, push = machines.slip()
     start = system.mechanism.assemble(body=(0, 1.0), rates={"body": (5.0, 0)})
     orbit = sl.find_orbit(system, start, domain="air", control=push, section=machines.APEX)
-    assert sl.shooting_estimate(orbit) == pytest.approx(orbit.stability.matrix, abs=1e-6)
+    assert sl.orbits.shooting_estimate(orbit) == pytest.approx(orbit.stability.matrix, abs=1e-6)
 
 
 def test_param_derivatives_against_differences():

@@ -17,8 +17,8 @@ from scipy.spatial.transform import Rotation
 
 import saltus as sl
 from browser import launch, watched
-from saltus.cli import model_of
-from saltus.cli_pages import saved
+from saltus.cli.app import model_of
+from saltus.cli.pages import saved
 from saltus.model.geometry import skeleton, spiral
 
 pytest.importorskip("viser", reason="the test extra installs viser")
@@ -409,7 +409,7 @@ def test_a_saved_run_is_opened_and_the_plots_follow_it(chrome, tmp_path, complai
     system = sl.zoo.bolt()
     start = system.mechanism.keyframe("drop")
     run = sl.simulate(system, start, domain="flight", until=0.6, control=system.controls["run"])
-    running = serve(functools.partial(saved, model_of, run.save(tmp_path / "run.nc"), None), port=18395)
+    running = serve(functools.partial(saved, model_of, sl.write(run, tmp_path / "run.nc"), None), port=18395)
     try:
         page = opened(chrome, running.url, complaints)
         session = session_of(running)
@@ -572,14 +572,14 @@ def test_report_animates_from_a_file(chrome, tmp_path, complaints):
 def test_report_and_gallery_commands(tmp_path):
     from typer.testing import CliRunner
 
-    from saltus.cli import app
+    from saltus.cli.app import app
 
     call = CliRunner().invoke
     system = sl.zoo.bolt()
     start = system.mechanism.keyframe("drop")
     run = sl.simulate(system, start, domain="flight", until=0.5, control=system.controls["run"])
     (tmp_path / "bolt").mkdir()
-    run.save(tmp_path / "bolt" / "run.nc")
+    sl.write(run, tmp_path / "bolt" / "run.nc")
     done = call(app, ["report", str(tmp_path / "bolt"), "-o", str(tmp_path / "bolt" / "report.html")])
     assert done.exit_code == 0, done.output
     assert 'class="player"' in (tmp_path / "bolt" / "report.html").read_text()

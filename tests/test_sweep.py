@@ -85,7 +85,7 @@ def test_client_killed_then_resumed(tmp_path, how, monkeypatch):
     client.wait()
     kept = done_in(store)
     assert 4 <= len(kept) < 20
-    partial = sl.open_sweep(store)
+    partial = sl.read(store)
     assert partial.done.values.sum() == 2 * len(kept)
     workers = {int(line.split()[1]) for line in log.read_text().splitlines() if len(line.split()) == 2}
 
@@ -151,14 +151,14 @@ def test_dask_cluster_with_a_worker_killed(tmp_path):
         for process in processes:
             process.kill()
             process.wait()
-    right(sl.open_sweep(store))
+    right(sl.read(store))
 
 
 def test_command_line(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "saltus.cli",
+        "saltus.cli.app",
         "sweep",
         "four-bar",
         "--driver",
@@ -206,7 +206,7 @@ def test_other_points_or_foreign_directories_are_refused(tmp_path):
     with pytest.raises(BadFile, match="something else"):
         sl.sweep(sweep_tasks.quick, POINTS, tmp_path / "other", workers=1)
     with pytest.raises(BadFile, match="no sweep"):
-        sl.open_sweep(tmp_path / "nowhere")
+        sl.read(tmp_path / "nowhere")
 
 
 def test_wrong_requests_are_said_plainly(tmp_path):

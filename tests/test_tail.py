@@ -8,7 +8,7 @@ import pytest
 
 import saltus as sl
 from saltus.model.bend import stumpff
-from saltus.model.tail import polar
+from saltus.model.tails import polar
 from saltus.studies.tail_appendix import appendix_E, appendix_Q, f_a, f_v
 
 L, MASS = 0.2, 0.05
@@ -85,7 +85,7 @@ def test_recursion_agrees_with_energies(kind, bend):
 
 def test_arc_ends_where_its_tangent_leads():
     m, _ = free_body()
-    sl.continuum_tail(m, "tail", m.links["body"].origin, mass=MASS, length=L, segments=2, along="-y", points=3)
+    sl.tails.continuum(m, "tail", m.links["body"].origin, mass=MASS, length=L, segments=2, along="-y", points=3)
     bends = np.array([[0.9, -0.4], [-2.0, 3.0]])
     state = m.assemble(base=(0, 0, 0, 1, 0, 0, 0), tail1=bends[0], tail2=bends[1])
     R, p = np.eye(3), np.zeros(3)
@@ -111,7 +111,9 @@ def test_appendix_b_is_what_quadrature_gives(theta):
 
 def grounded_tail(points=10, **options):
     m = sl.Mechanism("tail", spatial=True, gravity=9.8)
-    sl.continuum_tail(m, "tail", m.ground.origin, mass=MASS, length=L, segments=1, along="-y", points=points, **options)
+    sl.tails.continuum(
+        m, "tail", m.ground.origin, mass=MASS, length=L, segments=1, along="-y", points=points, **options
+    )
     return m
 
 
@@ -191,7 +193,7 @@ def mujoco_chain(links, length, mass, radius):
 def test_articulated_tail_against_mujoco():
     m, body = free_body()
     law = {"segments": 2, "links": 3, "along": "-y", "axes": "xz", "radius": 0.01}
-    sl.articulated_tail(m, "tail", body.origin, mass=MASS, length=L, **law)
+    sl.tails.articulated(m, "tail", body.origin, mass=MASS, length=L, **law)
     rng = np.random.default_rng(5)
     base, angles, v = rng.normal(size=7), rng.normal(size=4) * 0.5, rng.normal(size=10)
     base[3:] /= np.linalg.norm(base[3:])
@@ -206,7 +208,7 @@ def test_articulated_tail_against_pinocchio():
     pin = pytest.importorskip("pinocchio")
     m, body = free_body()
     law = {"segments": 2, "links": 3, "along": "-y", "axes": "xz", "radius": 0.01}
-    sl.articulated_tail(m, "tail", body.origin, mass=MASS, length=L, **law)
+    sl.tails.articulated(m, "tail", body.origin, mass=MASS, length=L, **law)
     step, part = L / 6, MASS / 6
     across, along = part * (step**2 / 12 + 0.01**2 / 4), part * 0.01**2 / 2
     model = pin.Model()
@@ -235,7 +237,7 @@ def test_articulated_tail_against_pinocchio():
 def test_continuum_tail_is_the_limit_of_mujoco_chains():
     """Links along the arc's chords, the first joint half: the error falls with the square of their number."""
     m, body = free_body()
-    sl.continuum_tail(m, "tail", body.origin, mass=MASS, length=L, segments=1, along="-y", towards="xz")
+    sl.tails.continuum(m, "tail", body.origin, mass=MASS, length=L, segments=1, along="-y", towards="xz")
     rng = np.random.default_rng(6)
     base, v = rng.normal(size=7), rng.normal(size=8)
     base[3:] /= np.linalg.norm(base[3:])
@@ -260,7 +262,9 @@ def test_articulated_converges_to_continuum_at_first_order():
     errors = []
     for n in (8, 16, 32):
         m = sl.Mechanism("chain", spatial=True)
-        sl.articulated_tail(m, "tail", m.ground.origin, mass=MASS, length=L, segments=1, links=n, along="-y", axes="xz")
+        sl.tails.articulated(
+            m, "tail", m.ground.origin, mass=MASS, length=L, segments=1, links=n, along="-y", axes="xz"
+        )
         (chain,) = values(m, "M", q=[0.0, bend / n])
         errors.append(abs(chain[1, 1] / n**2 - M[0, 0]) / M[0, 0])
     assert errors[0] / errors[1] == pytest.approx(2, abs=0.15)
@@ -278,7 +282,7 @@ def test_taper_and_rotary_inertia():
 
 
 def test_planar_tails_have_one_coordinate_a_segment():
-    for make, options in ((sl.continuum_tail, {}), (sl.articulated_tail, {"links": 3})):
+    for make, options in ((sl.tails.continuum, {}), (sl.tails.articulated, {"links": 3})):
         m, body = free_body(spatial=False)
         law = {"mass": MASS, "length": L, "segments": 2, "stiffness": 0.1, "damping": 1e-3, "motor": True}
         tail = make(m, "tail", body.origin, **law, **options)
@@ -305,7 +309,7 @@ def test_momentum_in_flight(kind):
 def test_driven_mass_takes_the_force_of_newtons_law():
     m = sl.Mechanism("lift", gravity=9.8)
     cage, ball = m.link("cage", mass=2.0), m.link("ball", mass=1.0)
-    m.slide("lift", m.ground, cage, axes="y", follows=0.1 * sl.sin(5 * m.time))
+    m.slide("lift", m.ground, cage, axes="y", follows=0.1 * sl.math.sin(5 * m.time))
     m.slide("roll", cage, ball, axes="x")
     run = sl.simulate(m, m.assemble(roll=0.0, rates={"roll": 1.0}), until=1.0)
     assert run.drives["lift"] == pytest.approx(3.0 * (9.8 - 2.5 * np.sin(5 * run.t)), rel=1e-12)
@@ -313,14 +317,18 @@ def test_driven_mass_takes_the_force_of_newtons_law():
     assert run.energy_account["work of drive lift"] == pytest.approx(run.energy_account["change"], rel=1e-6)
 
 
-@pytest.mark.parametrize("formulation", [sl.SPF(), sl.Minimal(), sl.Index1()], ids=["SPF", "Minimal", "Index1"])
+@pytest.mark.parametrize(
+    "formulation",
+    [sl.formulations.SPF(), sl.formulations.Minimal(), sl.formulations.Index1()],
+    ids=["SPF", "Minimal", "Index1"],
+)
 def test_prescribed_and_followed_motions_take_the_same_effort(formulation):
     """A driven tail on a floating body, by a constraint and by elimination of the coordinate."""
     runs = []
     for way in ("prescribe", "follow"):
         m, body = free_body(spatial=False)
         arm = m.rod("arm", mass=0.05, length=0.2)
-        swing = 0.8 * sl.sin(9 * m.time)
+        swing = 0.8 * sl.math.sin(9 * m.time)
         m.revolute("hip", body.at(0.02, 0.01), arm.start, follows=m.driven("hip", swing) if way == "follow" else None)
         m.spring("pull", m.ground.at(0, 0.3), arm.end, stiffness=5.0, damping=0.1)
         if way == "prescribe":
@@ -350,7 +358,7 @@ def test_bad_tails_are_refused():
         m, body = free_body()
         given = {"mass": MASS, "length": L, "segments": 1, "along": "-y"} | options
         with pytest.raises(sl.errors.BadValue, match=word):
-            sl.continuum_tail(m, "tail", body.origin, **given)
+            sl.tails.continuum(m, "tail", body.origin, **given)
     m, body = free_body()
     end = m.massless("end")
     m.bend("arc", body.origin, end, length=0.1)

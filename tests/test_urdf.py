@@ -6,7 +6,7 @@ import pytest
 import saltus as sl
 from saltus.dynamics.equations import Equations
 from saltus.errors import BadFile, BadModel
-from saltus.files.xml_models import build_xml, parse_xml
+from saltus.files.xml.models import build_xml, parse_xml
 
 MACHINES = ["bolt_linkage", "raptor_linkage", "four_bar", "five_bar", "slider_crank", "pantograph", "compass_linkage"]
 
@@ -21,7 +21,7 @@ def functions(m, q, v):
 @pytest.mark.parametrize("name", MACHINES)
 def test_round_trip(name, tmp_path):
     m = getattr(sl.zoo, name)()
-    again = sl.read_model(sl.write_model(m, tmp_path / "m.urdf", partial=True)).mechanism
+    again = sl.read(sl.write(m, tmp_path / "m.urdf", partial=True)).mechanism
     assert [n.replace(".", "_") for n in m.q_names] == again.q_names
     assert [n.replace(".", "_") for n in m.inputs] == list(again.inputs)
     rng = np.random.default_rng(2)
@@ -55,7 +55,7 @@ def spatial_machine(loop=True):
 
 def test_3d_machine_with_a_loop_and_springs(tmp_path):
     m = spatial_machine()
-    again = sl.read_model(sl.write_model(m, tmp_path / "m.urdf")).mechanism
+    again = sl.read(sl.write(m, tmp_path / "m.urdf")).mechanism
     rng = np.random.default_rng(0)
     q, v = rng.normal(size=len(m.q_names)), rng.normal(size=len(m.v_names))
     q[3:7] /= np.linalg.norm(q[3:7])
@@ -68,7 +68,7 @@ def test_3d_machine_with_a_loop_and_springs(tmp_path):
 def test_pinocchio_reads_the_same_tree(name, tmp_path):
     pin = pytest.importorskip("pinocchio")
     m = spatial_machine(loop=False) if name == "spatial" else getattr(sl.zoo, name)()
-    path = sl.write_model(m, tmp_path / "m.urdf", partial=True)
+    path = sl.write(m, tmp_path / "m.urdf", partial=True)
     model = pin.buildModelFromUrdf(str(path))
     e = Equations(m)
     rng = np.random.default_rng(1)
@@ -163,7 +163,7 @@ def test_impossible_inertia_is_refused_with_its_line():
 
 def test_what_urdf_cannot_hold_is_named(tmp_path):
     with pytest.raises(BadModel, match="constraint 'bisecting_hip'"):
-        sl.write_model(sl.zoo.compass().mechanism, tmp_path / "m.urdf")
+        sl.write(sl.zoo.compass().mechanism, tmp_path / "m.urdf")
 
 
 FIXED = "<joint name='{0}' type='{1}'><parent link='{2}'/><child link='{3}'/></joint>"

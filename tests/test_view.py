@@ -191,7 +191,7 @@ def test_saved_formats_and_repeatable_svg(figures, tmp_path):
 
 
 def test_a_loaded_run_needs_its_machine(run, system, tmp_path):
-    loaded = sl.load(run.save(tmp_path / "run.nc"))
+    loaded = sl.read(sl.write(run, tmp_path / "run.nc"))
     assert loaded.mechanism is None
     with pytest.raises(sl.errors.BadValue, match="mechanism="):
         sl.view.plot_snapshots(loaded)

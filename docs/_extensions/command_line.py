@@ -5,7 +5,7 @@ import typer
 from public_names import escaped
 from sphinx.application import Sphinx
 
-from saltus.cli import app as commands
+from saltus.cli.app import app as commands
 
 
 def section(name: str, command: click.Command) -> str:

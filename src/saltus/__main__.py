@@ -1,5 +1,5 @@
 """`python -m saltus` is `saltus`."""
 
-from saltus.cli import app
+from saltus.cli.app import app
 
 app()

@@ -11,12 +11,12 @@ from saltus.design.cycle import (
     TorqueRipple,
     target_path,
 )
-from saltus.design.effects import Sensitivity, sensitivity
 from saltus.design.gait import Gait, GaitDesign, GaitTask, design_gait
+from saltus.design.kinematic_study import KinematicStudy, Quantity, kinematic_study
 from saltus.design.linkage import LinkageTask
 from saltus.design.optimiser import Front, optimise, pareto
 from saltus.design.problem import Design, Problem
-from saltus.design.study import KinematicStudy, Quantity, kinematic_study
+from saltus.design.sensitivity import Sensitivity, sensitivity
 from saltus.design.table import LookupTable, lookup_table
 from saltus.design.turn import Turn, Walked
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from saltus.errors import BadValue, NoDesign, SaltusError, UnknownName
-from saltus.hybrid import HybridSystem
+from saltus.hybrid.graph import HybridSystem
 from saltus.simulation.run import simulate
 from saltus.simulation.strides import strides
 from saltus.simulation.trajectory import Trajectory
@@ -113,8 +113,8 @@ class GaitTask:
 
     def _multiplier(self, system: HybridSystem, run: Trajectory, params: Mapping[str, float]) -> float:
         """Largest Floquet multiplier of the orbit near the last touchdown; infinite where there is none."""
-        from saltus.analyse.orbits import find_orbit
         from saltus.model.assembly import State
+        from saltus.orbits.find import find_orbit
 
         event = [e for e in run.events if e.name == "touchdown"][-1]
         control = system.controls[self.control or next(iter(system.controls))] if system.controls else None

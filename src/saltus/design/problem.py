@@ -12,8 +12,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.design.closure_nlp import Programme, reach
 from saltus.design.cycle import MX, Cycle, PathError, _Combined, scalar
-from saltus.design.programme import Programme, reach
 from saltus.design.turn import Turn
 from saltus.errors import BadModel, BadValue, NoDesign, UnknownName
 from saltus.model.assembly import State

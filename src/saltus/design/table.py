@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from saltus.design.study import KinematicStudy
+from saltus.design.kinematic_study import KinematicStudy
 from saltus.errors import BadValue
 from saltus.model.geometry import trace
 

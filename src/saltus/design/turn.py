@@ -14,8 +14,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.compile import build, c_source, densified, find_compiler
 from saltus.errors import BadModel, BadValue, Singular, UnknownName
-from saltus.machine import build, c_source, densified, find_compiler
 from saltus.model.assembly import State, assembler
 from saltus.model.symbols import SX
 
@@ -207,7 +207,7 @@ class Turn:
         p = np.ascontiguousarray(np.atleast_2d(p), float)
         count, outputs = len(p), 0 if reading is None else int(reading.numel_out(0))
         if find_compiler() is None:
-            from saltus.design.plain import walk_plainly
+            from saltus.design.walk_in_python import walk_plainly
 
             positions, read, open_by, turned = walk_plainly(self, p, reading)
             return Walked(open_by, turned, read, positions if keep else None)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.dynamics.friction import Course, together
+from saltus.dynamics.collision_friction import Course, together
 from saltus.errors import BadValue, GainsEnergy
 
 RESTITUTION = ("newton", "poisson")

@@ -13,8 +13,8 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
-from saltus.dynamics.contact import Touch, touch
-from saltus.machine import Kernel
+from saltus.compile import Kernel
+from saltus.dynamics.soft_contact import Touch, touch
 from saltus.model.forces import CompliantContact, Force, JointSpring, Spring, Torque
 from saltus.model.kinematics import Closure, Kinematics, Motion
 from saltus.model.mechanism import Mechanism

@@ -9,12 +9,14 @@ from functools import cached_property
 
 import casadi as ca
 
-from saltus.dynamics.coordinates import Choice
+from saltus.dynamics.choice import Choice
 from saltus.dynamics.equations import Equations
 from saltus.dynamics.recursion import Recursion
 from saltus.errors import BadValue
 from saltus.model.linear import Factored, Positive
 from saltus.model.symbols import SX
+
+__all__ = ["ODE", "SPF", "Baumgarte", "Formulation", "Index1", "Minimal", "Projection"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from saltus.errors import BadFile, BadValue, UnknownName
-from saltus.files import documents
-from saltus.files.reading import Builder
-from saltus.files.recording import Recorder
-from saltus.files.writing import model_data
-from saltus.hybrid import HybridSystem, When
+from saltus.files.model import documents
+from saltus.files.model.reading import Builder
+from saltus.files.model.recording import Recorder
+from saltus.files.model.writing import model_data
+from saltus.hybrid.graph import HybridSystem, When
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 
@@ -50,7 +50,7 @@ def read_model(path: str | Path, *, partial: bool = False) -> ModelFile:
     """
     path = Path(path)
     if path.suffix.lower() in XML:
-        from saltus.files.xml_models import read_xml
+        from saltus.files.xml.models import read_xml
 
         mechanism, notes = read_xml(path, partial)
         return ModelFile(mechanism, mechanism, notes=notes)
@@ -127,7 +127,7 @@ def write_model(
     if not isinstance(thing, Mechanism | HybridSystem):
         raise BadValue(f"write_model takes a Mechanism, a HybridSystem or a ModelFile, not a {type(thing).__name__}")
     if path.suffix.lower() in XML:
-        from saltus.files.xml_models import write_xml
+        from saltus.files.xml.models import write_xml
 
         text = write_xml(thing, path.suffix.lower(), partial)
     else:

@@ -14,7 +14,7 @@ import numpy as np
 from saltus.errors import BadFile, BadValue
 from saltus.simulation.trajectory import Trajectory
 
-FORMATS = (".csv", ".json", ".nc", ".tex")
+FORMATS = (".csv", ".json", ".tex")
 _LATEX = {
     "\\": r"\textbackslash{}",
     "_": r"\_",
@@ -33,20 +33,16 @@ def write_table(data: Trajectory | Sequence[Mapping[str, Any]], path: str | Path
     """Write a run or a list of records by the suffix of the path.
 
     A Trajectory: .csv has one column a quantity and a row a sample; .json the fields of ROS's sensor_msgs/JointState
-    (name, position, velocity, effort) one message a sample; .nc everything; .tex a table of its events. Records
+    (name, position, velocity, effort) one message a sample; .tex a table of its events. Records
     (dicts with the same keys): .csv, .json, .tex.
     """
     path = Path(path)
     if path.suffix not in FORMATS:
         raise BadValue(f"{path}: a table ends in {', '.join(FORMATS)}", given=str(path))
     if isinstance(data, Trajectory):
-        if path.suffix == ".nc":
-            return data.save(path)
         text = {".csv": _csv_of_run, ".json": _joint_states, ".tex": _events}[path.suffix](data)
     else:
         records = [dict(r) for r in data]
-        if path.suffix == ".nc":
-            raise BadValue("NetCDF holds a Trajectory; write records as .csv, .json or .tex")
         if any(r.keys() != records[0].keys() for r in records):
             raise BadValue("records of one table have the same names; these differ")
         text = {".csv": _csv, ".json": _json, ".tex": _latex}[path.suffix](records)

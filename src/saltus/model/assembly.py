@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
+from saltus.compile import Kernel
 from saltus.errors import BadValue, CannotClose, UnknownName
-from saltus.machine import Kernel
 from saltus.model.kinematics import Kinematics
 from saltus.model.linear import Factored
 from saltus.model.mechanism import Mechanism

@@ -61,7 +61,7 @@ class Torque:
 class CompliantContact:
     """Soft ground under a point, or under the lowest point of a constant-curvature segment (`place` its joint).
 
-    See `saltus.dynamics.contact` for the law. `memory` (m) is the stretch of the friction spring, a state of its
+    See `saltus.dynamics.soft_contact` for the law. `memory` (m) is the stretch of the friction spring, a state of its
     own: one number a tangential direction, none without friction.
     """
 

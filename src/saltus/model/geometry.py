@@ -9,8 +9,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.compile import Kernel
 from saltus.errors import BadValue
-from saltus.machine import Kernel
 from saltus.model.forces import JointSpring, Spring
 from saltus.model.kinematics import Kinematics
 from saltus.model.mechanism import Mechanism

@@ -20,7 +20,7 @@ Number = Any  # float | Param | SX expression of Params
 class Param:
     """One named number of a machine: swept, continued in, optimised over, changed without a rebuild.
 
-    Arithmetic with Params, floats and CasADi functions gives expressions: `2 * l1 + 0.01`, `sl.cos(theta)`.
+    Arithmetic with Params, floats and CasADi functions gives expressions: `2 * l1 + 0.01`, `sl.math.cos(theta)`.
     """
 
     name: str

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from saltus.compile import Bound
 from saltus.errors import Singular
-from saltus.machine import Bound
 from saltus.model.assembly import CLOSED, Assembler, State, assembler
 from saltus.model.joints import Turn
 

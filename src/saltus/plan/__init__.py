@@ -1,1 +1,7 @@
-"""Motions planned by direct collocation, and the feedback that flies them."""
+"""Motions planned by direct collocation: said with named quantities, solved over ever finer meshes, flown."""
+
+from saltus.plan.planned import Planned
+from saltus.plan.schemes import HermiteSimpson, Trapezoidal
+from saltus.plan.statement import Plan
+
+__all__ = ["HermiteSimpson", "Plan", "Planned", "Trapezoidal"]

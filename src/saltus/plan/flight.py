@@ -5,14 +5,14 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 
+from saltus.compile import Kernel
 from saltus.errors import SaltusError
-from saltus.machine import Kernel
-from saltus.plan.feedback import JointPD, Track
+from saltus.hybrid.mode import tree_of
 from saltus.plan.nodes import centre_of_mass, floats
-from saltus.plan.solution import Flight, Planned
-from saltus.simulation.program import tree_of
+from saltus.plan.planned import Flight, Planned
 from saltus.simulation.run import simulate
 from saltus.simulation.trajectory import Trajectory
+from saltus.track.tracking import JointPD, Track
 
 FOLLOWS = 0.02  # rad or m: a plan is followed if no position ever differs by more
 KP, KD = 4e4, 400.0  # 1/s2 and 1/s: gains of the kangaroo rat paper, both poles at -200/s

@@ -14,7 +14,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.machine import Kernel
+from saltus.compile import Kernel
 from saltus.model.symbols import SX
 
 

@@ -14,13 +14,13 @@ import casadi as ca
 
 from saltus.dynamics.equations import Equations
 from saltus.errors import BadModel
-from saltus.hybrid import Sliding
+from saltus.hybrid.graph import Sliding
+from saltus.hybrid.mode import Stage
 from saltus.model.forces import JointSpring, Spring
 from saltus.model.joints import Ball, Shift, Turn
 from saltus.model.mechanism import Mechanism, Placement
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, number
-from saltus.simulation.program import Stage
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from saltus.model.symbols import SX
 from saltus.plan.nlp import Local
 
 if TYPE_CHECKING:
-    from saltus.plan.phase_model import PhaseModel
+    from saltus.plan.phase_equations import PhaseModel
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,17 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadModel, BadValue, UnknownName
-from saltus.hybrid import Collision, Domain, Edge, HybridSystem, Map
+from saltus.hybrid.graph import Collision, Domain, Edge, HybridSystem, Map
+from saltus.hybrid.mode import Stage, tree_of
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 from saltus.plan.conditions import Condition, parse
-from saltus.simulation.program import Stage, tree_of
 from saltus.simulation.run import alone
 
 if TYPE_CHECKING:
-    from saltus.plan.solution import Planned
+    from saltus.plan.planned import Planned
 
 
 class Instant:
@@ -391,8 +391,8 @@ class Plan:
     # ---- solving ------------------------------------------------------------------------------------------------
 
     def solve(self, guess: Any = None, **options: Any) -> Planned:
-        """Find the motion; see `saltus.plan.solve.solve` for the options."""
-        from saltus.plan.solve import solve
+        """Find the motion; see `saltus.plan.refinement.solve` for the options."""
+        from saltus.plan.refinement import solve
 
         return solve(self, guess, **options)
 

@@ -10,11 +10,11 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue
-from saltus.hybrid import Edge, Liftoff, PlasticImpact, Touchdown, same_point
+from saltus.hybrid.graph import Edge, Liftoff, PlasticImpact, Touchdown, same_point
 from saltus.model.symbols import SX
 from saltus.plan.conditions import FREE, in_words
 from saltus.plan.nlp import Local, Piece, Programme
-from saltus.plan.phase_model import BEFORE, PhaseModel, with_freed
+from saltus.plan.phase_equations import BEFORE, PhaseModel, with_freed
 from saltus.plan.schemes import Scheme
 from saltus.plan.statement import Plan
 

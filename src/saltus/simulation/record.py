@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saltus.errors import BadValue
-from saltus.hybrid import HybridSystem
+from saltus.hybrid.graph import HybridSystem
+from saltus.hybrid.mode import tree_of
 from saltus.model.forces import CompliantContact
-from saltus.simulation.program import tree_of
 from saltus.simulation.trajectory import Outcome, Piece, Trajectory
 
 if TYPE_CHECKING:
+    from saltus.hybrid.mode import Program
     from saltus.simulation.engines.port import Segment
-    from saltus.simulation.program import Program
     from saltus.simulation.run import _Run
 
 MISSED, LOOSE = 1e-2, 1e3  # part of the energy, or of a lever, that a run may miss; at least so many tolerances

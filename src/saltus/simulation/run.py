@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from saltus.dynamics.coordinates import PREFER, Choice, choose
+from saltus.dynamics.choice import PREFER, Choice, choose
 from saltus.dynamics.formulations import SPF, Formulation
 from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
-from saltus.hybrid import Domain, Edge, HybridSystem
+from saltus.hybrid.graph import Domain, Edge, HybridSystem
+from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
+from saltus.hybrid.mode import Program, Stage
+from saltus.hybrid.mover import Mover
+from saltus.hybrid.regular import check_constraints
+from saltus.hybrid.signals import Entry, Signals, commands
+from saltus.hybrid.slip import directions, reversal
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import dependent_columns, independent_rows, pivots, quality, rank
 from saltus.model.symbols import Named
-from saltus.simulation.control import Sampled, Schedule, Table, law_in
 from saltus.simulation.engines import choose as choose_engine
 from saltus.simulation.engines.port import Request, Segment, Stop
-from saltus.simulation.mover import Mover
-from saltus.simulation.program import Program, Stage
 from saltus.simulation.record import Phase, record
-from saltus.simulation.regular import check_constraints
-from saltus.simulation.signals import Entry, Signals, commands
-from saltus.simulation.slip import directions, reversal
 from saltus.simulation.trajectory import Outcome, Trajectory
 
 CHUNK = 4000  # steps between looks at progress and Ctrl-C
@@ -63,7 +63,7 @@ def simulate(
     if not isinstance(start, State):
         raise BadValue(f"the start is {start!r}; give a State, as m.assemble(...) returns it", given=start)
     if not isinstance(formulation, Formulation | None):
-        raise BadValue(f"formulation is {formulation!r}; give one such as sl.SPF()", given=formulation)
+        raise BadValue(f"formulation is {formulation!r}; give one such as sl.formulations.SPF()", given=formulation)
     for what, number in (("until", until), ("tolerance", tolerance), ("rate", rate), ("max_steps", max_steps)):
         if isinstance(number, bool) or not isinstance(number, int | float | np.number):
             raise BadValue(f"{what} is {number!r}; give a number", given=number)

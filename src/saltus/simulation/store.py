@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.dynamics.impact import Impact
+from saltus.dynamics.impulse import Impact
 from saltus.errors import BadFile
 from saltus.simulation.trajectory import SAMPLES, Event, Piece, Trajectory
 

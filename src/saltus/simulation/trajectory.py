@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saltus.dynamics.impact import Impact
+from saltus.dynamics.impulse import Impact
 from saltus.errors import BadValue, UnknownName
 from saltus.model.assembly import State
 from saltus.model.forces import CompliantContact
@@ -322,9 +321,3 @@ class Trajectory:
 
         data = {name: (("time", *dims), self.arrays[name], {"units": unit}) for name, (dims, unit) in SAMPLES.items()}
         return xr.Dataset(data, coords={"time": ("time", self.t, {"units": "s"}), **self.labels})
-
-    def save(self, path: str | Path) -> Path:
-        """Write everything to one NetCDF file; `sl.load(path)` reads it again, identical."""
-        from saltus.simulation.store import save
-
-        return save(self, path)

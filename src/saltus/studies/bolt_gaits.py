@@ -29,11 +29,11 @@ def gait_of(takeoff: str) -> sl.Orbit:
 def study() -> StudyResult:
     """Follow the gait with take-off at zero force over speed; stabilise the one with take-off at an angle."""
     gait = gait_of("force")
-    family = sl.continue_orbit(gait, "omega", to=RANGE, step=0.2, largest=1.0)
+    family = sl.orbits.follow(gait, "omega", to=RANGE, step=0.2, largest=1.0)
     rows = [_numbers(o) for o in family.orbits]
     rows.sort(key=lambda r: r["speed"])
     by_angle = gait_of("phase")
-    feedback = sl.stabilise(by_angle, ["phase", "omega"], input_weights=[1.0, 1e-3])
+    feedback = sl.orbits.stabilise(by_angle, ["phase", "omega"], input_weights=[1.0, 1e-3])
     open_loop, _ = feedback.run(PUSH, 4, closed=False)
     closed_loop, inputs = feedback.run(PUSH, 4)
     data = {

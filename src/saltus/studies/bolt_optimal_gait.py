@@ -37,7 +37,7 @@ def study(speed: float = AT_HAND, minimise: str = "energy") -> StudyResult:
     system = machine()
     own = sl.find_orbit(system, system.keyframes["drop"], control=system.controls["run"])
     best = planned(own, speed, minimise)
-    control = sl.Track(best, outputs="q1", **GAINS)
+    control = sl.control.Track(best, outputs="q1", **GAINS)
     run = sl.simulate(
         system,
         best.start,
@@ -114,7 +114,7 @@ def machine() -> sl.HybridSystem:
     return system
 
 
-def planned(own: sl.Orbit, speed: float, minimise: str) -> sl.Planned:
+def planned(own: sl.Orbit, speed: float, minimise: str) -> sl.plan.Planned:
     """From BOLT's own gait to least heat near its speed, from there to the speed and the objective wanted."""
     system = own.system
     control, period = system.controls["run"], 2 * own.period
@@ -173,7 +173,7 @@ def numbers(run: sl.Trajectory) -> dict[str, float]:
     }
 
 
-def step_map(best: sl.Planned, control: sl.Track, step: float) -> np.ndarray:
+def step_map(best: sl.plan.Planned, control: sl.control.Track, step: float) -> np.ndarray:
     """How the crank's angle and rate just after touchdown depend on those a step before, by central differences."""
     system, start, e = best.plan.system, best.start, sl.Equations(best.mechanism)
     slips = ca.Function("slips", [e.q, e.v, e.p], [e.velocity("foot")])
@@ -206,7 +206,7 @@ def _standing(near: sl.State, angle: float, rate: float, slips: ca.Function) -> 
 
 
 @styled
-def _details(best: sl.Planned, own: sl.Trajectory) -> Figure:
+def _details(best: sl.plan.Planned, own: sl.Trajectory) -> Figure:
     """Crank rate, torque and ground force over a stride, planned, flown and under BOLT's own control."""
     figure = new_figure(7.0, 6.0)
     axes = figure.subplots(3, 1, sharex=True)

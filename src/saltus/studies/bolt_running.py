@@ -159,7 +159,7 @@ def steps_of(system: sl.HybridSystem, start: sl.State, steps: int = STEPS, rate:
         until=60.0,
         domain="flight",
         control=system.controls["run"],
-        formulation=sl.SPF(EPSILON),
+        formulation=sl.formulations.SPF(EPSILON),
         stop_after={"touchdown": steps + 1},
         rate=rate,
     )
@@ -250,7 +250,7 @@ def _body(run: sl.Trajectory, gait: sl.Strides) -> Figure:
     return figure
 
 
-def command(run: sl.Trajectory, control: sl.PerDomain, joint: str = "q1") -> tuple[np.ndarray, np.ndarray]:
+def command(run: sl.Trajectory, control: sl.control.PerDomain, joint: str = "q1") -> tuple[np.ndarray, np.ndarray]:
     """Angle that the crank's law asks for over time."""
     index = run.meta["q_names"].index(joint)
     entries = [(0.0, run.events[0].source, run.arrays["q"][0]), *((e.t, e.target, e.q) for e in run.events)]

@@ -28,7 +28,7 @@ def study() -> StudyResult:
     """Turn the crank slowly through full turns and compare the torque with that of statics."""
     m = sl.zoo.bolt_linkage(base="fixed")
     start = m.keyframe("crank level", rates={"q1": SPEED})
-    control = sl.ConstantSpeed("q1", SPEED, KP, KD)
+    control = sl.control.ConstantSpeed("q1", SPEED, KP, KD)
     until = TURNS * 2 * math.pi / abs(SPEED)
     run = sl.simulate(m, start, until=until, control=control, rate=200.0)
     turned = abs(run["q1"][-1] - run["q1"][0]) / (2 * math.pi)

@@ -94,7 +94,7 @@ def machine(tailed: bool) -> sl.HybridSystem:
     if tailed:
         motor = sl.Motor(torque=m.param("tail_limit", TAIL_LIMIT, "Nm"))
         body = m.links["body"].origin
-        sl.articulated_tail(m, "tail", body, mass=TAIL_MASS, length=TAIL_LENGTH, segments=1, links=1, motor=motor)
+        sl.tails.articulated(m, "tail", body, mass=TAIL_MASS, length=TAIL_LENGTH, segments=1, links=1, motor=motor)
     unlimited = 1e9
     system = sl.HybridSystem(m)
     flight = system.domain("flight", params={"power_limit": unlimited})
@@ -130,8 +130,8 @@ def _control(t: Any, s: sl.Signals) -> dict[str, Any]:
         hold += BY_TAIL * entry.v["tail1"]
     if s.domain == "flight":
         ahead = entry.q.q1 - hold
-        wrapped = sl.atan2(sl.sin(ahead), sl.cos(ahead))
-        turned = -sl.fmin(-turned, sl.where(wrapped < 0, wrapped + 2 * math.pi, wrapped))
+        wrapped = sl.math.atan2(sl.math.sin(ahead), sl.math.cos(ahead))
+        turned = -sl.math.fmin(-turned, sl.math.where(wrapped < 0, wrapped + 2 * math.pi, wrapped))
     out = {"q1": KP * (entry.q.q1 + turned - s.q.q1) - KD * s.v.q1}
     if tailed:
         goal = LEVEL + LEAN * s.v.tail1

@@ -20,11 +20,11 @@ from saltus.studies.result import Comparison, StudyResult
 FLIGHT = (0.02, 1.0)  # s
 
 
-def family_of(mu: float) -> sl.Family:
+def family_of(mu: float) -> sl.orbits.Family:
     """All orbits of the constrained model with flight times of 0.02 to 1 s."""
     orbit = example() if mu == 0.8 else with_flight(mu, 0.3)
     fixed = sl.find_orbit(orbit.system, orbit.start)
-    return sl.continue_orbit(fixed, "D_G", to=(1.2 * limit(mu), 0.0), bounds={"time in flight": FLIGHT}, largest=0.1)
+    return sl.orbits.follow(fixed, "D_G", to=(1.2 * limit(mu), 0.0), bounds={"time in flight": FLIGHT}, largest=0.1)
 
 
 def study(*, mu: float = 0.8) -> StudyResult:
@@ -32,7 +32,7 @@ def study(*, mu: float = 0.8) -> StudyResult:
     family = family_of(mu)
     flight = family.values("time in flight")
     if flight[0] > flight[-1]:
-        family = sl.Family(
+        family = sl.orbits.Family(
             family.param,
             family.orbits[::-1],
             family.bifurcations[::-1],
@@ -74,7 +74,7 @@ def study(*, mu: float = 0.8) -> StudyResult:
     return StudyResult(info.name, info.title, info.source, data, rows, _figures(family), notes)
 
 
-def _rows(family: sl.Family, mu: float, folds: list[list[float]]) -> list[Comparison]:
+def _rows(family: sl.orbits.Family, mu: float, folds: list[list[float]]) -> list[Comparison]:
     gaps = []
     for o in family.orbits[:: max(1, len(family) // 12)]:
         check = closed_form(mu, o.time_in("flight"))
@@ -162,12 +162,12 @@ def _end_rows(data: dict[str, Any]) -> list[Comparison]:
     ]
 
 
-def _lost(family: sl.Family) -> np.ndarray:
+def _lost(family: sl.orbits.Family) -> np.ndarray:
     """T_c / T at touchdown along the family."""
     return np.array([next(c.impact for c in o.crossings if c.impact is not None).intensity for o in family.orbits])
 
 
-def _figures(family: sl.Family) -> dict[str, Figure]:
+def _figures(family: sl.orbits.Family) -> dict[str, Figure]:
     figures = {
         "fig6_times": _times(family),
         "fig7_multiplier": sl.view.plot_family(family, "D_G", "multiplier"),
@@ -179,7 +179,7 @@ def _figures(family: sl.Family) -> dict[str, Figure]:
     return figures
 
 
-def _times(family: sl.Family) -> Figure:
+def _times(family: sl.orbits.Family) -> Figure:
     """Flight, ground and whole period over D_G (fig. 6)."""
     names = {"time in flight": "blue", "time in ground": "green", "period": "orange"}
     figure = None
@@ -191,7 +191,7 @@ def _times(family: sl.Family) -> Figure:
     return figure
 
 
-def _apex(family: sl.Family) -> Figure:
+def _apex(family: sl.orbits.Family) -> Figure:
     """Greatest heights of both masses over D_G (fig. 8)."""
     figure = sl.view.plot_family(family, "D_G", "apex", label="z_U")
     ax = figure.axes[0]
@@ -202,7 +202,7 @@ def _apex(family: sl.Family) -> Figure:
     return figure
 
 
-def _impact(family: sl.Family) -> Figure:
+def _impact(family: sl.orbits.Family) -> Figure:
     """Shares of the kinetic energy at touchdown that are lost and kept (fig. 9)."""
     D_G = family.values("D_G")
     lost = _lost(family)

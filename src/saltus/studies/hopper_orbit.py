@@ -57,7 +57,7 @@ def with_damping(mu: float, d_G: float) -> sl.Orbit:
     if abs(orbit.params["D_G"] - goal) < 1e-14:
         return orbit
     fixed = sl.find_orbit(orbit.system, orbit.start)
-    family = sl.continue_orbit(fixed, "D_G", to=goal)
+    family = sl.orbits.follow(fixed, "D_G", to=goal)
     if abs(family.orbits[-1].params["D_G"] - goal) > 1e-12:
         raise sl.errors.NoOrbit(
             f"no periodic orbit at mu = {mu:g}, d_G = {d_G:g} N s/m: on the way there, {family.ends[1]}; "
@@ -72,8 +72,8 @@ def study(*, mu: float = 0.8, d_g: float = PAPER_D_G, t_F: float | None = None) 
     """Compute the orbit at mu and d_G (N s/m), or at mu with the flight time t_F (s), which then gives D_G."""
     orbit = with_damping(mu, d_g) if t_F is None else with_flight(mu, t_F)
     flight, ground = orbit.time_in("flight"), orbit.time_in("ground")
-    M = sl.shooting_matrix(orbit, ["z_1"])
-    Phi = sl.monodromy(orbit, ["z_1", "z_3"])
+    M = sl.orbits.shooting_matrix(orbit, ["z_1"])
+    Phi = sl.orbits.monodromy(orbit, ["z_1", "z_3"])
     impact = next(c.impact for c in orbit.crossings if c.impact is not None)
     check = closed_form(mu, flight)
     data = {

@@ -89,9 +89,9 @@ def legs(t: Any) -> Any:
     """Angle of the legs: -40 deg, kick to -90 deg, back to -30 deg for landing."""
     crouched, stretched, landing = map(math.radians, (-40.0, -90.0, -30.0))
     end = START + (crouched - stretched) / RATE + 0.02
-    kick = sl.fmax(crouched - RATE * (t - START), stretched)
-    fold = sl.fmin(stretched + (landing - stretched) / LAND * (t - end), landing)
-    return sl.where(t < START, crouched, sl.where(t < end, kick, fold))
+    kick = sl.math.fmax(crouched - RATE * (t - START), stretched)
+    fold = sl.math.fmin(stretched + (landing - stretched) / LAND * (t - end), landing)
+    return sl.math.where(t < START, crouched, sl.math.where(t < end, kick, fold))
 
 
 def jump(kind: str, mu: float) -> sl.Trajectory:
@@ -124,7 +124,7 @@ class Held:
     def __call__(self, t: Any, s: sl.Signals) -> dict[str, Any]:
         """Efforts by input."""
         begin, end = self.times
-        x = sl.fmin(sl.fmax((t - begin) / (end - begin), 0), 1)
+        x = sl.math.fmin(sl.math.fmax((t - begin) / (end - begin), 0), 1)
         x = x * x * (3 - 2 * x)
         out = {}
         for name in s.mechanism.inputs:

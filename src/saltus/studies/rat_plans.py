@@ -16,7 +16,7 @@ DURATION = 0.58  # s, from t_1 = 0.5 s on
 TORQUE = 0.02  # Nm
 SPEED = 60.0  # rad/s on each tail coordinate: ours; without it plans whip the tail between the nodes
 TOLERANCE = 5e-5  # relative error of an interval
-SCHEMES = {"hermite-simpson": sl.HermiteSimpson(), "trapezoidal": sl.Trapezoidal()}
+SCHEMES = {"hermite-simpson": sl.plan.HermiteSimpson(), "trapezoidal": sl.plan.Trapezoidal()}
 
 
 def righting(segments: int, links: int, workspace: float, intervals: int, speed: float | None = SPEED) -> sl.Plan:
@@ -44,13 +44,13 @@ def intervals_at(rate: float, scheme: str) -> int:
     return max(round(rate * DURATION / (2 if SCHEMES[scheme].middles else 1)), 2)
 
 
-def plain(segments: int, links: int, workspace: float, rate: float = 100.0) -> sl.Planned:
+def plain(segments: int, links: int, workspace: float, rate: float = 100.0) -> sl.plan.Planned:
     """The paper's own transcription: trapezoidal on one mesh, momentum left to the rule, tail rates without a limit."""
     plan = righting(segments, links, workspace, intervals_at(rate, "trapezoidal"), speed=None)
     return plan.solve(scheme=SCHEMES["trapezoidal"], tolerance=None, momentum=False, native=None)
 
 
-def solved(plan: sl.Plan, **options: Any) -> tuple[sl.Planned, bool]:
+def solved(plan: sl.Plan, **options: Any) -> tuple[sl.plan.Planned, bool]:
     """Solution of a plan, or the motion that the solver gave up with."""
     try:
         return plan.solve(**options), True
@@ -82,7 +82,7 @@ def tilt(run: sl.Trajectory) -> np.ndarray:
     return np.degrees(np.arccos(np.clip(1 - 2 * (x * x + y * y), -1, 1)))
 
 
-def tracking(best: sl.Planned) -> np.ndarray:
+def tracking(best: sl.plan.Planned) -> np.ndarray:
     """Flown minus planned tail coordinates (rad), one row a sample of the flight."""
     if best.flown is None:
         return np.full((1, len(best.meta["inputs"])), np.nan)
@@ -90,7 +90,7 @@ def tracking(best: sl.Planned) -> np.ndarray:
     return angles(best.flown) - np.asarray(best.at(best.flown.t))[:, columns]
 
 
-def numbers(best: sl.Planned) -> dict[str, Any]:
+def numbers(best: sl.plan.Planned) -> dict[str, Any]:
     """Fields of a plan that has been flown.
 
     Energy is the integral over the plan of the sum of the motors' |torque times rate|, peak power the largest value

@@ -76,7 +76,7 @@ def study(
     )
 
 
-def _at(best: sl.Planned, segments: int, links: int, scheme: str, hz: float) -> dict[str, Any]:
+def _at(best: sl.plan.Planned, segments: int, links: int, scheme: str, hz: float) -> dict[str, Any]:
     """A plan of fig. 11: one mesh, flown; trapezoidal ones as in the paper, without exact momentum."""
     plan = rp.righting(segments, links, WORKSPACE, rp.intervals_at(hz, scheme))
     run, ok = rp.solved(
@@ -141,7 +141,7 @@ def _compared(
 
 
 @styled
-def _details(best: sl.Planned, passive: sl.Trajectory) -> Any:
+def _details(best: sl.plan.Planned, passive: sl.Trajectory) -> Any:
     """Panels of fig. 10: place, turn, tilt, tail angles, tracking error, torques."""
     figure = new_figure(10.0, 5.6)
     (place, turn, tilted), (tail, off, torque) = figure.subplots(2, 3, sharex=True)

@@ -93,11 +93,11 @@ def swing(kind: str, links: int, radius: float = 0.0) -> sl.Trajectory:
     s = m.time / SWING
     angle = END * (3 * s**2 - 2 * s**3)
     if kind == "continuum":
-        bent = _solved(_arc_slope, sl.tan(angle), math.pi * angle / END)
+        bent = _solved(_arc_slope, sl.math.tan(angle), math.pi * angle / END)
         motion = {"tail1.bend_x": bent, "tail1.bend_z": 0 * m.time}
     else:
         start = angle / END * (END if links == 1 else math.pi / (links + 0.6))
-        turned = _solved(lambda x: _chain_slope(x, links), sl.tan(angle), start)
+        turned = _solved(lambda x: _chain_slope(x, links), sl.math.tan(angle), start)
         motion = {"tail1.alpha": 0 * m.time, "tail1.beta": turned}
     for name, value in motion.items():
         m.prescribe(name, value)
@@ -107,16 +107,16 @@ def swing(kind: str, links: int, radius: float = 0.0) -> sl.Trajectory:
 
 def _arc_slope(theta: Any) -> Any:
     """Tangent of the angle of an arc's centre of mass, eq. 49, with its limit theta / 3 where the tail is straight."""
-    held = sl.fmax(theta, 0.2)
+    held = sl.math.fmax(theta, 0.2)
     series = theta / 3 * (1 + theta**2 / 30 + theta**4 / 840 + theta**6 / 25200 + theta**8 * 17 / 14968800)
-    return sl.where(theta < 0.2, series, (held - sl.sin(held)) / (1 - sl.cos(held)))
+    return sl.math.where(theta < 0.2, series, (held - sl.math.sin(held)) / (1 - sl.math.cos(held)))
 
 
 def _chain_slope(beta: Any, links: int) -> Any:
     """Tangent of the angle of the centre of mass of equal links that turn by beta each."""
     along, across, x, y = 0.0, 0.0, 0.0, 0.0
     for j in range(1, links + 1):
-        dx, dy = sl.sin(j * beta), sl.cos(j * beta)
+        dx, dy = sl.math.sin(j * beta), sl.math.cos(j * beta)
         across, along = across + x + dx / 2, along + y + dy / 2
         x, y = x + dx, y + dy
     return across / along

@@ -76,7 +76,7 @@ def study(plain: float = 1) -> StudyResult:
     )
 
 
-def plan(segments: int, links: int, **options: Any) -> sl.Planned:
+def plan(segments: int, links: int, **options: Any) -> sl.plan.Planned:
     """A plan that conserves momentum, refined and flown."""
     intervals = rp.intervals_at(RATE, "hermite-simpson")
     if segments < 3:
@@ -120,7 +120,7 @@ def _compared(case: dict[str, Any]) -> list[Comparison]:
 
 
 @styled
-def _details(plans: dict[int, sl.Planned]) -> Any:
+def _details(plans: dict[int, sl.plan.Planned]) -> Any:
     """Panels of fig. 13: orientation, tail angles and torques of every tail."""
     figure = new_figure(10.0, 7.0)
     grid = figure.subplots(3, len(plans), sharex=True, sharey="row")

@@ -173,7 +173,7 @@ class _Jobs:
             count[0] += 1
             self._tell(f"{count[0]} orbits, {param} = {orbit.params[param]:.5g}")
 
-        family = sl.continue_orbit(self.orbits[0], param, to=(low, high), progress=show)
+        family = sl.orbits.follow(self.orbits[0], param, to=(low, high), progress=show)
         self.orbits = list(family.orbits)
         return {
             "param": param,

@@ -113,7 +113,7 @@ def sweep(
         return ledger.dataset()
 
 
-def open_sweep(store: str | Path) -> xarray.Dataset:
+def read_sweep(store: str | Path) -> xarray.Dataset:
     """Read what a sweep has finished so far, one entry a point; unfinished ones are NaN."""
     return Ledger(Path(store)).dataset()
 

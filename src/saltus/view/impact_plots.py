@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from saltus.view.style import COLOURS, PALETTE, axes_of, new_figure, styled
 
 if TYPE_CHECKING:
-    from saltus.analyse.impact_map import ImpactMap
+    from saltus.impacts.over_params import ImpactMap
 
 Curve = tuple[str, np.ndarray, np.ndarray]  # label, x, y
 

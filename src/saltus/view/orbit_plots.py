@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from saltus.view.style import PALETTE, axes_of, styled
 
 if TYPE_CHECKING:
-    from saltus.analyse.family import Family
+    from saltus.orbits.family import Family
 
 MARKS = {"fold": "o", "flip": "s", "torus": "^", "branch point": "D"}
 UNITS = {"period": "s", "speed": "m/s", "apex": "m", "impact loss": "J", "multiplier": "", "duty": ""}

@@ -15,7 +15,7 @@ from saltus.view.drawing import grounded_samples, has_contacts
 from saltus.view.style import COLOURS, PALETTE, STANCE, TOP, legend_width, logarithmic, panel_of, panels, styled
 
 if TYPE_CHECKING:
-    from saltus.hybrid import HybridSystem
+    from saltus.hybrid.graph import HybridSystem
     from saltus.simulation.trajectory import Trajectory
 
 SHOWN = 2500  # samples drawn of a curve

@@ -17,7 +17,7 @@ from saltus.view.style import svg
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from saltus.hybrid import HybridSystem
+    from saltus.hybrid.graph import HybridSystem
     from saltus.simulation.trajectory import Trajectory
 
 TITLES = {

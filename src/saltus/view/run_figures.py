@@ -14,7 +14,7 @@ from saltus.view.plots import plot_contacts, plot_coordinates, plot_energy, plot
 from saltus.view.portraits import plot_portraits
 
 if TYPE_CHECKING:
-    from saltus.hybrid import HybridSystem
+    from saltus.hybrid.graph import HybridSystem
     from saltus.model.mechanism import Mechanism
     from saltus.simulation.trajectory import Trajectory
 

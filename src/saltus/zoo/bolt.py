@@ -27,7 +27,7 @@ def bolt_linkage(*, base: str = "floating") -> sl.Mechanism:
     lt = m.param("l_t", 0.050, "m")
     theta = m.param("theta", math.radians(41.41), "rad")
 
-    hip = (lc * sl.cos(theta), lc * sl.sin(theta))
+    hip = (lc * sl.math.cos(theta), lc * sl.math.sin(theta))
     crank = m.link("crank", mass=2.5639, inertia=2.51e-5)
     hfe = m.link("hfe", mass=0.0802, inertia=1.53e-4, com=(0.0661, 0))
     kfe = m.link("kfe", mass=0.0921, inertia=4.18e-4, com=(0.1051, 0))
@@ -75,7 +75,7 @@ def bolt(*, takeoff: str = "force") -> sl.HybridSystem:
 
     def angle(s: sl.Signals) -> sl.SX:
         hip, foot = s.position("hip"), s.position("foot")
-        return sl.atan2(foot.x - hip.x, hip.y - foot.y) - phase
+        return sl.math.atan2(foot.x - hip.x, hip.y - foot.y) - phase
 
     rules = {"force": sl.Liftoff("foot"), "phase": sl.When(angle, "falling", label="liftoff")}
     if takeoff not in rules:

@@ -42,7 +42,7 @@ def compass_linkage(*, mu: float = 1.0, slope: float = 0.0) -> sl.Mechanism:
     share = m.param("mu", mu)
     downhill = m.param("slope", slope, "rad")
     m.gravity = sl.SX([0, 0, 0])
-    m.gravity[0], m.gravity[1] = G * sl.sin(downhill), -G * sl.cos(downhill)
+    m.gravity[0], m.gravity[1] = G * sl.math.sin(downhill), -G * sl.math.cos(downhill)
     leg = (total - hip_mass) / (2 * (1 + share))
     reach = length * (1 - rho)  # from the centre of a foot's circle to the hip
 
@@ -111,6 +111,6 @@ def _strike(sign: int) -> sl.When:
 
     def symmetric(s: sl.Signals) -> sl.SX:
         between = sign * (s.q.stance.angle - s.q.swing)
-        return s.q.stance.angle + s.q.swing - 3 * sl.fmax(0, AHEAD - between)
+        return s.q.stance.angle + s.q.swing - 3 * sl.math.fmax(0, AHEAD - between)
 
     return sl.When(symmetric, "rising", label="touchdown")

@@ -28,8 +28,8 @@ def crank_leg(
     m.param("K_P", K_P, "Nm/rad")
     m.param("K_D", K_D, "Nm s/rad")
     m.param("q_td", math.radians(q_td), "rad")
-    system.controls["run"] = sl.PerDomain(
-        flight=sl.ConstantSpeed("q1", "omega", "K_P", "K_D", hold="q_td"),
-        stance=sl.ConstantSpeed("q1", "omega", "K_P", "K_D"),
+    system.controls["run"] = sl.control.PerDomain(
+        flight=sl.control.ConstantSpeed("q1", "omega", "K_P", "K_D", hold="q_td"),
+        stance=sl.control.ConstantSpeed("q1", "omega", "K_P", "K_D"),
     )
     return system

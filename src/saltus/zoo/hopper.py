@@ -76,7 +76,7 @@ def hopper(*, coordinates: int = 2) -> sl.HybridSystem:
     """
     m = hopper_linkage(coordinates=coordinates)
     system = sl.HybridSystem(m)
-    drive = 2 * m.params["D_G"] * sl.sqrt(m.params["k"] * m.params["m"])
+    drive = 2 * m.params["D_G"] * sl.math.sqrt(m.params["k"] * m.params["m"])
     flight = system.domain("flight", params={"d": m.params["d_F"]})
     ground = system.domain("ground", contacts=[sl.Pinned("foot")], params={"d": drive})
     system.edge(flight, ground, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())

@@ -56,7 +56,7 @@ TUMBLING = {
 def kick(t: Any, *, start: float = 0.4, rate: float = 70.0, crouched: float = -15.0, stretched: float = -75.0) -> Any:
     """Angle delta of the legs (rad) of eq. 48: from crouched to stretched (degrees) at `rate` rad/s from `start` on."""
     begin, end = math.radians(crouched), math.radians(stretched)
-    return sl.fmin(sl.fmax(begin - rate * (t - start), end), begin)
+    return sl.math.fmin(sl.math.fmax(begin - rate * (t - start), end), begin)
 
 
 def kangaroo_rat(
@@ -133,7 +133,7 @@ def _leg(m: sl.Mechanism, body: Any, side: int, name: str, delta: Any) -> dict[s
 
 def _tail(
     m: sl.Mechanism, body: Any, segments: int, links: int, kind: str, motor: bool, slices: dict[str, Any]
-) -> sl.Tail | None:
+) -> sl.tails.Tail | None:
     common: dict[str, Any] = {
         "mass": TAIL_MASS,
         "length": TAIL_LENGTH,
@@ -144,9 +144,9 @@ def _tail(
     root = body.at(*TAIL_ROOT)
     if kind == "articulated":
         radius = math.sqrt(TAIL_MASS / (math.pi / 6 * TAIL_LENGTH * DENSITY)) / 2
-        return sl.articulated_tail(m, "tail", root, links=links, axes="xz", radius=radius, shape="ellipsoid", **common)
+        return sl.tails.articulated(m, "tail", root, links=links, axes="xz", radius=radius, shape="ellipsoid", **common)
     if kind == "continuum":
-        return sl.continuum_tail(m, "tail", root, towards="xz", **slices, **common)
+        return sl.tails.continuum(m, "tail", root, towards="xz", **slices, **common)
     if kind == "none":
         return None
     raise sl.errors.UnknownName("tail", kind, ["articulated", "continuum", "none"])

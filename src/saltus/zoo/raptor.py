@@ -66,8 +66,8 @@ def raptor_linkage(*, base: str = "floating") -> sl.Mechanism:
     if base == "floating":
         body = m.link("body", mass=m.param("m_body", 1.2, "kg"))
         m.slide("boom", m.ground, body, axes="xy")
-    hip = (lc * sl.cos(theta), lc * sl.sin(theta))
-    heel = (lm * sl.cos(dm), lm * sl.sin(dm))
+    hip = (lc * sl.math.cos(theta), lc * sl.math.sin(theta))
+    heel = (lm * sl.math.cos(dm), lm * sl.math.sin(dm))
 
     motor = sl.Motor(torque=m.param("torque_limit", 10.0, "Nm"), power=m.param("power_limit", 500.0, "W"))
     m.revolute("q1", body.at(0, 0), crank.at(0, 0), motor=motor)
@@ -75,7 +75,7 @@ def raptor_linkage(*, base: str = "floating") -> sl.Mechanism:
     m.revolute("q3", hfe.at(ls, 0), kfe.at(0, 0))
     m.revolute("q4", body.at(*hip), femur.at(0, 0))
     m.revolute("q5", femur.at(l4, 0), tibia.at(0, 0))
-    m.revolute("q6", femur.at(ln * sl.cos(dn), ln * sl.sin(dn)), achilles.at(0, 0))
+    m.revolute("q6", femur.at(ln * sl.math.cos(dn), ln * sl.math.sin(dn)), achilles.at(0, 0))
     m.revolute("q7", tibia.at(l5, 0), metatarsus.at(0, 0))
     m.revolute("pin_b", femur.at(lf, 0), hfe.at(l2, 0))
     m.revolute("pin_g", tibia.at(lt, 0), kfe.at(l3, 0))

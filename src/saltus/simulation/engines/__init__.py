@@ -15,7 +15,7 @@ def choose(name: str | None = None, flow: Flow | None = None) -> Engine:
     torques, friction), which heyoka's error control does not see.
     """
     if name is None:
-        from saltus.machine import find_compiler
+        from saltus.compile import find_compiler
 
         if find_compiler() is not None:
             name = "native"

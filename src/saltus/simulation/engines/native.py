@@ -11,8 +11,8 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from saltus.compile import build, c_source, densified, left_as_it_is
 from saltus.errors import BadValue
-from saltus.machine import build, c_source, densified, left_as_it_is
 from saltus.simulation.engines.port import Flow, Request, Segment, Stop
 
 _STOPS = (Stop.END, Stop.EVENT, Stop.LIMIT, Stop.NOT_FINITE, Stop.STEP_TOO_SMALL)

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from sksundae.cvode import CVODE
 
 from saltus import errors
-from saltus.machine import Kernel
+from saltus.compile import Kernel
 from saltus.simulation.engines.port import TIE, Array, Flow, Request, Segment, Stop, away, crosses
 
 DRIFT = 100.0  # tolerances a state may be off its manifold before the run is started anew on it

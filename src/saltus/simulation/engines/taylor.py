@@ -11,7 +11,7 @@ import heyoka as hy
 import numpy as np
 
 from saltus import errors
-from saltus.machine import Kernel
+from saltus.compile import Kernel
 from saltus.simulation.engines.convert import convert, scalar
 from saltus.simulation.engines.port import TIE, Array, Flow, Mask, Request, Segment, Stop, crosses
 

@@ -1,1 +1,0 @@
-"""Analysis of machines: impacts, orbits, their stability and their families."""

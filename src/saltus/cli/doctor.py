@@ -1,0 +1,90 @@
+"""Doctor: what Saltus finds on this machine, and how fast it is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import time
+from typing import Any
+
+from saltus.simulation.engines import NAMES
+
+MODULES = {"native": None, "heyoka": "heyoka", "sundials": "sksundae"}
+
+
+def environment() -> list[tuple[str, str]]:
+    """Python, compiler, cache directory and engines, as rows of a table."""
+    from saltus.compile import cache_dir, find_compiler
+
+    compiler = find_compiler()
+    rows = [
+        ("python", f"{platform.python_version()} ({platform.python_implementation()})"),
+        ("system", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
+        (
+            "compiler",
+            "none found: functions run on CasADi's virtual machine, runs on heyoka"
+            if compiler is None
+            else f"{compiler.path} ({compiler.version})",
+        ),
+        ("cache", str(cache_dir())),
+    ]
+    return rows + [(f"engine {name}", "available" if available(name) else "not available") for name in NAMES]
+
+
+def available(engine: str) -> bool:
+    """Whether an engine can run here."""
+    from saltus.compile import find_compiler
+
+    module = MODULES.get(engine)
+    if engine == "native":
+        return find_compiler() is not None
+    return module is None or importlib.util.find_spec(module) is not None
+
+
+def evaluation_times() -> dict[str, float]:
+    """Seconds of one evaluation of BOLT's flight dynamics in the SPF, compiled and on the virtual machine."""
+    import numpy as np
+
+    from saltus import SPF
+    from saltus.compile import Kernel, find_compiler
+    from saltus.dynamics.choice import choose
+    from saltus.hybrid.mode import Program, Stage
+    from saltus.zoo import bolt
+
+    system = bolt()
+    stage = Stage(system, system.domains["flight"])
+    start = system.mechanism.keyframe("drop")
+    base = start.p
+    J = stage.closure(0.0, start.positions, base)[1]
+    program = Program(stage, SPF(), choose(system.mechanism, J, None, list(range(J.shape[0]))), system.controls["run"])
+    p = np.zeros(program.layout.n_p)
+    p[program.layout.slice("params")] = base
+    p[program.layout.slice("entry_q")], p[program.layout.slice("entry_v")] = start.positions, start.velocities
+    at = (0.0, program.state_vector(start.positions, start.velocities), p)
+    out: dict[str, float] = {}
+    if find_compiler() is not None:
+        out["compiled"] = Kernel(program.flow.rhs, native=True).time(100_000, at)
+    out["virtual machine"] = Kernel(program.flow.rhs, native=False).time(2_000, at)
+    return out
+
+
+def swing(engine: str | None = None) -> dict[str, Any]:
+    """Simulate 10 s of BOLT's leg swinging freely from a fixed base; seconds of the second run, and its loop gap."""
+    from saltus import simulate
+    from saltus.zoo import bolt_linkage
+
+    m = bolt_linkage(base="fixed")
+    start = m.keyframe("crank level", rates={"q1": 10.0})
+    took = 0.0
+    for _ in range(2):  # the first one compiles
+        begin = time.perf_counter()
+        run = simulate(m, start, until=10.0, engine=engine, rate=100.0)
+        took = time.perf_counter() - begin
+    return {
+        "seconds": took,
+        "loop_gap": run.loop_gap,
+        "residual": run.energy_account["relative residual"],
+        "outcome": run.outcome.kind,
+        "engine": run.meta["engine"],
+    }

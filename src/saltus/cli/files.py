@@ -1,0 +1,135 @@
+"""Commands for files: new, check, export; registered by the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from saltus.errors import BadValue, SaltusError
+
+MODEL_FILES = (".yaml", ".yml", ".json", ".toml", ".xml", ".mjcf", ".urdf")
+TARGETS = ("c", "fmu", "numpy", "mjcf", "urdf", "yaml", "json", "toml")
+
+out = Console(highlight=False)
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the machine; the file is NAME.saltus.yaml.")],
+    directory: Annotated[Path, typer.Option("--out", help="Directory of the file.")] = Path("."),
+) -> None:
+    """Write a commented model file to start from."""
+    from saltus.files.model.template import template
+
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_ -]*", name):
+        raise BadValue(f"name {name!r}: use letters, digits, spaces, - and _", given=name)
+    path = directory / f"{name.replace(' ', '_')}.saltus.yaml"
+    if path.exists():
+        raise BadValue(f"{path} exists already; choose another name", path=str(path))
+    directory.mkdir(parents=True, exist_ok=True)
+    path.write_text(template(name), encoding="utf-8")
+    out.print(f"Wrote {escape(str(path))}. Next: saltus check {escape(str(path))}", soft_wrap=True)
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="A model file: .saltus.yaml, .json, .toml, MJCF or URDF.")],
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Where to draw it.", show_default="beside the file")
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Leave out what a foreign file holds beyond Saltus.")
+    ] = False,
+    draw: Annotated[bool, typer.Option(help="Draw the first configuration.")] = True,
+) -> None:
+    """Assemble a model file and say what moves: freedom, loops, branches, redundancy; draw it."""
+    import saltus as sl
+
+    model = sl.read(file, partial=partial)
+    m = model.mechanism
+    rows = [("machine", f"{m.name}: {len(m.links) - 1} links, {len(m.joints)} joints, {len(m.params)} Params")]
+    rows.append(("coordinates", ", ".join(m.q_names)))
+    closing = [*(j.name for j in m.loops), *m.constraints]
+    rows.append(("loops closed by", ", ".join(closing) or "nothing: the machine is a tree"))
+    rows += [("left out", note) for note in model.notes]
+    states: dict[str, Any] = {}
+    for name in m.keyframes:
+        states[name] = m.keyframe(name)
+    if not states:
+        states["zero angles"] = m.assemble()
+    for name, state in states.items():
+        rows.append((f"at {name!r}", f"{state.mobility()}; largest gap {state.gap:.1e} m"))
+    first = next(iter(states.values()))
+    rows.append(("branches", _branches(m, first)))
+    if isinstance(model.system, sl.HybridSystem):
+        system = model.system
+        edges = [f"{e.source.name} -> {e.target.name if e.target else 'end'} ({e.name})" for e in system.edges]
+        rows.append(("domains", f"{', '.join(system.domains)}; {', '.join(edges) or 'no edges'}"))
+        rows += [("look at", x) for x in system.check(next(iter(system.domains.values())))]
+    for name, text in rows:
+        out.print(f"[cyan]{escape(name)}[/]: {escape(text)}", soft_wrap=True)
+    if draw:
+        from saltus import view
+
+        target = picture or file.with_suffix("").with_suffix(".svg")
+        view.save(view.plot_machine(first), target.with_suffix(""), (target.suffix[1:] or "svg",))
+        out.print(f"Drawn: {escape(str(target))}", soft_wrap=True)
+
+
+def _branches(mechanism: Any, state: Any) -> str:
+    """How many ways there are to close the loops with the freedom of the first configuration held."""
+    if not mechanism.loops:
+        return "one: no loops"
+    motors = [n for j in mechanism.joints.values() if j.motor for n in j.q_names if n in mechanism.q_names]
+    freedom = state.mobility().freedom
+    slides = [n for p in mechanism.placements if p.joint.kind != "revolute" for n in p.joint.q_names]
+    held = [n for n in dict.fromkeys([*motors, *slides]) if n in mechanism.q_names][:freedom]
+    if len(held) != freedom:
+        return f"not counted: {freedom} coordinate(s) must be held and the machine has {len(held)} motors and slides"
+    try:
+        found = mechanism.branches(**{n: float(state.q[n]) for n in held})
+    except SaltusError as problem:
+        return f"not counted: {problem}"
+    return f"{len(found)} way(s) to close the loops with {', '.join(held)} held as at the first configuration"
+
+
+def export(load: Callable[[str], Any], model: str, to: str, directory: Path, partial: bool) -> list[Path]:
+    """Write a machine in another form."""
+    import saltus as sl
+
+    if to not in TARGETS:
+        raise sl.errors.UnknownName("export", to, TARGETS)
+    found = load(model)
+    directory.mkdir(parents=True, exist_ok=True)
+    if to in ("c", "fmu", "numpy"):
+        start = found.start
+        keyframes = found.system.mechanism.keyframes
+        if start is None and keyframes:
+            start = found.system.mechanism.keyframe(list(keyframes)[-1])
+        control = found.control or next(iter(found.system.controls.values()), None)
+        return sl.export(found.system, directory, to=to, start=start, control=control, domain=found.domain)
+    suffix = {"mjcf": ".xml", "urdf": ".urdf"}.get(to, f".saltus.{to}")
+    stem = re.sub(r"\W+", "_", found.name)
+    return [sl.write(found.system, directory / f"{stem}{suffix}", partial=partial)]
+
+
+def register(app: typer.Typer, speaking: Callable[..., Any], load: Callable[[str], Any]) -> None:
+    """Add the commands to the command line."""
+    app.command()(speaking(new))
+    app.command()(speaking(check))
+
+    def export_(
+        model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, a model file or a Python file.")],
+        to: Annotated[str, typer.Option(help=", ".join(TARGETS) + ".")],
+        directory: Annotated[Path, typer.Option("--out", help="Directory to write to.")] = Path("."),
+        partial: Annotated[bool, typer.Option("--partial", help="Leave out what the format cannot hold.")] = False,
+    ) -> None:
+        """Write a machine as C, FMU, NumPy code, MJCF, URDF or a model file."""
+        for path in export(load, model, to, directory, partial):
+            out.print(escape(str(path)), soft_wrap=True)
+
+    app.command("export")(speaking(export_))

@@ -1,0 +1,177 @@
+"""What the command line shows and writes of a run: progress, summary, figures, animation, report."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[Progress]:
+    """Live progress on the error stream."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=28),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
+        yield bar
+
+
+def facts(run: Any, seconds: float) -> dict[str, Any]:
+    """Numbers of a run for the summary and for --json."""
+    from saltus.simulation.strides import strides
+
+    gait = strides(run)
+    counts: dict[str, int] = {}
+    for event in run.events:
+        counts[event.name] = counts.get(event.name, 0) + 1
+    contacts = run.meta["contacts"]
+    return {
+        "model": run.meta["name"],
+        "outcome": run.outcome.kind,
+        "detail": run.outcome.detail,
+        "time": run.outcome.t,
+        "events": counts,
+        "steps": len(gait),
+        "mean_speed": finite(gait.mean_speed),
+        "stride_time": finite(gait.stride_time),
+        "duty_factor": finite(gait.duty_factor),
+        "max_loop_gap": run.loop_gap,
+        "energy_residual": run.energy_account["relative residual"],
+        "fell": run.outcome.kind == "fell",
+        "worst_friction_need": max((c["friction_need"] for c in contacts.values()), default=None),
+        "smallest_normal_force": min((c["normal_min"] for c in contacts.values()), default=None),
+        "formulation": run.meta["formulation"],
+        "engine": run.meta["engine"],
+        "tolerance": run.meta["tolerance"],
+        "wall_time": seconds,
+        "real_time_factor": run.duration / seconds,
+        "notes": run.meta["notes"],
+    }
+
+
+def finite(value: float) -> float | None:
+    """Return the number, or None where JSON has no word for it."""
+    return value if math.isfinite(value) else None
+
+
+def summary_rows(f: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Rows of the summary table."""
+    events = ", ".join(f"{n} x {name}" for name, n in f["events"].items()) or "none"
+    rows = [("outcome", f"{f['outcome']} at {f['time']:.4f} s ({f['detail']})"), ("events", events)]
+    if f["steps"]:
+        rows += [
+            ("strides", f"{f['steps']}"),
+            ("mean speed", f"{f['mean_speed']:.4f} m/s (last half of the strides)"),
+            ("stride time", f"{1000 * f['stride_time']:.2f} ms"),
+            ("duty factor", f"{f['duty_factor']:.3f}"),
+        ]
+    rows += [
+        ("largest loop gap", f"{f['max_loop_gap']:.2e} m"),
+        ("energy residual", f"{f['energy_residual']:.2e} of the energy exchanged"),
+    ]
+    if f["worst_friction_need"] is not None:
+        rows += [
+            ("worst friction need", f"{f['worst_friction_need']:.3g}"),
+            ("smallest normal force", f"{f['smallest_normal_force']:.3g} N"),
+        ]
+    rows += [
+        ("solved with", f"{f['formulation']}, engine {f['engine']}, tolerance {f['tolerance']:g}"),
+        ("wall time", f"{f['wall_time']:.2f} s ({f['real_time_factor']:.1f}x real time, compiling included)"),
+    ]
+    return rows + [("note", note) for note in f["notes"]]
+
+
+def print_table(title: str, rows: list[tuple[str, str]]) -> None:
+    """Print two columns."""
+    table = Table(title=escape(title), title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(escape(name), escape(value))
+    out.print(table)
+
+
+def write_results(
+    run: Any,
+    system: Any,
+    directory: Path,
+    numbers: Mapping[str, Any],
+    *,
+    animation: bool,
+    quiet: bool,
+    command: str,
+    png: bool = False,
+) -> list[Path]:
+    """Write data, figures, animation and report of a run."""
+    directory.mkdir(parents=True, exist_ok=True)
+    files = [sl.write(run, directory / "run.nc"), directory / "summary.json"]
+    files[1].write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    from saltus import view
+
+    film = directory / "run.gif" if animation else None
+    makers = {name: make for name, make in view.makers(run, system=system).items() if name in view.REPORTED}
+    kinds = ("svg", "png") if png else ("svg",)
+    written = {name: [directory / f"{name}.{kind}" for kind in kinds] for name in makers}
+    ours, others = list(makers)[: len(makers) - 2 * animation], list(makers)[len(makers) - 2 * animation :]
+
+    def on_the_other_core() -> None:
+        for name in others:
+            view.save(makers[name](), directory / name, kinds)
+        if film:
+            view.animate(run, film)
+
+    wait = beside(on_the_other_core) if film else None
+    with progress_bar(quiet) as bar:
+        task = bar.add_task("drawing", total=len(ours) + (film is not None), note="")
+        for name in ours:
+            bar.update(task, note=name)
+            view.save(makers[name](), directory / name, kinds)
+            bar.update(task, advance=1)
+        if film and wait:
+            bar.update(task, note="animation")
+            wait()
+            bar.update(task, advance=1)
+            files.append(film)
+        files += [path for paths in written.values() for path in paths]
+        drawings = {name: paths[0].read_text(encoding="utf-8") for name, paths in written.items()}
+        rows = summary_rows(numbers)[1:]
+        page = view.report(
+            run, directory / "report.html", figures=drawings, system=system, command=command, summary=rows
+        )
+    return [*files, page]
+
+
+def beside(work: Callable[[], Any]) -> Callable[[], None]:
+    """Start work in a copy of this process, on another core; call what is returned to wait for it."""
+    if not hasattr(os, "fork"):
+        return lambda: (work(), None)[1]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+
+    def wait() -> None:
+        if os.waitpid(child, 0)[1] != 0:
+            work()  # once more, here, where the error can be seen
+
+    return wait

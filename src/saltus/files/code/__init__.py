@@ -1,0 +1,1 @@
+"""Machines as code: C, NumPy modules, FMUs."""

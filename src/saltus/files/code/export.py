@@ -1,0 +1,51 @@
+"""export: a machine as C, as an FMU, or as NumPy code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from saltus.errors import UnknownName
+from saltus.files.code.routines import Exported
+
+FORMS = ("c", "fmu", "numpy")
+
+
+def export(
+    thing: Any,
+    directory: str | Path,
+    *,
+    to: str = "c",
+    start: Any = None,
+    control: Any = None,
+    domain: Any = None,
+    formulation: Any = None,
+    at: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    tables: Mapping[str, Any] | None = None,
+) -> list[Path]:
+    """Write a Mechanism or a HybridSystem as code; return the files.
+
+    "c": a C99 library with equations, guards, resets and a fixed-step hybrid stepper, self-test and examples; "fmu":
+    one FMU for co-simulation (FMI 2.0); "numpy": a Python module to read. Rows and
+    independent coordinates are chosen at `start` (the last keyframe unless given), for single domains at the states
+    `at`. With `control` None the inputs are
+    arguments. Runs begin in `domain`, the first unless given. `tables` are looked up in C, {name: (grid, rows)}.
+    """
+    if to not in FORMS:
+        raise UnknownName("export", to, FORMS)
+    exported = Exported(thing, start, control=control, formulation=formulation, at=at, name=name, domain=domain)
+    path = Path(directory)
+    path.mkdir(parents=True, exist_ok=True)
+    if to == "c":
+        from saltus.files.code.c_library import export_c
+
+        return export_c(exported, path, tables=tables)
+    if to == "fmu":
+        from saltus.files.code.fmu import export_fmu
+
+        return [export_fmu(exported, path)]
+    from saltus.files.code.numpy_module import export_numpy
+
+    return [export_numpy(exported, path)]

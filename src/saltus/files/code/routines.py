@@ -1,0 +1,406 @@
+"""A hybrid system as a handful of functions: what exports to C, NumPy and FMUs have in common.
+
+The state of a domain is x = (q, w, z); the run-time parameters are p = (Params, anchors, slip, entry, held inputs,
+smallest volume), as in a simulation, so that the exported equations are those that `simulate` runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.dynamics.choice import choose
+from saltus.dynamics.equations import Equations
+from saltus.dynamics.formulations import SPF, Formulation
+from saltus.errors import BadModel, BadValue, UnknownName
+from saltus.files.code.statements import Routine, identifier, routine
+from saltus.hybrid.graph import Collision, Domain, Edge, HybridSystem, Map, Sliding
+from saltus.hybrid.laws import Sampled, stepwise
+from saltus.hybrid.mode import Program, Stage
+from saltus.hybrid.signals import Entry, Signals
+from saltus.model.assembly import State
+from saltus.model.linear import Positive
+from saltus.model.mechanism import Mechanism
+from saltus.model.rank import independent_rows
+from saltus.model.symbols import SX, Named
+from saltus.simulation.run import alone, simulate
+
+LOOK, LOOKS = 0.5, 100  # s of a run, and so many of its states, at which stiffness is looked at
+SETTLING = 3  # Newton steps that put positions onto the constraints of a domain
+
+
+def _held(t: Any, s: Any) -> dict[str, float]:
+    """Stand for inputs that the user of the exported code sets."""
+    return {}
+
+
+class Exported:
+    """A system made ready for export: routines of the machine, of every domain and of every edge.
+
+    `start` gives the configuration at which rows and independent coordinates of each domain are chosen, `at` other
+    ones by domain. With `control` None the inputs are arguments, held over a step. Runs begin in `domain`.
+    """
+
+    def __init__(
+        self,
+        thing: HybridSystem | Mechanism,
+        start: State | None = None,
+        *,
+        control: Any = None,
+        formulation: Formulation | None = None,
+        at: Mapping[str, State] | None = None,
+        name: str | None = None,
+        domain: Domain | str | None = None,
+    ) -> None:
+        self.system = alone(thing) if isinstance(thing, Mechanism) else thing
+        m = self.mechanism = self.system.mechanism
+        self.name = identifier(name or m.name)
+        if start is None:
+            start = m.keyframe(list(m.keyframes)[-1]) if m.keyframes else m.assemble()
+        if start.mechanism is not m:
+            raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {m.name!r}")
+        for given in at or {}:
+            if given not in self.system.domains:
+                raise UnknownName("domain", given, self.system.domains)
+        self.start, self.at = start, dict(at or {})
+        self.formulation = formulation or SPF()
+        self.first = list(self.system.domains.values())[self.index(domain)]
+        if (found := stepwise(control)) is not None:
+            raise BadModel(
+                f"a {type(found).__name__} controller lives in the run, not in the equations; export with control=None "
+                "and set the inputs"
+            )
+        self.takes_inputs = control is None
+        self.control = Sampled(_held) if control is None else control
+        self.domains = [DomainCode(self, d, i) for i, d in enumerate(self.system.domains.values())]
+
+    @cached_property
+    def params(self) -> np.ndarray:
+        """Values of the Params."""
+        return self.mechanism.values(self.start.params)
+
+    def index(self, domain: Domain | str | None) -> int:
+        """Number of a domain."""
+        if domain is None:
+            return 0
+        names, name = list(self.system.domains), domain.name if isinstance(domain, Domain) else domain
+        if name not in names:
+            raise UnknownName("domain", name, names)
+        return names.index(name)
+
+    @cached_property
+    def machine(self) -> list[Routine]:
+        """Routines of the mechanism alone."""
+        m, e = self.mechanism, Equations(self.mechanism)
+        inputs, names = [e.t, e.q, e.v, m.p], "t q v params"
+        out = [
+            routine("M", "Mass matrix.", inputs, [e.M], names, "M"),
+            routine("C", "Coriolis matrix of Christoffel symbols: C v + g is the bias.", inputs, [e.C], names, "C"),
+            routine("g", "Gravity efforts.", inputs, [e.g], names, "g"),
+            routine("bias", "Coriolis, centrifugal and gravity efforts.", inputs, [e.h], names, "h"),
+        ]
+        if e.phi.numel():
+            out.append(
+                routine(
+                    "loops",
+                    "Loop equations phi, their Jacobian J and gamma of phi'' = J a + gamma.",
+                    inputs,
+                    [e.phi, e.J, e.gamma],
+                    names,
+                    "phi J gamma",
+                )
+            )
+        if m.points:
+            d = 3 if m.spatial else 2
+            places = ca.vertcat(*[e.position(n)[:d].T for n in m.points])
+            speeds = ca.vertcat(*[e.velocity(n)[:d].T for n in m.points])
+            out.append(
+                routine(
+                    "points",
+                    f"Positions and velocities of {', '.join(m.points)}, one a row.",
+                    inputs,
+                    [places, speeds],
+                    names,
+                    "position velocity",
+                )
+            )
+        return out
+
+    @cached_property
+    def stable_step(self) -> float:
+        """Longest step (s) at which Runge-Kutta of order four is likely to be stable, with reserve: 2 / fastest rate.
+
+        Rates are eigenvalues of the right-hand side's slope along a short run, at full speed and at rest, where a
+        limited motor does not hide its controller's stiffness.
+        """
+        control = None if self.takes_inputs else self.control
+        run = simulate(
+            self.system,
+            self.start,
+            domain=self.first,
+            until=LOOK,
+            control=control,
+            rate=LOOKS / LOOK,
+            formulation=self.formulation,
+            tolerance=1e-6,
+        )
+        slopes = [d.slope for d in self.domains]
+        fastest = 1e-9
+        for q, v, phase in zip(run.arrays["q"], run.arrays["v"], run.arrays["phase"], strict=True):
+            i = self.index(run.meta["domains"][phase])
+            z = np.zeros(self.domains[i].program.layout.n_z)
+            for share in (0.0, 1.0):
+                x, p = self.domains[i].entry.function(0.0, q, share * v, z, self.params)
+                A = np.asarray(slopes[i](0.0, x, p).full())
+                if A.size and np.isfinite(A).all():
+                    fastest = max(fastest, float(np.abs(np.linalg.eigvals(A)).max()))
+        return float(f"{2.0 / fastest:.2g}")
+
+    @property
+    def routines(self) -> list[Routine]:
+        """All routines, in order."""
+        return [*self.machine, *(r for d in self.domains for r in d.routines)]
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeCode:
+    """An edge out of a domain: its number in the guards, direction, target (-1 ends the run)."""
+
+    edge: Edge
+    guard: int
+    direction: int
+    target: int
+    reset: Routine | None
+
+
+class DomainCode:
+    """One domain of an exported system."""
+
+    def __init__(self, owner: Exported, domain: Domain, index: int) -> None:
+        self.owner, self.domain, self.index = owner, domain, index
+        label = identifier(domain.name, "domain")
+        taken = [identifier(n, "domain") for n in list(owner.system.domains)[:index]]
+        self.label = label if label not in taken else f"{label}_{index}"
+        system = owner.system
+        self.stage = Stage(system, domain)
+        state = owner.at.get(domain.name, owner.start)
+        params, n = owner.params, self.stage.anchors.numel()
+        base = np.concatenate([params, np.zeros(n)])
+        if n:
+            anchors, _ = self.stage.places(0.0, state.positions, state.velocities, base)
+            base[len(params) :] = np.ravel(anchors)
+        _, J, _ = self.stage.closure(0.0, state.positions, base)
+        rows = independent_rows(J)
+        if len(rows) == J.shape[1]:
+            raise BadModel(f"domain {domain.name!r} has no freedom left at the start configuration", domain=domain.name)
+        self.choice = choose(owner.mechanism, J, None, rows)
+        self.program = Program(self.stage, owner.formulation, self.choice, owner.control)
+        layout = self.program.layout
+        self.kept = [*range(layout.nq + layout.nw), *range(layout.z.start, layout.z.stop)]
+        self.n_x, self.n_p = len(self.kept), layout.n_p
+
+    @cached_property
+    def _symbols(self) -> tuple[SX, SX, SX]:
+        """Exported state, the full state with work channels at zero, and parameters."""
+        p, layout = self.program, self.program.layout
+        x = SX.sym("x", self.n_x)
+        full = ca.vertcat(x[: layout.nq + layout.nw], SX.zeros(layout.n_work), x[layout.nq + layout.nw :])
+        return x, full, SX.sym("p", p.p.numel())
+
+    def _of_flow(self, name: str, doc: str, function: ca.Function, rows: Sequence[int] | None, result: str) -> Routine:
+        x, full, p = self._symbols
+        t = SX.sym("t")
+        value = ca.densify(function(t, full, p))
+        value = value if rows is None else value[list(rows)]
+        return routine(f"{name}_{self.label}", doc, [t, x, p], [value], "t x p", result)
+
+    @cached_property
+    def routines(self) -> list[Routine]:
+        """Right-hand side, guards, velocities, control, entry, resets and reduced equations of the domain."""
+        program, title = self.program, f"domain {self.domain.name!r}"
+        flow = program.flow
+        out = [
+            self._of_flow("rhs", f"Right-hand side x' of {title}.", flow.rhs, self.kept, "dx"),
+            self._of_flow("velocities", f"All velocities v in {title}.", program.velocity.function, None, "v"),
+            self._of_flow(
+                "commands",
+                f"What the controller asks of the inputs in {title}.",
+                program._function("u", program.u),
+                None,
+                "u",
+            ),
+            self.entry,
+        ]
+        if flow.n_guards:
+            out.append(self._of_flow("guards", f"Guards of {title}.", flow.guards, None, "guard"))
+        if flow.project is not None:
+            out.append(
+                self._of_flow("project", f"State of {title} put onto its constraints.", flow.project, self.kept, "y")
+            )
+        out += [e.reset for e in self.edges if e.reset is not None]
+        if isinstance(self.owner.formulation, SPF) and self.choice.rows:
+            out.append(self._reduced())
+        return out
+
+    @cached_property
+    def slope(self) -> ca.Function:
+        """Derivative of the right-hand side by the state."""
+        rhs = self.routines[0].function
+        t, x, p = (SX.sym(n, rhs.numel_in(i)) for i, n in enumerate(("t", "x", "p")))
+        return ca.Function("slope", [t, x, p], [ca.jacobian(rhs(t, x, p), x)])
+
+    @property
+    def n_guards(self) -> int:
+        """Number of guards, that of the coordinates included."""
+        return self.program.flow.n_guards
+
+    def _reduced(self) -> Routine:
+        e, formulation = self.stage.equations, self.owner.formulation
+        assert isinstance(formulation, SPF)
+        terms = formulation.terms(e, self.choice)
+        values = self.stage.with_domain_params([terms[n] for n in ("rho", "H", "C", "g")])
+        doc = f"Reduced equations of {self.domain.name!r}: H a + C w + g = rho' Q with v = rho w, w independent."
+        return routine(
+            f"reduced_{self.label}",
+            doc,
+            [e.t, e.q, e.v, self.owner.mechanism.p, self.stage.anchors],
+            values,
+            "t q v params anchors",
+            "rho H C g",
+        )
+
+    # ---- entering -----------------------------------------------------------------------------------------------
+
+    def anchors(self, t: SX, q: SX, v: SX, params: SX) -> tuple[SX, SX]:
+        """Anchors that hold the contacts where they are, normals at the ground, and speeds of their points."""
+        stage, d = self.stage, self.stage.dimension
+        n = stage.anchors.numel()
+        if not n:
+            return SX(0, 1), SX(0, 1)
+        where, speeds = stage.places.function(t, q, v, ca.vertcat(params, SX.zeros(n)))
+        where = ca.densify(where)
+        for i in range(d - 1, n, d):
+            where[i] = self.owner.system.ground
+        return where, speeds
+
+    @cached_property
+    def entry(self) -> Routine:
+        """State and parameters with which the domain is entered."""
+        m, program, layout = self.owner.mechanism, self.program, self.program.layout
+        e, d = self.stage.equations, self.stage.dimension
+        t, q, v, params = SX.sym("t"), SX.sym("q", e.nq), SX.sym("v", e.nv), SX.sym("params", len(m.params))
+        z = SX.sym("z", layout.n_z)
+        anchors, speeds = self.anchors(t, q, v, params)
+        slips = [SX(0, 1)]
+        for i, contact in enumerate(self.domain.contacts):
+            if isinstance(contact, Sliding):
+                along = speeds[d * i : d * (i + 1) - 1]
+                size = ca.norm_2(along)
+                slips.append(ca.if_else(size > 1e-12, along / ca.fmax(size, 1e-300), 0))
+        w = v[list(program.ode.independent)]
+        sizes = dict(layout.sizes)
+        blocks = {
+            "params": params,
+            "anchors": anchors,
+            "slip": ca.vertcat(*slips),
+            "entry_t": t,
+            "entry_q": q,
+            "entry_v": v,
+            "held": SX.zeros(sizes["held"]),
+            "row": SX.zeros(sizes["row"]),
+            "smallest_volume": SX.zeros(1),
+        }
+        p = ca.vertcat(*[ca.densify(SX(blocks[name])) for name in sizes])
+        x = ca.vertcat(q, w, z)
+        full = ca.vertcat(q, w, SX.zeros(layout.n_work), z)
+        p[layout.slice("smallest_volume")] = 0.1 * program.volume.function(t, full, p)
+        doc = f"State x and run-time parameters p with which {self.domain.name!r} is entered at (q, v)."
+        return routine(f"enter_{self.label}", doc, [t, q, v, z, params], [x, p], "t q v z params", "x p")
+
+    # ---- leaving ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def edges(self) -> list[EdgeCode]:
+        """Edges out of the domain with their resets."""
+        out = []
+        for i, edge in enumerate(self.program.edges):
+            direction = int(self.program.directions[i])
+            if edge.target is None:
+                out.append(EdgeCode(edge, i, direction, -1, None))
+                continue
+            if len(edge.candidates) > 1:
+                raise BadModel(
+                    f"edge {edge.name!r} lets the impact choose between {len(edge.candidates)} domains, which exported "
+                    "code does not; give it one target",
+                    edge=edge.name,
+                )
+            target = self.owner.domains[self.owner.index(edge.target)]
+            out.append(EdgeCode(edge, i, direction, target.index, self._reset(edge, target, i)))
+        return out
+
+    def _reset(self, edge: Edge, target: DomainCode, number: int) -> Routine:
+        """(q, v) after the reset, put onto the constraints of the target along M^-1 J', as a simulation does."""
+        if isinstance(edge.reset, Collision):
+            raise BadModel(
+                f"edge {edge.name!r}: a Collision is solved by cases, which exported code does not; use PlasticImpact",
+                edge=edge.name,
+            )
+        stage, m = target.stage, self.owner.mechanism
+        e = stage.equations
+        t, q, v, params = SX.sym("t"), SX.sym("q", e.nq), SX.sym("v", e.nv), SX.sym("params", len(m.params))
+        after, speed = (q, v) if not isinstance(edge.reset, Map) else self._mapped(edge.reset, t, q, v, params)
+        anchors, _ = target.anchors(t, after, speed, params)
+        rows = list(target.choice.rows)
+        if rows:
+            J, phi, phi_t, M = stage.with_domain_params([e.J[rows, :], e.phi[rows], e.phi_t[rows], e.M])
+            least = -ca.mtimes(J.T, Positive(ca.mtimes(J, J.T)).solve(phi))
+            step = ca.Function("step", [e.t, e.q, e.p], [e.kinematics.displaced(ca.densify(least))])
+            p = ca.vertcat(params, anchors)
+            for _ in range(SETTLING):
+                after = step(t, after, p)
+            MJ = Positive(M).solve(J.T)
+            lost = ca.mtimes(MJ, Positive(ca.mtimes(J, MJ)).solve(ca.mtimes(J, e.v) + phi_t))
+            settle = ca.Function("settle", [e.t, e.q, e.v, e.p], [e.v - lost])
+            speed = settle(t, after, speed, p)
+        kind = type(edge.reset).__name__
+        doc = f"State after {edge.name!r} ({kind}) into {target.domain.name!r}, on its constraints."
+        return routine(
+            f"reset_{self.label}_{number}", doc, [t, q, v, params], [after, speed], "t q v params", "q_after v_after"
+        )
+
+    def _mapped(self, reset: Map, t: SX, q: SX, v: SX, params: SX) -> tuple[SX, SX]:
+        m = self.owner.mechanism
+        e = Equations(m)
+
+        def places(frame: Any) -> tuple[SX, SX]:
+            at = ca.Function("at", [e.t, e.q, e.v, m.p], [e.position(frame), ca.densify(e.velocity(frame))])
+            position, velocity = at(t, q, v, params)
+            return position, velocity
+
+        entry = Entry(t, Named(m.q_names, q), Named(m.v_names, v, "velocity"))
+        signals = Signals(
+            m,
+            "",
+            t,
+            Named(m.q_names, q),
+            Named(m.v_names, v, "velocity"),
+            Named(list(m.params), params, "param"),
+            entry,
+            places,
+            None,
+            self.owner.system.ground,
+        )
+        after, speed = SX(q), SX(v)
+        for name, value in dict(reset.function(signals)).items():
+            names, vector = (m.v_names, speed) if name.startswith("v.") else (m.q_names, after)
+            if name.removeprefix("v.") not in names:
+                raise BadValue(f"a Map for export names single coordinates; {name!r} is none of {', '.join(names)}")
+            vector[names.index(name.removeprefix("v."))] = value
+        if m.params:
+            after, speed = ca.substitute([after, speed], [m.p], [params])
+        return after, speed

@@ -1,0 +1,249 @@
+"""MJCF out: a mechanism at its default Params as MuJoCo's XML, loops as equality constraints between sites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from saltus.files.xml.rigid import IDENTITY, Mass, Numeric, Pose, to_quaternion, turn
+from saltus.files.xml.tree import Element
+from saltus.model.forces import JointSpring, Spring
+from saltus.model.joints import Ball, Joint, Shift, Turn
+from saltus.model.mechanism import Mechanism, Placement
+
+LEAST = 1e-14  # kg, kg m2: MuJoCo wants every moving body to have some mass
+FIRM = {"solref": "0.004 1", "solimp": "0.9999 0.9999 0.001 0.5 2"}
+APART = 0.1  # m between the two points that hold a hinge's axis
+
+
+def mjcf_tree(mechanism: Mechanism) -> tuple[Element, list[str]]:
+    """The document, and what it has no element for."""
+    return _Writer(mechanism).document()
+
+
+class _Writer:
+    def __init__(self, m: Mechanism) -> None:
+        self.m, self.n, self.left = m, Numeric(m), []  # type: Mechanism, Numeric, list[str]
+        self.sites = 0
+
+    def document(self) -> tuple[Element, list[str]]:
+        m = self.m
+        root = Element("mujoco", {"model": m.name})
+        root.add("compiler", angle="radian", autolimits="true", inertiafromgeom="false")
+        root.add("option", gravity=self.n.array(m.gravity).ravel(), timestep=0.0005)
+        if not m.spatial:
+            root.add("custom").add("text", name="saltus_plane", data="xy")
+        world = root.add("worldbody")
+        self.equality, self.tendon, self.actuator = (
+            Element("equality", {}),
+            Element("tendon", {}),
+            Element("actuator", {}),
+        )
+        self.bodies = {"ground": world}
+        self.joint_tags: dict[str, Element] = {}
+        for placement in m.placements:
+            self._body(placement)
+        for name, frame in m.points.items():
+            pose = self.n.pose(frame)
+            self.bodies[frame.link.name].add("site", name=name, pos=pose.p, quat=to_quaternion(pose.R), size=0.005)
+        for joint in m.loops:
+            self._loop(joint)
+        for constraint in m.constraints.values():
+            for i in range(constraint.phi.numel()):
+                self._affine(
+                    f"{constraint.name}_{i + 1}" if constraint.phi.numel() > 1 else constraint.name,
+                    f"constraint {constraint.name!r}",
+                    constraint.phi[i],
+                )
+        for name, force in m.forces.items():
+            self._force(name, force)
+        motors = {n for j in m.joints.values() if j.motor for n in j.v_names}
+        for name in m.inputs:
+            if name in self.joint_tags:
+                self._motor(name)
+            elif name in motors:
+                self.left.append(f"motor {name!r} on a joint that closes a loop or follows another")
+            else:
+                self.left.append(f"input {name!r}")
+        for part in (self.tendon, self.equality, self.actuator):
+            if part.children:
+                root.children.append(part)
+        return root, self.left
+
+    # ---- the tree -----------------------------------------------------------------------------------------------
+
+    def _body(self, placement: Placement) -> None:
+        joint, link = placement.joint, placement.child
+        near, far = (joint.b, joint.a) if placement.reversed else (joint.a, joint.b)
+        start, end = self.n.pose(near), self.n.pose(far)
+        primitives = list(joint.primitives)
+        sign = 1.0
+        if placement.reversed:
+            primitives, sign = primitives[::-1], -1.0
+        follows = [self.n.affine(e) for e in joint.follows] if joint.follows is not None else None
+        fixed = follows is not None and all(x is not None and not x[1] for x in follows)
+        middle = IDENTITY
+        if fixed and follows is not None:
+            for p, value in zip(joint.primitives, follows, strict=True):
+                assert value is not None
+                middle = middle @ _moved(p, value[0])
+            middle = middle.inverse if placement.reversed else middle
+        rest = start @ middle @ end.inverse
+        body = self.bodies[placement.parent.name].add("body", name=link.name, pos=rest.p, quat=to_quaternion(rest.R))
+        self.bodies[link.name] = body
+        if not fixed:
+            names = iter(joint.v_names if not placement.reversed else joint.v_names[::-1])
+            for p in primitives:
+                self._primitive(body, joint, p, sign, end, names)
+            if follows is not None:
+                self._followers(joint, follows)
+        mass = self.n.mass(link)
+        if mass.mass > 0 or not fixed:
+            _inertial(body, mass)
+        body.add("geom", type="sphere", pos=mass.com, size=0.01, contype=0, conaffinity=0, group=1)
+
+    def _primitive(self, body: Element, joint: Joint, p: Any, sign: float, end: Pose, names: Any) -> None:
+        if isinstance(p, Ball):
+            if sign < 0:
+                self.left.append(f"joint {joint.name!r}: a ball joint written child first; swap a and b")
+            for _ in range(3):
+                next(names, None)
+            tag = body.add("joint", name=f"{joint.name}.ball", type="ball", pos=end.p)
+        elif isinstance(p, Turn | Shift):
+            name = next(names)
+            kind = "hinge" if isinstance(p, Turn) else "slide"
+            tag = body.add("joint", name=name, type=kind, pos=end.p, axis=sign * end.R @ np.array(p.axis))
+            self.joint_tags[name] = tag
+        else:
+            self.left.append(f"joint {joint.name!r}: a bend, which is no rigid joint")
+
+    def _followers(self, joint: Joint, follows: list[Any]) -> None:
+        for name, given in zip(joint.q_names, follows, strict=True):
+            if given is None:
+                self.left.append(f"joint {joint.name!r}: `follows` that is not linear in coordinates")
+            else:
+                constant, coefficients = given
+                self._tie(f"{name}_follows", -constant, {name: 1.0, **{n: -c for n, c in coefficients.items()}})
+
+    # ---- constraints --------------------------------------------------------------------------------------------
+
+    def _site(self, link: str, pose: Pose) -> str:
+        self.sites += 1
+        name = f"loop_site_{self.sites}"
+        self.bodies[link].add("site", name=name, pos=pose.p, quat=to_quaternion(pose.R), size=0.004, group=4)
+        return name
+
+    def _loop(self, joint: Joint) -> None:
+        a, b = self.n.pose(joint.a), self.n.pose(joint.b)
+        where = (joint.a.link.name, joint.b.link.name)
+        turns = [p for p in joint.primitives if isinstance(p, Turn)]
+        shifts = [p for p in joint.primitives if isinstance(p, Shift)]
+        if joint.kind == "weld":
+            self.equality.add(
+                "weld", name=joint.name, site1=self._site(where[0], a), site2=self._site(where[1], b), **FIRM
+            )
+        elif joint.kind in ("revolute", "spherical"):
+            self.equality.add(
+                "connect", name=joint.name, site1=self._site(where[0], a), site2=self._site(where[1], b), **FIRM
+            )
+            if turns and self.m.spatial:
+                offset = Pose(np.eye(3), APART * np.array(turns[0].axis))
+                self.equality.add(
+                    "connect",
+                    name=f"{joint.name}_axis",
+                    site1=self._site(where[0], a @ offset),
+                    site2=self._site(where[1], b @ offset),
+                    **FIRM,
+                )
+        elif not _locks(self.m, joint):
+            if joint.motor is None and not any(
+                isinstance(f, JointSpring) and f.coordinate.split(".")[0] == joint.name for f in self.m.forces.values()
+            ):
+                return  # it locks nothing and nothing acts on it
+            self.left.append(f"joint {joint.name!r}: a joint that only measures")
+        else:
+            self.left.append(f"joint {joint.name!r}: a loop closed by a {joint.kind} joint ({len(shifts)} slide(s))")
+
+    def _affine(self, name: str, part: str, phi: Any) -> None:
+        given = self.n.affine(phi)
+        if given is None:
+            self.left.append(f"{part}: not linear in coordinates")
+        else:
+            self._tie(name, given[0], given[1])
+
+    def _tie(self, name: str, constant: float, coefficients: dict[str, float]) -> None:
+        """constant + sum c q = 0, as a fixed tendon of constant length."""
+        missing = [n for n in coefficients if n not in self.joint_tags]
+        if missing:
+            self.left.append(f"{name!r}: it ties coordinates of a ball joint ({', '.join(missing)})")
+            return
+        tendon = self.tendon.add("fixed", name=f"{name}_sum")
+        for n, c in coefficients.items():
+            tendon.add("joint", joint=n, coef=c)
+        # MuJoCo holds the length at its value in the reference configuration (zero) plus the polynomial's constant.
+        self.equality.add(
+            "tendon", name=name, tendon1=f"{name}_sum", polycoef=np.array([-constant, 0, 0, 0, 0]), **FIRM
+        )
+
+    # ---- forces -------------------------------------------------------------------------------------------------
+
+    def _force(self, name: str, force: Any) -> None:
+        if isinstance(force, Spring):
+            k, rest, d = (self.n.value(x) for x in (force.stiffness, force.length, force.damping))
+            tendon = self.tendon.add("spatial", name=name, stiffness=k, springlength=rest, damping=d, width=0.002)
+            for frame in (force.a, force.b):
+                tendon.add("site", site=self._site(frame.link.name, self.n.pose(frame)))
+            if d < 0:
+                self.left.append(f"spring {name!r}: negative damping")
+        elif isinstance(force, JointSpring):
+            tag = self.joint_tags.get(force.coordinate)
+            k, rest, d = (self.n.value(x) for x in (force.stiffness, force.rest, force.damping))
+            if tag is None or "stiffness" in tag.attributes or d < 0 or k < 0:
+                self.left.append(
+                    f"spring {name!r} on {force.coordinate!r}: a loop's coordinate, a second spring or "
+                    "a negative number"
+                )
+            else:
+                tag.attributes |= {"stiffness": repr(k), "springref": repr(rest), "damping": repr(d)}
+        else:
+            self.left.append(f"{type(force).__name__.lower()} {name!r}")
+
+    def _motor(self, name: str) -> None:
+        motor = self.m.joints[name.split(".")[0]].motor
+        assert motor is not None
+        gear = self.n.value(motor.gear)
+        inertia = gear**2 * self.n.value(motor.rotor_inertia)
+        if inertia:
+            self.joint_tags[name].attributes["armature"] = repr(inertia)
+        limit = None if motor.torque is None else gear * self.n.value(motor.torque)
+        self.actuator.add(
+            "motor", name=name, joint=name, gear=1, ctrlrange=None if limit is None else np.array([-limit, limit])
+        )
+        for what in ("speed", "power"):
+            if getattr(motor, what) is not None:
+                self.left.append(f"motor {name!r}: its {what} limit")
+
+
+def _inertial(body: Element, mass: Mass) -> None:
+    inertia = mass.inertia + (LEAST * np.eye(3) if np.linalg.eigvalsh(mass.inertia).min() < LEAST else 0)
+    xx, yy, zz, xy, xz, yz = (inertia[i, j] for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
+    full = None if (xy, xz, yz) == (0, 0, 0) else np.array([xx, yy, zz, xy, xz, yz])
+    body.add(
+        "inertial",
+        pos=mass.com,
+        mass=max(mass.mass, LEAST),
+        fullinertia=full,
+        diaginertia=np.array([xx, yy, zz]) if full is None else None,
+    )
+
+
+def _moved(p: Any, value: float) -> Pose:
+    axis = np.array(p.axis)
+    return Pose(turn(axis, value), np.zeros(3)) if isinstance(p, Turn) else Pose(np.eye(3), value * axis)
+
+
+def _locks(m: Mechanism, joint: Joint) -> bool:
+    from saltus.model.kinematics import Kinematics
+
+    return any(c.joint is joint and c.phi.numel() for c in Kinematics(m).closures())

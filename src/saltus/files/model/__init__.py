@@ -1,0 +1,1 @@
+"""Model files: plain data with expressions, read and written."""

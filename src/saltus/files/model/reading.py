@@ -1,0 +1,395 @@
+"""From a checked model file to a Mechanism, a HybridSystem, controllers and configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from saltus.errors import BadFile, BadValue, SaltusError, UnknownName
+from saltus.files.model import schema
+from saltus.files.model.documents import Document, Path_
+from saltus.files.model.expressions import evaluate, parsed
+from saltus.files.model.names import Formula, FormulaLaw, FormulaMap, FormulaTarget, GroundFormula, MechanismNames
+from saltus.hybrid import graph as hybrid
+from saltus.hybrid.laws import PD, ConstantSpeed, Damping, PerDomain
+from saltus.model.mechanism import Mechanism
+from saltus.model.parts import Frame, Motor
+from saltus.model.symbols import SX, vector
+
+SHOWN = 5  # problems of a file that are listed
+
+
+def checked(document: Document) -> schema.ModelEntry:
+    """Check a document against the schema; BadFile lists what is wrong with line and path."""
+    if not isinstance(document.data, dict):
+        raise document.problem((), "a model file holds named entries, beginning with `saltus: 1`")
+    try:
+        return schema.ModelEntry.model_validate(document.data)
+    except ValidationError as problem:
+        found: dict[Path_, dict[str, str]] = {}
+        for error in problem.errors(include_url=False, include_input=False):
+            path = _path_in(document.data, error["loc"])
+            context = error.get("ctx", {})
+            if "key" in context:
+                path = (*path, context["key"])
+            missing = error["type"] == "missing"
+            said = f"entry {error['loc'][-1]!r} is missing" if missing else error["msg"]
+            found.setdefault(path, {}).setdefault(error["type"], said)
+        deepest = {p: m for p, m in found.items() if not any(len(o) > len(p) and o[: len(p)] == p for o in found)}
+        problems = [document.problem(path, _said(kinds)) for path, kinds in list(deepest.items())[:SHOWN]]
+        more = "" if len(deepest) <= SHOWN else f"\nand {len(deepest) - SHOWN} more"
+        first = problems[0]
+        raise BadFile(
+            "\n".join(map(str, problems)) + more, file=document.file, line=first.data["line"], path=first.data["path"]
+        ) from None
+    except RecursionError:
+        raise document.problem((), "nested too deeply") from None
+
+
+def _said(kinds: dict[str, str]) -> str:
+    """One message for what pydantic says of every member of a union."""
+    if "int_type" in kinds or "float_type" in kinds:
+        return "expected a number" + (' or an expression such as "2*l_1 + 0.01"' if "string_type" in kinds else "")
+    return next(iter(kinds.values()))
+
+
+def _path_in(data: Any, location: tuple[Any, ...]) -> Path_:
+    """The part of pydantic's location that is a path in the data (it names union members too)."""
+    path: list[Any] = []
+    for step in location:
+        if (isinstance(data, dict) and step in data) or (
+            isinstance(data, list) and isinstance(step, int) and step < len(data)
+        ):
+            data = data[step]
+            path.append(step)
+    return tuple(path)
+
+
+class Builder:
+    """Builds one machine from a checked document; every error names file, line and path."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.entry = checked(document)
+
+    @contextmanager
+    def at(self, *path: str | int) -> Iterator[None]:
+        """Errors within name this path."""
+        try:
+            yield
+        except BadFile:
+            raise
+        except SaltusError as problem:
+            raise self.document.problem(tuple(path), str(problem), problem=problem) from problem
+        except (TypeError, ValueError, RuntimeError, NotImplementedError, ArithmeticError) as problem:
+            text = str(problem).strip().splitlines()[-1] if str(problem).strip() else type(problem).__name__
+            raise self.document.problem(tuple(path), text, problem=problem) from problem
+
+    # ---- numbers and places -------------------------------------------------------------------------------------
+
+    def number(self, given: Any, *, moving: bool = False) -> Any:
+        """A number, or the expression of a text."""
+        if not isinstance(given, str):
+            return given
+        return evaluate(given, MechanismNames(self.m, moving=moving, more=self.drives if moving else None))
+
+    def numbers(self, given: list[Any], *, moving: bool = False) -> list[Any]:
+        """Several of them."""
+        return [self.number(x, moving=moving) for x in given]
+
+    def place(self, given: str | schema.PlaceEntry, *, points: bool = False) -> Frame:
+        """A frame: text names a link ("crank.end" an end of a rod) or, with `points`, a point."""
+        m = self.m
+        if isinstance(given, str):
+            if points:
+                return m.frame(given)
+            name, _, end = given.partition(".")
+            link = self._link(name)
+            if end not in ("", "start", "end"):
+                raise UnknownName("end of a rod", end, ["start", "end"])
+            return getattr(link, end or "origin")
+        if given.point is not None:
+            if given.link is not None or given.at is not None:
+                raise BadValue("a place is either a named point or {link: ..., at: [...]}, not both")
+            return m.frame(given.point)
+        if given.link is None:
+            raise BadValue("a place needs a link, as in {link: crank, at: [0.1, 0]}")
+        link = self._link(given.link)
+        at = self.numbers(given.at) if given.at is not None else [0.0] * (3 if m.spatial else 2)
+        angle = self.number(given.angle) if given.angle is not None else 0.0
+        rotation = [self.numbers(row) for row in given.rotation] if given.rotation is not None else None
+        if rotation is not None and any(isinstance(x, SX) for row in rotation for x in row):
+            if [len(row) for row in rotation] != [3, 3, 3]:
+                raise BadValue("rotation must be a 3 x 3 rotation matrix")
+            return replace(
+                link.at(*at), rotation=vector(*[x for row in zip(*rotation, strict=True) for x in row]).reshape((3, 3))
+            )
+        return link.at(*at, angle=angle, rotation=rotation)
+
+    def _link(self, name: str) -> Any:
+        if name not in self.m.links:
+            raise UnknownName("link", name, self.m.links)
+        return self.m.links[name]
+
+    # ---- the mechanism ------------------------------------------------------------------------------------------
+
+    def mechanism(self) -> Mechanism:
+        """Build links, joints, points, constraints, forces and keyframes."""
+        entry = self.entry
+        m = self.m = Mechanism(entry.name, spatial=entry.spatial)
+        self.drives: dict[str, SX] = {}
+        for name, param in entry.params.items():
+            with self.at("params", name):
+                if isinstance(param, schema.ParamEntry):
+                    m.param(name, param.value, param.unit)
+                else:
+                    m.param(name, param)
+        with self.at("gravity"):
+            self._gravity(entry.gravity)
+        for i, name in enumerate(entry.inputs):
+            with self.at("inputs", i):
+                m.input(name)
+        for name, value in entry.drives.items():
+            with self.at("drives", name):
+                self.drives[f"drive.{name}"] = m.driven(name, self.number(value, moving=True))
+        for name, link in entry.links.items():
+            with self.at("links", name):
+                self._add_link(name, link)
+        for name, joint in entry.joints.items():
+            with self.at("joints", name):
+                self._add_joint(name, joint)
+        for name, place in entry.points.items():
+            with self.at("points", name):
+                m.point(name, self.place(place))
+        for name, constraint in entry.constraints.items():
+            with self.at("constraints", name):
+                self._constrain(name, constraint)
+        for name, force in entry.forces.items():
+            with self.at("forces", name):
+                self._add_force(name, force)
+        with self.at("joints"):
+            m.check()
+        for name, configuration in entry.keyframes.items():
+            m.keyframes[name] = self._configuration(configuration)
+        return m
+
+    def _gravity(self, given: Any) -> None:
+        m = self.m
+        if not isinstance(given, list):
+            size = self.number(given)
+            given = [0, 0, -size] if m.spatial else [0, -size, 0]
+        else:
+            given = self.numbers(given)
+            if len(given) not in ((3,) if m.spatial else (2, 3)):
+                raise BadValue(f"gravity takes {'(x, y, z)' if m.spatial else '(x, y)'}; {len(given)} given")
+        m.gravity = vector(*given, *([0] * (3 - len(given))))
+
+    def _add_link(self, name: str, link: schema.LinkEntry) -> None:
+        m, mass = self.m, self.number(link.mass)
+        if not isinstance(mass, SX) and mass == 0:
+            if any(x is not None for x in (link.inertia, link.com, link.length, link.radius)):
+                raise BadValue(f"link {name!r} has no mass and so takes nothing but `mass: 0`")
+            m.massless(name)
+            return
+        length = self.number(link.length) if link.length is not None else None
+        if length is not None and link.inertia is None:
+            if link.com is not None:
+                raise BadValue(f"rod {name!r}: its centre of mass is in the middle; give `inertia` with `com`")
+            m.rod(name, mass=mass, length=length, radius=self.number(link.radius) if link.radius is not None else 0.0)
+            return
+        if link.radius is not None:
+            raise BadValue(f"link {name!r}: a radius is of a rod, which has a length and no `inertia`")
+        inertia: Any = link.inertia if link.inertia is not None else 0.0
+        if isinstance(inertia, list):
+            inertia = [self.numbers(row) if isinstance(row, list) else self.number(row) for row in inertia]
+        else:
+            inertia = self.number(inertia)
+        com = self.numbers(link.com) if link.com is not None else (0, 0, 0)
+        made = m.link(name, mass=mass, inertia=inertia, com=com)
+        if length is not None:
+            m._positive(length, f"link {name!r}", "length")
+            m.links[name] = replace(made, length=length)
+
+    def _add_joint(self, name: str, joint: Any) -> None:
+        a, b = self.place(joint.a), self.place(joint.b)
+        fields = joint.model_fields_set - {"type", "a", "b", "motor", "follows"}
+        given = {f: getattr(joint, f) for f in fields if getattr(joint, f) is not None}
+        if "length" in given:
+            given["length"] = self.number(given["length"])
+        motor = getattr(joint, "motor", None)
+        if isinstance(motor, schema.MotorEntry):
+            motor = Motor(
+                **{f: self.number(getattr(motor, f)) for f in motor.model_fields_set if getattr(motor, f) is not None}
+            )
+        if motor is not None:
+            given["motor"] = motor
+        follows = getattr(joint, "follows", None)
+        if follows is not None:
+            given["follows"] = self.numbers(follows if isinstance(follows, list) else [follows], moving=True)
+        getattr(self.m, joint.type)(name, a, b, **given)
+
+    def _constrain(self, name: str, given: Any) -> None:
+        m = self.m
+        if isinstance(given, schema.PrescribeEntry):
+            expected = "given_" + given.prescribe.replace(".", "_")
+            if name != expected:
+                raise BadValue(f"a constraint that prescribes {given.prescribe!r} is named {expected!r}", given=name)
+            m.prescribe(given.prescribe, self.number(given.value, moving=True))
+        else:
+            rows = self.numbers(given if isinstance(given, list) else [given], moving=True)
+            m.constraint(name, vector(*rows))
+
+    def _add_force(self, name: str, force: Any) -> None:
+        m = self.m
+        if isinstance(force, schema.SpringEntry):
+            m.spring(
+                name,
+                self.place(force.a),
+                self.place(force.b),
+                stiffness=self.number(force.stiffness),
+                length=self.number(force.length),
+                damping=self.number(force.damping),
+            )
+        elif isinstance(force, schema.JointSpringEntry):
+            m.joint_spring(
+                name,
+                force.joint,
+                stiffness=self.number(force.stiffness),
+                rest=self.number(force.rest),
+                damping=self.number(force.damping),
+            )
+        elif isinstance(force, schema.ForceEntry):
+            m.force(name, self.place(force.point), self.numbers(force.value, moving=True))
+        elif isinstance(force, schema.TorqueEntry):
+            value = (
+                self.numbers(force.value, moving=True)
+                if isinstance(force.value, list)
+                else self.number(force.value, moving=True)
+            )
+            m.torque(name, self._link(force.link), value)
+        else:
+            self._soft_ground(name, force)
+
+    def _soft_ground(self, name: str, force: schema.SoftGroundEntry) -> None:
+        m = self.m
+        if (force.point is None) == (force.joint is None):
+            raise BadValue("soft ground lies under a `point` or under a bend `joint`; give one of them")
+        place: Any
+        if force.point is not None:
+            place = self.place(force.point)
+        elif force.joint in m.joints:
+            place = m.joints[force.joint]
+        else:
+            raise UnknownName("joint", str(force.joint), m.joints)
+        ground: Any = force.ground
+        if isinstance(ground, str):
+            names = {word for kind, word, *_ in parsed(ground) if kind == "name"}
+            ground = GroundFormula(ground, m) if names & {"x", "y"} - set(m.params) else self.number(ground)
+            if callable(ground):
+                ground(*[SX.sym(x) for x in ("xy" if m.spatial else "x")])  # names errors now, not in the equations
+        m.compliant_contact(
+            name,
+            place,
+            stiffness=self.number(force.stiffness),
+            damping=self.number(force.damping),
+            exponent=force.exponent,
+            friction=self.number(force.friction),
+            friction_stiffness=None if force.friction_stiffness is None else self.number(force.friction_stiffness),
+            friction_damping=self.number(force.friction_damping),
+            ground=ground,
+        )
+
+    def _configuration(self, given: schema.Configuration) -> dict[str, Any]:
+        out: dict[str, Any] = {k: _tuple(x) for k, x in given.held.items()}
+        for part in ("near", "rates", "params"):
+            if getattr(given, part):
+                out[part] = {k: _tuple(x) for k, x in getattr(given, part).items()}
+        return out
+
+    # ---- the system ---------------------------------------------------------------------------------------------
+
+    def system(self) -> hybrid.HybridSystem:
+        """Build domains, edges, ends and controllers."""
+        entry = self.entry
+        system = hybrid.HybridSystem(self.m, ground=float(entry.ground))
+        for name, domain in entry.domains.items():
+            with self.at("domains", name):
+                params = {k: self.number(x) for k, x in domain.params.items()}
+                system.domain(name, contacts=[self._contact(c) for c in domain.contacts], params=params)
+        for i, edge in enumerate(entry.edges):
+            with self.at("edges", i):
+                reset = self._reset(edge.reset) if edge.reset is not None else None
+                system.edge(edge.source, edge.target, guard=self._guard(edge.guard), reset=reset, name=edge.name)
+        for i, end in enumerate(entry.ends):
+            with self.at("ends", i):
+                system.ends(end.name, self._guard(end.guard))
+        for name, control in entry.controls.items():
+            with self.at("controls", name):
+                system.controls[name] = self._control(control, system)
+        return system
+
+    def _contact(self, contact: Any) -> hybrid.Contact:
+        point = self.place(contact.point, points=True)
+        if isinstance(contact, schema.Pinned):
+            return hybrid.Pinned(point)
+        if isinstance(contact, schema.Sliding):
+            return hybrid.Sliding(point, self.number(contact.friction))
+        return hybrid.Rolling(point, self.number(contact.radius))
+
+    def _guard(self, guard: Any) -> hybrid.Guard:
+        if isinstance(guard, schema.When):
+            parsed(str(guard.expression))
+            return hybrid.When(Formula(guard.expression), guard.direction, guard.label)
+        point = self.place(guard.point, points=True)
+        if isinstance(guard, schema.Touchdown):
+            return hybrid.Touchdown(point, self.number(guard.radius), guard.direction)
+        return hybrid.Liftoff(point, guard.strict, guard.direction)
+
+    def _reset(self, reset: Any) -> hybrid.Reset:
+        if isinstance(reset, schema.Continuous):
+            return hybrid.Continuous()
+        if isinstance(reset, schema.PlasticImpact):
+            return hybrid.PlasticImpact()
+        if isinstance(reset, schema.CollisionEntry):
+            contacts = [self._contact(c) for c in reset.contacts]
+            return hybrid.Collision(contacts, float(reset.restitution), reset.law, reset.friction)
+        return hybrid.Map(FormulaMap(_formulas(reset.set)))
+
+    def _control(self, control: Any, system: hybrid.HybridSystem) -> Any:
+        if isinstance(control, schema.ByDomainEntry):
+            for name in control.domains:
+                if name not in system.domains:
+                    raise UnknownName("domain", name, system.domains)
+            return PerDomain(**{n: self._control(c, system) for n, c in control.domains.items()})
+        m = self.m
+        names = list(control.inputs) if isinstance(control, schema.LawEntry) else [control.joint]
+        for name in names:
+            if name not in m.inputs:
+                raise UnknownName("input", name, m.inputs)
+        if isinstance(control, schema.LawEntry):
+            return FormulaLaw(_formulas(control.inputs))
+        gains = {f: getattr(control, f) for f in control.model_fields_set - {"type", "joint", "target"}}
+        for value in gains.values():
+            if isinstance(value, str) and value not in m.params:
+                raise UnknownName("Param", value, m.params)
+        if isinstance(control, schema.PDEntry):
+            target: Any = control.target
+            if isinstance(target, str) and target not in m.params:
+                target = FormulaTarget(Formula(target))
+            return PD(control.joint, target, **gains)
+        return (Damping if isinstance(control, schema.DampingEntry) else ConstantSpeed)(control.joint, **gains)
+
+
+def _formulas(given: dict[str, Any]) -> tuple[tuple[str, Formula], ...]:
+    for text in given.values():
+        parsed(str(text))
+    return tuple((name, Formula(text)) for name, text in given.items())
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(float(x) for x in np.atleast_1d(value)) if isinstance(value, list) else float(value)

@@ -1,0 +1,75 @@
+"""read and write: one verb each for every kind of file that holds a machine, a run, a family or a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from saltus.errors import BadFile, BadValue
+from saltus.files import tables
+from saltus.files.model_file import ModelFile, read_model, write_model
+from saltus.hybrid.graph import HybridSystem
+from saltus.model.mechanism import Mechanism
+from saltus.orbits.family import Family, read_family, write_family
+from saltus.orbits.orbit import Orbit
+from saltus.simulation import store
+from saltus.simulation.trajectory import Trajectory
+from saltus.sweeps import read_sweep
+
+
+def read(path: str | Path, *, like: Orbit | None = None, partial: bool = False) -> Any:
+    """Read a file by what it is.
+
+    A model (.yaml, .json, .toml of Saltus, MJCF or URDF as .xml, .mjcf, .urdf) gives a ModelFile, a run (.nc) a
+    Trajectory, the store of a sweep an xarray Dataset. A family of orbits needs `like`, an orbit of the same machine
+    and control. Opening a file never runs code. A foreign model with features Saltus has no part for is refused with
+    their list; `partial` reads the rest and keeps the list in `notes`.
+    """
+    path = Path(path)
+    if like is not None:
+        return read_family(path, like)
+    if path.is_dir():
+        return read_sweep(path)
+    if path.suffix.lower() == ".nc":
+        return store.load(path)
+    return read_model(path, partial=partial)
+
+
+def write(
+    thing: Any,
+    path: str | Path,
+    *,
+    start: str | None = None,
+    domain: str | None = None,
+    control: str | None = None,
+    until: float | None = None,
+    partial: bool = False,
+) -> Path:
+    """Write a machine, a run, a family of orbits or a list of records; `read` gives the first three back.
+
+    A Mechanism, HybridSystem or ModelFile goes into a model file by its suffix: .yaml, .json, .toml, or MJCF (.xml) and
+    URDF (.urdf), which hold the numbers of the default Params and refuse what they have no element for, by name; with
+    `partial` that is left out and listed in a comment. `start` (a keyframe), `domain`, `control` and `until` are
+    what `saltus run FILE` does by default. A Trajectory goes into NetCDF (.nc, whole), .csv, ROS-style .json or .tex;
+    records, one dict a row, into .csv, .json or .tex.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise BadFile(f"{path.parent} is no directory; make it first", file=str(path))
+    if isinstance(thing, Mechanism | HybridSystem | ModelFile):
+        return write_model(thing, path, start=start, domain=domain, control=control, until=until, partial=partial)
+    given = {"start": start, "domain": domain, "control": control, "until": until}
+    if partial or any(x is not None for x in given.values()):
+        raise BadValue("start, domain, control, until and partial belong to model files", given=given)
+    if isinstance(thing, Family):
+        return write_family(thing, path)
+    if isinstance(thing, Trajectory) and path.suffix.lower() == ".nc":
+        return store.save(thing, path)
+    if isinstance(thing, Trajectory) or (isinstance(thing, Sequence) and all(isinstance(x, Mapping) for x in thing)):
+        return tables.write_table(thing, path)
+    raise BadValue(
+        f"a {type(thing).__name__} cannot be written to a file; give a Mechanism, HybridSystem, Trajectory, Family or a "
+        "list of records",
+        given=thing,
+    )

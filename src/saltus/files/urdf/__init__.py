@@ -1,0 +1,1 @@
+"""URDF, with an extension for loops."""

@@ -1,0 +1,190 @@
+"""URDF out, with an extension for loops that other readers pass over.
+
+URDF is a tree. Loops stand beside it as
+<loop name="pin" type="revolute"><a link="rocker" xyz="..." rpy="..."/><b .../><axis xyz="0 0 1"/></loop>,
+gravity and the plane of planar machines as <saltus plane="xy" gravity="0 -9.81 0"/>, both children of <robot>.
+Joints with several motions are chains of joints with massless links between. A joint that follows others linearly
+is a <mimic>; joint damping is <dynamics>, a spring <spring>, rotor inertia an attribute of <motor> (extensions).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from saltus.files.xml.rigid import IDENTITY, Numeric, Pose, from_rpy, to_rpy, turn
+from saltus.files.xml.tree import Element, numbers
+from saltus.model.forces import JointSpring, Spring
+from saltus.model.joints import Ball, Shift, Turn
+from saltus.model.mechanism import Mechanism
+from saltus.model.parts import Frame
+
+
+def urdf_tree(mechanism: Mechanism) -> tuple[Element, list[str]]:
+    """The document, and what it has no element for."""
+    return _Writer(mechanism).document()
+
+
+class _Writer:
+    def __init__(self, m: Mechanism) -> None:
+        self.m, self.n, self.left = m, Numeric(m), []  # type: Mechanism, Numeric, list[str]
+        self.own: dict[str, Pose] = {
+            "ground": IDENTITY
+        }  # URDF's frame of a link, which is its joint's, in the link's own
+
+    def document(self) -> tuple[Element, list[str]]:
+        m = self.m
+        root = self.root = Element("robot", {"name": m.name})
+        root.add("saltus", plane=None if m.spatial else "xy", gravity=self.n.array(m.gravity).ravel())
+        root.add("link", name="ground")
+        self.joints: dict[str, Element] = {}
+        for placement in m.placements:
+            self._placed(placement)
+        for name, frame in m.points.items():
+            _origin(root.add("point", name=name, link=frame.link.name), self._seen(frame))
+        for joint in m.loops:
+            self._loop(joint)
+        for name in m.constraints:
+            self.left.append(f"constraint {name!r}")
+        for name, force in m.forces.items():
+            self._force(name, force)
+        motors = {n for j in m.joints.values() if j.motor for n in j.v_names}
+        self.left += [f"input {n!r}" for n in m.inputs if n not in motors]
+        return root, self.left
+
+    def _seen(self, frame: Frame) -> Pose:
+        return self.own[frame.link.name].inverse @ self.n.pose(frame)
+
+    def _placed(self, placement: Any) -> None:
+        joint, link = placement.joint, placement.child
+        near, far = (joint.b, joint.a) if placement.reversed else (joint.a, joint.b)
+        here = self._seen(near)
+        self.own[link.name] = self.n.pose(far)
+        primitives, names, sign = list(joint.primitives), list(joint.v_names), 1.0
+        follows = [self.n.affine(e) for e in joint.follows] if joint.follows is not None else None
+        if placement.reversed:
+            primitives, names, sign = primitives[::-1], names[::-1], -1.0
+            follows = follows[::-1] if follows is not None else None
+        parent = placement.parent.name
+        if any(isinstance(p, Ball) for p in primitives):
+            self._floating(joint, primitives, parent, here, link.name, placement.reversed)
+        elif not all(isinstance(p, Turn | Shift) for p in primitives):
+            self.left.append(f"joint {joint.name!r}: a bend, which is no rigid joint")
+            self._tag(joint.name, "fixed", parent, link.name, here)
+        elif not primitives:
+            self._tag(joint.name, "fixed", parent, link.name, here)
+        for i, p in enumerate(primitives if all(isinstance(p, Turn | Shift) for p in primitives) else ()):
+            last = i == len(primitives) - 1
+            child = link.name if last else f"{link.name}.{names[i].split('.')[-1]}"
+            if not last:
+                self.root.add("link", name=child)
+            tag = self._tag(names[i], "continuous" if isinstance(p, Turn) else "prismatic", parent, child, here)
+            tag.add("axis", xyz=sign * np.array(p.axis))
+            if follows is not None:
+                self._mimic(tag, joint, follows[i])
+            self._limits(tag, joint, isinstance(p, Shift))
+            self.joints[names[i]] = tag
+            parent, here = child, IDENTITY
+        self._link(link)
+
+    def _tag(self, name: str, kind: str, parent: str, child: str, pose: Pose) -> Element:
+        tag = self.root.add("joint", name=name, type=kind)
+        _origin(tag, pose)
+        tag.add("parent", link=parent)
+        tag.add("child", link=child)
+        return tag
+
+    def _floating(self, joint: Any, primitives: list[Any], parent: str, here: Pose, child: str, reverse: bool) -> None:
+        floats = joint.kind == "free" and not reverse
+        if not floats:
+            self.left.append(f"joint {joint.name!r}: a ball joint" + (" written child first" if reverse else ""))
+        self._tag(joint.name, "floating" if floats else "fixed", parent, child, here)
+
+    def _mimic(self, tag: Element, joint: Any, given: Any) -> None:
+        if given is None or len(given[1]) > 1:
+            self.left.append(f"joint {joint.name!r}: `follows` that is not linear in one coordinate")
+            return
+        constant, coefficients = given
+        name, factor = next(iter(coefficients.items()), ("", 0.0))
+        if name:
+            tag.add("mimic", joint=name, multiplier=factor, offset=constant)
+        else:
+            tag.attributes["type"] = "fixed"
+            axis = numbers(tag.children[-1], "xyz", "", 3)
+            moved = Pose(turn(axis, constant), np.zeros(3))
+            if any(isinstance(p, Shift) for p in joint.primitives):
+                moved = Pose(np.eye(3), constant * axis)
+            origin = tag.children[0]
+            whole = Pose(from_rpy(numbers(origin, "rpy", "0 0 0", 3)), numbers(origin, "xyz", "0 0 0", 3)) @ moved
+            tag.children = [c for c in tag.children[1:] if c.tag != "axis"]
+            _origin(tag, whole)
+
+    def _limits(self, tag: Element, joint: Any, slides: bool) -> None:
+        motor = joint.motor
+        if motor is None:
+            if slides:
+                tag.add("limit", lower=-1e6, upper=1e6, effort=0, velocity=1e6)
+            return
+        gear = self.n.value(motor.gear)
+        effort = gear * self.n.value(motor.torque) if motor.torque is not None else 1e6
+        speed = self.n.value(motor.speed) / gear if motor.speed is not None else 1e6
+        tag.add("limit", lower=-1e6 if slides else None, upper=1e6 if slides else None, effort=effort, velocity=speed)
+        if motor.power is not None:
+            self.left.append(f"motor {joint.name!r}: its power limit")
+        tag.add(
+            "motor",
+            limited=motor.torque is not None,
+            speed_limited=motor.speed is not None,
+            gear=gear,
+            rotor_inertia=self.n.value(motor.rotor_inertia),
+        )
+
+    def _link(self, link: Any) -> None:
+        mass = self.n.mass(link)
+        tag = self.root.add("link", name=link.name)
+        if mass.mass > 0:
+            seen = mass.moved(self.own[link.name].inverse)
+            inertial = tag.add("inertial")
+            _origin(inertial, Pose(np.eye(3), seen.com))
+            inertial.add("mass", value=seen.mass)
+            i = seen.inertia
+            inertial.add("inertia", ixx=i[0, 0], ixy=i[0, 1], ixz=i[0, 2], iyy=i[1, 1], iyz=i[1, 2], izz=i[2, 2])
+
+    def _loop(self, joint: Any) -> None:
+        tag = self.root.add("loop", name=joint.name, type=joint.kind)
+        for side, frame in (("a", joint.a), ("b", joint.b)):
+            end = tag.add(side, link=frame.link.name)
+            seen = self._seen(frame)
+            end.attributes |= {"xyz": _text(seen.p), "rpy": _text(to_rpy(seen.R))}
+        for p in joint.primitives:
+            if isinstance(p, Turn | Shift):
+                tag.add("axis", xyz=np.array(p.axis))
+        if joint.motor is not None:
+            self.left.append(f"motor {joint.name!r} on a joint that closes a loop")
+
+    def _force(self, name: str, force: Any) -> None:
+        if isinstance(force, JointSpring) and force.coordinate in self.joints:
+            tag = self.joints[force.coordinate]
+            tag.add("dynamics", damping=self.n.value(force.damping))
+            tag.add("spring", name=name, stiffness=self.n.value(force.stiffness), rest=self.n.value(force.rest))
+        elif isinstance(force, Spring):
+            tag = self.root.add(
+                "spring",
+                name=name,
+                stiffness=self.n.value(force.stiffness),
+                length=self.n.value(force.length),
+                damping=self.n.value(force.damping),
+            )
+            for side, frame in (("a", force.a), ("b", force.b)):
+                tag.add(side, link=frame.link.name, xyz=self._seen(frame).p)
+        else:
+            self.left.append(f"{type(force).__name__.lower()} {name!r}")
+
+
+def _origin(element: Element, pose: Pose) -> None:
+    element.children.insert(0, Element("origin", {"xyz": _text(pose.p), "rpy": _text(to_rpy(pose.R))}))
+
+
+def _text(v: np.ndarray) -> str:
+    return " ".join(repr(float(x) + 0.0) for x in v)

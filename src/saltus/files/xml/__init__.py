@@ -1,0 +1,1 @@
+"""What MJCF and URDF have in common."""

@@ -1,0 +1,71 @@
+"""MJCF and URDF files: told apart by their root, refused with a list of what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from saltus.errors import BadFile, BadModel, SaltusError
+from saltus.files.mjcf.read import mjcf_mechanism
+from saltus.files.mjcf.write import mjcf_tree
+from saltus.files.urdf.read import urdf_mechanism
+from saltus.files.urdf.write import urdf_tree
+from saltus.files.xml.tree import Element, parse_tree
+from saltus.hybrid.graph import HybridSystem
+from saltus.model.mechanism import Mechanism
+
+READERS = {"mujoco": mjcf_mechanism, "robot": urdf_mechanism}
+
+
+def read_xml(path: Path, partial: bool) -> tuple[Mechanism, tuple[str, ...]]:
+    """Mechanism of a MJCF or URDF file and the list of what was left out."""
+    from saltus.files.xml.tree import read_tree
+
+    return build_xml(read_tree(path), str(path), partial)
+
+
+def build_xml(root: Element, file: str, partial: bool) -> tuple[Mechanism, tuple[str, ...]]:
+    """Mechanism of a parsed document."""
+    if root.tag not in READERS:
+        raise BadFile(f"{file}:{root.line}: <{root.tag}> is neither MJCF (<mujoco>) nor URDF (<robot>)", file=file)
+    try:
+        mechanism, left = READERS[root.tag](root, file)
+        mechanism.check()
+    except BadFile:
+        raise
+    except (SaltusError, ValueError, RuntimeError, TypeError, RecursionError, ArithmeticError) as problem:
+        raise BadFile(f"{file}: {problem}", file=file, problem=problem) from problem
+    if left and not partial:
+        listed = "\n  ".join(left)
+        raise BadFile(
+            f"{file} holds {len(left)} feature(s) Saltus has no part for; partial=True (--partial) leaves them out:\n"
+            f"  {listed}",
+            file=file,
+            left=left,
+        )
+    return mechanism, left
+
+
+def parse_xml(text: str, file: str = "text") -> Element:
+    """Parse text of a document."""
+    return parse_tree(text.encode("utf-8"), file)
+
+
+def write_xml(thing: Mechanism | HybridSystem, suffix: str, partial: bool) -> str:
+    """Text of a MJCF (.xml, .mjcf) or URDF (.urdf) file."""
+    mechanism = thing.mechanism if isinstance(thing, HybridSystem) else thing
+    mechanism.check()
+    root, left = (urdf_tree if suffix == ".urdf" else mjcf_tree)(mechanism)
+    if isinstance(thing, HybridSystem):
+        left += [f"domain {n!r} with its contacts" for n, d in thing.domains.items() if d.contacts or d.params]
+        left += [f"edge {e.name!r} from {e.source.name!r}" for e in thing.edges]
+        left += [f"end {n!r}" for n, _ in thing._outcomes] + [f"controller {n!r}" for n in thing.controls]
+    if left and not partial:
+        kind = "URDF" if suffix == ".urdf" else "MJCF"
+        raise BadModel(
+            f"{kind} has no element for parts of {mechanism.name!r}; partial=True (--partial) leaves them out:\n  "
+            + "\n  ".join(left),
+            left=left,
+        )
+    if left:
+        root.comment = "left out: " + "; ".join(left)
+    return "\n".join(['<?xml version="1.0"?>', *root.lines()]) + "\n"

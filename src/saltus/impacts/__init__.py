@@ -1,0 +1,1 @@
+"""What suddenly appearing contacts do to a machine, at one state and over two parameters."""

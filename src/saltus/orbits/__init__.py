@@ -1,0 +1,27 @@
+"""Periodic gaits: found, followed over a Param, judged by their multipliers, pushed and steadied."""
+
+from saltus.orbits.basins import basin, largest_push, sensitivities
+from saltus.orbits.branching import follow_fold
+from saltus.orbits.continuation import follow
+from saltus.orbits.family import Bifurcation, Family
+from saltus.orbits.find import find_orbit
+from saltus.orbits.orbit import Orbit
+from saltus.orbits.stability import monodromy, saltations, shooting_estimate, shooting_matrix
+from saltus.orbits.stride_feedback import stabilise
+
+__all__ = [
+    "Bifurcation",
+    "Family",
+    "Orbit",
+    "basin",
+    "find_orbit",
+    "follow",
+    "follow_fold",
+    "largest_push",
+    "monodromy",
+    "saltations",
+    "sensitivities",
+    "shooting_estimate",
+    "shooting_matrix",
+    "stabilise",
+]

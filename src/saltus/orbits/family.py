@@ -1,0 +1,152 @@
+"""Family: orbits along a branch with their bifurcations; saved, read again and extended."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saltus.errors import BadFile, UnknownName
+from saltus.orbits.orbit import Orbit
+from saltus.orbits.shooting import Point, Shooting
+
+FORMAT = "saltus-family-1"
+KINDS = ("fold", "flip", "torus", "branch point")
+
+
+@dataclass(frozen=True, eq=False)
+class Bifurcation:
+    """A point where a family folds ("fold"), doubles its period ("flip"), sheds a torus or meets a branch."""
+
+    kind: str
+    param: str
+    orbit: Orbit
+    tangent: np.ndarray
+
+    @property
+    def value(self) -> float:
+        """Value of the Param."""
+        return self.orbit.params[self.param]
+
+    def switch(self, size: float = 0.02) -> Orbit:
+        """Return an orbit on the other branch, `size` away: of twice the period at a flip."""
+        from saltus.orbits.branching import switch
+
+        return switch(self, size)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} at {self.param} = {self.value:.10g}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Orbits along a branch, in order, with the bifurcations between them and why each end is the end."""
+
+    param: str
+    orbits: list[Orbit]
+    bifurcations: list[Bifurcation]
+    ends: tuple[str, str]
+    tangents: list[np.ndarray] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.orbits)
+
+    def values(self, name: str) -> np.ndarray:
+        """Number of every orbit: a Param, "period", "speed", "apex", "multiplier", "time in ..."; see Orbit.value."""
+        return np.array([o.value(name) for o in self.orbits])
+
+    @property
+    def stable(self) -> np.ndarray:
+        """Which orbits are stable."""
+        return np.array([o.is_stable for o in self.orbits], bool)
+
+    def of_kind(self, kind: str) -> list[Bifurcation]:
+        """Bifurcations of one kind."""
+        if kind not in KINDS:
+            raise UnknownName("kind of bifurcation", kind, KINDS)
+        return [b for b in self.bifurcations if b.kind == kind]
+
+    def extended(self, to: float | tuple[float, float], **options: Any) -> Family:
+        """Go on from the last orbit, in the direction it was going."""
+        from saltus.orbits.continuation import follow
+
+        more = follow(self.orbits[-1], self.param, to=to, _tangent=self.tangents[-1], **options)
+        return Family(
+            self.param,
+            self.orbits + more.orbits[1:],
+            self.bifurcations + more.bifurcations,
+            (self.ends[0], more.ends[1]),
+            self.tangents + more.tangents[1:],
+        )
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{len(self.of_kind(k))} {k}" for k in KINDS if self.of_kind(k)) or "no bifurcation"
+        return f"<Family in {self.param}: {len(self)} orbits, {found}; ends: {self.ends[0]} | {self.ends[1]}>"
+
+
+def write_family(family: Family, path: str | Path) -> Path:
+    """Write states, Params and tangents as JSON; `read_family` reads it."""
+
+    def plain(orbit: Orbit, tangent: np.ndarray) -> dict[str, Any]:
+        point = orbit.evaluation.point
+        nodes = [{"domain": n.domain, "t": n.t, "q": n.q.tolist(), "v": n.v.tolist()} for n in point.nodes]
+        multipliers = [[float(np.real(x)), float(np.imag(x))] for x in orbit.multipliers]
+        return {
+            "nodes": nodes,
+            "params": orbit.params,
+            "period": orbit.period,
+            "multipliers": multipliers,
+            "tangent": tangent.tolist(),
+        }
+
+    data = {
+        "format": FORMAT,
+        "machine": family.orbits[0].system.mechanism.name,
+        "param": family.param,
+        "ends": list(family.ends),
+        "orbits": [plain(o, t) for o, t in zip(family.orbits, family.tangents, strict=True)],
+        "bifurcations": [{"kind": b.kind, **plain(b.orbit, b.tangent)} for b in family.bifurcations],
+    }
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(data), encoding="utf-8")
+    os.replace(temporary, path)
+    return path
+
+
+def read_family(path: str | Path, like: Orbit) -> Family:
+    """Read a family that `save` wrote; `like` is an orbit of the same machine and control, whose equations serve."""
+    path = Path(path)
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        found = data["format"]
+        if found != FORMAT:
+            raise BadFile(
+                f"{path} is no family of Saltus: its format is {found!r}, expected {FORMAT!r}", path=str(path)
+            )
+        shooting = like.shooting.with_free((*like.shooting.stride.params, data["param"]))
+        orbits = [_read(like, shooting, o) for o in data["orbits"]]
+        bifurcations = [
+            Bifurcation(b["kind"], data["param"], _read(like, shooting, b), np.array(b["tangent"]))
+            for b in data["bifurcations"]
+        ]
+        tangents = [np.array(o["tangent"]) for o in data["orbits"]]
+        return Family(data["param"], orbits, bifurcations, (data["ends"][0], data["ends"][1]), tangents)
+    except (OSError, KeyError, ValueError, TypeError) as problem:
+        raise BadFile(
+            f"{path} cannot be read as a family: {type(problem).__name__}: {problem}", path=str(path)
+        ) from problem
+
+
+def _read(like: Orbit, shooting: Shooting, record: Mapping[str, Any]) -> Orbit:
+    theta = like.system.mechanism.values(record["params"])
+    node = like.evaluation.point.nodes[0]
+    nodes = tuple(
+        replace(node, domain=n["domain"], t=n["t"], q=np.array(n["q"]), v=np.array(n["v"])) for n in record["nodes"]
+    )
+    return Orbit(like.system, like.control, shooting, shooting.evaluate(Point(nodes, theta)))

@@ -1,0 +1,290 @@
+"""find_orbit: periodic gaits of hybrid systems by shooting with exact Jacobians, with help for poor guesses."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from saltus.errors import BadModel, BadValue, NoOrbit, SaltusError
+from saltus.hybrid.graph import Continuous, Domain, Edge, HybridSystem, PlasticImpact, When
+from saltus.model.assembly import State
+from saltus.model.mechanism import Mechanism
+from saltus.orbits.orbit import Orbit
+from saltus.orbits.section import Relabel, Section, find_sameness
+from saltus.orbits.shooting import Evaluation, Point, Shooting, newton
+from saltus.orbits.stride import Crossing, Lost, Moment, Passage, Stride
+
+ON_SECTION = 1e-6
+SHORTEST = 1e-5  # s: a shorter period is rest, not a gait
+ATTRACT = 20  # strides run forward when Newton's method fails from the guess
+SECTION = "section"
+
+
+def find_orbit(
+    system: HybridSystem | Mechanism,
+    start: State,
+    *,
+    domain: Domain | str | None = None,
+    control: Any = None,
+    params: Mapping[str, float] | None = None,
+    section: When | None = None,
+    strides: int = 1,
+    period: float | None = None,
+    swap: Mapping[str, str] | None = None,
+    free: str | Sequence[str] = (),
+    where: Mapping[Any, float] | None = None,
+    coming_from: Mapping[str, float] | None = None,
+    multiple: bool = False,
+    tolerance: float = 1e-11,
+    engine: str | None = None,
+    longest: float = 20.0,
+) -> Orbit:
+    """Find a periodic orbit near `start`, in `domain` (by default the system's first).
+
+    The stride ends when the domain it began in is entered again for the `strides`-th time, or, with a `section`
+    of one's own in that domain, when that is crossed. Coordinates that may shift without the machine noticing
+    (travel along the ground) and full turns of a crank are taken out by themselves. `swap` names coordinates and
+    domains that change places, left for right: then half a stride is sought. `period` (s) fixes it, and is needed
+    where the machine depends on time. Params in `free` are chosen so that `where` holds: {"period": 0.5},
+    {"speed": 1.3}, {"time in flight": 0.3}, or {lambda s: s.q.z_U: 1.1} for the state at the start.
+
+    A guess off the section runs forward to it; if Newton's method with exact derivatives fails, more strides are
+    run to let a stable gait attract. `coming_from` gives Params other values at which the guess is good; the
+    orbit is then carried over in steps. `multiple` shoots every phase from a state of its own, for motion so
+    unstable that a whole stride is out of reach. NoOrbit carries the residuals and the best iterate.
+    """
+    if isinstance(system, Mechanism):
+        alone = HybridSystem(system)
+        alone.domain("motion")
+        system = alone
+    if start.mechanism is not system.mechanism:
+        raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
+    names = (free,) if isinstance(free, str) else tuple(free)
+    where = dict(where or {})
+    if len(names) != len(where):
+        raise BadValue(
+            f"{len(names)} free Param(s) ({', '.join(names) or 'none'}) for {len(where)} condition(s): give as many of "
+            "one as of the other"
+        )
+    if strides < 1:
+        raise BadValue(f"strides is {strides}; give one or more", given=strides)
+    search = _Search(
+        system,
+        start,
+        domain,
+        control,
+        params,
+        section,
+        strides,
+        period,
+        swap,
+        names,
+        where,
+        multiple,
+        tolerance,
+        engine,
+        longest,
+    )
+    return search.go(dict(coming_from or {}))
+
+
+class _Search:
+    """One search for an orbit."""
+
+    def __init__(
+        self,
+        system: HybridSystem,
+        start: State,
+        domain: Domain | str | None,
+        control: Any,
+        params: Mapping[str, float] | None,
+        section: When | None,
+        strides: int,
+        period: float | None,
+        swap: Mapping[str, str] | None,
+        free: tuple[str, ...],
+        where: dict[Any, float],
+        multiple: bool,
+        tolerance: float,
+        engine: str | None,
+        longest: float,
+    ) -> None:
+        self.domain = system._domain(domain) if domain is not None else next(iter(system.domains.values()))
+        self.system = _with_section(system, self.domain, section) if section is not None else system
+        self.edge_name = SECTION if section is not None else None
+        self.given, self.params, self.control = start, dict(params or {}), control
+        self.strides, self.period, self.multiple = strides, period, multiple
+        self.free, self.where = free, where
+        self.relabel = Relabel(self.system, swap or {})
+        self.stride = Stride(self.system, control, free, tolerance=tolerance, engine=engine, longest=longest)
+        self.aim = self.relabel.domains[self.domain.name]
+        self.history: list[float] = []
+        self.best: Evaluation | None = None
+        self.shooting: Shooting
+
+    def go(self, coming_from: dict[str, float]) -> Orbit:
+        """Search; NoOrbit if nothing helps."""
+        m = self.system.mechanism
+        theta = m.values({**self.given.params, **self.params})
+        begin = m.values({**self.given.params, **self.params, **coming_from})
+        try:
+            point = self._prepared(begin)
+        except Lost as problem:
+            raise self._failure(f"from the start it does not come back to {self.aim!r}: {problem}") from problem
+        found = self._solved(point)
+        if coming_from:
+            found = self._carried(found, begin, theta)
+        orbit = Orbit(self.system, self.control, self.shooting, found, self.history)
+        if orbit.period < SHORTEST or min(a.duration for p in orbit.passages for a in p.arcs) < 0:
+            raise self._failure(f"the search ends at rest: the period shrinks to {orbit.period:.3g} s")
+        return orbit
+
+    # ---- steps --------------------------------------------------------------------------------------------------
+
+    def _back(self, crossings: list[Crossing]) -> bool:
+        count = 0
+        for c in crossings:
+            home = c.edge.target is not None and c.edge.target.name == self.aim
+            count += home and (self.edge_name is None or c.edge.name == self.edge_name)
+        return count == self.strides
+
+    def _prepared(self, theta: np.ndarray) -> Point:
+        """Run from the start to find out the events of a stride, and what counts as the same state."""
+        q, v = self.given.positions.copy(), self.given.velocities.copy()
+        dynamics = self.stride.dynamics(self.domain, 0.0, q, theta)
+        begin = Edge("start", self.domain, self.domain, When(lambda s: 0), PlasticImpact())
+        none = np.zeros((self.stride.rows.n, 0))
+        way = self.stride.entrance(self.domain, dynamics)
+        q, v, *_ = way.settle(begin, dynamics.kept, 0.0, q, v, theta, none, self.stride.rows)
+        moment = Moment(self.domain.name, 0.0, q, v)
+        passage = self.stride.run(moment, theta, stop=self._back)
+        again = self._settled(passage, theta)
+        same = find_sameness(self.stride, theta, again)
+        where = dict(self.where)
+        if same.timed and self.period is None:
+            raise BadValue("the machine depends on time itself; give the period, a multiple of that of its drive")
+        if self.period is not None and not same.timed:
+            where["period"] = self.period
+        edges = [c.edge for c in again.crossings]
+        marks = list(range(len(edges))) if self.multiple else [0]
+        ends = [*marks[1:], len(edges)]
+        plain = Relabel(self.system, {})
+        sections = []
+        for mark in marks:  # the first node comes after the last edge, seen in the mirror
+            edge, mirror = (edges[-1], self.relabel) if mark == 0 else (edges[mark - 1], plain)
+            sections.append(Section(self.stride, edge, again, mirror, theta))
+        events = [b - a for a, b in zip(marks, ends, strict=True)]
+        self.shooting = Shooting(
+            self.stride, sections, events, same, self.relabel, self.period if same.timed else None, where
+        )
+        on_section = sections[0].distance(moment, theta) < ON_SECTION
+        first = moment if on_section else self._reduced(self.relabel.moment(passage.end))
+        return self._point(first, theta)
+
+    def _reduced(self, moment: Moment) -> Moment:
+        """The same state at the start of time, where the machine does not depend on it."""
+        return moment if self.shooting.sameness.timed else Moment(moment.domain, 0.0, moment.q, moment.v)
+
+    def _settled(self, passage: Passage, theta: np.ndarray) -> Passage:
+        """The stride after the first, whose events count; the first one if it is the only one to come back."""
+        try:
+            return self.stride.run(self.relabel.moment(passage.end), theta, stop=self._back)
+        except Lost:
+            return passage
+
+    def _point(self, first: Moment, theta: np.ndarray) -> Point:
+        """Nodes along the motion from a first state."""
+        s = self.shooting
+        first = s.sections[0].nearest(first, theta)
+        if len(s.sections) == 1:
+            return Point((first,), theta)
+        passage = self.stride.run(first, theta, stop=self._back)
+        nodes = [first]
+        for section, c in zip(s.sections[1:], passage.crossings[:-1], strict=True):
+            assert c.edge.target is not None
+            node = self._reduced(Moment(c.edge.target.name, c.t, c.q, c.v))
+            nodes.append(section.nearest(node, theta))
+        return Point(tuple(nodes), theta)
+
+    def _solved(self, point: Point) -> Evaluation:
+        """Newton from the guess; if that fails, from where the motion is after some strides."""
+        try:
+            return newton(self.shooting, point, history=self.history)
+        except Lost as problem:
+            self._note(problem)
+            first_problem = problem
+        moment, nearest = point.nodes[0], (np.inf, point.nodes[0])
+        try:
+            for _ in range(ATTRACT):
+                end = self.relabel.moment(self.stride.run(moment, point.theta, stop=self._back).end)
+                if self.period is not None and self.shooting.sameness.timed:
+                    end = Moment(
+                        end.domain, end.t - self.period * round((end.t - moment.t) / self.period), end.q, end.v
+                    )
+                end = self._reduced(end)
+                gap = float(np.linalg.norm(self.shooting.sameness.difference(end, moment)))
+                nearest = min(nearest, (gap, end), key=lambda pair: pair[0])
+                moment = end
+        except Lost as problem:
+            self._note(problem)
+        try:
+            return newton(self.shooting, self._point(nearest[1], point.theta), history=self.history)
+        except Lost as problem:
+            self._note(problem)
+            again = "" if str(problem) == str(first_problem) else f"; after up to {ATTRACT} strides forward: {problem}"
+            raise self._failure(f"{first_problem}{again}") from problem
+
+    def _carried(self, found: Evaluation, begin: np.ndarray, goal: np.ndarray) -> Evaluation:
+        """Follow an orbit while Params go from where it was found to where it is wanted, in adaptive steps."""
+        at, step = 0.0, 0.25
+        before: Evaluation | None = None
+        was = 0.0
+        while at < 1.0:
+            to = min(1.0, at + step)
+            theta = begin + to * (goal - begin)
+            for i in self.stride.rows.params:  # those are found, not given
+                theta[i] = found.point.theta[i]
+            change = np.zeros(len(self.shooting.vector(found.point)))
+            if before is not None:
+                ratio = (to - at) / (at - was)
+                change = ratio * (self.shooting.vector(found.point) - self.shooting.vector(before.point))
+            try:
+                guess = self.shooting.moved(Point(found.point.nodes, theta), change)
+                found, before, was, at = newton(self.shooting, guess, history=self.history, steps=8), found, at, to
+                step *= 1.5
+            except SaltusError as problem:
+                step /= 2
+                if step < 1e-3:
+                    raise self._failure(f"carried over {100 * at:.0f} % of the way, then lost: {problem}") from problem
+        return found
+
+    def _note(self, problem: Lost) -> None:
+        best = problem.data.get("best")
+        if best is not None and (self.best is None or best.norm < self.best.norm):
+            self.best = best
+
+    def _failure(self, why: str) -> NoOrbit:
+        state = None
+        if self.best is not None:
+            node, values = self.best.point.nodes[0], map(float, self.best.point.theta)
+            m = self.system.mechanism
+            state = State(m, node.q, node.v, dict(zip(m.params, values, strict=True)))
+        return NoOrbit(
+            f"no periodic orbit of {self.system.mechanism.name!r} found: {why}. Start nearer to one, run the machine "
+            "forward first, or give `coming_from` Params at which it has one",
+            history=list(self.history),
+            best=state,
+        )
+
+
+def _with_section(system: HybridSystem, domain: Domain, section: When) -> HybridSystem:
+    """Return the system with one more edge, from the domain to itself, that marks the section."""
+    if not isinstance(section, When):
+        raise BadValue(f"section is a {type(section).__name__}; give sl.When(lambda s: ..., 'falling')", given=section)
+    out = copy.copy(system)
+    out.edges = [*system.edges, Edge(SECTION, domain, domain, section, Continuous())]
+    out._derived = (), {}
+    return out

@@ -1,0 +1,217 @@
+"""Orbit: a periodic gait, what happens on it, and its numbers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from saltus.errors import BadModel, UnknownName
+from saltus.hybrid.graph import HybridSystem
+from saltus.model.assembly import State
+from saltus.orbits.shooting import Evaluation, Shooting
+from saltus.orbits.stride import Crossing, Moment, Passage, heights
+from saltus.simulation.run import simulate
+
+if TYPE_CHECKING:
+    from saltus.orbits.stability import Stability
+    from saltus.simulation.trajectory import Trajectory
+
+
+@dataclass(frozen=True, eq=False)
+class Orbit:
+    """A periodic gait: where it starts just after an event, how long it takes, what happens on the way.
+
+    `start` is a State with the Param values of the gait, in the domain `domain`; `time` is the instant it belongs
+    to where the machine depends on time. `advance` says how far cyclic coordinates travel a stride. `history` are
+    the residuals of the search.
+    """
+
+    system: HybridSystem
+    control: Any
+    shooting: Shooting
+    evaluation: Evaluation
+    history: list[float] = field(default_factory=list)
+
+    @property
+    def _node(self) -> Moment:
+        return self.evaluation.point.nodes[0]
+
+    @property
+    def domain(self) -> str:
+        """Domain it starts in."""
+        return self._node.domain
+
+    @property
+    def time(self) -> float:
+        """Time at the start (s); zero unless the machine depends on time."""
+        return self._node.t
+
+    @property
+    def params(self) -> dict[str, float]:
+        """Param values by name."""
+        return dict(zip(self.system.mechanism.params, map(float, self.evaluation.point.theta), strict=True))
+
+    @property
+    def start(self) -> State:
+        """State at the start, just after the event."""
+        return State(self.system.mechanism, self._node.q.copy(), self._node.v.copy(), self.params)
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """What was run, one passage a shooting arc."""
+        return self.evaluation.passages
+
+    @property
+    def period(self) -> float:
+        """Duration of one stride (s); of half a stride if left and right change places in it."""
+        return float(sum(p.duration for p in self.passages))
+
+    @property
+    def residual(self) -> float:
+        """By how much the end misses the start."""
+        return self.evaluation.norm
+
+    @property
+    def events(self) -> list[str]:
+        """Names of its events in order."""
+        return [c.edge.name for c in self.crossings]
+
+    @property
+    def crossings(self) -> list[Crossing]:
+        """Its events with the states before and after."""
+        return [c for p in self.passages for c in p.crossings]
+
+    def time_in(self, domain: str) -> float:
+        """Time spent in a domain (s)."""
+        if domain not in self.system.domains:
+            raise UnknownName("domain", domain, self.system.domains)
+        return float(sum(p.time_in(domain) for p in self.passages))
+
+    @property
+    def duty(self) -> float:
+        """Share of the period spent in domains with contacts."""
+        return sum(self.time_in(n) for n, d in self.system.domains.items() if d.contacts) / self.period
+
+    @property
+    def advance(self) -> dict[str, float]:
+        """How far each coordinate that may shift freely travels in one period (m, rad)."""
+        names = self.system.mechanism.q_names
+        return {
+            names[i]: float(sum(p.end.q[i] - p.start.q[i] for p in self.passages))
+            for i in self.shooting.sameness.cyclic
+        }
+
+    @property
+    def speed(self) -> float:
+        """Travel of the first coordinate that may shift freely, by the period (m/s)."""
+        return next(iter(self.advance.values())) / self.period if self.advance else 0.0
+
+    @property
+    def impact_loss(self) -> float:
+        """Kinetic energy lost at all impacts of one period, T_c (J)."""
+        return float(sum(c.impact.T_c for c in self.crossings if c.impact is not None))
+
+    @cached_property
+    def apex(self) -> float:
+        """Greatest height of the machine's first named point (m)."""
+        m = self.system.mechanism
+        if not m.points:
+            raise BadModel(f"{m.name!r} has no named point to measure the height of; add m.point(...)")
+        return self.highest(next(iter(m.points)))
+
+    def highest(self, point: str) -> float:
+        """Greatest height of a point above the ground over the period (m)."""
+        self.system.mechanism.frame(point)
+        height, theta, best = heights(self.system, point), self.evaluation.point.theta, -np.inf
+        nq = len(self.system.mechanism.q_names)
+        for passage in self.passages:
+            for arc in passage.arcs:
+                if len(arc.breaks) < 2:
+                    continue
+                t, x = arc.sampled(6)
+                y = np.array([height(ti, xi[:nq], theta)[0] for ti, xi in zip(t, x, strict=True)])
+                best = max(best, _peak(t, y))
+        return best
+
+    @cached_property
+    def violations(self) -> list[str]:
+        """What unilateral contact forbids: the ground pulling, a foot below the ground."""
+        return [text for p in self.passages for text in p.wrong_sides()]
+
+    # ---- stability ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def stability(self) -> Stability:
+        """Multipliers with their vectors."""
+        from saltus.orbits.stability import stability
+
+        return stability(self)
+
+    @property
+    def multipliers(self) -> np.ndarray:
+        """Multipliers of the return map on its section, largest magnitude first."""
+        return self.stability.multipliers
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether every multiplier is inside the unit circle."""
+        return self.stability.is_stable
+
+    # ---- running it ---------------------------------------------------------------------------------------------
+
+    def simulate(self, periods: float = 1.0, **options: Any) -> Trajectory:
+        """Run it through `sl.simulate`."""
+        given = {"until": self.time + periods * self.period, "tolerance": 1e-10, **options}
+        return simulate(self.system, self.start, domain=self.domain, control=self.control, begin=self.time, **given)
+
+    @cached_property
+    def trajectory(self) -> Trajectory:
+        """One period as a Trajectory."""
+        return self.simulate()
+
+    @property
+    def impacts(self) -> Any:
+        """What each touchdown of one period costs."""
+        return self.simulate(1.0 + 1e-9).impacts
+
+    def value(self, name: str) -> float:
+        """Number by name: a Param, "period", "speed", "apex", "duty", "impact loss", "multiplier", "time in ..."."""
+        known: dict[str, Callable[[], float]] = {
+            "period": lambda: self.period,
+            "speed": lambda: self.speed,
+            "apex": lambda: self.apex,
+            "duty": lambda: self.duty,
+            "impact loss": lambda: self.impact_loss,
+            "multiplier": lambda: float(np.abs(self.multipliers).max(initial=0.0)),
+        }
+        known |= {f"time in {d}": partial(self.time_in, d) for d in self.system.domains}
+        if name in known:
+            return known[name]()
+        if name in self.params:
+            return self.params[name]
+        raise UnknownName("number of an orbit", name, [*known, *self.params])
+
+    def __repr__(self) -> str:
+        multipliers = ", ".join(f"{m:.4g}" for m in self.multipliers[:4])
+        return (
+            f"<Orbit of {self.system.mechanism.name}: period {self.period:.6g} s, {' -> '.join(self.events)}, "
+            f"multipliers {multipliers}, {'stable' if self.is_stable else 'unstable'}>"
+        )
+
+
+def _peak(t: np.ndarray, y: np.ndarray) -> float:
+    """Largest value of a smooth function known at samples: the top of the quartic through five of them."""
+    k = int(np.argmax(y))
+    lo = min(max(k - 2, 0), max(len(t) - 5, 0))
+    ts, ys = t[lo : lo + 5], y[lo : lo + 5]
+    if len(ts) < 5 or k in (0, len(t) - 1):
+        return float(y[k])
+    scale = ts[-1] - ts[0]
+    poly = np.polynomial.Polynomial.fit((ts - ts[0]) / scale, ys, 4)
+    roots = np.asarray(poly.deriv().roots(), complex)
+    inside = [float(r.real) for r in roots if abs(r.imag) < 1e-9 and 0 <= float(r.real) <= 1]
+    return max([float(y[k]), *(float(poly(r)) for r in inside)])

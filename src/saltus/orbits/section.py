@@ -1,0 +1,274 @@
+"""Section: the states just after an edge, their tangent space, and what counts as the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.compile import Kernel
+from saltus.errors import UnknownName
+from saltus.hybrid.graph import Continuous, Edge, HybridSystem, Map
+from saltus.hybrid.signals import Entry, Signals
+from saltus.model.assembly import assembler
+from saltus.model.mechanism import Mechanism
+from saltus.model.rank import RANK_TOL
+from saltus.model.symbols import SX, Named
+from saltus.orbits.stride import Crossing, Moment, Passage, Stride
+from saltus.orbits.variation import Rows
+
+SHIFT = 0.7312  # m or rad: any number that no machine is periodic with
+ALIKE = 1e-9
+
+
+class Relabel:
+    """Left for right: names of coordinates and domains that change places, "-name" with the sign turned."""
+
+    def __init__(self, system: HybridSystem, pairs: Mapping[str, str]) -> None:
+        m = system.mechanism
+        self.domains = {name: name for name in system.domains}
+        self.q, self.v = np.eye(len(m.q_names)), np.eye(len(m.v_names))
+        for a, b in pairs.items():
+            sign, b = (-1.0, b[1:]) if b.startswith("-") else (1.0, b)
+            for name in (a, b):
+                if name not in (*m.q_names, *system.domains):
+                    raise UnknownName("coordinate or domain", name, [*m.q_names, *system.domains])
+            if a in self.domains:
+                self.domains[a], self.domains[b] = b, a
+            if a in m.q_names:  # a domain and a coordinate may share a name
+                for matrix, names in ((self.q, m.q_names), (self.v, m.v_names)):
+                    i, j = names.index(a), names.index(b)
+                    matrix[[i, j]] = 0.0
+                    matrix[i, j] = matrix[j, i] = sign
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing changes places."""
+        return bool((self.q == np.eye(len(self.q))).all())
+
+    def moment(self, moment: Moment) -> Moment:
+        """Return the state seen in the mirror."""
+        return Moment(self.domains[moment.domain], moment.t, self.q @ moment.q, self.v @ moment.v)
+
+    def columns(self, Y: np.ndarray, nq: int) -> np.ndarray:
+        """Perturbations (t, q, v, ...) seen in the mirror."""
+        Y = Y.copy()
+        nv = len(self.v)
+        Y[1 : 1 + nq] = self.q @ Y[1 : 1 + nq]
+        Y[1 + nq : 1 + nq + nv] = self.v @ Y[1 + nq : 1 + nq + nv]
+        return Y
+
+
+@dataclass(frozen=True, eq=False)
+class Sameness:
+    """What makes two states the same: coordinates that may shift by anything, angles that may turn fully."""
+
+    mechanism: Mechanism
+    cyclic: tuple[int, ...] = ()
+    turning: tuple[int, ...] = ()
+    timed: bool = False  # the machine depends on time itself: time is a coordinate too
+    rows: np.ndarray = field(init=False)  # rows of (t, q, v) that are compared
+
+    def __post_init__(self) -> None:
+        n = len(self.mechanism.q_names) + len(self.mechanism.v_names)
+        rows = [0] * self.timed + [1 + i for i in range(n) if i not in self.cyclic]
+        object.__setattr__(self, "rows", np.array(rows, int))
+
+    def difference(self, a: Moment, b: Moment) -> np.ndarray:
+        """Return a - b where it counts, full turns taken out."""
+        out = np.concatenate([[a.t - b.t], a.q - b.q, a.v - b.v])
+        for i in self.turning:
+            out[1 + i] -= 2 * np.pi * np.round(out[1 + i] / (2 * np.pi))
+        return out[self.rows]
+
+
+def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Sameness:
+    """Try it out: shift each coordinate alone (and time), and see whether flow, guards and loops notice."""
+    m = stride.system.mechanism
+    helper = assembler(m)
+    plain = [i for i in range(len(m.q_names)) if not any(b <= i < b + 4 for b in helper.balls)]
+    states = [(arc, *_middle(arc)) for arc in passage.arcs if len(arc.breaks) > 1]
+
+    def notices(index: int | None, amount: float) -> bool:
+        for arc, t, x in states:
+            d = arc.dynamics
+            way = stride.entrance(d.domain, d)
+            values = []
+            for shift in (0.0, amount):
+                moved, when, p = x.copy(), t, arc.p.copy()
+                if index is None:
+                    when += shift
+                    p[d.layout.slice("entry_t")] += shift
+                else:
+                    moved[index] += shift
+                    p[d.layout.slice("entry_q").start + index] += shift
+                q, v = moved[: len(m.q_names)], moved[len(m.q_names) :]
+                phi = way.closing(when, q, v, theta)[0] if way.phi.numel() else np.zeros(0)
+                p[d.layout.slice("anchors")] = way.remember(when, q, v, theta)[d.layout.slice("anchors")]
+                f, g = d.rates(when, moved, p)
+                values.append(np.concatenate([f, np.ravel(g), phi]))
+            if np.abs(values[1] - values[0]).max() > ALIKE * max(1.0, np.abs(values[0]).max()):
+                return True
+        for crossing in passage.crossings:
+            if isinstance(crossing.edge.reset, Map) and _jumps(crossing, index, amount):
+                return True
+        return False
+
+    def _jumps(c: Crossing, index: int | None, amount: float) -> bool:
+        """Whether a Map does anything else than carry the shift along."""
+        kernel, nq = stride.reset(c.edge).kernel, len(m.q_names)
+        shift = np.zeros(nq + len(m.v_names))
+        if index is not None:
+            shift[index] = amount
+        plain = kernel(c.t, c.q_before, c.v_before, theta)[0]
+        time = c.t + (amount if index is None else 0.0)
+        moved = kernel(time, c.q_before + shift[:nq], c.v_before, theta)[0]
+        return bool(np.abs(moved - plain - shift).max() > ALIKE * max(1.0, np.abs(plain).max()))
+
+    cyclic = tuple(i for i in plain if not notices(i, SHIFT))
+    turning = tuple(i for i in plain if i not in cyclic and not notices(i, 2 * np.pi))
+    return Sameness(m, cyclic, turning, notices(None, SHIFT))
+
+
+def _middle(arc: Any) -> tuple[float, np.ndarray]:
+    t, x = arc.sampled(2)
+    return float(t[len(t) // 2]), x[len(x) // 2]
+
+
+class Section:
+    """States just after an edge, as a manifold c(t, q, v, Params) = 0.
+
+    They satisfy the constraints of the domain entered, in positions and velocities. If the edge's reset changes
+    nothing they also satisfy those of the domain left, and the guard (unless the guard depends on more than the
+    state, by way of a control that remembers its entry). `guarded=False` leaves the guard out, for Params that
+    move it from stride to stride.
+    """
+
+    def __init__(
+        self, stride: Stride, edge: Edge, passage: Passage, relabel: Relabel, theta: np.ndarray, *, guarded: bool = True
+    ) -> None:
+        self.edge, self.relabel, self.rows = edge, relabel, stride.rows
+        self.helper = assembler(stride.system.mechanism)
+        crossing = next(c for c in passage.crossings if c.edge is edge)
+        assert edge.target is not None
+        into = stride.dynamics(edge.target, crossing.t, crossing.q, theta)
+        way = stride.entrance(edge.target, into)
+        rows = [way.phi, way.phi_dot]
+        if isinstance(edge.reset, Continuous):
+            source = stride.dynamics(edge.source, crossing.t, crossing.q_before, theta)
+            left = stride.entrance(edge.source, source)
+            rows += [left.phi, left.phi_dot]
+            guard = next(i for i, e in enumerate(source.edges) if e is edge)
+            if guarded and not source.remembers(guard):
+                at = ca.Function("at", [source.t, source.x, source.p], [source.g[guard]])
+                rows.append(at(way.t, ca.vertcat(way.q, way.v), left.memory))
+        symbols = [way.t, way.q, way.v, way.theta]
+        c = ca.vertcat(SX(0, 1), *[ca.densify(r) for r in rows])
+        self.size = int(c.numel())
+        N = ca.jacobian(stride.stage(edge.target).equations.q_dot, way.v)
+        outputs = [ca.densify(o) for o in (c, ca.jacobian(c, ca.vertcat(*symbols)), N)]
+        self._kernel = Kernel(ca.Function("section", symbols, ca.cse(outputs)), native=False)
+
+    def _at(self, moment: Moment, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """c, its derivatives with respect to t, q, v and all Params, and N, in the mirror's coordinates."""
+        seen, r = self.relabel.moment(moment), self.rows
+        c, slope, N = self._kernel(seen.t, seen.q, seen.v, theta)
+        slope = slope.reshape(self.size, 1 + r.nq + r.nv + len(theta)).copy()
+        slope[:, r.q] = slope[:, r.q] @ self.relabel.q
+        slope[:, r.v] = slope[:, r.v] @ self.relabel.v
+        return np.ravel(c), slope, self.relabel.q @ N.reshape(r.nq, r.nv) @ self.relabel.v
+
+    def distance(self, moment: Moment, theta: np.ndarray) -> float:
+        """Length of the step that would bring a state onto the section, to first order."""
+        c, slope, N = self._at(moment, theta)
+        return float(np.linalg.norm(self._step(c, slope, N)))
+
+    def nearest(self, moment: Moment, theta: np.ndarray) -> Moment:
+        """State on the section near a given one; time stays."""
+        for _ in range(6):
+            c, slope, N = self._at(moment, theta)
+            step = self._step(c, slope, N)
+            nv = self.rows.nv
+            moment = Moment(
+                moment.domain, moment.t, self.helper.move(moment.q, -step[:nv], theta), moment.v - step[nv:]
+            )
+            if np.abs(step).max(initial=0.0) < 1e-13:
+                break
+        return moment
+
+    def _step(self, c: np.ndarray, slope: np.ndarray, N: np.ndarray) -> np.ndarray:
+        C = np.hstack([slope[:, self.rows.q] @ N, slope[:, self.rows.v]])
+        if not self.size:
+            return np.zeros(C.shape[1])
+        lengths = np.maximum(np.linalg.norm(C, axis=1), 1e-300)
+        usable = lengths > 1e-12 * lengths.max()
+        return np.linalg.lstsq(C[usable] / lengths[usable, None], c[usable] / lengths[usable], rcond=1e-10)[0]
+
+    def basis(self, moment: Moment, theta: np.ndarray, sameness: Sameness, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """Perturbations (t, q, v, Params): columns tangent to the section, then one for each chosen Param.
+
+        Cyclic coordinates are held: shifting them gives the same gait elsewhere.
+        """
+        r, params = rows, rows.params
+        _, slope, N = self._at(moment, theta)
+        nv, timed = r.nv, int(sameness.timed)
+        raw = np.hstack([slope[:, :timed], slope[:, r.q] @ N, slope[:, r.v]])
+        fixed = np.zeros((len(sameness.cyclic), raw.shape[1]))
+        for k, i in enumerate(sameness.cyclic):
+            fixed[k, timed + self.helper.v_of_q[i][0]] = 1.0
+        raw = np.vstack([raw, fixed])
+        given = np.vstack([slope[:, [1 + r.nq + r.nv + i for i in params]], np.zeros((len(fixed), len(params)))])
+        lengths = np.linalg.norm(raw, axis=1)
+        usable = lengths > 1e-12 * lengths.max(initial=0.0)
+        C, given = raw[usable] / lengths[usable, None], given[usable] / lengths[usable, None]
+        lift = np.zeros((r.n, raw.shape[1]))
+        lift[0, :timed] = 1.0
+        lift[r.q, timed : timed + nv] = N
+        lift[r.v, timed + nv :] = np.eye(nv)
+        null = _null(C)
+        own = lift @ -np.linalg.lstsq(C, given, rcond=1e-10)[0] if len(C) else np.zeros((r.n, len(params)))
+        for k in range(len(params)):
+            own[r.p.start + k, k] = 1.0
+        return lift @ null, own
+
+
+def _null(C: np.ndarray) -> np.ndarray:
+    """Orthonormal basis of the null space."""
+    if not C.shape[0]:
+        return np.eye(C.shape[1])
+    _, s, Vt = np.linalg.svd(C)
+    return Vt[int((s > RANK_TOL * max(1.0, s[0])).sum()) :].T
+
+
+class Signal:
+    """A number of the state at the section, as the user writes it: `lambda s: s.q.z_U`, with its derivative."""
+
+    def __init__(self, stride: Stride, function: Any, domain: str) -> None:
+        stage = stride.stage(stride.system.domains[domain])
+        m, e = stride.system.mechanism, stage.equations
+        q, v = Named(m.q_names, e.q), Named(m.v_names, e.v, "velocity")
+        s = Signals(
+            m,
+            domain,
+            e.t,
+            q,
+            v,
+            Named(list(m.params), m.p, "param"),
+            Entry(e.t, q, v),
+            lambda frame: (e.position(frame), ca.densify(e.velocity(frame))),
+            None,
+            stride.system.ground,
+        )
+        value = SX(function(s))
+        symbols = [e.t, e.q, e.v, m.p]
+        self._outputs = [value, ca.densify(ca.jacobian(value, ca.vertcat(*symbols)))]
+        self._symbols = symbols
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Value and gradient at (t, q, v, Params)."""
+        return Kernel(ca.Function("signal", self._symbols, self._outputs), native=False)

@@ -1,0 +1,267 @@
+"""Shooting: the equations of a periodic orbit on its sections, their exact Jacobian, and Newton's method for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from saltus.errors import BadValue, SaltusError, UnknownName
+from saltus.orbits.section import Relabel, Sameness, Section, Signal
+from saltus.orbits.stride import Crossing, Lost, Moment, Passage, Stride
+
+GOAL = 1e-9  # residual (m, rad, m/s, rad/s), relative to the largest number, below which it counts as an orbit
+MOST_STEPS = 40
+HALVINGS = 12  # of a Newton step, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A guess: one state a node, just after an event, and the values of all Params."""
+
+    nodes: tuple[Moment, ...]
+    theta: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Residual of a point; with derivatives also the Jacobian over the unknowns and how they move the point."""
+
+    point: Point
+    residual: np.ndarray
+    passages: tuple[Passage, ...]
+    jacobian: np.ndarray
+    lift: np.ndarray  # unknowns -> (t, q, v) of every node, then the free Params
+    section_map: np.ndarray  # derivative of the return map in the basis of the first section
+    by_param: np.ndarray  # the same for the free Params
+
+    @property
+    def norm(self) -> float:
+        """Length of the residual."""
+        return float(np.linalg.norm(self.residual))
+
+
+class Shooting:
+    """Unknowns are states on sections and free Params; equations that arcs meet, and the user's conditions."""
+
+    def __init__(
+        self,
+        stride: Stride,
+        sections: Sequence[Section],
+        events: Sequence[int],
+        sameness: Sameness,
+        relabel: Relabel,
+        period: float | None,
+        where: Mapping[Any, float],
+    ) -> None:
+        self.stride, self.sections, self.events = stride, list(sections), list(events)
+        self.sameness, self.relabel = sameness, relabel
+        self.period, self.where = period, dict(where)
+        self.signals: dict[Any, Signal] = {}
+
+    @property
+    def free(self) -> list[int]:
+        """Places of the free Params among all."""
+        return list(self.stride.rows.params)
+
+    def with_free(self, params: tuple[str, ...], where: Mapping[Any, float] | None = None) -> Shooting:
+        """Return the same equations with other Params free."""
+        return Shooting(
+            self.stride.with_params(params),
+            self.sections,
+            self.events,
+            self.sameness,
+            self.relabel,
+            self.period,
+            self.where if where is None else where,
+        )
+
+    # ---- evaluation ---------------------------------------------------------------------------------------------
+
+    def _arc(self, i: int, point: Point, Y: np.ndarray | None) -> Passage:
+        count = self.events[i]
+
+        def there(crossings: list[Crossing]) -> bool:
+            return len(crossings) == count
+
+        passage = self.stride.run(point.nodes[i], point.theta, Y, stop=there)
+        j = (i + 1) % len(self.sections)
+        arrived = self.relabel.domains[passage.end.domain] if j == 0 else passage.end.domain
+        if arrived != point.nodes[j].domain:
+            names = " -> ".join(c.edge.name for c in passage.crossings)
+            raise Lost(f"its events {names} do not lead to {point.nodes[j].domain!r}", reason="other events")
+        return passage
+
+    def evaluate(self, point: Point, derivatives: bool = True) -> Evaluation:
+        """Run all arcs; Lost if one of them does not arrive."""
+        rows, same, m = self.stride.rows, self.sameness, len(point.nodes)
+        bases = [s.basis(n, point.theta, same, rows) for s, n in zip(self.sections, point.nodes, strict=True)]
+        sizes = [b.shape[1] for b, _ in bases]
+        at = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
+        n_free, total = len(self.free), int(at[-1]) + len(self.free)
+        passages, residual, jacobian = [], [], []
+        for i in range(m):
+            seeds = np.hstack(bases[i]) if derivatives else None
+            passage = self._arc(i, point, seeds)
+            passages.append(passage)
+            j = (i + 1) % m
+            end, Y = passage.end, passage.Y
+            if j == 0:
+                end, Y = self.relabel.moment(end), self.relabel.columns(Y, rows.nq)
+                end = replace(end, t=end.t - (self.period or 0.0))
+            residual.append(same.difference(end, point.nodes[j]))
+            if derivatives:
+                block = np.zeros((len(same.rows), total))
+                block[:, at[i] : at[i + 1]] += Y[same.rows, : sizes[i]]
+                block[:, at[j] : at[j + 1]] -= bases[j][0][same.rows]
+                block[:, at[-1] :] += Y[same.rows, sizes[i] :] - bases[j][1][same.rows]
+                jacobian.append(block)
+        for what, wanted in self.where.items():
+            value, gradient = self._condition(what, point, passages, bases, at, total)
+            residual.append(np.array([value - wanted]))
+            jacobian.append(gradient[None, :])
+        empty = np.zeros((0, 0))
+        if not derivatives:
+            return Evaluation(point, np.concatenate(residual), tuple(passages), empty, empty, empty, empty)
+        n = 1 + rows.nq + rows.nv
+        lift = np.zeros((m * n + n_free, total))
+        for i, (own, by) in enumerate(bases):
+            lift[i * n : (i + 1) * n, at[i] : at[i + 1]] = own[:n]
+            lift[i * n : (i + 1) * n, at[-1] :] = by[:n]
+        lift[m * n :, at[-1] :] = np.eye(n_free)
+        A, by_param = self._return(passages, bases)
+        return Evaluation(point, np.concatenate(residual), tuple(passages), np.vstack(jacobian), lift, A, by_param)
+
+    def _return(
+        self, passages: Sequence[Passage], bases: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Derivative of the return map on the first section, and with respect to the free Params."""
+        same, nq = self.sameness.rows, self.stride.rows.nq
+        A, b = np.eye(bases[0][0].shape[1]), np.zeros((bases[0][0].shape[1], len(self.free)))
+        for i, passage in enumerate(passages):
+            own, by = bases[(i + 1) % len(bases)]
+            Y = self.relabel.columns(passage.Y, nq) if i + 1 == len(passages) else passage.Y
+            k = bases[i][0].shape[1]
+            inverse = np.linalg.pinv(own[same])
+            step = inverse @ Y[same, :k]
+            b = step @ b + inverse @ (Y[same, k:] - by[same])
+            A = step @ A
+        return A, b
+
+    def _condition(
+        self, what: Any, point: Point, passages: Sequence[Passage], bases: Sequence[Any], at: np.ndarray, total: int
+    ) -> tuple[float, np.ndarray]:
+        """Value of a condition and its gradient over the unknowns."""
+        rows, derivatives = self.stride.rows, passages[0].Y.shape[1] > 0
+        seeds = [np.hstack(b) for b in bases]
+
+        def add(gradient: np.ndarray, i: int, row: np.ndarray) -> None:
+            k = at[i + 1] - at[i]
+            gradient[at[i] : at[i + 1]] += row[:k]
+            gradient[at[-1] :] += row[k:]
+
+        time, by_time, length, by_length = 0.0, np.zeros(total), 0.0, np.zeros(total)
+        if callable(what):
+            if what not in self.signals:
+                self.signals[what] = Signal(self.stride, what, point.nodes[0].domain)
+            node = point.nodes[0]
+            value, slope = self.signals[what].kernel(node.t, node.q, node.v, point.theta)
+            add(by_time, 0, np.ravel(slope)[rows.among_all] @ seeds[0])
+            return float(np.ravel(value)[0]), by_time
+        domain = what.removeprefix("time in ")
+        valid = ["period", "speed", *(f"time in {d}" for d in self.stride.system.domains)]
+        if what not in valid:
+            raise UnknownName("condition", what, valid)
+        for i, passage in enumerate(passages):
+            shifts = [seeds[i][rows.t], *passage.dt]
+            for k, arc in enumerate(passage.arcs):
+                if what in ("period", "speed") or arc.dynamics.domain.name == domain:
+                    time += arc.duration
+                    if derivatives:
+                        add(by_time, i, shifts[k + 1] - shifts[k])
+        if what != "speed":
+            return time, by_time
+        if not self.sameness.cyclic:
+            raise BadValue("speed: no coordinate of this machine is free to travel, so it has no speed", given=what)
+        j = self.sameness.cyclic[0]
+        for i, passage in enumerate(passages):
+            length += passage.end.q[j] - passage.start.q[j]
+            if derivatives:
+                add(by_length, i, passage.Y[1 + j] - seeds[i][1 + j])
+        return length / time, by_length / time - length / time**2 * by_time
+
+    # ---- moving -------------------------------------------------------------------------------------------------
+
+    def vector(self, point: Point) -> np.ndarray:
+        """All numbers of a point: (t, q, v) of every node, then the free Params."""
+        parts = [np.concatenate([[n.t], n.q, n.v]) for n in point.nodes]
+        return np.concatenate([*parts, point.theta[self.free]])
+
+    def moved(self, point: Point, change: np.ndarray) -> Point:
+        """Point after a change of its vector, put back onto the sections."""
+        rows = self.stride.rows
+        n = 1 + rows.nq + rows.nv
+        theta = point.theta.copy()
+        theta[self.free] += change[len(point.nodes) * n :]
+        nodes = []
+        for i, (node, section) in enumerate(zip(point.nodes, self.sections, strict=True)):
+            part = change[i * n : (i + 1) * n]
+            q = section.helper.unit(node.q + part[1 : 1 + rows.nq])
+            moved = Moment(node.domain, node.t + part[0], q, node.v + part[1 + rows.nq :])
+            nodes.append(section.nearest(moved, theta))
+        return Point(tuple(nodes), theta)
+
+
+Extra = Callable[[Point, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def newton(
+    shooting: Shooting,
+    start: Point,
+    extra: Extra | None = None,
+    *,
+    steps: int = MOST_STEPS,
+    halvings: int = HALVINGS,
+    history: list[float] | None = None,
+) -> Evaluation:
+    """Solve by Newton's method with halved steps; Lost if it does not converge, with the best iterate in `best`.
+
+    `extra(point, lift)` adds equations: their residuals and their gradients over the unknowns.
+    """
+    history = [] if history is None else history
+
+    def judged(point: Point) -> tuple[Evaluation, np.ndarray, np.ndarray]:
+        e = shooting.evaluate(point)
+        if extra is None:
+            return e, e.residual, e.jacobian
+        r, J = extra(point, e.lift)
+        return e, np.concatenate([e.residual, r]), np.vstack([e.jacobian, J])
+
+    goal = GOAL * max(1.0, *(float(np.abs(np.concatenate([n.q, n.v])).max()) for n in start.nodes))
+    e, r, J = judged(start)
+    history.append(float(np.linalg.norm(r)))
+    last_chance = False
+    for _ in range(steps):
+        step = -np.linalg.lstsq(J, r, rcond=1e-11)[0]
+        size, accepted = 1.0, False
+        while size >= 2.0**-halvings and not accepted:
+            try:
+                trial, r_trial, J_trial = judged(shooting.moved(e.point, e.lift @ (size * step)))
+                accepted = bool(np.linalg.norm(r_trial) < (1 - 1e-4 * size) * np.linalg.norm(r))
+            except SaltusError:
+                accepted = False
+            if not accepted and history[-1] < goal:
+                return e  # at round-off: it cannot get better
+            size = size if accepted else size / 2
+        if not accepted:
+            break
+        e, r, J = trial, r_trial, J_trial
+        history.append(float(np.linalg.norm(r)))
+        if history[-1] < goal and (last_chance or history[-1] < 1e-3 * goal):
+            return e
+        last_chance = history[-1] < goal
+    if history[-1] < goal:
+        return e
+    raise Lost(f"Newton's method stops at a residual of {history[-1]:.3g}", reason="not converged", best=e)

@@ -1,0 +1,250 @@
+"""Planned: a solved plan as a Trajectory, with how it was found and whether the machine can follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.compile import Kernel
+from saltus.dynamics.impulse import plastic_impact
+from saltus.plan.accuracy import states
+from saltus.plan.statement import Plan
+from saltus.plan.transcription import Transcription
+from saltus.simulation.record import contact_index, contact_summary, contacts_of, labels
+from saltus.simulation.trajectory import Event, Trajectory
+
+
+@dataclass(frozen=True)
+class Round:
+    """One solution on one mesh: how it went."""
+
+    intervals: tuple[int, ...]
+    status: str
+    iterations: int
+    cost: float
+    error: float
+    seconds: float
+    evaluations: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Flight:
+    """What happens when the machine flies the plan with feedback on its motors.
+
+    `state_error` is the largest difference of a position at the end (rad, m), `dynamics_error` the L2 norm of the
+    difference of planned and flown states over time (eq. 50 of the kangaroo rat paper), `tracking_error` the largest
+    difference of a tracked coordinate, `peak_effort` the largest effort between the nodes.
+    """
+
+    follows: bool
+    state_error: float
+    dynamics_error: float
+    tracking_error: float
+    momentum_drift: float
+    peak_effort: float
+    detail: str
+
+
+class Planned(Trajectory):
+    """A planned motion: samples at its nodes, dense output in between, like any run.
+
+    `objective`, `rounds` (meshes and iterations), `mesh_error` and `others`, the other local minima, say how it was
+    found; `flown` is the simulation that follows it, `flight` what came of it.
+    """
+
+    plan: Plan
+    x: np.ndarray
+    transcription: Transcription
+    others: list[Planned]
+    flown: Trajectory | None = None
+    flight: Flight | None = None
+
+    @property
+    def objective(self) -> float:
+        """Value of what was minimised."""
+        return float(self.meta["plan"]["objective"])
+
+    @property
+    def mesh_error(self) -> float:
+        """Largest relative error of an interval."""
+        return float(self.meta["plan"]["mesh_error"])
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Every mesh that was solved on."""
+        return [Round(**r) for r in self.meta["plan"]["rounds"]]
+
+    @property
+    def solve_seconds(self) -> float:
+        """Time in the solver (s)."""
+        return float(sum(r.seconds for r in self.rounds))
+
+    @property
+    def build_seconds(self) -> float:
+        """Time to derive, differentiate and compile the problem (s)."""
+        return float(self.meta["plan"]["build_seconds"])
+
+    def states(self, t: np.ndarray) -> np.ndarray:
+        """Positions and velocities at times, one row each."""
+        starts = np.array([piece.breaks[0] for piece in self.pieces])
+        which = np.clip(np.searchsorted(starts, t, side="right") - 1, 0, len(self.pieces) - 1)
+        out = np.empty((len(t), self.pieces[0].coefficients.shape[2]))
+        for i in np.unique(which):
+            out[which == i] = self.pieces[i].at(np.clip(t[which == i], *self.pieces[i].breaks[[0, -1]]))
+        return out
+
+    def report(self) -> str:
+        """Text for print: how the plan was found, what it does, whether it can be flown."""
+        p = self.meta["plan"]
+        lines = [
+            f"{self.meta['name']}: planned {self.duration:.6g} s, objective {self.objective:.6g}",
+            f"  {self.meta['formulation']}: built in {self.build_seconds:.2f} s, solved in {self.solve_seconds:.2f} s",
+        ]
+        for r in self.rounds:
+            mesh = " + ".join(map(str, r.intervals))
+            lines.append(
+                f"  {mesh} intervals: {r.status}, {r.iterations} iterations, {r.seconds:.2f} s, "
+                f"objective {r.cost:.6g}, error {r.error:.2g}"
+            )
+        if p["params"]:
+            lines.append("  params: " + ", ".join(f"{k} = {v:.6g}" for k, v in p["params"].items()))
+        lines.append(f"  largest loop gap: {self.loop_gap:.3g} m")
+        if self.others:
+            lines.append("  other local minima: " + ", ".join(f"{o.objective:.6g}" for o in self.others))
+        lines += [f"  {note}" for note in self.meta["notes"]]
+        if self.flight is not None:
+            lines.append(f"  flown: {self.flight.detail}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Planned motion of {self.meta['name']}: {self.duration:.6g} s, objective {self.objective:.6g}>"
+
+
+def planned(
+    t: Transcription,
+    x: np.ndarray,
+    rounds: Sequence[Round],
+    objective: float,
+    error: float,
+    build_seconds: float,
+    status: str,
+    engine: str,
+) -> Planned:
+    """Turn the unknowns of a transcription into a motion with names."""
+    plan, m = t.plan, t.plan.mechanism
+    d = 3 if m.spatial else 2
+    contacts = contacts_of(plan.system)
+    p = t.params(x)
+    params = dict(zip(m.params, map(float, p), strict=True))
+    samples, pieces = [], []
+    for k, model in enumerate(t.models):
+        q, v, a, u, f, z, _ = t.whole(k, x)
+        times = t.times(k, x)
+        values = _outputs(t, k).batch(times[:, None], q, v, u, p, z)
+        T, V, momentum, points, phi, powers = (np.asarray(y).reshape(len(times), -1) for y in values)
+        ground = np.zeros((len(times), len(contacts), d))
+        for i, contact in enumerate(model.phase.domain.contacts):
+            rows, locks = model.phase._rows(i)
+            for row, lock in zip(rows, locks, strict=True):
+                ground[:, contact_index(m, contacts, contact), "xyz".index(lock)] = f[:, row]
+        work = t.scheme.running(times, powers)
+        samples.append(
+            {
+                "t": times,
+                "q": q,
+                "v": v,
+                "a": a,
+                "torques": u,
+                "drives": np.full((len(times), len(m.drives)), np.nan),
+                "phase": np.full(len(times), k),
+                "kinetic": T[:, 0],
+                "potential": V[:, 0],
+                "work": work,
+                "gap": phi,
+                "momentum": momentum,
+                "points": points.reshape(len(times), len(m.points), d),
+                "forces": ground,
+            }
+        )
+        pieces.append(states(t, k, x))
+    done = np.zeros(samples[0]["work"].shape[1])
+    for s in samples:
+        s["work"] = s["work"] + done
+        done = s["work"][-1]
+    arrays = {name: np.concatenate([s[name] for s in samples]) for name in samples[0]}
+    channels = list(t.models[0].phase.stage.tree.powers)
+    energies = arrays["kinetic"] + arrays["potential"]
+    gap = float(np.abs(arrays["gap"]).max(initial=0.0))
+    events = _events(t, samples, p)
+    meta: dict[str, Any] = {
+        **labels(plan.system, [model.phase.domain.name for model in t.models]),
+        "channels": channels,
+        "drives": list(m.drives),
+        "params": params,
+        "formulation": f"direct collocation, {t.scheme!r}",
+        "engine": engine,
+        "tolerance": error,
+        "steps": sum(len(mesh) - 1 for mesh in t.meshes),
+        "evaluations": sum(r.iterations for r in rounds),
+        "rejected": 0,
+        "outcome": {
+            "kind": "finished" if status == "solved" else status,
+            "detail": status,
+            "t": float(arrays["t"][-1]),
+        },
+        "notes": [],
+        "loop_gap": gap,
+        "energy_start": float(energies[0]),
+        "energy_end": float(energies[-1]),
+        "energy_scale": float(np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()),
+        "energy_of_resets": 0.0,
+        "work": dict(zip(channels, map(float, done), strict=True)),
+        "contacts": contact_summary(
+            plan.system, [model.phase.domain.contacts for model in t.models], arrays, contacts, d
+        ),
+        "plan": {
+            "objective": objective,
+            "mesh_error": error,
+            "rounds": [vars(r) for r in rounds],
+            "build_seconds": build_seconds,
+            "params": {n: params[n] for n in plan.freed},
+            "durations": [float(x[i]) for i in t.lengths],
+        },
+    }
+    out = Planned(meta, arrays, pieces, events, m)
+    out.plan, out.x, out.transcription, out.others = plan, x, t, []
+    return out
+
+
+def _outputs(t: Transcription, k: int) -> Kernel:
+    """Energies, momentum, points, loop gaps and powers of a phase."""
+    stage, m = t.models[k].phase.stage, t.plan.mechanism
+    d = stage.dimension
+    e = stage.tree.constrained((), ca.SX(0, 1), unlimited=True)
+    points = ca.vertcat(ca.SX(0, 1), *[e.position(f)[:d] for f in m.points.values()])
+    powers = ca.vertcat(ca.SX(0, 1), *e.powers.values())
+    parts = [e.kinetic_energy, e.potential_energy, e.momentum, points, e.phi, powers]
+    outputs = [ca.densify(y) for y in stage.with_domain_params([ca.SX(y) for y in parts])]
+    return Kernel(ca.Function("outputs", [e.t, e.q, e.v, e.u, e.p, e.z], ca.cse(outputs)), native=False)
+
+
+def _events(t: Transcription, samples: list[dict[str, np.ndarray]], p: np.ndarray) -> list[Event]:
+    """Joins between phases."""
+    out = []
+    for k, edge in enumerate(t.plan.joins):
+        before, after, model = samples[k], samples[k + 1], t.models[k + 1]
+        q, time = after["q"][0], float(after["t"][0])
+        impact = None
+        if len(t.impulses[k]):
+            stage = model.phase.stage
+            base = np.concatenate([p, np.zeros(stage.anchors.numel())])
+            _, J, _ = stage.closure(time, q, base)
+            impact = plastic_impact(stage.mass(time, q, base), J, before["v"][-1], rows=stage.row_names)
+        names = edge.name, edge.source.name, model.phase.domain.name
+        state = before["q"][-1], before["v"][-1], q, after["v"][0]
+        out.append(Event(time, *names, *state, impact, float(np.abs(q - before["q"][-1]).max()), k + 1))
+    return out

@@ -1,0 +1,328 @@
+"""solve: from a Plan and a guess, over ever finer meshes, to a motion that is checked by flying it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.errors import BadValue, NotSolved, UnknownName
+from saltus.model.symbols import SX
+from saltus.plan import optimisers
+from saltus.plan.accuracy import errors, inputs, refined, states
+from saltus.plan.conditions import in_words
+from saltus.plan.fatrop_stages import stages_of
+from saltus.plan.flight import fly as flown
+from saltus.plan.guess import Guess, PhaseGuess, bent, guesses, rows_at
+from saltus.plan.optimisers import SOLVERS, Limits, Result
+from saltus.plan.phase_equations import PhaseModel
+from saltus.plan.planned import Planned, Round, planned
+from saltus.plan.schemes import HermiteSimpson, Scheme
+from saltus.plan.statement import Plan
+from saltus.plan.transcription import Transcription
+from saltus.plan.unknowns import fill
+
+LOOK = 50  # iterations that a further guess gets, once one has led to a solution
+
+
+def solve(
+    plan: Plan,
+    guess: Any = None,
+    *,
+    scheme: Scheme | None = None,
+    tolerance: float | None = 1e-4,
+    refinements: int = 5,
+    iterations: int = 1000,
+    seconds: float = 600.0,
+    accuracy: float = 1e-6,
+    momentum: bool = True,
+    native: bool | None = False,
+    solver: str = "ipopt",
+    fly: bool = True,
+    starts: int = 0,
+    seed: int = 0,
+    workers: int = 1,
+    progress: Callable[[str, int, float, float], None] | None = None,
+) -> Planned:
+    """Find a motion that does what the plan says.
+
+    `guess` is a trajectory, an orbit, an earlier plan or values by name; without one the machine is let go from its
+    start. Meshes are refined until the relative error of every interval is below `tolerance` (None keeps the first
+    mesh). `iterations` and `seconds` limit the solver, Ctrl-C stops it; NotSolved carries the motion reached.
+    `momentum` keeps the momentum of a floating machine exact. `native` compiles the derivatives, which pays for
+    large problems solved often. `solver` is "ipopt", or "fatrop", which goes stage by stage. `fly` simulates the result
+    with feedback. `starts` further guesses are the first one bent at random (`seed`); `workers` processes share all
+    guesses out; the best solution is carried on, the other local minima are in `others`.
+    `progress(what, iteration, cost, violation)` is called now and then.
+    """
+    begin = time.perf_counter()
+    scheme = scheme or HermiteSimpson()
+    if tolerance is not None and not tolerance > 0:
+        raise BadValue(f"tolerance is {tolerance}; give a number above zero, or None to keep the mesh", given=tolerance)
+    if solver not in SOLVERS:
+        raise UnknownName("solver", solver, SOLVERS)
+    work = _Work(plan, scheme, momentum, native, solver, Limits(iterations, seconds, accuracy), progress, begin)
+    if starts < 0 or workers < 1:
+        raise BadValue(f"{starts} starts on {workers} workers; give zero or more starts and at least one worker")
+    candidates = guesses(plan, guess)
+    candidates += [bent(plan, candidates[0], np.random.default_rng([seed, i])) for i in range(starts)]
+    tried = work.try_all(candidates, workers, everything=starts > 0)
+    best = tried[0]
+    out = work.finish(best, tolerance, refinements)
+    if tolerance is not None and out.mesh_error > tolerance:
+        out.meta["notes"].append(
+            f"the mesh error {out.mesh_error:.2g} is above the tolerance {tolerance:g} after {refinements} "
+            "refinements; allow more, or start with more intervals"
+        )
+    out.others = [work.motion(*one) for one in _distinct(tried)[1:]]
+    if fly:
+        out.flown, out.flight = flown(out)
+        if not out.flight.follows:
+            out.meta["outcome"] |= {"kind": "cannot be followed", "detail": out.flight.detail}
+    return out
+
+
+class _Work:
+    """One call of `solve`: what has been derived, the time that is left."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        scheme: Scheme,
+        momentum: bool,
+        native: bool | None,
+        method: str,
+        limits: Limits,
+        progress: Callable[[str, int, float, float], None] | None,
+        begin: float,
+    ) -> None:
+        self.plan, self.scheme, self.momentum, self.native = plan, scheme, momentum, native
+        self.method, self.limits, self.progress, self.begin = method, limits, progress, begin
+        self.rounds: list[Round] = []
+        self.used = 0
+        self.solving = 0.0
+        self._models: dict[tuple[tuple[int, ...], ...], list[PhaseModel]] = {}
+        self._locals: dict[Any, Any] = {}
+        self._known: tuple[Result, list[np.ndarray]] | None = None
+        self.summed, self.direct = _integrals(plan)
+
+    def transcription(self, rows: Sequence[Sequence[int]], meshes: Sequence[np.ndarray]) -> Transcription:
+        """The plan on meshes; models are derived once for a choice of rows."""
+        key = tuple(tuple(r) for r in rows)
+        if key not in self._models:
+            self._models[key] = [
+                PhaseModel(self.plan, phase, r, self.summed, self.direct, self.momentum)
+                for phase, r in zip(self.plan.phases, key, strict=True)
+            ]
+        kept = self._locals.setdefault(key, {})
+        return Transcription(
+            self.plan, self._models[key], meshes, self.scheme, self.summed, self.direct, kept, self.native
+        )
+
+    def _solve(self, t: Transcription, x: np.ndarray, what: str, limit: int, warm: bool = False) -> Result:
+        programme = t.programme(x)
+        left = self.limits.seconds - self.solving
+        tell = None if self.progress is None else partial(self.progress, what)
+        allowed = replace(self.limits, iterations=max(min(limit, self.limits.iterations - self.used), 1), seconds=left)
+        stages = stages_of(t) if self.method == "fatrop" else None
+        result = optimisers.run(programme, x, t.low, t.high, allowed, warm=warm, stages=stages, progress=tell)
+        self.used += result.iterations
+        self.solving += result.seconds
+        return replace(result, x=t.filled(result.x))
+
+    def try_all(
+        self, candidates: Sequence[Guess], workers: int = 1, everything: bool = False
+    ) -> list[tuple[Transcription, Result]]:
+        """Solve from every guess, the cheapest solution first; unsolved ones last, the least wrong first.
+
+        Unless `everything` is asked for, guesses after one that led to a solution get a short look only, and no more
+        iterations than that one took.
+        """
+        count = len(candidates)
+        if workers > 1 and count > 1 and "fork" in multiprocessing.get_all_start_methods():
+            results = self._shared_out(candidates, workers)
+        else:
+            results = []
+            for i in range(count):
+                quickest = min([r.iterations for r in results if r.ok], default=0)
+                if quickest and not everything:
+                    limit = min(LOOK, quickest)
+                else:
+                    limit = self.limits.iterations // (1 if everything else count - i)
+                results.append(self.from_guess(i, candidates, limit))
+                if results[-1].status == "Interrupted":
+                    break
+        out = [(self._on_first_mesh(candidates[i]), result) for i, result in enumerate(results)]
+        for t, result in out:
+            self._record(t, result)
+        out.sort(key=lambda one: (not one[1].ok, one[1].cost if one[1].ok else one[1].violation))
+        self.used = min(self.used, out[0][1].iterations)  # what is left is for the one that is carried on
+        return out
+
+    def _on_first_mesh(self, guess: Guess) -> Transcription:
+        meshes = [np.linspace(0, 1, p.intervals + 1) for p in self.plan.phases]
+        rows = [rows_at(self.plan, p, g.q[0]) for p, g in zip(self.plan.phases, guess, strict=True)]
+        return self.transcription(rows, meshes)
+
+    def from_guess(self, i: int, candidates: Sequence[Guess], limit: int) -> Result:
+        """Solve from one of the guesses on the first mesh."""
+        t = self._on_first_mesh(candidates[i])
+        what = f"guess {i + 1} of {len(candidates)}" if len(candidates) > 1 else "first mesh"
+        return self._solve(t, fill(t, candidates[i]), what, limit)
+
+    def _shared_out(self, candidates: Sequence[Guess], workers: int) -> list[Result]:
+        """Let processes that inherit this one's expressions solve from the guesses."""
+        _INHERITED.append((self, candidates))
+        begin = time.perf_counter()
+        try:
+            with multiprocessing.get_context("fork").Pool(min(workers, len(candidates))) as pool:
+                results = pool.map(_inherited, range(len(candidates)), chunksize=1)
+        finally:
+            _INHERITED.pop()
+        self.solving += time.perf_counter() - begin
+        self.used += max(r.iterations for r in results)
+        return results
+
+    def finish(self, start: tuple[Transcription, Result], tolerance: float | None, refinements: int) -> Planned:
+        """Carry the best solution through finer meshes."""
+        t, result = start
+        if not result.ok and result.status == "Maximum_Iterations_Exceeded" and self.used < self.limits.iterations:
+            result = self._solve(t, result.x, "going on", self.limits.iterations)
+            self._record(t, result)
+        self._insist(t, result)
+        if tolerance is None:
+            return self.motion(t, result)
+        for _ in range(refinements):
+            try:
+                error = self._errors(t, result)
+                if _largest(error) <= tolerance:
+                    break
+                finer, x = self._finer(t, result, error, tolerance)
+            except KeyboardInterrupt:
+                self._insist(t, replace(result, status="Interrupted"))
+            next_result = self._solve(finer, x, "finer mesh", self.limits.iterations, warm=True)
+            self._record(finer, next_result)
+            self._insist(finer, next_result)
+            t, result = finer, next_result
+        return self.motion(t, result)
+
+    def _finer(
+        self, t: Transcription, result: Result, error: Sequence[np.ndarray], tolerance: float
+    ) -> tuple[Transcription, np.ndarray]:
+        """A mesh that should do, and the solution there."""
+        meshes = [refined(m, e, tolerance, self.scheme.order) for m, e in zip(t.meshes, error, strict=True)]
+        finer = self.transcription([m.rows for m in t.models], meshes)
+        return finer, fill(finer, guess_of(t, result.x, finer.fractions))
+
+    def _errors(self, t: Transcription, result: Result) -> list[np.ndarray]:
+        """Errors of every interval, worked out once for a result."""
+        if self._known is None or self._known[0] is not result:
+            finite = np.isfinite(result.x).all()
+            found = errors(t, result.x) if finite else [np.full(len(m) - 1, np.inf) for m in t.meshes]
+            self._known = result, found
+        return self._known[1]
+
+    def _record(self, t: Transcription, result: Result) -> None:
+        error = _largest(self._errors(t, result))
+        mesh = tuple(len(m) - 1 for m in t.meshes)
+        status = "solved" if result.ok else result.status
+        self.rounds.append(
+            Round(mesh, status, result.iterations, result.cost, error, result.seconds, result.evaluations)
+        )
+
+    def motion(self, t: Transcription, result: Result) -> Planned:
+        """The motion that a result stands for."""
+        build = time.perf_counter() - self.begin - self.solving
+        status = "solved" if result.ok else "not solved"
+        return planned(
+            t, result.x, self.rounds, result.cost, _largest(self._errors(t, result)), build, status, self.method.upper()
+        )
+
+    def _insist(self, t: Transcription, result: Result) -> None:
+        """Raise NotSolved with what is most wrong."""
+        if result.ok:
+            return
+        worst = _worst(t, result.x)
+        lines = [
+            f"  {name}{f' at {when:.4g} s' if np.isfinite(when) else ''}: {value:.4g}, should be {in_words(low, high)}"
+            for name, when, value, low, high in worst[:5]
+        ]
+        stuck = result.status in optimisers.INFEASIBLE
+        advice = {
+            True: "It looks infeasible from here: give it more time or larger limits, or another guess",
+            False: "Allow more iterations or seconds, or give a better guess",
+        }[stuck]
+        raise NotSolved(
+            f"{self.plan!r}: the solver ended with {result.status} after {result.iterations} iterations and "
+            f"{result.seconds:.1f} s.\n" + "\n".join(["Most wrong:", *lines, advice]),
+            worst=worst,
+            best=self.motion(t, result),
+            status=result.status,
+            looks_infeasible=stuck,
+            iterations=result.iterations,
+            seconds=result.seconds,
+        )
+
+
+def _distinct(tried: Sequence[tuple[Transcription, Result]]) -> list[tuple[Transcription, Result]]:
+    """Solutions, cheapest first, without those that cost the same as one before."""
+    out: list[tuple[Transcription, Result]] = []
+    for one in tried:
+        if one[1].ok and not any(abs(one[1].cost - o[1].cost) <= 1e-4 * abs(o[1].cost) for o in out):
+            out.append(one)
+    return out
+
+
+_INHERITED: list[tuple[_Work, Sequence[Guess]]] = []  # what forked workers find
+
+
+def _inherited(i: int) -> Result:
+    work, candidates = _INHERITED[-1]
+    return work.from_guess(i, candidates, work.limits.iterations)
+
+
+def guess_of(t: Transcription, x: np.ndarray, fractions: Sequence[np.ndarray]) -> Guess:
+    """Turn a solution into a guess for nodes at other fractions of its phases."""
+    out, nq = [], len(t.plan.mechanism.q_names)
+    params = dict(zip(t.plan.mechanism.params, t.params(x).tolist(), strict=True))
+    for k, s in enumerate(fractions):
+        at = x[t.begins[k]] + s * x[t.lengths[k]]
+        y = states(t, k, x).at(at)
+        out.append(PhaseGuess(s * x[t.lengths[k]], y[:, :nq], y[:, nq:], inputs(t, k, x).at(at), params))
+    return out
+
+
+def _largest(error: Sequence[np.ndarray]) -> float:
+    return max(float(e.max()) for e in error)
+
+
+def _integrals(plan: Plan) -> tuple[list[int], dict[int, float]]:
+    """Integrals that are unknowns of their own, and those the objective just adds up, with their factors."""
+    summed, direct = [], {}
+    conditions = ca.vertcat(SX(0, 1), *[c.expression for c in plan.conditions])
+    for i, (symbol, _, _) in enumerate(plan.integrals):
+        factor = ca.simplify(ca.jacobian(plan.objective, symbol))
+        if factor.is_constant() and not ca.depends_on(conditions, symbol):
+            direct[i] = float(factor)
+        else:
+            summed.append(i)
+    return summed, direct
+
+
+def _worst(t: Transcription, x: np.ndarray, count: int = 10) -> list[tuple[str, float, float, float, float]]:
+    """Rows that are most wrong, scaled as the solver saw them: name, time, value, bounds."""
+    programme = t.programme(x)
+    _, g = programme.evaluate(x)
+    wrong = programme.wrong(g)
+    order = np.argsort(-wrong * programme.row_scale)[:count]
+    return [
+        (*programme.row(int(i)), float(g[i]), float(programme.low[i]), float(programme.high[i]))
+        for i in order
+        if wrong[i] > 1e-9
+    ]

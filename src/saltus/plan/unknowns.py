@@ -1,0 +1,78 @@
+"""From positions, velocities and inputs over time to the unknowns of a transcription."""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+
+from saltus.compile import Kernel
+from saltus.model.assembly import assembler
+from saltus.plan.guess import Guess
+from saltus.plan.transcription import Transcription
+
+
+def fill(t: Transcription, guess: Guess) -> np.ndarray:
+    """Unknowns of a guess."""
+    plan, x = t.plan, np.zeros(t.n)
+    balls = assembler(plan.mechanism).balls
+    begin = 0.0
+    x[t.freed] = [np.clip(guess[0].params.get(n, plan.params[n]), *plan.freed[n]) for n in plan.freed]
+    for k, (model, phase) in enumerate(zip(t.models, guess, strict=True)):
+        length = float(np.clip(phase.duration, model.phase.low, model.phase.high))
+        x[t.begins[k]], x[t.lengths[k]] = begin, length
+        s = t.fractions[k]
+        q, v, u = phase.at(s, balls)
+        v = v * (phase.duration / length)
+        anchors = _anchors(t, k, q[0], v[0])
+        a, f, _ = model.accelerations(begin + s * length, q, v, u, anchors, t.p)
+        z = np.zeros(0 if model.floating else model.full["z"].numel())
+        unknowns = Kernel(model.node.unknowns, native=False)
+        values, constants = unknowns.batch(q, v, a, u, f, z, t.p)
+        sizes = np.zeros((len(s), model.sizes.numel() + model.sums.numel()))
+        x[t.nodes[k]] = np.hstack([values, sizes]).T
+        x[t.constants[k]] = constants[0] if model.floating else anchors
+        _fill_sizes(t, k, x)
+        begin += length
+    _fill_impulses(t, x)
+    return x
+
+
+def _fill_impulses(t: Transcription, x: np.ndarray) -> None:
+    """Impulses that explain the jumps of velocity as well as any can."""
+    for (a, b, _), after, at in zip(t.joins, t.impacts, t.impulses, strict=True):
+        if after is not None:
+            q, v = (part[0] for part in t.whole(b, x)[:2])
+            jump = v - t.whole(a, x)[1][-1]
+            x[at] = after.impulse(float(t.times(b, x)[0]), q, v, jump, t.anchors(b, x), t.params(x))
+
+
+def _anchors(t: Transcription, k: int, q: np.ndarray, v: np.ndarray) -> np.ndarray:
+    stage = t.models[k].phase.stage
+    if not stage.domain.contacts:
+        return np.zeros(0)
+    base = np.concatenate([t.p, np.zeros(stage.anchors.numel())])
+    anchors, _ = stage.places(0.0, q, v, base)
+    anchors = np.array(anchors)
+    anchors[stage.dimension - 1 :: stage.dimension] = t.plan.system.ground
+    return anchors
+
+
+def _fill_sizes(t: Transcription, k: int, x: np.ndarray) -> None:
+    """Sizes of expressions, and integrals added up so far."""
+    model = t.models[k]
+    if not (model.sizes.numel() or model.sums.numel()):
+        return
+    first = model.node.x.numel()
+    arguments = [model.x, model.common, model.s, model.p]
+    values = ca.vertcat(*[model.along(e) for _, e in t.plan.sizes]) if t.plan.sizes else ca.SX(0, 1)
+    here = x[t.nodes[k]].T, x[t.common(k)], t.fractions[k][:, None], t.p
+    if model.sizes.numel():
+        sizes = Kernel(ca.Function("sizes", arguments, [ca.densify(values)]), native=False).batch(*here)
+        x[t.nodes[k][first : first + model.sizes.numel()]] = np.abs(sizes).T
+    n = model.sums.numel()
+    if n:
+        rate = np.asarray(model.rates.batch(x[t.nodes[k]].T, *here[1:]))[:, -n:]
+        h = np.diff(t.fractions[k]) * x[t.lengths[k]]
+        sums = np.vstack([np.zeros(n), np.cumsum((rate[1:] + rate[:-1]) / 2 * h[:, None], axis=0)])
+        before = x[t.nodes[k - 1][-n:, -1]] if k else 0.0
+        x[t.nodes[k][-n:]] = (sums + before).T

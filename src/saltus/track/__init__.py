@@ -1,0 +1,1 @@
+"""Feedback along a reference: partial feedback linearisation, joint PD, time-varying LQR."""
