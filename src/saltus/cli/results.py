@@ -120,9 +120,11 @@ def write_results(
 ) -> list[Path]:
     """Write data, figures, animation and report of a run."""
     directory.mkdir(parents=True, exist_ok=True)
+    import saltus as sl
+    from saltus import view
+
     files = [sl.write(run, directory / "run.nc"), directory / "summary.json"]
     files[1].write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
-    from saltus import view
 
     film = directory / "run.gif" if animation else None
     makers = {name: make for name, make in view.makers(run, system=system).items() if name in view.REPORTED}

@@ -69,7 +69,7 @@ def write(
     if isinstance(thing, Trajectory) or (isinstance(thing, Sequence) and all(isinstance(x, Mapping) for x in thing)):
         return tables.write_table(thing, path)
     raise BadValue(
-        f"a {type(thing).__name__} cannot be written to a file; give a Mechanism, HybridSystem, Trajectory, Family or a "
-        "list of records",
+        f"a {type(thing).__name__} cannot be written to a file; give a Mechanism, HybridSystem, Trajectory, Family or "
+        "a list of records",
         given=thing,
     )

@@ -377,8 +377,8 @@ class Program:
         except Exception as problem:
             raise BadValue(
                 f"controller {name!r} cannot be traced into symbols in domain {self.domain.name!r} "
-                f"({type(problem).__name__}: {problem}); branch on the state with sl.math.where, or wrap the controller as "
-                "sl.control.Sampled(controller, rate=1000)",
+                f"({type(problem).__name__}: {problem}); branch on the state with sl.math.where, or wrap the "
+                "controller as sl.control.Sampled(controller, rate=1000)",
                 controller=name,
             ) from problem
 

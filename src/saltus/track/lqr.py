@@ -165,7 +165,8 @@ class Linearised:
         m = stage.system.mechanism
         if any(isinstance(c, Sliding) and c.friction != 0 for c in stage.domain.contacts):
             raise BadModel(
-                f"LQR: domain {stage.domain.name!r} has sliding friction, which it does not follow; use sl.control.Track"
+                f"LQR: domain {stage.domain.name!r} has sliding friction, which it does not follow; "
+                "use sl.control.Track"
             )
         e = stage.tree.constrained(stage.contacts, stage.anchors, unlimited=True)
         if e.z.numel():
