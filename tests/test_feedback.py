@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import expm, solve_continuous_are
 
 import saltus as sl
-from saltus.hybrid.mode import Stage
+from saltus.hybrid.constrained import Constrained
 from saltus.simulation.run import alone
 from saltus.track.lqr import Linearised
 from saltus.track.reference import Reference

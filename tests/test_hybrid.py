@@ -105,15 +105,13 @@ def test_sliding_block_stops_by_friction():
     foot = m.point("foot", block.at(0, 0))
     system = sl.HybridSystem(m)
     system.domain("sliding", contacts=[sl.Sliding(foot, friction=mu)])
-    with pytest.raises(sl.errors.BadModel, match=r"sticking.*no freedom"):
-        system.domain("sticking", contacts=[sl.Pinned(foot)])
     system.ends("stopped sliding", sl.When(lambda s: s.velocity("foot").x, "falling"))
     run = sl.simulate(system, m.assemble(rates={"at": (v0, 0)}), until=2.0, tolerance=1e-11)
     assert run.outcome.kind == "stopped sliding"
     assert run.outcome.t == pytest.approx(v0 / (mu * G), abs=1e-10)
     assert run.q["at"].x[-1] == pytest.approx(v0**2 / (2 * mu * G), abs=1e-10)
     account = run.energy_account
-    assert account["work of friction 1"] == pytest.approx(-1.5 * v0**2 / 2, rel=1e-9)
+    assert account["work of friction foot"] == pytest.approx(-1.5 * v0**2 / 2, rel=1e-9)
     assert run.meta["contacts"]["foot"]["friction_need"] == pytest.approx(mu, rel=1e-9)
 
 
@@ -234,20 +232,25 @@ def test_a_fall_is_an_outcome():
     assert run["hinge"][-1] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_strict_liftoff_fires_when_the_ground_would_pull(leg):
-    """Without control BOLT lands with its foot pulled upwards: a lenient lift-off waits, a strict one leaves."""
-    start = leg.keyframes["drop"]
-    lenient = sl.simulate(leg, start, domain="flight", until=0.2)
-    assert lenient.meta["contacts"]["foot"]["normal_min"] < 0
-    assert any("already past" in note for note in lenient.meta["notes"])
-    m = leg.mechanism
-    strict = sl.HybridSystem(m)
-    air, ground = strict.domain("air"), strict.domain("ground", contacts=[sl.Pinned("foot")])
-    strict.edge(air, ground, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
-    strict.edge(ground, air, guard=sl.Liftoff("foot", strict=True))
-    run = sl.simulate(strict, start, domain="air", until=0.2)
-    assert run.events[1].t == run.events[0].t
-    assert run.meta["contacts"]["foot"]["normal_min"] >= 0
+def test_a_liftoff_fires_when_the_ground_would_pull(leg):
+    """Without control BOLT lands with its foot pulled upwards: it leaves at once; a guard on the force alone would wait."""
+    start, m = leg.keyframes["drop"], leg.mechanism
+    runs = []
+    for guard in (sl.Liftoff("foot"), sl.When(lambda s: s.normal("foot"), "falling")):
+        system = sl.HybridSystem(m)
+        air, ground = system.domain("air"), system.domain("ground", contacts=[sl.Pinned("foot")])
+        system.edge(air, ground, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
+        system.edge(ground, air, guard=guard)
+        runs.append(sl.simulate(system, start, domain="air", until=0.2))
+    leaves, waits = runs
+    assert leaves.events[1].t == leaves.events[0].t
+    assert leaves.meta["contacts"]["foot"]["normal_min"] >= 0
+    assert leaves.outcome.ok
+    assert waits.meta["contacts"]["foot"]["normal_min"] < 0
+    assert any("had crossed zero before" in note for note in waits.meta["notes"])
+    assert waits.outcome.kind == "finished"
+    assert not waits.outcome.ok
+    assert "the ground pulled at 'foot'" in waits.outcome.verdict
 
 
 # ---- controllers --------------------------------------------------------------------------------------------------
@@ -294,7 +297,7 @@ def test_controllers_that_go_wrong():
     def branching(t, s):
         return {"hinge": 1.0 if s.q.hinge > 0 else -1.0}
 
-    with pytest.raises(sl.errors.BadValue, match=r"sl\.where"):
+    with pytest.raises(sl.errors.BadValue, match=r"sl\.math\.where"):
         sl.simulate(m, start, until=1.0, control=branching)
     assert sl.simulate(m, start, until=0.1, control=sl.control.Sampled(branching)).outcome.ok
 
@@ -382,7 +385,7 @@ def test_guard_past_its_surface_at_entry_is_noted_and_waits():
     a, b = s.domain("a"), s.domain("b")
     s.edge(a, b, guard=sl.When(lambda s: s.q.z - 0.5, "falling"), name="down")
     run = sl.simulate(s, m.assemble(z=0.3, rates={"z": 3.0}), domain="a", until=1.0)
-    assert any("already past" in note for note in run.meta["notes"])
+    assert any("had crossed zero before" in note for note in run.meta["notes"])
     up_and_down = (3.0 + math.sqrt(9 - 2 * G * 0.2)) / G
     assert [e.t for e in run.events] == [pytest.approx(up_and_down, abs=1e-10)]
 
@@ -404,8 +407,6 @@ def test_graph_is_checked():
         sl.simulate(system, start, domain="arr", until=0.1)
     with pytest.raises(sl.errors.DuplicateName):
         system.domain("air")
-    with pytest.raises(sl.errors.BadModel, match="no freedom"):
-        system.domain("stuck", contacts=[sl.Pinned("ball")])
     with pytest.raises(sl.errors.BadModel, match="no contact"):
         system.edge("air", "nowhere", guard=sl.Liftoff("ball"))
     with pytest.raises(sl.errors.UnknownName, match="falling"):
@@ -427,7 +428,7 @@ def test_a_reset_that_breaks_the_new_constraints_is_refused():
 def test_two_feet_on_the_ground_are_dependent_and_solved():
     """A rigid plate on two pinned feet: four rows, rank three; the impact and the forces still come out."""
     m = sl.Mechanism("plate")
-    plate = m.link("plate", mass=2.0, inertia=0.1)
+    plate = m.link("plate", mass=8.0, inertia=0.1)
     arm = m.rod("arm", mass=0.5, length=0.3)
     m.free("base", m.ground, plate)
     m.revolute("arm", plate.at(0, 0.2), arm.start)
@@ -444,7 +445,7 @@ def test_two_feet_on_the_ground_are_dependent_and_solved():
     total = run.force("left")[:, 1] + run.force("right")[:, 1]
     last = run.arrays["phase"] == 1
     vertical = np.gradient(run.arrays["momentum"][last, 1], run.t[last])
-    np.testing.assert_allclose(total[last][5:-5], vertical[5:-5] + 2.5 * G, atol=1e-2)
+    np.testing.assert_allclose(total[last][5:-5], vertical[5:-5] + 8.5 * G, atol=1e-2)
 
 
 @pytest.mark.parametrize("epsilon", [1e-2, 1e-3, 1e-4])

@@ -46,26 +46,25 @@ def evaluation_times() -> dict[str, float]:
     """Seconds of one evaluation of BOLT's flight dynamics in the SPF, compiled and on the virtual machine."""
     import numpy as np
 
-    from saltus import SPF
     from saltus.compile import Kernel, find_compiler
     from saltus.dynamics.choice import choose
-    from saltus.hybrid.mode import Program, Stage
+    from saltus.dynamics.formulations import SPF
+    from saltus.hybrid.constrained import constrained
+    from saltus.hybrid.mode import action, mode
+    from saltus.hybrid.transition import entry
     from saltus.zoo import bolt
 
     system = bolt()
-    stage = Stage(system, system.domains["flight"])
+    c = constrained(system, system.domains["flight"])
     start = system.mechanism.keyframe("drop")
-    base = start.p
-    J = stage.closure(0.0, start.positions, base)[1]
-    program = Program(stage, SPF(), choose(system.mechanism, J, None, list(range(J.shape[0]))), system.controls["run"])
-    p = np.zeros(program.layout.n_p)
-    p[program.layout.slice("params")] = base
-    p[program.layout.slice("entry_q")], p[program.layout.slice("entry_v")] = start.positions, start.velocities
-    at = (0.0, program.state_vector(start.positions, start.velocities), p)
+    choice = choose(system.mechanism, c.closure(0.0, start.positions, start.p)[1])
+    now = mode(c, SPF(), choice, action(c, choice, system.controls["run"]))
+    p = np.ravel(entry(now)(0.0, start.positions, start.velocities, start.p))
+    at = (0.0, now.state_vector(start.positions, start.velocities), p)
     out: dict[str, float] = {}
     if find_compiler() is not None:
-        out["compiled"] = Kernel(program.flow.rhs, native=True).time(100_000, at)
-    out["virtual machine"] = Kernel(program.flow.rhs, native=False).time(2_000, at)
+        out["compiled"] = Kernel(now.flow.rhs, native=True).time(100_000, at)
+    out["virtual machine"] = Kernel(now.flow.rhs, native=False).time(2_000, at)
     return out
 
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from saltus.errors import BadValue, Singular, UnknownName
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import dependent_columns, independent_rows, quality
+from saltus.model.rank import dependent_columns, independent_rows, quality, spread
 
 PREFER = 0.05  # how much worse conditioned a choice may be that keeps motors and slides independent
+ROWS = 0.3  # how much nearer to dependence rows may be than the best ones
 USABLE = 1e-6  # below this a choice of coordinates counts as singular
 
 
@@ -69,3 +70,12 @@ def _users(mechanism: Mechanism, J: np.ndarray, rows: list[int], wanted: Sequenc
 
 def _choice(rows: Sequence[int], dependent: Sequence[int], n: int) -> Choice:
     return Choice(tuple(rows), tuple(i for i in range(n) if i not in set(dependent)), tuple(dependent))
+
+
+def better(J: np.ndarray, new: Choice, old: Choice, *, reduced: bool) -> bool:
+    """Whether another choice serves clearly better: rows further from dependence, or coordinates that determine more."""
+    if spread(J[list(old.rows)]) < ROWS * spread(J[list(new.rows)]):
+        return True
+    return reduced and quality(J[list(old.rows)], old.dependent) < PREFER / 2 * quality(
+        J[list(new.rows)], new.dependent
+    )

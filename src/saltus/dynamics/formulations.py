@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import casadi as ca
+import numpy as np
 
 from saltus.dynamics.choice import Choice
 from saltus.dynamics.equations import Equations
 from saltus.dynamics.recursion import Recursion
 from saltus.errors import BadValue
-from saltus.model.linear import Factored, Positive
+from saltus.model.linear import Factored, Positive, product
+from saltus.model.rank import groups
 from saltus.model.symbols import SX
 
 __all__ = ["ODE", "SPF", "Baumgarte", "Formulation", "Index1", "Minimal", "Projection"]
@@ -23,7 +25,8 @@ __all__ = ["ODE", "SPF", "Baumgarte", "Formulation", "Index1", "Minimal", "Proje
 class ODE:
     """An explicit ODE x' = rhs(t, x, u, p) of state x = (q, w).
 
-    `w` holds all velocities or the independent ones. `v` and `a` are all velocities and accelerations and
+    `w` holds all velocities or the independent ones. `v` and `a` are all velocities and accelerations,
+    `consistent` the velocities without what pulls a formulation's error back, and
     `reactions` the constraint forces f of M a + h = Q + J' f, as expressions. `project` is the state after
     drift is taken out (None: nothing to take out). `volume` goes to zero where the choice of coordinates
     becomes singular (None: any configuration will do). `longest_step` (s) is the longest at which the formulation's
@@ -34,6 +37,7 @@ class ODE:
     choice: Choice
     w: SX
     v: SX
+    consistent: SX
     a: SX
     q_dot: SX
     reactions: SX
@@ -125,12 +129,32 @@ def _multipliers(e: Equations, choice: Choice, gamma: SX, projections: int = 0) 
         choice=choice,
         w=e.v,
         v=e.v,
+        consistent=e.v,
         a=a,
         q_dot=e.q_dot + e.q_pull,
         reactions=_spread(f, rows, e.phi.numel()),
         independent=tuple(range(e.nv)),
         project=_projected(e, recursion, list(rows), projections) if projections and rows else None,
+        volume=_independence(e, list(rows)),
     )
+
+
+def _independence(e: Equations, rows: list[int]) -> SX | None:
+    """Gram determinant of the kept rows, scaled to unit length: how far they are from dependence.
+
+    None where no other rows could be kept in their place. Of rows that share no coordinate each group counts alone.
+    """
+    moving = set(e.J.sparsity().get_triplet()[0])
+    if len(rows) == len(moving):
+        return None
+    J = e.J[rows, :]
+    worst = SX(1)
+    for members in groups(np.asarray(ca.DM.ones(J.sparsity()).full())):
+        part = J[members.tolist(), :]
+        lengths = ca.vertcat(*[ca.sqrt(ca.sumsqr(part[i, :]) + 1e-300) for i in range(part.shape[0])])
+        unit = part / ca.repmat(lengths, 1, part.shape[1])
+        worst = ca.fmin(worst, product(Positive(ca.mtimes(unit, unit.T)).D))
+    return worst
 
 
 def _projected(e: Equations, recursion: Recursion, rows: list[int], iterations: int) -> SX:
@@ -167,13 +191,13 @@ class SPF(Formulation):
 
     def ode(self, equations: Equations, choice: Choice) -> ODE:
         """Build the ODE."""
-        base = _Reduced(equations, choice).ode(equations.phi[list(choice.rows)] / self.epsilon)
+        base = Reduced(equations, choice).ode(equations.phi[list(choice.rows)] / self.epsilon)
         # DOP853 damps exp(-t / epsilon) at steps up to 6.4 epsilon; beyond, round-off grows to the tolerance.
         return replace(base, longest_step=5 * self.epsilon) if choice.rows else base
 
     def terms(self, equations: Equations, choice: Choice) -> dict[str, SX]:
         """Gamma, Gamma_dot, rho, rho_dot, H, C, g, J_q, J_z by name, in terms of t, q, v (all velocities) and p."""
-        e, r = equations, _Reduced(equations, choice)
+        e, r = equations, Reduced(equations, choice)
         selector = SX.eye(e.nv)[list(choice.independent), :]
         gamma = ca.vertcat(r.J, selector)
         J_dot = SX(*r.J.shape)
@@ -212,14 +236,14 @@ class Minimal(Formulation):
 
     def ode(self, equations: Equations, choice: Choice) -> ODE:
         """Build the ODE."""
-        r = _Reduced(equations, choice)
+        r = Reduced(equations, choice)
         base = r.ode(SX(len(choice.rows), 1))
         if not choice.rows:
             return base
         return replace(base, project=ca.cse(ca.densify(ca.vertcat(r.newton(self.iterations), base.w))))
 
 
-class _Reduced:
+class Reduced:
     """Elimination of dependent velocities, v = rho w + (0, -J_z^-1 (phi_t + correction))."""
 
     def __init__(self, e: Equations, choice: Choice) -> None:
@@ -280,6 +304,7 @@ class _Reduced:
             choice=self.choice,
             w=w,
             v=v,
+            consistent=consistent,
             a=a,
             q_dot=q_dot,
             reactions=_spread(f, self.choice.rows, e.phi.numel()),

@@ -11,7 +11,8 @@ from saltus.files.model import documents
 from saltus.files.model.reading import Builder
 from saltus.files.model.recording import Recorder
 from saltus.files.model.writing import model_data
-from saltus.hybrid.graph import HybridSystem, When
+from saltus.hybrid.graph import HybridSystem
+from saltus.hybrid.guards import When
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 

@@ -1,196 +1,21 @@
-"""HybridSystem: domains with their contacts, guards and resets; a graph of any size, checked as it is built."""
+"""HybridSystem: a graph of domains, guards and resets, of any size, checked as it is built."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
-from saltus.dynamics.collision import ForceLaw, Law
 from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
+from saltus.hybrid.contacts import Contact, named_points, same_point
+from saltus.hybrid.guards import Guard, Liftoff, Touchdown
+from saltus.hybrid.resets import Collision, Continuous, PlasticImpact, Reset
 from saltus.model.assembly import State
-from saltus.model.kinematics import Closure, Kinematics
+from saltus.model.contents import Derived, Same
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
-from saltus.model.rank import rank
-from saltus.model.symbols import SX, Param
-
-# ---- contacts -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Pinned:
-    """The point sticks to the ground where it touched down."""
-
-    point: Frame | str
-
-    def rows(self, kinematics: Kinematics, spatial: bool, anchor: SX) -> tuple[SX, tuple[str, ...]]:
-        """Position minus anchor: tangential rows first, the normal one last."""
-        letters = "xyz" if spatial else "xy"
-        return ca.densify(_position(kinematics, self.point, spatial) - anchor), tuple(letters)
-
-
-@dataclass(frozen=True, eq=False)
-class Sliding:
-    """The point stays on the ground and slides along it, against Coulomb friction `friction` (1).
-
-    Friction is in proportion to the normal force with its sign: give the domain a `Liftoff` where that may pull.
-    """
-
-    point: Frame | str
-    friction: Any = 0.0
-
-    def __post_init__(self) -> None:
-        if isinstance(self.friction, int | float) and not self.friction >= 0:
-            raise BadValue(
-                f"sliding contact: friction is {self.friction}; it must be zero or more", given=self.friction
-            )
-
-    def rows(self, kinematics: Kinematics, spatial: bool, anchor: SX) -> tuple[SX, tuple[str, ...]]:
-        """Height above the ground only."""
-        height = _position(kinematics, self.point, spatial)[-1] - anchor[-1]
-        return ca.densify(height), ("z" if spatial else "y",)
-
-
-@dataclass(frozen=True, eq=False)
-class Rolling:
-    """A circular foot of the given radius (m) about the point rolls on the ground without slipping (planar)."""
-
-    point: Frame | str
-    radius: Any
-
-    def rows(self, kinematics: Kinematics, spatial: bool, anchor: SX) -> tuple[SX, tuple[str, ...]]:
-        """x + R angle and height of the centre."""
-        if spatial:
-            raise BadModel("a Rolling foot is planar; in 3D rolling is not a constraint on positions")
-        frame = kinematics.mechanism.frame(self.point)
-        radius = self.radius.symbol if isinstance(self.radius, Param) else self.radius
-        centre = kinematics.position(frame)
-        roll = centre[0] + radius * kinematics.angle(frame.link.name)
-        return ca.densify(ca.vertcat(roll - anchor[0], centre[1] - radius - anchor[1])), ("x", "y")
-
-
-Contact = Pinned | Sliding | Rolling
-
-
-def _position(kinematics: Kinematics, point: Frame | str, spatial: bool) -> SX:
-    return ca.densify(kinematics.position(kinematics.mechanism.frame(point)))[: 3 if spatial else 2]
-
-
-# ---- guards -------------------------------------------------------------------------------------------------------
-
-DIRECTIONS = {"rising": 1, "falling": -1, "both": 0}
-
-
-@dataclass(frozen=True, eq=False)
-class When:
-    """A guard of the user's own: `expression(s)` crosses zero "rising", "falling" or in "both" directions."""
-
-    expression: Callable[[Any], Any]
-    direction: str = "rising"
-    label: str = "when"
-
-    def __post_init__(self) -> None:
-        if self.direction not in DIRECTIONS:
-            raise UnknownName("direction", self.direction, DIRECTIONS)
-
-
-@dataclass(frozen=True, eq=False)
-class Touchdown:
-    """The point (or the foot circle of `radius` about it) comes down to the ground."""
-
-    point: Frame | str
-    radius: Any = 0.0
-    direction: str = "falling"
-
-    def expression(self, s: Any) -> Any:
-        """Height of the point above the ground (m)."""
-        return s.height(self.point) - self.radius
-
-    @property
-    def label(self) -> str:
-        """Name for tables."""
-        return "touchdown"
-
-
-@dataclass(frozen=True, eq=False)
-class Liftoff:
-    """The ground's normal force on the point falls to zero.
-
-    If the ground would have to pull right from touchdown, only a `strict` one fires at once; otherwise the force
-    must first push and then fall, and the run reports that the ground pulled.
-    """
-
-    point: Frame | str
-    strict: bool = False
-    direction: str = "falling"
-
-    def expression(self, s: Any) -> Any:
-        """Normal force (N)."""
-        return s.normal(self.point)
-
-    @property
-    def label(self) -> str:
-        """Name for tables."""
-        return "liftoff"
-
-
-Guard = When | Touchdown | Liftoff
-
-# ---- resets -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Continuous:
-    """State goes on unchanged."""
-
-
-@dataclass(frozen=True)
-class PlasticImpact:
-    """Velocities jump to those the target domain's constraints allow, along M^-1 J'."""
-
-
-@dataclass(frozen=True, eq=False)
-class Map:
-    """The user's own reset: `function(s)` returns {name: value} of the coordinates that change.
-
-    Names of velocities are prefixed with "v.", as in {"v.ball": -0.8 * s.v.ball}.
-    """
-
-    function: Callable[[Any], Mapping[str, Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class Collision:
-    """Contacts that collide by a law: restitution ("newton" or "poisson"), Coulomb friction, or a force law.
-
-    `contacts` take part in the impact whether or not the target domain keeps them, as in
-    Collision([sl.Sliding("ball")], restitution=0.8) on an edge from flight to flight. See `sl.impact`.
-    """
-
-    contacts: Sequence[Contact]
-    restitution: float = 0.0
-    law: str = "newton"
-    friction: float | None = None
-    force: ForceLaw | None = None
-
-    def __post_init__(self) -> None:
-        if not self.contacts:
-            raise BadValue("collision without contacts; give those that collide, as in Collision([sl.Pinned('foot')])")
-        self.rule  # noqa: B018 - refuses numbers that no law can have
-
-    @property
-    def rule(self) -> Law:
-        """The law in numbers."""
-        return Law(self.restitution, self.law, self.friction, self.force)
-
-
-Reset = Continuous | PlasticImpact | Collision | Map
-
-# ---- the graph ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,35 +45,99 @@ class Edge:
     reset: Reset
     candidates: tuple[Domain, ...] = ()
 
+    @property
+    def marks(self) -> bool:
+        """Whether nothing but a mark is left when it is taken: the same domain, the same state."""
+        return self.source is self.target and isinstance(self.reset, Continuous)
+
 
 class HybridSystem:
-    """A mechanism with domains, guards and resets."""
+    """A mechanism with domains, guards and resets, above level ground at the height `ground` (m).
 
-    def __init__(self, mechanism: Mechanism, *, ground: float = 0.0) -> None:
+    Feet and named points that go below the ground make a run not ok; those named in `through` may, as the swing foot of
+    a walker whose scuffing is left out on purpose.
+    """
+
+    def __init__(self, mechanism: Mechanism, *, ground: float = 0.0, through: Sequence[str] = ()) -> None:
         mechanism.check()
-        if not np.isfinite(ground):
-            raise BadValue(f"ground is {ground}; give the height of the ground in metres", given=ground)
         self.mechanism = mechanism
         self.ground = ground
+        self.through = tuple(through)
         self.domains: dict[str, Domain] = {}
         self.edges: list[Edge] = []
         self.controls: dict[str, Any] = {}
         self._outcomes: list[tuple[str, Guard]] = []
-        self._derived: tuple[Any, dict[Any, Any]] = ((), {})
+        self._derived = Derived()
+
+    @classmethod
+    def alone(cls, mechanism: Mechanism) -> HybridSystem:
+        """Return the system of a mechanism that has one domain, "motion", and no contacts."""
+
+        def make() -> HybridSystem:
+            system = cls(mechanism)
+            system.domain("motion")
+            return system
+
+        return mechanism.once("alone", make)
+
+    def with_edge(self, edge: Edge) -> HybridSystem:
+        """Return the same system with one edge more."""
+        out = HybridSystem(self.mechanism, ground=self.ground, through=self.through)
+        out.domains, out.edges = dict(self.domains), [*self.edges, edge]
+        out.controls, out._outcomes = dict(self.controls), list(self._outcomes)
+        return out
+
+    # ---- what was derived of it ---------------------------------------------------------------------------------
 
     @property
-    def programs(self) -> dict[Any, Any]:
-        """What has been derived of the system, by whoever needs it again; a part added to the machine empties it."""
-        if self._derived[0] != self.mechanism.extent:
-            self.mechanism.check()
-            self._derived = self.mechanism.extent, {}
-        return self._derived[1]
+    def contents(self) -> Hashable:
+        """All that equations of the system depend on: another one, and what was derived is derived again."""
+        domains = tuple((n, Same(d), tuple((k, Same(x)) for k, x in d.params.items())) for n, d in self.domains.items())
+        edges, ends = tuple(map(Same, self.edges)), tuple((n, Same(g)) for n, g in self._outcomes)
+        return self.mechanism.contents, self.ground, self.through, domains, edges, ends
 
-    def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `programs` has under a key, made at the first call."""
-        if key not in self.programs:
-            self.programs[key] = make()
-        return self.programs[key]
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What was made under a key, as long as the contents stay."""
+        return self._derived.once(self.contents, key, make)
+
+    @property
+    def ground(self) -> float:
+        """Height of the ground (m)."""
+        return self._ground
+
+    @ground.setter
+    def ground(self, height: float) -> None:
+        if isinstance(height, bool) or not isinstance(height, int | float | np.number) or not np.isfinite(height):
+            raise BadValue(f"ground is {height!r}; give the height of the ground in metres", given=height)
+        self._ground = float(height)
+
+    @property
+    def contact_points(self) -> dict[str, Frame]:
+        """Every point that holds to the ground in some domain, by name."""
+        return named_points(self.mechanism, [c for d in self.domains.values() for c in d.contacts])
+
+    @property
+    def feet(self) -> list[tuple[str, Frame, Any]]:
+        """Points that must not be below the ground, with the radius (m) of the circle about each: name, point, radius.
+
+        Those of contacts and touchdowns, and where there are any, every named point.
+        """
+        m = self.mechanism
+        guards = [*(e.guard for e in self.edges), *(g for _, g in self._outcomes)]
+        radii = [(c.point, getattr(c, "radius", 0.0)) for d in self.domains.values() for c in d.contacts]
+        radii += [(g.point, g.radius) for g in guards if isinstance(g, Touchdown)]
+        if not radii:
+            return []
+        out: list[tuple[str, Frame, Any]] = []
+        known = named_points(m, [_At(point) for point, _ in radii])
+        for name, frame in {**known, **m.points}.items():
+            if name in self.through or any(same_point(m, frame, other) for _, other, _ in out):
+                continue
+            own = [radius for point, radius in radii if same_point(m, point, frame)]
+            out.append((name, frame, own[0] if own else 0.0))
+        return out
+
+    # ---- building -----------------------------------------------------------------------------------------------
 
     def domain(self, name: str, *, contacts: Sequence[Contact] = (), params: Mapping[str, Any] | None = None) -> Domain:
         """Add a domain. `params` gives Params another value (a number, a Param, an expression) while it lasts."""
@@ -260,31 +149,8 @@ class HybridSystem:
                 raise UnknownName("param", key, m.params)
         for contact in contacts:
             m.frame(contact.point)
-        domain = Domain(name, tuple(contacts), dict(params or {}), self)
-        self._check_freedom(domain)
-        self.domains[name] = domain
-        return domain
-
-    def _check_freedom(self, domain: Domain) -> None:
-        """Refuse a domain in which nothing can move, where a configuration to judge by is at hand."""
-        m, k = self.mechanism, Kinematics(self.mechanism)
-        if m.keyframes and all(param.value is not None for param in m.params.values()):
-            state = m.keyframe(next(iter(m.keyframes)))
-            q, p = state.positions, state.p
-        elif not (m.loops or m.constraints) and all(param.value is not None for param in m.params.values()):
-            q, p = np.random.default_rng(0).uniform(0.1, 1.0, len(m.q_names)), m.values()
-        else:
-            return
-        closures, anchors = contact_closures(m, domain.contacts, k)
-        phi = ca.vertcat(SX(0, 1), *[ca.densify(c.phi) for c in (*k.closures(), *closures)])
-        J = ca.Function("J", [k.t, k.q, k.p, anchors], [ca.jacobian(k.rate(phi), k.v)])
-        rows = rank(np.asarray(J(0.0, q, p, np.zeros(anchors.numel())).full()))
-        if rows == len(m.v_names):
-            raise BadModel(
-                f"domain {domain.name!r} has no freedom left: {rows} independent constraints on {rows} coordinates; "
-                "remove a contact or a joint",
-                domain=domain.name,
-            )
+        self.domains[name] = Domain(name, tuple(contacts), dict(params or {}), self)
+        return self.domains[name]
 
     def edge(
         self,
@@ -360,32 +226,11 @@ class HybridSystem:
         return f"HybridSystem({self.mechanism.name!r}: {', '.join(self.domains)}; {len(self.edges)} edges)"
 
 
-def contact_closures(
-    mechanism: Mechanism, contacts: Sequence[Contact], kinematics: Kinematics
-) -> tuple[list[Closure], SX]:
-    """Constraint rows of contacts and the symbols of their anchors (where they took hold), d a contact."""
-    d = 3 if mechanism.spatial else 2
-    anchors = SX.sym("anchor", d * len(contacts))
-    out = []
-    for i, contact in enumerate(contacts):
-        phi, locks = contact.rows(kinematics, mechanism.spatial, anchors[d * i : d * (i + 1)])
-        out.append(Closure(f"contact {i + 1}", phi, locks))
-    return out, anchors
+@dataclass(frozen=True, eq=False)
+class _At:
+    """A point that stands for a contact there."""
 
+    point: Frame | str
 
-def contact_names(mechanism: Mechanism, contacts: Sequence[Contact]) -> list[str]:
-    """Name of each contact's point, or of its link, told apart where several are on one link."""
-    out: list[str] = []
-    for contact in contacts:
-        frame = mechanism.frame(contact.point)
-        name = next((n for n, f in mechanism.points.items() if f is frame), frame.link.name)
-        out.append(name if name not in out else f"{name} {sum(n.split()[0] == name for n in out) + 1}")
-    return out
-
-
-def same_point(mechanism: Mechanism, a: Frame | str, b: Frame | str) -> bool:
-    """Whether two frames are the same point of the same link."""
-    first, second = mechanism.frame(a), mechanism.frame(b)
-    return first is second or (
-        first.link is second.link and bool(ca.is_equal(ca.densify(first.position), ca.densify(second.position), 5))
-    )
+    def rows(self, kinematics: Any, spatial: bool, anchor: Any) -> Any:
+        raise NotImplementedError

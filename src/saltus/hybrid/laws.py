@@ -6,16 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue
-
-if TYPE_CHECKING:
-    from saltus.hybrid.mode import Stage
-    from saltus.hybrid.signals import Entry
+from saltus.hybrid.constrained import Constrained
+from saltus.hybrid.signals import Entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +68,12 @@ class Schedule(ABC):
     """
 
     @abstractmethod
-    def width(self, stage: Stage) -> int:
-        """Count the numbers of a row in a stage's domain."""
+    def width(self, constrained: Constrained) -> int:
+        """Count the numbers of a row in a domain."""
 
     @abstractmethod
-    def table(self, stage: Stage, visit: int, entry: Entry) -> Table:
-        """Rows for the `visit`-th stay (from 0) in a stage's domain, entered at this time and state."""
+    def table(self, constrained: Constrained, visit: int, entry: Entry) -> Table:
+        """Rows for the `visit`-th stay (from 0) in a domain, entered at this time and state."""
 
     @abstractmethod
     def law(self, t: Any, s: Any, row: Any) -> Mapping[str, Any]:
@@ -99,11 +97,11 @@ class Scheduled(Schedule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "_table", Table(np.asarray(self.knots, float), np.asarray(self.rows, float)))
 
-    def width(self, stage: Stage) -> int:
+    def width(self, constrained: Constrained) -> int:
         """Count the numbers of a row."""
         return self._table.rows.shape[1]
 
-    def table(self, stage: Stage, visit: int, entry: Entry) -> Table:
+    def table(self, constrained: Constrained, visit: int, entry: Entry) -> Table:
         """Return the same rows in every domain."""
         return self._table
 
@@ -134,6 +132,11 @@ def _value(number: float | str, s: Any) -> Any:
     return s.p[number] if isinstance(number, str) else number
 
 
+def _alone(s: Any, joint: str, effort: Any) -> dict[str, Any]:
+    """Effort on one joint, none on the other inputs."""
+    return {**dict.fromkeys(s.mechanism.inputs, 0.0), joint: effort}
+
+
 @dataclass(frozen=True)
 class PD:
     """Hold a joint at `target` (a number, a Param's name or f(t, s)): u = kp (target - q) - kd q'.
@@ -149,7 +152,9 @@ class PD:
     def __call__(self, t: Any, s: Any) -> dict[str, Any]:
         """Effort on the joint."""
         target = self.target(t, s) if callable(self.target) else _value(self.target, s)
-        return {self.joint: _value(self.kp, s) * (target - s.q[self.joint]) - _value(self.kd, s) * s.v[self.joint]}
+        return _alone(
+            s, self.joint, _value(self.kp, s) * (target - s.q[self.joint]) - _value(self.kd, s) * s.v[self.joint]
+        )
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,7 @@ class Damping:
 
     def __call__(self, t: Any, s: Any) -> dict[str, Any]:
         """Effort on the joint."""
-        return {self.joint: -_value(self.d, s) * s.v[self.joint]}
+        return _alone(s, self.joint, -_value(self.d, s) * s.v[self.joint])
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,7 @@ class ConstantSpeed:
     def __call__(self, t: Any, s: Any) -> dict[str, Any]:
         """Effort on the joint."""
         error = self.ramp(t, s) - s.q[self.joint]
-        return {self.joint: _value(self.kp, s) * error - _value(self.kd, s) * s.v[self.joint]}
+        return _alone(s, self.joint, _value(self.kp, s) * error - _value(self.kd, s) * s.v[self.joint])
 
 
 class PerDomain:
@@ -205,4 +210,4 @@ class PerDomain:
     def __call__(self, t: Any, s: Any) -> Mapping[str, Any]:
         """Effort of the law that belongs to the present domain."""
         law = law_in(self, s.domain)
-        return {} if law is None else law(t, s)
+        return dict.fromkeys(s.mechanism.inputs, 0.0) if law is None else law(t, s)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from saltus.errors import Singular
+from saltus.hybrid.constrained import Constrained
 from saltus.model.rank import NOTHING
-
-if TYPE_CHECKING:
-    from saltus.hybrid.mode import Stage
 
 NEAR = 1e-6  # rad or m: a dead centre so near cannot be told from one; closing loops to round-off leaves its root
 FLAT = 1e-9  # of the longest row: curvature that is round-off
 DIRECTIONS = 8  # a quadratic form that is not zero shows in random ones
 
 
-def check_constraints(stage: Stage, t: float, q: np.ndarray, p: np.ndarray) -> None:
+def check_constraints(c: Constrained, t: float, q: np.ndarray, p: np.ndarray) -> None:
     """Raise Singular within NEAR of a dead centre; p holds Params and anchors.
 
     Let l' J = s r' (a singular value of the Jacobian J). A combination l of rows that is redundant has s = 0 and stays
@@ -25,7 +21,7 @@ def check_constraints(stage: Stage, t: float, q: np.ndarray, p: np.ndarray) -> N
     l' gamma(v) = k |v|^2 with a curvature k: the constraint lies about s / k away from where it loses its grip, and
     no reaction gives the acceleration that it asks for.
     """
-    _, J, _ = stage.closure(t, q, p)
+    _, J, _ = c.closure(t, q, p)
     longest = float(np.linalg.norm(J, axis=1).max(initial=0.0))
     U, s, Vt = np.linalg.svd(J)
     s = np.concatenate([s, np.zeros(len(J) - len(s))])
@@ -35,11 +31,11 @@ def check_constraints(stage: Stage, t: float, q: np.ndarray, p: np.ndarray) -> N
         return
     v = np.random.default_rng(0).normal(size=(DIRECTIONS, len(free))) @ free
     v /= np.linalg.norm(v, axis=1, keepdims=True)
-    bent = np.array([stage.curvature(t, q, one, p) for one in v]) @ U[:, weak]
+    bent = np.array([c.curvature(t, q, one, p) for one in v]) @ U[:, weak]
     k = np.abs(bent).max(axis=0)
     if ((s[weak] < NEAR * k) & (k > max(FLAT * longest, NOTHING))).any():
         raise Singular(
-            f"domain {stage.domain.name!r}: the constraints are singular at the start (t = {t:.6g} s): within "
+            f"domain {c.domain.name!r}: the constraints are singular at the start (t = {t:.6g} s): within "
             f"{NEAR:g} rad of a dead centre, from where the machine may go on in more ways than one; start from "
             "another configuration"
         )

@@ -3,50 +3,39 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import casadi as ca
 
-from saltus.dynamics.formulations import ODE
+from saltus.dynamics.choice import Choice
+from saltus.dynamics.formulations import ODE, Index1
 from saltus.errors import BadValue
+from saltus.hybrid.constrained import Constrained
 from saltus.model.symbols import SX
-
-if TYPE_CHECKING:
-    from saltus.hybrid.mode import Program
 
 
 class Responses:
-    """Accelerations of a program with motors that deliver whatever they are asked for."""
+    """Accelerations under the constraints of a domain, with motors that deliver whatever they are asked for."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, constrained: Constrained, choice: Choice) -> None:
+        self.constrained, self.choice = constrained, choice
 
     @cached_property
     def _ode(self) -> ODE:
-        """The program's own equations if no motor has limits, or their like without."""
-        program, e = self.program, self.program.equations
-        if ca.is_equal(e.torques, e.u, 1):
-            return program.ode
-        return program.formulation.ode(program.unlimited(), program.choice)
+        return Index1().ode(self.constrained.moved(unlimited=True), self.choice)
 
     def __call__(self, output: Any) -> tuple[SX, SX, SX]:
         """y', b and D of an output y(q, t)."""
-        program, ode = self.program, self._ode
+        ode = self._ode
         e = ode.equations
         y = ca.densify(SX(output))
-        if any(ca.depends_on(y, x) for x in (e.v, program.ode.w, e.u, e.z) if x.numel()):
+        if any(ca.depends_on(y, x) for x in (e.v, e.u, e.z) if x.numel()):
             raise BadValue(
                 "an output depends on velocities or inputs; feedback linearisation takes functions of positions"
             )
         rate = e.kinematics.rate(y)
-        second = e.kinematics.second_rate(rate)
-        inserted = ca.Function("inserted", [e.t, e.q, e.v, e.a, e.p], [ca.densify(rate), ca.densify(second)])
-        v, a = ode.v, ode.a
-        if ode is not program.ode and ode.w.numel():  # symbols of its own for the same independent velocities
-            v, a = ca.substitute([v, a], [ode.w], [program.ode.w])
-        rate, second = inserted(e.t, e.q, ca.densify(v), ca.densify(a), e.p)
-        second = program.with_normals([second], ode)[0]
-        rate, second = program.stage.with_domain_params([rate, second])
+        second = ca.substitute(e.kinematics.second_rate(rate), e.a, ca.densify(ode.a))
+        (second,) = self.constrained.with_normals([ca.densify(second)], ode)
         D = ca.jacobian(second, e.u)
         if ca.depends_on(D, e.u):
             raise BadValue(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from saltus.errors import BadModel, BadValue, SaltusError
+import casadi as ca
+import numpy as np
+
+from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
-from saltus.model.symbols import Named
+from saltus.model.symbols import SX, Named
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +87,9 @@ class Signals:
         return Named(list(self._letters), [values[i] for i in range(len(self._letters))], "axis")
 
 
+# ---- functions of the user's ----------------------------------------------------------------------------------------
+
+
 def called(function: Callable[..., Any], *arguments: Any, what: str) -> Any:
     """What a user's function returns; if it raises, BadValue says which function it was."""
     try:
@@ -91,15 +100,77 @@ def called(function: Callable[..., Any], *arguments: Any, what: str) -> Any:
         raise BadValue(f"{what} raised {type(problem).__name__}: {problem}") from problem
 
 
-def commands(mechanism: Mechanism, given: Any, what: str) -> list[Any]:
-    """Order a controller's {input: value} by the mechanism's inputs; inputs not named get zero."""
-    from saltus.errors import UnknownName
+def traced(function: Callable[..., Any], *arguments: Any, what: str, instead: str = "") -> Any:
+    """What a user's function returns for symbols; BadValue says which function cannot be traced, and what to do.
 
-    if given is None:
-        given = {}
+    Python's `math` takes floats of symbols, which CasADi lets it do and which leaves nothing of them: refused here.
+    """
+    try:
+        with _no_floats():
+            return function(*arguments)
+    except SaltusError:
+        raise
+    except Exception as problem:
+        raise BadValue(
+            f"{what} cannot be traced into symbols ({type(problem).__name__}: {problem}); use sl.math.sin, sl.math.where "
+            f"and the like{instead}"
+        ) from problem
+
+
+_TRACING = threading.RLock()
+
+
+@contextmanager
+def _no_floats() -> Iterator[None]:
+    """Make float(symbol) an error for a while; CasADi gives NaN."""
+    with _TRACING:
+        plain = ca.SX.__float__
+
+        def refuse(symbol: SX) -> float:
+            if symbol.is_constant():
+                return plain(symbol)
+            raise TypeError("a float was taken of a symbol, as math.sin and other functions of Python's math module do")
+
+        ca.SX.__float__ = refuse
+        try:
+            yield
+        finally:
+            ca.SX.__float__ = plain
+
+
+def commands(mechanism: Mechanism, given: Any, what: str) -> list[Any]:
+    """Order a controller's {input: value} by the mechanism's inputs; every input needs a number or an expression."""
+    inputs = mechanism.inputs
     if not hasattr(given, "items"):
-        raise BadValue(f"{what} returned {given!r}; return a dict such as {{'hip': torque}}", given=given)
+        raise BadValue(
+            f"{what} returned {given!r}; return a dict such as {{'hip': torque}} with every input of "
+            f"{mechanism.name!r}: {', '.join(inputs)}",
+            given=given,
+        )
     for name in given:
-        if name not in mechanism.inputs:
-            raise UnknownName("input", name, mechanism.inputs)
-    return [given.get(name, 0.0) for name in mechanism.inputs]
+        if name not in inputs:
+            raise UnknownName("input", name, inputs)
+    missing = [name for name in inputs if name not in given]
+    if missing:
+        raise BadValue(
+            f"{what} leaves out {', '.join(missing)}; return a value for every input of {mechanism.name!r}, zero where "
+            "it shall do nothing",
+            missing=missing,
+        )
+    out = [given[name] for name in inputs]
+    for name, value in zip(inputs, out, strict=True):
+        size = value.numel() if isinstance(value, SX) else np.size(value)
+        if isinstance(value, str | bool | Named) or value is None or size != 1:
+            raise BadValue(f"{what} gave {value!r} for {name!r}; give one number", given=value)
+        if isinstance(value, SX) and value.is_constant():
+            value = float(value)
+        if not isinstance(value, SX) and not math.isfinite(_number(value, name, what)):
+            raise BadValue(f"{what} gave {value} for {name!r}, which is not finite", given=value)
+    return out
+
+
+def _number(value: Any, name: str, what: str) -> float:
+    try:
+        return float(np.asarray(value, float).reshape(()))
+    except (TypeError, ValueError):
+        raise BadValue(f"{what} gave {value!r} for {name!r}; give one number", given=value) from None

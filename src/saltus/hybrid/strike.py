@@ -10,22 +10,13 @@ import numpy as np
 
 from saltus.dynamics.collision import Contacts, Law, collide
 from saltus.dynamics.impulse import Decomposition, Impact
-from saltus.errors import BadModel
-from saltus.hybrid.graph import (
-    Contact,
-    Domain,
-    Edge,
-    HybridSystem,
-    Pinned,
-    PlasticImpact,
-    Rolling,
-    Sliding,
-    contact_names,
-    same_point,
-)
-from saltus.hybrid.mode import Stage
+from saltus.errors import BadModel, BadValue
+from saltus.hybrid.constrained import Constrained
+from saltus.hybrid.contacts import Contact, Pinned, Rolling, Sliding, contact_names, same_point
+from saltus.hybrid.graph import Domain, Edge, HybridSystem
+from saltus.hybrid.resets import PlasticImpact
+from saltus.model.contents import Same
 from saltus.model.mechanism import Mechanism
-from saltus.model.symbols import Param
 
 TOUCHING = 1e-5  # m: a contact this near is on the ground
 FITS = 1e-6  # m/s: what a collision may leave along a contact that holds afterwards
@@ -44,32 +35,38 @@ class Numbers:
 
 
 class Strike:
-    """Contacts of a machine with all their rows, tangential first and normal last, whatever their kind."""
+    """Contacts of a machine about to act: all rows of those on the ground, tangential first and normal last.
+
+    A contact of another kind acts along its own rows, on both sides: it neither bounces nor lifts off.
+    """
 
     def __init__(self, system: HybridSystem, contacts: Sequence[Contact], params: Mapping[str, Any]) -> None:
         m = system.mechanism
-        self.kept = tuple(contacts)
         whole = tuple(Pinned(c.point) if isinstance(c, Sliding) else c for c in contacts)
-        self.stage = Stage(system, Domain("impact", whole, params))
+        self.constrained = Constrained(system, Domain("impact", whole, params))
         sticks = tuple(not isinstance(c, Sliding) for c in contacts)
-        self.contacts = Contacts(tuple(contact_names(m, contacts)), self.stage.dimension, sticks)
-        self.rows = tuple(f"{n} {x}" for n in self.contacts.names for x in "xyz"[: self.stage.dimension])
-        self.loops = len(self.stage.equations.row_names) - len(self.rows)
-        self._ground = system.ground
+        self.contacts = Contacts(tuple(contact_names(m, contacts)), self.constrained.dimension, sticks)
+        self.loops = self.constrained.loops
+        self.rows = tuple(str(row) for row in self.constrained.rows[self.loops :])
+        self.others = [n for n, c in zip(self.contacts.names, contacts, strict=True) if not _on_ground(c)]
 
     def at(self, t: float, q: np.ndarray, v: np.ndarray, params: np.ndarray) -> Numbers:
-        """Numbers at a state."""
-        d = self.stage.dimension
-        anchors = np.zeros(len(self.rows))
-        anchors[d - 1 :: d] = self._ground
+        """Numbers at a state, contacts held where they are."""
+        c = self.constrained
+        anchors, _, heights = (np.ravel(x) for x in c.touching(t, q, v, params))
         base = np.concatenate([params, anchors])
-        phi, J, phi_t = self.stage.closure(t, q, base)
-        M, n = self.stage.mass(t, q, base), self.loops
-        speed = J @ v + phi_t
-        return Numbers(M, J[:n], J[n:], speed[:n], speed[n:], phi[n:][d - 1 :: d])
+        _, J, phi_t = c.closure(t, q, base)
+        speed, n = J @ v + phi_t, self.loops
+        return Numbers(c.mass(t, q, base), J[:n], J[n:], speed[:n], speed[n:], heights)
 
     def collide(self, now: Numbers, v: np.ndarray, law: Law) -> tuple[Impact, tuple[str, ...]]:
         """What the contacts do to the velocity, and what each of them did."""
+        if self.others:
+            raise BadValue(
+                f"contact {', '.join(map(repr, self.others))} is none with the ground (Pinned, Sliding, Rolling) and has "
+                "no side to bounce off, slide along or leave; let it act as a grip does, with bilateral=True",
+                contacts=self.others,
+            )
         T = float(v @ now.M @ v / 2)
         whole = Decomposition(now.M, now.A, now.B)
         p, modes = collide(whole.mobility, now.u, self.contacts, law, T)
@@ -82,23 +79,30 @@ class Strike:
 
     def acting(self, held: Sequence[bool] | None = None) -> list[int]:
         """Rows that an ideal contact constrains, of a sliding one only the normal; `held` leaves contacts out."""
-        d, sticks = self.stage.dimension, self.contacts.sticks
-        return [
-            i for i in range(len(self.rows)) if (held is None or held[i // d]) and (sticks[i // d] or i % d == d - 1)
-        ]
+        out = []
+        for i, sticks in enumerate(self.contacts.sticks):
+            rows = [k - self.loops for k in self.constrained.rows_of(i)]
+            if held is None or held[i]:
+                out += rows if sticks else rows[-1:]
+        return out
+
+
+def _on_ground(contact: Contact) -> bool:
+    return isinstance(contact, Pinned | Sliding | Rolling)
 
 
 def strike(system: HybridSystem, contacts: Sequence[Contact], params: Mapping[str, Any] | None = None) -> Strike:
-    """Return the Strike of contacts, made once a system."""
-    m, params = system.mechanism, dict(params or {})
-    key = ("strike", tuple(_key(m, c) for c in contacts), tuple((n, id(x)) for n, x in params.items()))
-    return system.once(key, lambda: (Strike(system, contacts, params), params))[0]
+    """Return the Strike of contacts, made once per system."""
+    params = dict(params or {})
+    key = ("strike", tuple(_key(system.mechanism, c) for c in contacts), tuple((n, Same(x)) for n, x in params.items()))
+    return system.once(key, lambda: Strike(system, contacts, params))
 
 
 def _key(m: Mechanism, contact: Contact) -> tuple[Any, ...]:
-    radius = contact.radius if isinstance(contact, Rolling) else 0.0
-    size = str(radius.symbol if isinstance(radius, Param) else radius)
-    return type(contact).__name__, id(m.frame(contact.point)), size
+    """Contacts of one kind at one point strike alike; one of the user's own is itself."""
+    if not _on_ground(contact):
+        return (Same(contact),)
+    return type(contact).__name__, Same(m.frame(contact.point)), str(getattr(contact, "radius", 0.0))
 
 
 # ---- which domain follows -----------------------------------------------------------------------------------------
@@ -140,10 +144,10 @@ def _unlike(m: Mechanism, domains: Sequence[Domain], chosen: Domain) -> list[Con
 
 def _inconsistent(hit: Strike, now: Numbers, held: int, plastic: bool) -> list[str]:
     """What contradicts that the first `held` contacts hold after the impact and the others do not."""
-    d, names = hit.contacts.d, hit.contacts.names
+    names = hit.contacts.names
     touches = np.abs(now.heights) <= TOUCHING
     wrong = [f"{names[i]} is {now.heights[i]:.3g} m off the ground" for i in range(held) if not touches[i]]
-    rows = [i for i in hit.acting() if i < d * held]
+    rows = hit.acting([i < held for i in range(len(names))])
     parts = Decomposition(now.M, now.A[rows], now.B)
     after, p = now.u, np.zeros(len(now.u))
     if plastic:
@@ -153,7 +157,9 @@ def _inconsistent(hit: Strike, now: Numbers, held: int, plastic: bool) -> list[s
         wrong.append(f"its contacts move at {np.abs(now.u[rows]).max():.3g} m/s")
     small = 1e-9 * max(float(np.abs(now.u).max(initial=0.0)), 1e-300)
     for i, name in enumerate(names):
-        k = d * i + d - 1
+        k = hit.constrained.rows_of(i)[-1] - hit.loops
+        if name in hit.others:
+            continue
         if i < held and p[k] < -1e-9 * float(np.abs(p).max()):
             wrong.append(f"{name} is pulled by {-p[k]:.3g} N s")
         if i >= held and plastic and touches[i] and after[k] < -small:

@@ -12,13 +12,13 @@ import numpy as np
 from saltus.dynamics.collision import ForceLaw, Law
 from saltus.dynamics.impulse import Decomposition, Impact, critical_friction, plastic_impact, sticking_friction
 from saltus.errors import BadModel, BadValue, NoImpact, UnknownName
-from saltus.hybrid.graph import Contact, Domain, HybridSystem, Pinned, Rolling, Sliding
+from saltus.hybrid.contacts import Contact, Pinned
+from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.hybrid.strike import Numbers, Strike, strike
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import Named
-from saltus.simulation.run import alone
 
 CONSISTENT = 1e-6  # m/s: by so much a velocity may break loops and contacts that hold, on a scale of 1 m/s
 STILL = 1e-12  # share of the fastest point that counts as no approach
@@ -45,6 +45,7 @@ class ImpactResult:
     event: Impact
     numbers: Numbers
     system: HybridSystem
+    time: float = 0.0
 
     # ---- energy -------------------------------------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ class ImpactResult:
         """Velocity (m/s) of a contact, on the ground or not: tangential first, normal last."""
         state = self.after if after else self.before
         hit = strike(self.system, [place_contact(contact)])
-        return hit.at(0.0, state.positions, state.velocities, state.p).u
+        return hit.at(self.time, state.positions, state.velocities, state.p).u
 
     # ---- what the machine is like there -----------------------------------------------------------------------------
 
@@ -241,6 +242,7 @@ def impact(
     bilateral: bool = False,
     side: int = 1,
     project: bool = False,
+    time: float = 0.0,
 ) -> ImpactResult:
     """Let contacts take hold at a state: `contacts` are points (which stick), contacts, a domain or its name.
 
@@ -250,10 +252,10 @@ def impact(
     slip reversal where one contact acts; `force(s)` is the user's own law, returning {contact: tangential impulse}
     for s.normal, s.before and s.after, each by contact. `bilateral` contacts may pull, as a grip does. `side` -1
     means that the surface lies on the other side of the points, a wall above them. Velocities that break the
-    loops are refused, or with `project` first projected.
+    loops are refused, or with `project` first projected. `time` (s) matters where motions are given in time.
     """
     if isinstance(system, Mechanism):
-        system = alone(system)
+        system = HybridSystem.alone(system)
     if state.mechanism is not system.mechanism:
         raise BadModel(f"the state is of {state.mechanism.name!r}, not of {system.mechanism.name!r}")
     if side not in (1, -1):
@@ -262,9 +264,13 @@ def impact(
     new, params = contacts_of(system, contacts)
     stood = [place_contact(c) for c in standing]
     hit = strike(system, [*new, *stood], params)
-    v = _consistent(hit, state, len(new), project)
-    now = hit.at(0.0, state.positions, v, state.p)
+    if hit.others and len(hit.contacts.names) > 1:
+        raise BadValue(f"contact {hit.others[0]!r} is none with the ground; let it act alone, with bilateral=True")
+    v = _consistent(hit, state, len(new), project, time)
+    now = hit.at(time, state.positions, v, state.p)
     if side == -1:
+        if hit.others:
+            raise BadValue(f"contact {hit.others[0]!r} has no surface, so no other side of one; leave out side=-1")
         d = hit.contacts.d
         flip = np.tile([1.0] * (d - 1) + [-1.0], len(now.u) // d)
         now = replace(now, A=now.A * flip[:, None], u=now.u * flip, heights=-now.heights)
@@ -293,12 +299,13 @@ def impact(
         event,
         now,
         system,
+        time,
     )
 
 
 def place_contact(place: Place) -> Contact:
     """Return a contact of a contact, a point or the name of one; points stick."""
-    return place if isinstance(place, Pinned | Sliding | Rolling) else Pinned(place)
+    return Pinned(place) if isinstance(place, Frame | str) else place
 
 
 def contacts_of(
@@ -311,7 +318,7 @@ def contacts_of(
         raise UnknownName("domain or point", given, [*system.domains, *system.mechanism.points])
     if isinstance(given, Domain):
         out, params = list(given.contacts), dict(given.params)
-    elif isinstance(given, Pinned | Sliding | Rolling | Frame | str):
+    elif isinstance(given, Frame | str) or hasattr(given, "rows"):
         out, params = [place_contact(given)], {}
     else:
         out, params = [place_contact(c) for c in given], {}
@@ -320,13 +327,13 @@ def contacts_of(
     return out, params
 
 
-def _consistent(hit: Strike, state: State, new: int, project: bool) -> np.ndarray:
+def _consistent(hit: Strike, state: State, new: int, project: bool, time: float) -> np.ndarray:
     """Velocities before the impact, which must keep the loops and the standing contacts."""
     v = state.velocities
-    now = hit.at(0.0, state.positions, v, state.p)
-    rows = [i for i in hit.acting() if i >= hit.contacts.d * new]
+    now = hit.at(time, state.positions, v, state.p)
+    rows = hit.acting([i >= new for i in range(len(hit.contacts.names))])
     kept, speed = np.vstack([now.B, now.A[rows]]), np.concatenate([now.loop_speed, now.u[rows]])
-    names = [*hit.stage.row_names[: hit.loops], *(hit.rows[i] for i in rows)]
+    names = [*hit.constrained.row_names[: hit.loops], *(hit.rows[i] for i in rows)]
     if not len(speed) or np.abs(speed).max() <= CONSISTENT * max(1.0, float(np.abs(v).max())):
         return v
     if project:

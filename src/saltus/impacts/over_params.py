@@ -18,7 +18,6 @@ from saltus.model.assembly import State, assembler
 from saltus.model.joints import Shift
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import dependent_columns, independent_rows
-from saltus.simulation.run import alone
 
 Axis = tuple[str, Sequence[float] | np.ndarray]
 
@@ -68,7 +67,7 @@ def impact_map(
     lies on its branch. Without `y` the map has one row.
     """
     if isinstance(system, Mechanism):
-        system = alone(system)
+        system = HybridSystem.alone(system)
     new, params = contacts_of(system, contacts)
     stood = [place_contact(c) for c in standing]
     hit = strike(system, [*new, *stood], params)
@@ -76,8 +75,8 @@ def impact_map(
     q, p, good = grid.closed()
     M, J, moving = _evaluated(hit, q, p)
     v, held = grid.velocities(hit, J, moving, len(new))
-    n, d = hit.loops, hit.contacts.d
-    acting = [i for i in hit.acting() if i < d * len(new)]
+    n = hit.loops
+    acting = hit.acting([i < len(new) for i in range(len(hit.contacts.names))])
     contact, B = J[:, n:], J[:, :n]
     u = (contact @ v[..., None])[..., 0] + moving[:, n:]
     parts = Decomposition(M, contact[:, acting], B)
@@ -99,11 +98,11 @@ def impact_map(
 
 def _evaluated(hit: Strike, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mass matrix, all constraint rows and their rate at rest, at many configurations."""
-    e, stage = hit.stage.equations, hit.stage
-    outputs = ca.cse(stage.with_domain_params([ca.densify(e.M), ca.densify(e.J), ca.densify(e.phi_t)]))
-    at_ground = ca.substitute(outputs, [stage.anchors], [ca.DM.zeros(stage.anchors.numel())])
+    e, c = hit.constrained.equations, hit.constrained
+    outputs = ca.cse(c.with_params([ca.densify(e.M), ca.densify(e.J), ca.densify(e.phi_t)]))
+    at_ground = ca.substitute(outputs, [c.anchors], [ca.DM.zeros(c.anchors.numel())])
     native = None if len(q) >= WORTH_COMPILING else False
-    inputs = [e.t, e.q, stage.system.mechanism.p]
+    inputs = [e.t, e.q, c.mechanism.p]
     kernel = Kernel(ca.Function("impact_map", inputs, at_ground, list("tqp"), ["M", "J", "moving"]), native)
     M, J, moving = kernel.batch(0.0, q, p)
     return M.reshape(len(q), e.nv, e.nv), J.reshape(len(q), -1, e.nv), moving.reshape(len(q), -1)
@@ -257,8 +256,9 @@ class _Grid:
 
     def velocities(self, hit: Strike, J: np.ndarray, moving: np.ndarray, new: int) -> tuple[np.ndarray, list[str]]:
         """Velocities at every point: independent ones as in the state or on an axis, the others follow."""
-        d, n, names = hit.contacts.d, hit.loops, self.m.v_names
-        rows = [*range(n), *(n + i for i in hit.acting() if i >= d * new)]
+        n, names = hit.loops, self.m.v_names
+        standing = hit.acting([i >= new for i in range(len(hit.contacts.names))])
+        rows = [*range(n), *(n + i for i in standing)]
         v = np.tile(self.state.velocities, (len(J), 1))
         x, y = np.tile(self.x, len(self.y)), np.repeat(self.y, len(self.x))
         for (kind, i), values in zip(self.kinds, (x, y), strict=False):

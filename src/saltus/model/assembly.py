@@ -432,8 +432,4 @@ class Closing:
 
 def assembler(mechanism: Mechanism) -> Assembler:
     """Return the assembler of a mechanism as it is now, made once."""
-    key = mechanism.extent
-    kept = mechanism.__dict__.get("_assembler")
-    if kept is None or kept[0] != key:
-        kept = mechanism.__dict__["_assembler"] = (key, Assembler(mechanism))
-    return kept[1]
+    return mechanism.once("assembler", lambda: Assembler(mechanism))

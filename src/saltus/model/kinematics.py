@@ -84,12 +84,16 @@ class Motion:
 
 @dataclass(frozen=True, eq=False)
 class Closure:
-    """Equations phi(q, t) = 0 that one loop joint or hand-written constraint brings; `locks` says what each holds."""
+    """Equations phi(q, t) = 0 that one loop joint, hand-written constraint or contact brings.
+
+    `locks` says what each of them holds; `contact` is the number of the contact in its domain, None for the machine's own.
+    """
 
     name: str
     phi: SX
     locks: tuple[str, ...]
     joint: Joint | None = None
+    contact: int | None = None
 
 
 class Kinematics:

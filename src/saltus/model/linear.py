@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import casadi as ca
 
 from saltus.model.symbols import SX
@@ -34,14 +36,14 @@ class Factored:
             adjugate = ca.vertcat(ca.horzcat(d, -b), ca.horzcat(-c, a))
             return adjugate, SX.eye(2) * det, ca.fabs(det)
         Q, R = ca.qr(ca.densify(block))
-        return Q.T, ca.triu(R), ca.fabs(ca.cse(_product(ca.diag(R))))
+        return Q.T, ca.triu(R), ca.fabs(ca.cse(product(ca.vertsplit(ca.diag(R)))))
 
     def worst(self, J: SX) -> SX:
         """Smallest determinant of a block over the lengths of its rows in J (A and more columns); zero: singular."""
         out = SX(1)
         for (rows, _), (*_, volume) in zip(self.blocks, self._factors, strict=True):
             lengths = [ca.sqrt(ca.sumsqr(J[r, :]) + 1e-300) for r in rows]
-            out = ca.fmin(out, volume / _product(ca.vertcat(*lengths)))
+            out = ca.fmin(out, volume / product(lengths))
         return out
 
     def solve(self, B: SX) -> SX:
@@ -61,10 +63,11 @@ class Factored:
         return ca.sparsify(X)
 
 
-def _product(entries: SX) -> SX:
+def product(entries: Iterable[SX]) -> SX:
+    """Product of all entries."""
     out = SX(1)
-    for i in range(entries.numel()):
-        out = out * entries[i]
+    for entry in entries:
+        out = out * entry
     return out
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
 from saltus.model import joints
+from saltus.model.contents import Derived, Same
 from saltus.model.joints import Ball, Joint
 from saltus.model.loads import Loads
 from saltus.model.parts import Frame, Link, Motor, inertia_tensor, point_of
@@ -68,6 +69,7 @@ class Mechanism(Loads):
         self.placements: list[Placement] = []
         self.loops: list[Joint] = []
         self._waiting: list[Joint] = []
+        self._derived = Derived()
         self._placed: set[str] = {"ground"}
         down = (0, -1, 0) if not spatial else (0, 0, -1)
         if isinstance(gravity, Sequence | np.ndarray):
@@ -339,10 +341,15 @@ class Mechanism(Loads):
     # ---- coordinates --------------------------------------------------------------------------------------------
 
     @property
-    def extent(self) -> tuple[int, ...]:
-        """How many parts of each kind there are: what was derived of a machine holds as long as this stays."""
-        parts = (self.links, self.joints, self.params, self.forces, self.constraints, self.drives)
-        return tuple(len(part) for part in parts)
+    def contents(self) -> Hashable:
+        """All that equations of the machine depend on; parts are frozen, so the same parts are the same machine."""
+        parts = (self.links, self.joints, self.params, self.forces, self.constraints, self.drives, self.inputs)
+        named = tuple((name, Same(part)) for group in (*parts, self.points) for name, part in group.items())
+        return str(self.gravity), named
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What was derived of the machine under a key, as long as its contents stay."""
+        return self._derived.once(self.contents, key, make)
 
     @property
     def turns(self) -> list[str]:

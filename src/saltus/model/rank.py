@@ -27,19 +27,13 @@ def rank(J: np.ndarray) -> int:
 
 
 def independent_rows(J: np.ndarray) -> list[int]:
-    """A largest set of independent rows, earlier rows first."""
-    scaled, wanted = scaled_rows(J), rank(J)
-    basis = np.zeros((0, J.shape[1]))
-    kept: list[int] = []
-    for i, row in enumerate(scaled):
-        rest = row - basis.T @ (basis @ row)
-        rest -= basis.T @ (basis @ rest)
-        if np.linalg.norm(rest) > 1e-5:
-            kept.append(i)
-            basis = np.vstack([basis, rest / np.linalg.norm(rest)])
-        if len(kept) == wanted:
-            return kept
-    return pivots(scaled.T, wanted)
+    """A largest set of independent rows, well conditioned: each time the row that adds most to those taken."""
+    return pivots(scaled_rows(J).T, rank(J))
+
+
+def spread(J: np.ndarray) -> float:
+    """Least singular value of the rows scaled to unit length: zero where they are dependent."""
+    return float(np.linalg.svd(scaled_rows(J), compute_uv=False).min()) if J.size else 1.0
 
 
 def dependent_columns(J: np.ndarray, weights: np.ndarray) -> list[int]:
@@ -68,7 +62,7 @@ def quality(J: np.ndarray, columns: Sequence[int]) -> float:
     Of constraints that share no coordinate each group counts alone, and the worst says how good the choice is.
     """
     chosen, worst = np.isin(np.arange(J.shape[1]), columns), 1.0
-    for rows in _groups(J):
+    for rows in groups(J):
         part = J[rows]
         square = part[:, chosen & part.any(axis=0)]
         if square.shape[0] != square.shape[1]:
@@ -78,7 +72,7 @@ def quality(J: np.ndarray, columns: Sequence[int]) -> float:
     return worst
 
 
-def _groups(J: np.ndarray) -> list[np.ndarray]:
+def groups(J: np.ndarray) -> list[np.ndarray]:
     """Rows that are tied together by the columns they share."""
     moves = J != 0
     tied = (moves.astype(float) @ moves.T.astype(float)) > 0

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from saltus.errors import BadValue, UnknownName
-from saltus.hybrid.graph import Edge, PlasticImpact, When
 from saltus.model.symbols import flatten
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.stride import Crossing, Lost, Moment
@@ -48,12 +47,8 @@ class Returns:
         for name, value in flatten(change_v, m.v_names, "velocity").items():
             v[m.v_names.index(name)] += value
         domain = self.orbit.system.domains[self.home.domain]
-        start = Edge("push", domain, domain, When(lambda s: 0), PlasticImpact())
-        dynamics = self.stride.dynamics(domain, self.home.t, q, self.theta)
-        way = self.stride.entrance(domain, dynamics)
-        none = np.zeros((self.stride.rows.n, 0))
-        q, v, *_ = way.settle(start, dynamics.kept, self.home.t, q, v, self.theta, none, self.stride.rows)
-        return replace(self.home, q=q, v=v)
+        state = self.stride.settled(domain, self.home.t, q, v, self.theta)
+        return replace(self.home, q=state.q, v=state.v)
 
     def next(self, moment: Moment, theta: np.ndarray | None = None) -> Moment:
         """State one period later, brought back to the start of time where the machine does not depend on it."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from saltus.errors import BadModel, BadValue, NoOrbit, SaltusError
-from saltus.hybrid.graph import Continuous, Domain, Edge, HybridSystem, PlasticImpact, When
+from saltus.hybrid.graph import Domain, Edge, HybridSystem
+from saltus.hybrid.guards import When
+from saltus.hybrid.resets import Continuous
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.orbits.orbit import Orbit
@@ -154,12 +155,8 @@ class _Search:
     def _prepared(self, theta: np.ndarray) -> Point:
         """Run from the start to find out the events of a stride, and what counts as the same state."""
         q, v = self.given.positions.copy(), self.given.velocities.copy()
-        dynamics = self.stride.dynamics(self.domain, 0.0, q, theta)
-        begin = Edge("start", self.domain, self.domain, When(lambda s: 0), PlasticImpact())
-        none = np.zeros((self.stride.rows.n, 0))
-        way = self.stride.entrance(self.domain, dynamics)
-        q, v, *_ = way.settle(begin, dynamics.kept, 0.0, q, v, theta, none, self.stride.rows)
-        moment = Moment(self.domain.name, 0.0, q, v)
+        state = self.stride.settled(self.domain, 0.0, q, v, theta)
+        moment = Moment(self.domain.name, 0.0, state.q, state.v)
         passage = self.stride.run(moment, theta, stop=self._back)
         again = self._settled(passage, theta)
         same = find_sameness(self.stride, theta, again)
@@ -284,7 +281,4 @@ def _with_section(system: HybridSystem, domain: Domain, section: When) -> Hybrid
     """Return the system with one more edge, from the domain to itself, that marks the section."""
     if not isinstance(section, When):
         raise BadValue(f"section is a {type(section).__name__}; give sl.When(lambda s: ..., 'falling')", given=section)
-    out = copy.copy(system)
-    out.edges = [*system.edges, Edge(SECTION, domain, domain, section, Continuous())]
-    out._derived = (), {}
-    return out
+    return system.with_edge(Edge(SECTION, domain, domain, section, Continuous()))

@@ -12,12 +12,15 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.errors import UnknownName
-from saltus.hybrid.graph import Continuous, Edge, HybridSystem, Map
-from saltus.hybrid.signals import Entry, Signals
+from saltus.hybrid.constrained import rare
+from saltus.hybrid.graph import Edge, HybridSystem
+from saltus.hybrid.resets import Continuous, Map, PlasticImpact
+from saltus.hybrid.signals import traced
+from saltus.hybrid.transition import entrance, held, transition
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import RANK_TOL
-from saltus.model.symbols import SX, Named
+from saltus.model.symbols import SX
 from saltus.orbits.stride import Crossing, Moment, Passage, Stride
 from saltus.orbits.variation import Rows
 
@@ -96,7 +99,7 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
     def notices(index: int | None, amount: float) -> bool:
         for arc, t, x in states:
             d = arc.dynamics
-            way = stride.entrance(d.domain, d)
+            way = entrance(d.constrained)
             values = []
             for shift in (0.0, amount):
                 moved, when, p = x.copy(), t, arc.p.copy()
@@ -107,8 +110,8 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
                     moved[index] += shift
                     p[d.layout.slice("entry_q").start + index] += shift
                 q, v = moved[: len(m.q_names)], moved[len(m.q_names) :]
-                phi = way.closing(when, q, v, theta)[0] if way.phi.numel() else np.zeros(0)
-                p[d.layout.slice("anchors")] = way.remember(when, q, v, theta)[d.layout.slice("anchors")]
+                phi = np.ravel(way.gaps(when, q, v, theta)) if way.constrained.rows else np.zeros(0)
+                p[d.layout.slice("anchors")] = held(d.constrained, when, q, v, theta)[len(theta) :]
                 f, g = d.rates(when, moved, p)
                 values.append(np.concatenate([f, np.ravel(g), phi]))
             if np.abs(values[1] - values[0]).max() > ALIKE * max(1.0, np.abs(values[0]).max()):
@@ -120,13 +123,14 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
 
     def _jumps(c: Crossing, index: int | None, amount: float) -> bool:
         """Whether a Map does anything else than carry the shift along."""
-        kernel, nq = stride.reset(c.edge).kernel, len(m.q_names)
+        way, nq = transition(stride.system, c.edge), len(m.q_names)
         shift = np.zeros(nq + len(m.v_names))
         if index is not None:
             shift[index] = amount
-        plain = kernel(c.t, c.q_before, c.v_before, theta)[0]
         time = c.t + (amount if index is None else 0.0)
-        moved = kernel(time, c.q_before + shift[:nq], c.v_before, theta)[0]
+        first = way.mapped(c.t, c.q_before, c.v_before, theta)
+        second = way.mapped(time, c.q_before + shift[:nq], c.v_before, theta)
+        plain, moved = (np.concatenate([x.q, x.v]) for x in (first, second))
         return bool(np.abs(moved - plain - shift).max() > ALIKE * max(1.0, np.abs(plain).max()))
 
     cyclic = tuple(i for i in plain if not notices(i, SHIFT))
@@ -143,8 +147,8 @@ class Section:
     """States just after an edge, as a manifold c(t, q, v, Params) = 0.
 
     They satisfy the constraints of the domain entered, in positions and velocities. If the edge's reset changes
-    nothing they also satisfy those of the domain left, and the guard (unless the guard depends on more than the
-    state, by way of a control that remembers its entry). `guarded=False` leaves the guard out, for Params that
+    nothing they also satisfy those of the domain left, and the guard; after an impact, a guard on positions too (unless
+    the guard depends on more than the state, by way of a control that remembers its entry). `guarded=False` leaves the guard out, for Params that
     move it from stride to stride.
     """
 
@@ -155,23 +159,23 @@ class Section:
         self.helper = assembler(stride.system.mechanism)
         crossing = next(c for c in passage.crossings if c.edge is edge)
         assert edge.target is not None
-        into = stride.dynamics(edge.target, crossing.t, crossing.q, theta)
-        way = stride.entrance(edge.target, into)
+        way = entrance(stride.constrained(edge.target))
         rows = [way.phi, way.phi_dot]
-        if isinstance(edge.reset, Continuous):
-            source = stride.dynamics(edge.source, crossing.t, crossing.q_before, theta)
-            left = stride.entrance(edge.source, source)
+        still = isinstance(edge.reset, Continuous)
+        if still:
+            left = entrance(stride.constrained(edge.source))
             rows += [left.phi, left.phi_dot]
+        if still or isinstance(edge.reset, PlasticImpact):
+            source = stride.dynamics(edge.source, crossing.t, crossing.q_before, theta)
             guard = next(i for i, e in enumerate(source.edges) if e is edge)
-            if guarded and not source.remembers(guard):
+            if guarded and not source.remembers(guard) and (still or not source.sees_velocity(guard)):
                 at = ca.Function("at", [source.t, source.x, source.p], [source.g[guard]])
-                rows.append(at(way.t, ca.vertcat(way.q, way.v), left.memory))
-        symbols = [way.t, way.q, way.v, way.theta]
+                remembered = ca.Function("memory", source.memory[0], [source.memory[1]])(*way.symbols)
+                rows.append(at(way.symbols[0], ca.vertcat(way.symbols[1], way.symbols[2]), remembered))
         c = ca.vertcat(SX(0, 1), *[ca.densify(r) for r in rows])
         self.size = int(c.numel())
-        N = ca.jacobian(stride.stage(edge.target).equations.q_dot, way.v)
-        outputs = [ca.densify(o) for o in (c, ca.jacobian(c, ca.vertcat(*symbols)), N)]
-        self._kernel = Kernel(ca.Function("section", symbols, ca.cse(outputs)), native=False)
+        N = ca.jacobian(stride.constrained(edge.target).equations.q_dot, way.symbols[2])
+        self._kernel = rare("section", way.symbols, [c, ca.jacobian(c, ca.vertcat(*way.symbols)), N])
 
     def _at(self, moment: Moment, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """c, its derivatives with respect to t, q, v and all Params, and N, in the mirror's coordinates."""
@@ -248,22 +252,10 @@ class Signal:
     """A number of the state at the section, as the user writes it: `lambda s: s.q.z_U`, with its derivative."""
 
     def __init__(self, stride: Stride, function: Any, domain: str) -> None:
-        stage = stride.stage(stride.system.domains[domain])
-        m, e = stride.system.mechanism, stage.equations
-        q, v = Named(m.q_names, e.q), Named(m.v_names, e.v, "velocity")
-        s = Signals(
-            m,
-            domain,
-            e.t,
-            q,
-            v,
-            Named(list(m.params), m.p, "param"),
-            Entry(e.t, q, v),
-            lambda frame: (e.position(frame), ca.densify(e.velocity(frame))),
-            None,
-            stride.system.ground,
-        )
-        value = SX(function(s))
+        c = stride.constrained(stride.system.domains[domain])
+        m, e = stride.system.mechanism, c.equations
+        s = c.signals(e.t, e.q, e.v, m.p)
+        value = SX(traced(function, s, what="condition on an orbit"))
         symbols = [e.t, e.q, e.v, m.p]
         self._outputs = [value, ca.densify(ca.jacobian(value, ca.vertcat(*symbols)))]
         self._symbols = symbols

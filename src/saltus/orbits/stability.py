@@ -10,7 +10,7 @@ import numpy as np
 
 from saltus.dynamics.choice import choose
 from saltus.errors import BadValue, UnknownName
-from saltus.hybrid.graph import Map
+from saltus.hybrid.transition import entrance, transition
 from saltus.model.assembly import assembler
 from saltus.orbits.stride import Crossing, Moment
 
@@ -55,9 +55,9 @@ def stability(orbit: Orbit) -> Stability:
 
 def _independent(orbit: Orbit) -> list[int]:
     stride, node = orbit.shooting.stride, orbit._node
-    stage = stride.stage(orbit.system.domains[node.domain])
+    stage = stride.constrained(orbit.system.domains[node.domain])
     m, theta = orbit.system.mechanism, orbit.evaluation.point.theta
-    if not stage.equations.phi.numel():
+    if not stage.rows:
         return list(range(len(m.v_names)))
     J = stage.closure(node.t, node.q, np.concatenate([theta, np.zeros(stage.anchors.numel())]))[1]
     return list(choose(m, J).independent)
@@ -69,8 +69,7 @@ def _consistent(orbit: Orbit, chosen: list[int]) -> np.ndarray:
     rows, m = stride.rows, orbit.system.mechanism
     if assembler(m).balls:
         raise BadValue("monodromy by coordinate needs coordinates that are numbers; this machine has quaternions")
-    dynamics = stride.dynamics(orbit.system.domains[node.domain], node.t, node.q, theta)
-    way = stride.entrance(dynamics.domain, dynamics)
+    way = entrance(stride.constrained(orbit.system.domains[node.domain]))
     n, k = rows.nq + rows.nv, len(chosen)
     seeds = np.zeros((rows.n, 2 * k))
     given = [*chosen, *(rows.nq + i for i in chosen)]
@@ -180,13 +179,12 @@ def saltations(orbit: Orbit) -> list[Saltation]:
         Y[rows.x] = np.eye(n)
         x = np.concatenate([c.q_before, c.v_before])
         Y = stride.at_event(variation, fired, c.t, x, c.p_before, np.eye(n), np.zeros((0, n)), Y)
-        q, v = c.q_before, c.v_before
-        if isinstance(c.edge.reset, Map):
-            q, v, Y = stride.reset(c.edge).apply(c.t, q, v, theta, Y, rows)
-        after = stride.dynamics(c.edge.target, c.t, q, theta)
-        way = stride.entrance(c.edge.target, after)
-        q, v, Y, _ = way.settle(c.edge, after.kept, c.t, q, v, theta, Y, rows)
-        f = after.rates(c.t, np.concatenate([q, v]), way.remember(c.t, q, v, theta))[0]
+        passed = transition(orbit.system, c.edge).apply(c.t, c.q_before, c.v_before, theta, slope=True)
+        assert passed.slope is not None
+        Y = rows.moved(Y, passed.slope)
+        after = stride.dynamics(c.edge.target, c.t, passed.q, theta)
+        p = np.ravel(after.entry(c.t, passed.q, passed.v, theta)[0])
+        f = after.rates(c.t, np.concatenate([passed.q, passed.v]), p)[0]
         out.append(
             Saltation(c.edge.name, c.edge.source.name, c.edge.target.name, c.t, Y[rows.x] - np.outer(f, Y[rows.t]))
         )

@@ -12,15 +12,16 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.dynamics.impulse import Impact
 from saltus.errors import BadValue, SaltusError, UnknownName
-from saltus.hybrid.graph import Continuous, Domain, Edge, HybridSystem, Map, PlasticImpact
-from saltus.hybrid.laws import stepwise
-from saltus.hybrid.mode import Stage
-from saltus.model.rank import independent_rows
-from saltus.orbits.variation import Dynamics, Entrance, Reset, Rows, Variation
+from saltus.hybrid.constrained import Constrained, constrained, rare, tree_of
+from saltus.hybrid.graph import Domain, Edge, HybridSystem
+from saltus.hybrid.laws import law_in, stepwise
+from saltus.hybrid.transition import WATCH, Armed, Passed, arm, choose_rows, entrance, held, transition
+from saltus.orbits.variation import Dynamics, Rows, Variation
 from saltus.simulation.engines import choose as choose_engine
 from saltus.simulation.engines.port import Request, Stop
 
 MOST_EVENTS = 200
+FIRST, CHUNK = 20, 20_000  # steps per call to the engine, while a guard is watched from its surface and later
 
 
 class Lost(SaltusError):
@@ -136,6 +137,7 @@ class Stride:
         self.system, self.control, self.params = system, control, params
         self.tolerance, self.longest = tolerance, longest
         self.engine = choose_engine(engine)
+        self._dynamics: dict[tuple[str, tuple[int, ...]], Dynamics] = {}
         self.rows = Rows(len(m.q_names), len(m.v_names), tuple(list(m.params).index(n) for n in params))
 
     def with_params(self, params: tuple[str, ...]) -> Stride:
@@ -144,43 +146,30 @@ class Stride:
             self.system, self.control, params, tolerance=self.tolerance, engine=self.engine.name, longest=self.longest
         )
 
-    # ---- pieces, made once a system ---------------------------------------------------------------------------
+    # ---- pieces, made once per system -------------------------------------------------------------------------
 
-    def stage(self, domain: Domain) -> Stage:
+    def constrained(self, domain: Domain) -> Constrained:
         """Equations of a domain."""
-        return self.system.once(("stage", domain.name), lambda: Stage(self.system, domain))
-
-    def _rows(self, stage: Stage, t: float, q: np.ndarray, theta: np.ndarray) -> tuple[int, ...]:
-        """Constraint rows that are independent at q; looked for anew only where some depend on others."""
-        key, kept = ("rows", stage.domain.name), self.system.programs
-        rows: tuple[int, ...] | None = kept.get(key)
-        if rows is None:
-            base = np.concatenate([theta, np.zeros(stage.anchors.numel())])
-            rows = tuple(independent_rows(stage.closure(t, q, base)[1])) if stage.equations.phi.numel() else ()
-            if len(rows) == len(set(ca.sparsify(stage.equations.J).sparsity().get_triplet()[0])):
-                kept[key] = rows
-        return rows
+        return constrained(self.system, domain)
 
     def dynamics(self, domain: Domain, t: float, q: np.ndarray, theta: np.ndarray) -> Dynamics:
         """Flow of a domain with constraint rows that are independent at q."""
-        stage = self.stage(domain)
-        rows = self._rows(stage, t, q, theta)
-        key = ("dynamics", domain.name, rows, self.control, len(self.system.leaving(domain)))
-        return self.system.once(key, lambda: Dynamics(stage, rows, self.control))
+        c = self.constrained(domain)
+        rows = choose_rows(c, t, q, np.concatenate([theta, np.zeros(c.anchors.numel())]))
+        key = (domain.name, rows)
+        if key not in self._dynamics:
+            self._dynamics[key] = Dynamics(c, rows, law_in(self.control, domain.name))
+        return self._dynamics[key]
 
     def variation(self, dynamics: Dynamics, columns: int) -> Variation:
         """Flow with columns."""
-        key = ("variation", id(dynamics), self.rows.params if columns else (), columns, self.engine.name)
+        key = ("variation", *dynamics.key, self.rows.params if columns else (), columns, self.engine.name)
         return self.system.once(key, lambda: Variation(dynamics, self.rows.params, columns, self.engine))
 
-    def entrance(self, domain: Domain, dynamics: Dynamics) -> Entrance:
-        """Way into a domain."""
-        layout = dynamics.layout
-        return self.system.once(("entrance", domain.name, layout.sizes), lambda: Entrance(self.stage(domain), layout))
-
-    def reset(self, edge: Edge) -> Reset:
-        """A user's Map, differentiable."""
-        return self.system.once(("reset", id(edge)), lambda: Reset(self.stage(edge.source), edge))
+    def settled(self, domain: Domain, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> Passed:
+        """A state put onto the constraints of a domain, contacts held where they are."""
+        c = self.constrained(domain)
+        return entrance(c).settle(t, q, v, theta, held(c, t, q, v, theta))
 
     # ---- running ------------------------------------------------------------------------------------------------
 
@@ -211,7 +200,7 @@ class Stride:
             if len(crossings) >= MOST_EVENTS:
                 raise Lost(f"{MOST_EVENTS} events without coming back; the motion chatters", reason="chattering")
         after = self.dynamics(self.system.domains[moment.domain], moment.t, moment.q, theta)
-        p = self.entrance(after.domain, after).remember(moment.t, moment.q, moment.v, theta)
+        p = np.ravel(after.entry(moment.t, moment.q, moment.v, theta)[0])
         f = after.rates(moment.t, np.concatenate([moment.q, moment.v]), p)[0]
         return Passage(start, moment, crossings, arcs, Y, Y[rows.x] - np.outer(f, Y[rows.t]), dt)
 
@@ -221,28 +210,24 @@ class Stride:
         """From just after an event to just after the next."""
         rows, columns = self.rows, Y.shape[1]
         variation = self.variation(dynamics, columns)
-        entrance = self.entrance(dynamics.domain, dynamics)
         x, t = np.concatenate([moment.q, moment.v]), moment.t
-        Pi = np.zeros((len(variation.active), columns))
+        Pi, Phi = np.zeros((len(variation.active), columns)), np.zeros((len(x), columns))
+        p, remembered = dynamics.entry(t, moment.q, moment.v, theta)
+        p = np.ravel(p).copy()
         if columns:
-            p, remembered = entrance.entry(t, moment.q, moment.v, theta)
+            remembered = np.reshape(remembered, (len(p), -1))
             Pi = remembered[variation.active][:, rows.among_all] @ Y
             Phi = Y[rows.x] - np.outer(dynamics.rates(t, x, p)[0], Y[rows.t])
-        else:
-            p, Phi = entrance.remember(t, moment.q, moment.v, theta), np.zeros((len(x), 0))
         fired, t, x, Phi, arc = self._flow(variation, t, x, p, Phi, Pi, t_end)
         edge = dynamics.edges[fired]
-        _check(edge)
+        way = transition(self.system, edge)
+        _check(edge, way.smooth)
         Y = self.at_event(variation, fired, t, x, p, Phi, Pi, Y)
         q, v = x[: rows.nq], x[rows.nq :]
-        after_q, after_v, impact = q, v, None
-        if isinstance(edge.reset, Map):
-            after_q, after_v, Y = self.reset(edge).apply(t, q, v, theta, Y, rows)
-        if edge.target is not None:
-            into = self.dynamics(edge.target, t, after_q, theta)
-            way = self.entrance(edge.target, into)
-            after_q, after_v, Y, impact = way.settle(edge, into.kept, t, after_q, after_v, theta, Y, rows)
-        return Crossing(edge, t, q, v, p, after_q, after_v, impact), arc, Y
+        after = way.apply(t, q, v, theta, slope=columns > 0)
+        if after.slope is not None:
+            Y = rows.moved(Y, after.slope)
+        return Crossing(edge, t, q, v, p, after.q, after.v, after.impact), arc, Y
 
     def at_event(
         self,
@@ -279,19 +264,30 @@ class Stride:
     ) -> tuple[int, float, np.ndarray, np.ndarray, Arc]:
         """Let the engine run until an edge's guard fires; its number."""
         d, rows, tol = variation.dynamics, self.rows, self.tolerance
-        n, edges = d.n, len(d.edges)
-        armed, at_once = self._armed(d, t, x, p)
-        none = np.zeros((0, 8, n))
-        if at_once is not None:
-            return at_once, t, x, Phi, Arc(d, p, np.array([t]), none)
+        n, edges, shift = d.n, len(d.edges), d.layout.slice("shift").start
+        guards = self._armed(d, t, x, p)
+        if guards.at_once is not None:
+            return guards.at_once, t, x, Phi, Arc(d, p, np.array([t]), np.zeros((0, 8, n)))
+        watched, armed = list(guards.watched), guards.armed
+        p[[shift + i for i in watched]] = list(guards.watched.values())
         state = np.concatenate([x, Phi.ravel("F")])
-        parameters = np.concatenate([p, Pi.ravel("F")])
         atol = np.full(len(state), tol)
         rtol = np.concatenate([np.zeros(rows.nq), np.full(len(state) - rows.nq, tol)])
         begin, breaks, pieces = t, [np.array([t])], []
         step = 0.0
         while True:
-            request = Request(t, state, parameters, t_end, atol, rtol, d.directions, armed, step=step)
+            request = Request(
+                t,
+                state,
+                np.concatenate([p, Pi.ravel("F")]),
+                t_end,
+                atol,
+                rtol,
+                d.directions,
+                armed,
+                step=step,
+                max_steps=FIRST if watched else CHUNK,
+            )
             segment = variation.stepper.run(request)
             if len(segment.breaks) > 1:
                 breaks.append(segment.breaks[1:])
@@ -301,6 +297,8 @@ class Stride:
             if segment.stop is Stop.EVENT and fired:
                 arc = Arc(d, p, np.concatenate(breaks), np.concatenate(pieces))
                 return min(fired), t, state[:n].copy(), state[n:].reshape(n, -1, order="F"), arc
+            if segment.stop is Stop.EVENT:
+                raise Lost(f"a contact comes to rest at t = {t:.4g} s in {d.domain.name!r}", reason="slip ended")
             if segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
                 raise Lost(f"{segment.stop.value} at t = {t:.4g} s in {d.domain.name!r}", reason="singular")
             if segment.stop is Stop.END:
@@ -308,49 +306,43 @@ class Stride:
                     f"it stays in {d.domain.name!r} from t = {begin:.4g} s on: no edge fires within {self.longest:g} s",
                     reason="no event",
                 )
+            if watched:
+                g = np.ravel(d.rates(t, state[:n], p)[1])
+                left = [i for i in watched if d.directions[i] * (g[i] + p[shift + i]) < -WATCH]
+                p[[shift + i for i in left]] = 0.0
+                watched = [i for i in watched if i not in left]
 
     @staticmethod
-    def _armed(d: Dynamics, t: float, x: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, int | None]:
-        """Guards that are armed at entry, and the edge that is crossed right there, as `simulate` judges it."""
+    def _armed(d: Dynamics, t: float, x: np.ndarray, p: np.ndarray) -> Armed:
         if not len(d.directions):
-            return np.zeros(0, bool), None
-        g, rate = d.slopes(t, x, p)
-        way = d.directions
-        armed = np.where(way == 0, np.abs(g) > 1e-12, way * g < -1e-12)
-        for i, edge in enumerate(d.edges):
-            mark = edge.source is edge.target and isinstance(edge.reset, Continuous)  # it was crossed to get here
-            if armed[i] or mark:
-                continue
-            if abs(g[i]) <= 1e-12 and (way[i] * rate[i] > 1e-9 or (way[i] == 0 and abs(rate[i]) > 1e-9)):
-                return armed, i
-            if way[i] * g[i] > 1e-9 and getattr(edge.guard, "strict", False):
-                return armed, i
-        return armed, None
+            return Armed(np.zeros(0, bool))
+        g, rate = (np.ravel(value) for value in d.slopes(t, x, p))
+        return arm(g, rate, d.directions, d.edges)
 
 
-def _check(edge: Edge) -> None:
-    """Refuse an event that has no derivative here."""
-    if not isinstance(edge.reset, Continuous | PlasticImpact | Map):
-        raise BadValue(
-            f"edge {edge.name!r}: a {type(edge.reset).__name__} reset has no derivative here; orbits know Continuous, "
-            "PlasticImpact and Map",
-            edge=edge.name,
-        )
+def _check(edge: Edge, smooth: bool) -> None:
+    """Refuse an event that has no derivative."""
+    if smooth:
+        return
     if len(edge.candidates) > 1:
         raise BadValue(
             f"edge {edge.name!r} lets the impact choose between {', '.join(d.name for d in edge.candidates)}, which "
             "has no derivative; write one edge for the domain the gait enters",
             edge=edge.name,
         )
+    raise BadValue(
+        f"edge {edge.name!r}: a {type(edge.reset).__name__} reset has no derivative here; orbits know Continuous, "
+        "PlasticImpact and Map",
+        edge=edge.name,
+    )
 
 
 def heights(system: HybridSystem, point: str) -> Kernel:
     """Height of a point (m) at (t, q, Params)."""
 
     def make() -> Kernel:
-        e = Stage(system, next(iter(system.domains.values()))).equations
-        up = 2 if system.mechanism.spatial else 1
-        f = ca.Function("height", [e.t, e.q, system.mechanism.p], [ca.densify(e.position(point))[up] - system.ground])
-        return Kernel(f, native=False)
+        e, up = tree_of(system), 2 if system.mechanism.spatial else 1
+        height = ca.densify(e.position(point))[up] - system.ground
+        return rare("height", [e.t, e.q, system.mechanism.p], [height])
 
     return system.once(("height", point), make)

@@ -14,8 +14,8 @@ import casadi as ca
 
 from saltus.dynamics.equations import Equations
 from saltus.errors import BadModel
-from saltus.hybrid.graph import Sliding
-from saltus.hybrid.mode import Stage
+from saltus.hybrid.constrained import Constrained
+from saltus.hybrid.contacts import Sliding
 from saltus.model.forces import JointSpring, Spring
 from saltus.model.joints import Ball, Shift, Turn
 from saltus.model.mechanism import Mechanism, Placement
@@ -68,7 +68,7 @@ class Node:
         return [b for b in self.blocks if b not in self.rates]
 
 
-def node_of(stage: Stage, rows: Sequence[int], *, momentum: bool = True) -> Node:
+def node_of(stage: Constrained, rows: Sequence[int], *, momentum: bool = True) -> Node:
     """Return the node of a domain; `rows` are the constraint rows that are independent."""
     for contact in stage.domain.contacts:
         if isinstance(contact, Sliding) and not _is_zero(contact.friction):
@@ -85,7 +85,7 @@ def node_of(stage: Stage, rows: Sequence[int], *, momentum: bool = True) -> Node
 # ---- any machine --------------------------------------------------------------------------------------------------
 
 
-def _general(stage: Stage, e: Equations, rows: list[int]) -> Node:
+def _general(stage: Constrained, e: Equations, rows: list[int]) -> Node:
     m = stage.system.mechanism
     sizes = {"q": e.nq, "v": e.nv, "a": e.nv, "f": len(rows), "u": e.u.numel(), "z": e.z.numel()}
     x, blocks = _layout(sizes)
@@ -97,7 +97,7 @@ def _general(stage: Stage, e: Equations, rows: list[int]) -> Node:
     expressions = [dynamics, bend, gap, phi_dot, ca.jacobian(gap, e.q).T, e.J[rows, :].T, e.q_dot, e.z_dot]
     symbols = [e.q, e.v, e.a, e.u, e.z]
     put = [part["q"], part["v"], part["a"], part["u"], part["z"]]
-    expressions = ca.substitute(stage.with_domain_params([SX(one) for one in expressions]), symbols, put)
+    expressions = ca.substitute(stage.with_params([SX(one) for one in expressions]), symbols, put)
     dynamics, bend, gap, phi_dot, pull_q, pull_v, q_dot, z_dot = map(ca.cse, expressions)
     names = stage.row_names
     labels = tuple(names[r] for r in rows)
@@ -122,7 +122,7 @@ def _general(stage: Stage, e: Equations, rows: list[int]) -> Node:
 # ---- floating freely ----------------------------------------------------------------------------------------------
 
 
-def floats(stage: Stage) -> Placement | None:
+def floats(stage: Constrained) -> Placement | None:
     """Return the joint that carries a machine on which nothing but gravity acts from outside, if there is one."""
     m = stage.system.mechanism
     roots = [p for p in m.placements if p.parent.name == "ground"]
@@ -149,7 +149,7 @@ def floats(stage: Stage) -> Placement | None:
     return root
 
 
-def _floating(stage: Stage, e: Equations, rows: list[int], root: Placement) -> Node:
+def _floating(stage: Constrained, e: Equations, rows: list[int], root: Placement) -> Node:
     """Node of a machine in free fall.
 
     In the frame that falls with the centre of mass the machine has no weight and no linear momentum, and its

@@ -10,8 +10,8 @@ import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
-from saltus.hybrid.graph import Touchdown
-from saltus.hybrid.mode import tree_of
+from saltus.hybrid.constrained import tree_of
+from saltus.hybrid.guards import Touchdown
 from saltus.hybrid.signals import Entry, Signals
 from saltus.model.symbols import SX, Named, number
 from saltus.plan.conditions import FREE, Condition
@@ -162,7 +162,7 @@ class PhaseModel:
             if isinstance(edge.guard, Touchdown):
                 out.append(Condition(SX(edge.guard.expression(self.signals)), 0.0, FREE, f"{BEFORE}{edge.name}"))
         motors = self._motors()
-        inserted = phase.stage.with_domain_params([c.expression for c in motors])
+        inserted = phase.stage.with_params([c.expression for c in motors])
         out += [replace(c, expression=e) for c, e in zip(motors, inserted, strict=True)]
         for symbol, expression in plan.sizes:
             out.append(Condition(symbol - expression, 0.0, FREE, "size"))
@@ -202,7 +202,7 @@ class PhaseModel:
         stage, rows = self.phase.stage, list(self.rows)
         e = stage.tree.constrained(stage.contacts, stage.anchors, unlimited=True)
         parts = [e.M, e.Q - e.h, e.J[rows, :], e.gamma[rows], e.q_dot]
-        outputs = stage.with_domain_params([ca.densify(part) for part in parts])
+        outputs = stage.with_params([ca.densify(part) for part in parts])
         return Kernel(ca.Function("terms", [e.t, e.q, e.v, e.u, e.p, e.z], ca.cse(outputs)), native=False)
 
     def accelerations(

@@ -228,7 +228,7 @@ def _outputs(t: Transcription, k: int) -> Kernel:
     points = ca.vertcat(ca.SX(0, 1), *[e.position(f)[:d] for f in m.points.values()])
     powers = ca.vertcat(ca.SX(0, 1), *e.powers.values())
     parts = [e.kinetic_energy, e.potential_energy, e.momentum, points, e.phi, powers]
-    outputs = [ca.densify(y) for y in stage.with_domain_params([ca.SX(y) for y in parts])]
+    outputs = [ca.densify(y) for y in stage.with_params([ca.SX(y) for y in parts])]
     return Kernel(ca.Function("outputs", [e.t, e.q, e.v, e.u, e.p, e.z], ca.cse(outputs)), native=False)
 
 

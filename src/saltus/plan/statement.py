@@ -10,14 +10,14 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadModel, BadValue, UnknownName
-from saltus.hybrid.graph import Collision, Domain, Edge, HybridSystem, Map
-from saltus.hybrid.mode import Stage, tree_of
+from saltus.hybrid.constrained import Constrained, tree_of
+from saltus.hybrid.graph import Domain, Edge, HybridSystem
+from saltus.hybrid.resets import Collision, Map
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 from saltus.plan.conditions import Condition, parse
-from saltus.simulation.run import alone
 
 if TYPE_CHECKING:
     from saltus.plan.planned import Planned
@@ -117,7 +117,7 @@ class Phase:
     """Stay in one domain: start, end, duration (s), ground forces along the way."""
 
     def __init__(self, system: HybridSystem, domain: Domain, index: int, intervals: int, duration: Any) -> None:
-        self.stage = Stage(system, domain)
+        self.stage = Constrained(system, domain)
         self.domain, self.index = domain, index
         label = f"{domain.name} {index + 1}" if index else domain.name
         self.label = label
@@ -195,7 +195,7 @@ class Plan:
     ) -> None:
         if not domains:
             raise BadValue("a plan needs a domain, as in sl.Plan(system.domains['flight'], duration=0.5)")
-        given = [alone(d).domains["motion"] if isinstance(d, Mechanism) else d for d in domains]
+        given = [HybridSystem.alone(d).domains["motion"] if isinstance(d, Mechanism) else d for d in domains]
         systems = {id(d.system) for d in given}
         if len(systems) != 1 or given[0].system is None:
             raise BadModel("the domains of a plan belong to different systems; take them all from one")
@@ -407,7 +407,7 @@ def _inputs(m: Mechanism) -> SX:
 
 def _equations(m: Mechanism) -> Any:
     """Equations of a mechanism, derived once."""
-    return tree_of(alone(m))
+    return tree_of(HybridSystem.alone(m))
 
 
 def _duration(given: Any, label: str) -> tuple[float, float]:

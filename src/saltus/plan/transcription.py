@@ -10,7 +10,10 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue
-from saltus.hybrid.graph import Edge, Liftoff, PlasticImpact, Touchdown, same_point
+from saltus.hybrid.contacts import same_point
+from saltus.hybrid.graph import Edge
+from saltus.hybrid.guards import Liftoff, Touchdown
+from saltus.hybrid.resets import PlasticImpact
 from saltus.model.symbols import SX
 from saltus.plan.conditions import FREE, in_words
 from saltus.plan.nlp import Local, Piece, Programme

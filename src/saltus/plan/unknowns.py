@@ -50,9 +50,7 @@ def _anchors(t: Transcription, k: int, q: np.ndarray, v: np.ndarray) -> np.ndarr
     stage = t.models[k].phase.stage
     if not stage.domain.contacts:
         return np.zeros(0)
-    base = np.concatenate([t.p, np.zeros(stage.anchors.numel())])
-    anchors, _ = stage.places(0.0, q, v, base)
-    anchors = np.array(anchors)
+    anchors = np.ravel(stage.touching(0.0, q, v, t.p)[0]).copy()
     anchors[stage.dimension - 1 :: stage.dimension] = t.plan.system.ground
     return anchors
 

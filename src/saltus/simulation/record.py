@@ -1,147 +1,93 @@
-"""Recording: sample the phases of a finished run and add up its accounts."""
+"""Recording: sample the stays of a finished run on one grid and add up its accounts."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
 from saltus.errors import BadValue
+from saltus.hybrid.constrained import tree_of
+from saltus.hybrid.contacts import same_point
 from saltus.hybrid.graph import HybridSystem
-from saltus.hybrid.mode import tree_of
+from saltus.hybrid.mode import Mode
 from saltus.model.forces import CompliantContact
-from saltus.simulation.trajectory import Outcome, Piece, Trajectory
-
-if TYPE_CHECKING:
-    from saltus.hybrid.mode import Program
-    from saltus.simulation.engines.port import Segment
-    from saltus.simulation.run import _Run
-
-MISSED, LOOSE = 1e-2, 1e3  # part of the energy, or of a lever, that a run may miss; at least so many tolerances
+from saltus.model.mechanism import Mechanism
+from saltus.simulation.log import Log, Stay
+from saltus.simulation.trajectory import Piece, Trajectory
+from saltus.simulation.verdict import faults
 
 
-class Phase:
-    """Stay in one domain: the engine's polynomials and the parameters they ran with.
+def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Trajectory:
+    """Sample a finished run, which ended at (t, q), and add up its accounts.
 
-    One that `goes_on` ended where coordinates had to change: the next counts its work on.
+    Samples lie at begin + k / rate, and twice at every event, just before and just after it.
     """
-
-    def __init__(self, program: Program, t: float, p: np.ndarray, contacts: list[Any]) -> None:
-        self.program, self.p, self.contacts = program, p, contacts
-        self.t = t
-        self.breaks: list[np.ndarray] = []
-        self.coefficients: list[np.ndarray] = []
-        self.parameters: list[np.ndarray] = []
-        self.x_end = np.zeros(0)
-        self.goes_on = False
-
-    def add(self, segment: Segment, p: np.ndarray) -> None:
-        """Append what an engine returned."""
-        if len(segment.breaks) > 1:
-            self.breaks.append(segment.breaks)
-            self.coefficients.append(segment.coefficients)
-            self.parameters.append(p)
-        self.x_end = segment.x
-
-    def finish(self, t: float, x: np.ndarray) -> None:
-        """Close a phase in which no time passed."""
-        self.x_end = x
-
-
-def record(run: _Run, rate: float) -> Trajectory:
-    """Sample a finished run and add up its accounts."""
-    if not rate > 0:
-        raise BadValue(f"rate is {rate}; give recorded samples a second, above zero", given=rate)
-    m = run.system.mechanism
+    system, m = log.system, log.system.mechanism
     d = 3 if m.spatial else 2
-    contact_names = contacts_of(run.system)
-    samples: list[dict[str, np.ndarray]] = []
-    pieces: list[Piece] = []
-    channels: list[str] = []
-    for phase in run.phases:
-        channels += [n for n in phase.program.power_names if n not in channels]
-    done = np.zeros(len(channels))
-    gap = 0.0
-    sampled = [_Samples(phase, index, rate) for index, phase in enumerate(run.phases) if phase.breaks]
-    outputs = iter(_outputs([(s.phase.program, s.t, s.x, s.p) for s in sampled]))
+    places = contacts_of(system)
+    channels = list(dict.fromkeys(n for stay in log.stays for n in stay.mode.power_names))
+    lasting = [(i, stay) for i, stay in enumerate(log.stays) if stay.breaks]
+    if not lasting:
+        raise BadValue("the run ended before any time passed: " + (log.outcome.detail if log.outcome else ""))
+    sampled = [_Samples(stay, i, begin, rate, last=i == lasting[-1][0]) for i, stay in lasting]
+    outputs = iter(_outputs([(s.stay.mode, s.t, s.x, s.p) for s in sampled]))
     by_index = {s.piece.phase: s for s in sampled}
-    for index, phase in enumerate(run.phases):
-        layout = phase.program.layout
-        place = [channels.index(n) for n in phase.program.power_names]
-        if index in by_index:
-            s = by_index[index]
-            pieces.append(s.piece)
-            samples.append(_named(s, next(outputs), contact_names, d) | {"phase": np.full(len(s.t), index)})
+    samples, done, gap = [], np.zeros(len(channels)), 0.0
+    for i, stay in enumerate(log.stays):
+        place = [channels.index(n) for n in stay.mode.power_names]
+        if i in by_index:
+            s = by_index[i]
+            own = _named(s, next(outputs), places, d)
             work = np.tile(done, (len(s.t), 1))
-            work[:, place] += samples[-1].pop("own_work")
-            samples[-1]["work"] = work
-            gap = max(gap, _gap_at_steps(phase, s.piece))
-        end = phase.x_end[layout.work]
-        if len(end) and not phase.goes_on:
+            work[:, place] += own.pop("own_work")
+            samples.append(own | {"work": work, "phase": np.full(len(s.t), i)})
+            gap = max(gap, own.pop("off"), _gap_at_steps(s))
+            samples[-1].pop("off", None)
+        end = stay.x_end[stay.mode.layout.work]
+        if len(end) and not stay.goes_on:
             done[place] += end
-    if not samples:
-        raise BadValue("the run ended before any time passed: " + (run.outcome.detail if run.outcome else ""))
     arrays = {name: np.concatenate([s[name] for s in samples]) for name in samples[0]}
     energies = arrays["kinetic"] + arrays["potential"]
-    last = max(by_index)  # impacts that come after it are seen in no sample
-    last_loss = sum(e.impact.lost for e in run.events if e.impact is not None and e.phase > last)
-    resets = _reset_energy(run)
+    resets = _reset_energy(log)
+    last = lasting[-1][0]  # impacts that come after it are seen in no sample
+    last_loss = sum(e.impact.lost for e in log.events if e.impact is not None and e.phase > last)
     scale = np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()
     meta = {
-        **labels(run.system, [phase.program.domain.name for phase in run.phases]),
+        **labels(system, [stay.mode.domain.name for stay in log.stays]),
         "channels": channels,
-        "drives": run.phases[0].program.drive_names,
-        "params": dict(zip(m.params, map(float, run.params), strict=True)),
-        "formulation": repr(run.formulation),
-        "engine": ", ".join(run.engines),
-        "tolerance": run.tolerance,
-        "steps": run.steps,
-        "evaluations": run.evaluations,
-        "rejected": run.rejected,
-        "outcome": asdict(run.outcome) if run.outcome else {},
-        "notes": run.notes,
+        "drives": log.stays[0].mode.drive_names,
+        "params": dict(zip(m.params, map(float, log.params), strict=True)),
+        "formulation": repr(log.formulation),
+        "engine": ", ".join(log.engines),
+        "tolerance": log.tolerance,
+        "steps": log.steps,
+        "evaluations": log.evaluations,
+        "rejected": log.rejected,
+        "outcome": asdict(log.outcome) if log.outcome else {},
+        "notes": log.notes,
         "loop_gap": gap,
         "energy_start": float(energies[0]),
         "energy_end": float(energies[-1] - last_loss),
         "energy_scale": float(scale),
-        "energy_of_resets": resets,
+        "energy_drift": _drift(log, arrays, resets, scale),
+        "energy_of_resets": float(sum(resets.values())),
         "work": dict(zip(channels, map(float, arrays["work"][-1]), strict=True)),
-        "contacts": contact_summary(run.system, [p.contacts for p in run.phases], arrays, contact_names, d),
+        "contacts": contact_summary(system, [s.mode.domain.contacts for s in log.stays], arrays, places, d),
+        "feet": _feet(system, arrays, log.params, [s.mode.domain.contacts for s in log.stays]),
     }
-    trajectory = Trajectory(meta, arrays, pieces, run.events, m)
-    if trajectory.outcome.ok and not run.pulled:
-        meta["outcome"] = asdict(_checked(run, trajectory))
+    trajectory = Trajectory(meta, arrays, [s.piece for s in sampled], log.events, m)
+    if log.outcome is not None:
+        found = (*log.faults, *faults(log, trajectory, t, q))
+        meta["outcome"] = asdict(replace(log.outcome, faults=found))
     return trajectory
 
 
-def _checked(run: _Run, trajectory: Trajectory) -> Outcome:
-    """The outcome, or "inaccurate" if the run's own accounts show that it is wrong.
-
-    Velocities are known to the tolerance, absolute and relative, so energies to that part of the energy exchanged and
-    of the energy at unit speeds; loops are known to it at the length of their longest lever.
-    """
-    bound = max(MISSED, LOOSE * run.tolerance)
-    stage, p, layout = (last := run.phases[-1]).program.stage, last.p, last.program.layout
-    place = run.t, run.q, np.concatenate([p[layout.slice(n)] for n in ("params", "anchors")])
-    scale = float(trajectory.meta["energy_scale"]) + float(np.trace(stage.mass(*place))) / 2
-    lever = max(1.0, float(np.abs(stage.closure(*place)[1]).max(initial=0.0)))
-    residual = trajectory.energy_account["residual"]
-    wrong = []
-    if not abs(residual) <= bound * scale:
-        wrong.append(f"{residual:.3g} J of energy are unexplained, of {scale:.3g} J")
-    if not trajectory.loop_gap <= bound * lever:
-        wrong.append(f"constraints are off by {trajectory.loop_gap:.3g} m")
-    if not wrong:
-        return trajectory.outcome
-    detail = f"reached {run.t:g} s, but {' and '.join(wrong)}; use a smaller tolerance or another formulation"
-    return Outcome("inaccurate", detail, trajectory.outcome.t)
-
-
 def labels(system: HybridSystem, domains: Sequence[str]) -> dict[str, Any]:
-    """What a trajectory says of its machine, and the domain of each of its phases."""
+    """What a trajectory says of its machine, and the domain of each of its stays."""
     m = system.mechanism
     return {
         "name": m.name,
@@ -157,61 +103,63 @@ def labels(system: HybridSystem, domains: Sequence[str]) -> dict[str, Any]:
 
 
 class _Samples:
-    """Times, states and run-time parameters at which one phase is recorded."""
+    """Times, states and run-time parameters at which one stay is recorded."""
 
-    def __init__(self, phase: Phase, index: int, rate: float) -> None:
-        self.phase = phase
-        starts = [breaks[:-1] for breaks in phase.breaks]
-        breaks = np.concatenate([*starts, phase.breaks[-1][-1:]])
-        self.piece = Piece(index, breaks, np.concatenate(phase.coefficients))
-        times = []
-        for own in phase.breaks:  # one a call to the engine, between which the held control may have changed
-            n = max(int(np.ceil((own[-1] - own[0]) * rate)), 1)
-            times.append(own[0] + (own[-1] - own[0]) / n * np.arange(n))
-        times.append(breaks[-1:])
-        self.t = np.concatenate(times)
+    def __init__(self, stay: Stay, index: int, begin: float, rate: float, *, last: bool) -> None:
+        self.stay = stay
+        starts = [breaks[:-1] for breaks in stay.breaks]
+        breaks = np.concatenate([*starts, stay.breaks[-1][-1:]])
+        self.piece = Piece(index, breaks, np.concatenate(stay.coefficients))
+        first, end = float(breaks[0]), float(breaks[-1])
+        k = np.arange(np.ceil((first - begin) * rate - 1e-9), np.floor((end - begin) * rate + 1e-9) + 1)
+        grid = begin + k / rate
+        inside = grid[(grid > first + 1e-12) & (grid < end - 1e-12)]
+        # a change of coordinates within a stay is no event: its instant is sampled by the part that follows
+        self.t = np.concatenate([[first], inside, [end] if last or not stay.goes_on else []])
         self.x = self.piece.at(self.t)
-        self.p = phase.parameters[0]
-        if len(times) > 2:
-            counts = [len(t) for t in times[:-2]] + [len(times[-2]) + 1]
-            self.p = np.repeat(np.array(phase.parameters), counts, axis=0)
+        self.p = stay.parameters[0]
+        if len(stay.parameters) > 1:  # one per call to the engine, between which the held control may have changed
+            ends = np.array([own[-1] for own in stay.breaks[:-1]])
+            self.p = np.array(stay.parameters)[np.searchsorted(ends, self.t, side="right")]
+        self.x[:-1] = stay.mode.projected(self.t[:-1], self.x[:-1], self.p if self.p.ndim == 1 else self.p[:-1])
 
 
-def _outputs(wanted: list[tuple[Program, np.ndarray, np.ndarray, np.ndarray]]) -> list[list[np.ndarray]]:
-    """Outputs of programs at (t, x, p), each program called once: a call costs as much as many samples."""
+Wanted = tuple[Mode, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _outputs(wanted: list[Wanted]) -> list[list[np.ndarray]]:
+    """Outputs of modes at (t, x, p), each mode called once: a call costs as much as many samples."""
     out: list[list[np.ndarray]] = [[] for _ in wanted]
-    for program in {id(w[0]): w[0] for w in wanted}.values():
-        mine = [i for i, w in enumerate(wanted) if w[0] is program]
+    for mode in {id(w[0]): w[0] for w in wanted}.values():
+        mine = [i for i, w in enumerate(wanted) if w[0] is mode]
         t, x = (np.concatenate([wanted[i][k] for i in mine]) for k in (1, 2))
         p = wanted[mine[0]][3]
         if len(mine) > 1:
             p = np.concatenate([np.broadcast_to(wanted[i][3], (len(wanted[i][1]), p.shape[-1])) for i in mine])
         ends = np.cumsum([len(wanted[i][1]) for i in mine])[:-1]
-        for array in program.outputs(t, x, p):
+        for array in mode.outputs(t, x, p):
             for i, part in zip(mine, np.split(array, ends), strict=True):
                 out[i].append(part)
     return out
 
 
-def _named(s: _Samples, outputs: list[np.ndarray], contacts: Mapping[str, Any], d: int) -> dict[str, np.ndarray]:
-    phase, t, x, n = s.phase, s.t, s.x, len(s.t)
-    program = phase.program
-    layout, m = program.layout, program.system.mechanism
+def _named(s: _Samples, outputs: list[np.ndarray], places: Mapping[str, Any], d: int) -> dict[str, Any]:
+    t, x, n, mode = s.t, s.x, len(s.t), s.stay.mode
+    layout, m, c = mode.layout, mode.mechanism, mode.constrained
     v, a, torques, phi, T, V, momentum, forces, points, drives = outputs
-    own = sum(c.phi.numel() for c in program.equations.closures if not c.name.startswith("contact "))
-    ground = np.zeros((n, len(contacts), d))
-    for i, contact in enumerate(phase.contacts):
-        ground[:, contact_index(m, contacts, contact)] = forces[:, d * i : d * (i + 1)]
+    ground = np.zeros((n, len(places), d))
+    for i, contact in enumerate(mode.domain.contacts):
+        ground[:, contact_index(m, places, contact)] = forces[:, d * i : d * (i + 1)]
     soft = len(soft_contacts(m))
     if soft:
-        ground[:, len(contacts) - soft :] = forces[:, -d * soft :].reshape(n, soft, d)
+        ground[:, len(places) - soft :] = forces[:, -d * soft :].reshape(n, soft, d)
     return {
         "t": t,
         "q": x[:, : layout.nq],
         "v": v,
         "a": a,
         "torques": torques,
-        "gap": phi[:, :own],
+        "gap": phi[:, : c.loops],
         "kinetic": T[:, 0],
         "potential": V[:, 0],
         "momentum": momentum,
@@ -219,86 +167,124 @@ def _named(s: _Samples, outputs: list[np.ndarray], contacts: Mapping[str, Any], 
         "points": points.reshape(n, len(m.points), d),
         "own_work": x[:, layout.work],
         "drives": drives,
+        "off": float(np.abs(phi).max(initial=0.0)),
     }
 
 
-def _gap_at_steps(phase: Phase, piece: Piece) -> float:
+def _gap_at_steps(s: _Samples) -> float:
     """Largest constraint error where steps begin and end."""
-    p = phase.parameters[0]
-    x = np.vstack([piece.coefficients[:, 0], piece.coefficients[-1].sum(axis=0)])
-    layout = phase.program.layout
-    base = np.concatenate([p[layout.slice("params")], p[layout.slice("anchors")]])
-    if not phase.program.equations.phi.numel():
+    mode, piece, p = s.stay.mode, s.piece, s.stay.parameters[0]
+    if not mode.constrained.rows:
         return 0.0
-    return float(np.abs(phase.program.stage.gaps(piece.breaks, x[:, : layout.nq], base)).max())
+    x = np.vstack([piece.coefficients[:, 0], piece.coefficients[-1].sum(axis=0)])
+    return float(np.abs(mode.constrained.gaps(piece.breaks, x[:, : mode.layout.nq], mode.base(p))).max())
+
+
+# ---- contacts -------------------------------------------------------------------------------------------------------
 
 
 def contacts_of(system: HybridSystem) -> dict[str, Any]:
     """Every contact point of the system by name."""
-    m = system.mechanism
-    out: dict[str, Any] = {}
-    for domain in system.domains.values():
-        for contact in domain.contacts:
-            frame = m.frame(contact.point)
-            name = next((n for n, f in m.points.items() if f is frame), frame.link.name)
-            out.setdefault(name, frame)
-    return out | soft_contacts(m)
+    return system.contact_points | soft_contacts(system.mechanism)
 
 
-def soft_contacts(mechanism: Any) -> dict[str, Any]:
+def soft_contacts(mechanism: Mechanism) -> dict[str, Any]:
     """Compliant contacts by name, with their point or joint."""
     return {n: f.place for n, f in mechanism.forces.items() if isinstance(f, CompliantContact)}
 
 
-def contact_index(mechanism: Any, contacts: Mapping[str, Any], contact: Any) -> int:
+def contact_index(mechanism: Mechanism, places: Mapping[str, Any], contact: Any) -> int:
     """Place of a contact among all of a system."""
-    frame = mechanism.frame(contact.point)
-    for i, (name, known) in enumerate(contacts.items()):
-        if known is frame or name == frame.link.name:
-            return i
-    raise KeyError(contact)
-
-
-def _reset_energy(run: _Run) -> float:
-    """Energy that resets without an ideal impact put in or took out (J)."""
-    wanted = []
-    lasting = [phase for phase in run.phases if phase.breaks]
-    for before, after in itertools.pairwise(lasting):
-        wanted.append((after.program, after.breaks[0][:1], after.coefficients[0][:1, 0], after.parameters[0]))
-        wanted.append((before.program, before.breaks[-1][-1:], before.x_end[None, :], before.parameters[-1]))
-    energies = [float(T[0, 0] + V[0, 0]) for _, _, _, _, T, V, *_ in _outputs(wanted)]
-    last = max(i for i, phase in enumerate(run.phases) if phase.breaks)
-    followed = [e.impact for e in run.events if e.impact is not None and e.phase <= last]
-    return sum(energies[::2]) - sum(energies[1::2]) + sum(impact.lost for impact in followed)
+    hard = len(places) - len(soft_contacts(mechanism))
+    known = list(places.values())[:hard]
+    return next(i for i, frame in enumerate(known) if same_point(mechanism, frame, contact.point))
 
 
 def contact_summary(
     system: HybridSystem,
-    by_phase: Sequence[Sequence[Any]],
+    by_stay: Sequence[Sequence[Any]],
     arrays: Mapping[str, np.ndarray],
-    contacts: Mapping[str, Any],
+    places: Mapping[str, Any],
     d: int,
 ) -> dict[str, dict[str, float]]:
-    """Least normal force, friction needed and depth under the ground of every contact; `by_phase` says which hold."""
+    """Least normal force, friction needed, depth and share of time pulled, of every contact; `by_stay` says which hold.
+
+    `excess` is by how much the friction needed goes beyond what the ground has, where that is given.
+    """
     out: dict[str, dict[str, float]] = {}
     m = system.mechanism
-    for i, (name, frame) in enumerate(contacts.items()):
-        held = np.array([any(contact_index(m, contacts, c) == i for c in phase) for phase in by_phase])
+    for i, name in enumerate(places):
         soft = name in soft_contacts(m)
+        mine = [[c for c in stay if contact_index(m, places, c) == i] for stay in by_stay] if not soft else []
+        held = np.array([bool(contacts) for contacts in mine])
         holding = np.any(arrays["forces"][:, i], axis=1) if soft else held[arrays["phase"]]
         normal = arrays["forces"][holding, i, d - 1]
         tangential = np.linalg.norm(arrays["forces"][holding, i, : d - 1], axis=1)
         pushing = normal > 1e-6 * max(float(np.abs(normal).max(initial=0.0)), 1e-12)
-        need = float((tangential[pushing] / normal[pushing]).max(initial=0.0))
-        point = next((n for n, f in m.points.items() if f is frame), None)
-        depth = 0.0
-        if point is not None and (~holding).any():
-            heights = arrays["points"][~holding, list(m.points).index(point), d - 1] - system.ground
-            depth = max(0.0, -float(heights.min()))
+        need = tangential[pushing] / normal[pushing]
+        limits = np.array([_limit(contacts) for contacts in mine]) if not soft else np.zeros(0)
+        limit = limits[arrays["phase"][holding][pushing]] if not soft else np.full(len(need), np.inf)
         out[name] = {
             "normal_min": float(normal.min(initial=np.inf)) if len(normal) else 0.0,
-            "friction_need": need,
-            "depth": depth,
+            "normal_max": float(normal.max(initial=0.0)) if len(normal) else 0.0,
+            "friction_need": float(need.max(initial=0.0)),
+            "excess": float((need - limit).max(initial=-np.inf)) if np.isfinite(limit).any() else 0.0,
             "pulling": float((normal < 0).mean()) if len(normal) else 0.0,
         }
     return out
+
+
+def _limit(contacts: Sequence[Any]) -> float:
+    """Friction that the ground has at a contact that holds along it; infinite where that is left open."""
+    given = [c.friction for c in contacts if isinstance(getattr(c, "friction", None), int | float)]
+    return min((float(f) for f in given), default=np.inf)
+
+
+def _feet(
+    system: HybridSystem, arrays: Mapping[str, np.ndarray], params: np.ndarray, by_stay: Sequence[Sequence[Any]]
+) -> dict[str, dict[str, float]]:
+    """Depth below the ground (m) of every foot and named point, and when it was deepest (s)."""
+    from saltus.model.geometry import trace
+
+    feet, m = system.feet, system.mechanism
+    if not feet:
+        return {}
+    values = dict(zip(m.params, map(float, params), strict=True))
+    heights = trace(m, arrays["q"], [frame for _, frame, _ in feet], params=values, t=arrays["t"])[:, :, -1]
+    out = {}
+    for i, (name, _, radius) in enumerate(feet):
+        size = values.get(getattr(radius, "name", ""), radius) if not isinstance(radius, int | float) else radius
+        depth = system.ground + (float(size) if isinstance(size, int | float) else 0.0) - heights[:, i]
+        worst = int(depth.argmax())
+        out[name] = {"depth": max(0.0, float(depth[worst])), "t": float(arrays["t"][worst])}
+    return out
+
+
+# ---- energy -----------------------------------------------------------------------------------------------------------
+
+
+def _reset_energy(log: Log) -> dict[int, float]:
+    """Energy that resets without an ideal impact put in or took out (J), by the stay that follows."""
+    wanted: list[Wanted] = []
+    lasting = [(i, stay) for i, stay in enumerate(log.stays) if stay.breaks]
+    for (_, before), (_, after) in itertools.pairwise(lasting):
+        wanted.append((after.mode, after.breaks[0][:1], after.coefficients[0][:1, 0], after.parameters[0]))
+        wanted.append((before.mode, before.breaks[-1][-1:], before.x_end[None, :], before.parameters[-1]))
+    energies = [float(T[0, 0] + V[0, 0]) for _, _, _, _, T, V, *_ in _outputs(wanted)]
+    out = {}
+    for k, ((before, _), (after, _)) in enumerate(itertools.pairwise(lasting)):
+        lost = sum(e.impact.lost for e in log.events if e.impact is not None and before < e.phase <= after)
+        passed = any(before < e.phase <= after for e in log.events)
+        out[after] = energies[2 * k] - energies[2 * k + 1] + lost if passed else 0.0
+    return out
+
+
+def _drift(log: Log, arrays: Mapping[str, np.ndarray], resets: Mapping[int, float], scale: float) -> float:
+    """Largest energy (J) that is unexplained at any sample: E - E0 - work + losses - what resets moved."""
+    energy, work, phase = arrays["kinetic"] + arrays["potential"], arrays["work"].sum(axis=1), arrays["phase"]
+    booked = np.array([sum(x for after, x in resets.items() if after <= i) for i in range(len(log.stays))])
+    lost = np.array(
+        [sum(e.impact.lost for e in log.events if e.impact is not None and e.phase <= i) for i in range(len(log.stays))]
+    )
+    off = energy - energy[0] - (work - work[0]) + (lost - booked)[phase]
+    return float(np.abs(off).max())

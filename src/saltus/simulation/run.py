@@ -8,27 +8,37 @@ from typing import Any
 
 import numpy as np
 
-from saltus.dynamics.choice import PREFER, Choice, choose
-from saltus.dynamics.formulations import SPF, Formulation
+from saltus.dynamics.choice import Choice, better, choose
+from saltus.dynamics.formulations import SPF, Baumgarte, Formulation, Projection
 from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
+from saltus.hybrid.constrained import Constrained, constrained
+from saltus.hybrid.contacts import Pinned, Rolling, Sliding
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
-from saltus.hybrid.mode import Program, Stage
-from saltus.hybrid.mover import Mover
+from saltus.hybrid.mode import Action, Mode, action, mode, name_of
 from saltus.hybrid.regular import check_constraints
-from saltus.hybrid.signals import Entry, Signals, commands
-from saltus.hybrid.slip import directions, reversal
+from saltus.hybrid.resets import Collision
+from saltus.hybrid.signals import Entry, called, commands
+from saltus.hybrid.strike import consistent_target, strike
+from saltus.hybrid.transition import STILL, WATCH, Armed, Passed, arm, entrance, entry, held, transition
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import dependent_columns, independent_rows, pivots, quality, rank
+from saltus.model.rank import pivots
 from saltus.model.symbols import Named
 from saltus.simulation.engines import choose as choose_engine
 from saltus.simulation.engines.port import Request, Segment, Stop
-from saltus.simulation.record import Phase, record
-from saltus.simulation.trajectory import Outcome, Trajectory
+from saltus.simulation.log import Log, Stay
+from saltus.simulation.record import record
+from saltus.simulation.trajectory import Event, Outcome, Trajectory
 
-CHUNK = 4000  # steps between looks at progress and Ctrl-C
-ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, ever quicker, the last within so many seconds
+CHUNK, FIRST = 4000, 20  # steps between looks at progress and Ctrl-C; while a guard is watched from its surface
+ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
+LOOSE = 1e3  # tolerances: what positions and velocities are known to after a while
+MOVED = 1e-6  # m or rad: a state that moves by more at an event was moved
+SLIPS = 50  # rounds that find the direction in which a contact starts to slip in 3D
+
+Independent = Sequence[str] | Mapping[str, Sequence[str]]
+Progress = Callable[[float, float, int], None]
 
 
 def simulate(
@@ -42,35 +52,63 @@ def simulate(
     tolerance: float = 1e-9,
     engine: str | None = None,
     params: Mapping[str, float] | None = None,
-    independent: Sequence[str] | None = None,
+    independent: Independent | None = None,
     rate: float = 1000.0,
     begin: float = 0.0,
     stop_after: Mapping[str, int] | None = None,
     max_steps: int = 1_000_000,
-    progress: Callable[[float, float, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Trajectory:
     """Run a machine from `start` at t = `begin` until `until` (s), or until an event ends it.
 
-    `control` is a function (t, s) -> {input: value}, traced once a domain and compiled, or a `Sampled`
-    one. `tolerance` bounds the local error of a step: absolute for positions (rad, m), relative for
-    velocities. `rate` is the number of recorded samples a second; any instant in between is there as dense
-    output. `stop_after` ends the run after so many events of a name, as in {"touchdown": 16}. A motion so fast
-    that it takes more than `max_steps` steps ends with outcome "step limit", before time and memory run out.
-    `progress(t, until, events)` is called now and then. Ctrl-C keeps what was simulated.
+    `control` is a function (t, s) -> {input: value}, traced once per domain and compiled, or a `Sampled` one.
+    `tolerance` bounds the local error of a step: absolute for positions (rad, m), relative for velocities. `params` give
+    Params other values than the start has; those that change lengths need a start assembled with them. `independent`
+    names the coordinates that reduced formulations keep, for all domains or by domain. `rate` is the number of recorded
+    samples per second; any instant in between is there as dense output. `stop_after` ends the run after so many events
+    of a name, as in {"touchdown": 16}. A motion so fast that it takes more than `max_steps` steps ends with outcome "step
+    limit", before time and memory run out. `progress(t, until, events)` is called now and then. Ctrl-C keeps what was
+    simulated.
     """
     if isinstance(system, Mechanism):
-        system = alone(system)
-    if not isinstance(start, State):
-        raise BadValue(f"the start is {start!r}; give a State, as m.assemble(...) returns it", given=start)
+        system = HybridSystem.alone(system)
+    _check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
     if not isinstance(formulation, Formulation | None):
         raise BadValue(f"formulation is {formulation!r}; give one such as sl.formulations.SPF()", given=formulation)
-    for what, number in (("until", until), ("tolerance", tolerance), ("rate", rate), ("max_steps", max_steps)):
-        if isinstance(number, bool) or not isinstance(number, int | float | np.number):
-            raise BadValue(f"{what} is {number!r}; give a number", given=number)
-    if not (until > begin and math.isfinite(until)):
+    if not until > begin:
         raise BadValue(f"until is {until}; give a time in seconds above {begin:g}", given=until)
     if not 1e-14 <= tolerance <= 1e-2:
         raise BadValue(f"tolerance is {tolerance}; give a number between 1e-14 and 1e-2", given=tolerance)
+    if not rate > 0:
+        raise BadValue(f"rate is {rate}; give recorded samples per second, above zero", given=rate)
+    if max_steps < 1:
+        raise BadValue(f"max_steps is {max_steps}; give a number of steps, at least one", given=max_steps)
+    _check_start(system, start)
+    for name in stop_after or {}:
+        known = {e.name for e in system.edges}
+        if name not in known:
+            raise UnknownName("event", name, known)
+    first = _first_domain(system, domain)
+    if engine is not None:
+        choose_engine(engine)  # an unknown name is refused before anything is built
+    run = _Run(system, start, params, control, formulation or Projection(), tolerance, engine, independent)
+    run.t, run.steps_left = begin, int(max_steps)
+    run.go(first, until, dict(stop_after or {}), progress)
+    return record(run.log, run.t, run.q, begin, rate)
+
+
+def _check_numbers(**numbers: Any) -> None:
+    for what, number in numbers.items():
+        plain = isinstance(number, int | float | np.number) and not isinstance(number, bool)
+        if not (plain and math.isfinite(number)):
+            raise BadValue(f"{what} is {number!r}; give a finite number", given=number)
+
+
+def _check_start(system: HybridSystem, start: Any) -> None:
+    if not isinstance(start, State):
+        raise BadValue(f"the start is {start!r}; give a State, as m.assemble(...) returns it", given=start)
+    if start.mechanism is not system.mechanism:
+        raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
     sizes = start.positions.shape, start.velocities.shape
     names = start.mechanism.q_names, start.mechanism.v_names
     if sizes != tuple((len(n),) for n in names) or not np.isfinite([*start.positions, *start.velocities]).all():
@@ -79,28 +117,6 @@ def simulate(
             "velocities that are finite numbers; make it with m.assemble(...)",
             given=start,
         )
-    if start.mechanism is not system.mechanism:
-        raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
-    if max_steps < 1:
-        raise BadValue(f"max_steps is {max_steps}; give a number of steps, at least one", given=max_steps)
-    for name in stop_after or {}:
-        known = {e.name for e in system.edges}
-        if name not in known:
-            raise UnknownName("event", name, known)
-    first = _first_domain(system, domain)
-    run = _Run(system, start, params, control, formulation or SPF(), tolerance, engine, independent)
-    run.t, run.steps_left = begin, max_steps
-    run.go(first, until, dict(stop_after or {}), progress)
-    return record(run.finished(until), rate)
-
-
-def alone(mechanism: Mechanism) -> HybridSystem:
-    """Return the one-domain system of a mechanism, made once."""
-    kept = mechanism.__dict__.get("_alone")
-    if kept is None:
-        kept = mechanism.__dict__["_alone"] = HybridSystem(mechanism)
-        kept.domain("motion")
-    return kept
 
 
 def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
@@ -114,8 +130,8 @@ def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
     return system.domains[name]
 
 
-class _Run(Mover):
-    """State of one simulation while it goes on."""
+class _Run:
+    """State of one simulation while it goes on; it starts from nothing but what it is given."""
 
     def __init__(
         self,
@@ -126,175 +142,309 @@ class _Run(Mover):
         formulation: Formulation,
         tolerance: float,
         engine: str | None,
-        independent: Sequence[str] | None,
+        independent: Independent | None,
     ) -> None:
-        at_start = system.mechanism.values({**start.params, **(params or {})})
-        super().__init__(system, formulation, 0.0, start.positions.copy(), start.velocities.copy(), at_start)
-        self.control = control
-        self.tolerance, self.independent = tolerance, independent
-        self.engine = engine
-        self.engines: dict[str, None] = {}  # those in use, in order
-        if engine is not None:
-            choose_engine(engine)  # an unknown name is refused before anything is built
+        self.system, self.start, self.control = system, start, control
+        self.formulation, self.tolerance = formulation, tolerance
+        self.engine, self.independent = engine, independent
+        self.params = system.mechanism.values({**start.params, **(params or {})})
+        self.log = Log(system, formulation, tolerance, self.params)
+        self.t, self.q, self.v = 0.0, start.positions.copy(), start.velocities.copy()
         self.z = start.z  # states that are neither positions nor velocities; None is zero
-        self.phases: list[Phase] = []
-        self.outcome: Outcome | None = None
+        self.base = self.params  # Params and anchors of the domain the run is in
         self.visits: dict[str, int] = {}  # stays in each domain so far in which time passed
-        self.steps = self.evaluations = self.rejected = 0
         self.steps_left = 0
+        self._actions: dict[tuple[str, Choice], Action] = {}
+        self._steppers: dict[int, Any] = {}
 
-    # ---- the loop over phases -----------------------------------------------------------------------------------
+    # ---- the loop over domains ----------------------------------------------------------------------------------
 
-    def go(
-        self,
-        domain: Domain,
-        until: float,
-        stop_after: dict[str, int],
-        progress: Callable[[float, float, int], None] | None,
-    ) -> None:
-        """Run phase after phase until something ends the run."""
-        self.notes += self.system.check(domain)
-        seen: dict[str, int] = {}
+    def go(self, domain: Domain, until: float, stop_after: dict[str, int], progress: Progress | None) -> None:
+        """Run stay after stay until something ends the run."""
+        log, seen = self.log, dict[str, int]()
+        for text in self.system.check(domain):
+            log.note(text)
         try:
-            self._settle(domain, first=True)
-            while self.outcome is None:
-                edge = self._phase(domain, until, progress)
+            self._begin(domain)
+            while log.outcome is None:
+                edge = self._stay(domain, until, progress)
                 if edge is None:
                     break
-                target = self._cross(edge, len(self.phases))
+                target = self._cross(edge)
                 seen[edge.name] = seen.get(edge.name, 0) + 1
                 if target is None:
-                    self.outcome = Outcome(edge.name, f"{edge.name} in domain {domain.name!r}", self.t)
+                    log.outcome = Outcome(edge.name, f"{edge.name} in domain {domain.name!r}", self.t)
                 elif seen[edge.name] == stop_after.get(edge.name, -1):
-                    self.outcome = Outcome("stopped", f"after {seen[edge.name]} events {edge.name!r}", self.t)
+                    log.outcome = Outcome("stopped", f"after {seen[edge.name]} events {edge.name!r}", self.t)
                 elif self._chatters():
                     quick = f"events follow one another ever quicker, the last within {ZENO_GAP:g} s (Zeno)"
-                    self.outcome = Outcome("chattering", quick, self.t)
+                    log.outcome = Outcome("chattering", quick, self.t)
                 else:
                     domain = target
         except KeyboardInterrupt:
-            self.outcome = Outcome("interrupted", "by the user; what was simulated is kept", self.t)
+            log.outcome = Outcome("interrupted", "by the user; what was simulated is kept", self.t)
         except SaltusError as problem:
-            if not self.phases:
+            if not any(stay.breaks for stay in log.stays):
                 raise
-            self.outcome = Outcome("failed", str(problem), self.t)
-
-    def finished(self, until: float) -> _Run:
-        """Give the run its outcome if nothing else did."""
-        if self.outcome is None:
-            self.outcome = Outcome("finished", f"reached {until:g} s", self.t)
-        return self
+            log.outcome = Outcome("failed", str(problem), self.t)
+        if log.outcome is None:
+            log.outcome = Outcome("finished", f"reached {until:g} s", self.t)
 
     def _chatters(self) -> bool:
-        gaps = np.diff([e.t for e in self.events[-ZENO_EVENTS:]])
-        return len(gaps) == ZENO_EVENTS - 1 and bool(gaps[-1] < ZENO_GAP and (np.diff(gaps) <= 0).all())
+        gaps = np.diff([e.t for e in self.log.events[-ZENO_EVENTS:]])
+        quick = gaps < ZENO_GAP
+        return len(gaps) == ZENO_EVENTS - 1 and bool(quick.all() or (quick[-1] and (np.diff(gaps) <= 0).all()))
 
-    # ---- one phase ----------------------------------------------------------------------------------------------
+    # ---- entering and leaving -----------------------------------------------------------------------------------
 
-    def _choice(self, stage: Stage, base: np.ndarray, entered: bool) -> Choice:
-        """Rows and coordinates: the last ones of this domain while they serve, or new ones.
+    @property
+    def _known(self) -> float:
+        """What positions and velocities are known to."""
+        return LOOSE * self.tolerance
 
-        A motion may pass a dead centre, where rows lose their independence for an instant, but not start at one: within
-        a stay the number of rows is kept.
-        """
-        m, kept = self.system.mechanism, self.system.programs.setdefault("choices", {})
-        if entered:
-            check_constraints(stage, self.t, self.q, base)
-        _, J, _ = stage.closure(self.t, self.q, base)
-        wanted = tuple(self.independent) if self.independent is not None else None
-        old: Choice | None = kept.get((stage.domain.name, wanted))
-        if old is not None and len(old.rows) >= rank(J):
-            best = quality(J[list(old.rows)], dependent_columns(J[list(old.rows)], np.ones(J.shape[1])))
-            if quality(J[list(old.rows)], old.dependent) >= PREFER / 2 * best and best > 0:
-                return old
-        rows = independent_rows(J) if entered or old is None else pivots(J.T, len(old.rows))
-        if len(rows) == J.shape[1]:
-            raise BadModel(
-                f"domain {stage.domain.name!r} has no freedom left: {len(rows)} independent constraints on "
-                f"{J.shape[1]} coordinates; remove a contact or a joint",
-                domain=stage.domain.name,
+    def _begin(self, domain: Domain) -> None:
+        """Put the start onto the constraints of its domain, or refuse it."""
+        c = constrained(self.system, domain)
+        self._check_loops(c)
+        self.base = held(c, self.t, self.q, self.v, self.params)
+        if c.contacts:
+            heights = np.ravel(c.touching(self.t, self.q, self.v, self.params)[2])
+            for contact, closure, height in zip(domain.contacts, c.contacts, heights, strict=True):
+                if isinstance(contact, Pinned | Sliding | Rolling) and abs(height) > MOVED:
+                    where = "above" if height > 0 else "below"
+                    raise BadValue(
+                        f"the start has contact {closure.name!r} of domain {domain.name!r} {abs(height):.4g} m {where} the "
+                        f"ground (y = {self.system.ground:g} m); assemble it on the ground, or start in another domain",
+                        contact=closure.name,
+                        height=float(height),
+                    )
+        if not c.rows:
+            return
+        phi, J, phi_t = c.closure(self.t, self.q, self.base)
+        off, error = float(np.abs(phi).max()), float(np.abs(J @ self.v + phi_t).max())
+        allowed = max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max()))
+        if max(off, error) > allowed:
+            tolerant = isinstance(self.formulation, SPF | Baumgarte)
+            how = f"{type(self.formulation).__name__} pulls it onto them" if tolerant else "it was put onto them"
+            self.log.fault(
+                f"the start violates the constraints of {domain.name!r} by {off:.3g} m and {error:.3g} m/s; {how}"
             )
-        whole = not stage.domain.contacts
-        kept[(stage.domain.name, wanted)] = choose(m, J, self.independent if whole else None, rows)
-        return kept[(stage.domain.name, wanted)]
+            self.log.pulled = tolerant
+        if not self.log.pulled:
+            out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
+            apart = float(np.abs(J @ out.v + phi_t).max()) if phi_t.any() else 0.0
+            if apart > allowed:
+                raise BadModel(
+                    f"domain {domain.name!r}: motions given in time contradict its constraints at t = {self.t:.6g} s, "
+                    f"which no velocity meets to less than {apart:.3g} m/s; let go of a contact or of a given motion",
+                    domain=domain.name,
+                    error=apart,
+                )
+            self.q, self.v = out.q, out.v
 
-    def _program(self, stage: Stage, choice: Choice) -> tuple[Program, Any]:
-        key = (stage.domain.name, self.formulation, choice, self.control, len(self.system.leaving(stage.domain)))
-        program = self.system.once(key, lambda: Program(stage, self.formulation, choice, self.control))
-        engine = choose_engine(self.engine, program.flow)
-        self.engines[engine.name] = None
-        stepper = self.system.once((*key, engine.name), lambda: engine.prepare(program.flow))
-        self.notes += [n for n in getattr(stepper, "notes", ()) if n not in self.notes]
-        return program, stepper
+    def _check_loops(self, c: Constrained) -> None:
+        """Refuse Params that open the loops of the start."""
+        m, before = self.system.mechanism, self.start.p
+        changed = [n for n, a, b in zip(m.params, self.params, before, strict=True) if a != b]
+        if not (changed and c.loops):
+            return
+        anchors = np.zeros(c.anchors.numel())
+        now, then = (
+            np.abs(c.closure(self.t, self.q, np.concatenate([p, anchors]))[0][: c.loops]) for p in (self.params, before)
+        )
+        worst = int((now - then).argmax())
+        if (now - then)[worst] > MOVED * 1e-3:
+            raise BadValue(
+                f"params {', '.join(changed)} open the loops of the start by {now[worst]:.3g} m ({c.rows[worst]}): they "
+                f"change lengths; assemble the start with them, m.assemble(..., params={{{changed[0]!r}: ...}})",
+                params=changed,
+                gap=float(now[worst]),
+            )
 
-    def _phase(self, domain: Domain, until: float, progress: Callable[[float, float, int], None] | None) -> Edge | None:
+    def _cross(self, edge: Edge) -> Domain | None:
+        """Apply the reset of an edge and settle into the domain it leads to."""
+        t, q, v, way = self.t, self.q, self.v, transition(self.system, edge)
+        impact = None
+        state = way.mapped(t, q, v, self.params)
+        if isinstance(edge.reset, Collision):
+            hit = strike(self.system, edge.reset.contacts, edge.source.params)
+            impact, _ = hit.collide(hit.at(t, q, v, self.params), v, edge.reset.rule)
+            state = Passed(q, impact.v)
+        target = edge.target
+        if edge.candidates:
+            target = consistent_target(self.system, edge, t, state.q, state.v, self.params)
+        shift = 0.0
+        if target is not None:
+            c = constrained(self.system, target)
+            out = way.into(c, t, state, self.params, speed=self._known, slope=False)
+            impact, shift = impact or out.impact, out.shift
+            self.q, self.v = out.q, out.v
+            self.base = held(c, t, state.q, state.v, self.params)
+            self._judge_passage(edge, c, out, shift)
+        else:
+            self.q, self.v = state.q, state.v
+        name = target.name if target else None
+        after = self.q.copy(), self.v.copy()
+        stay = len(self.log.stays)
+        self.log.events.append(Event(t, edge.name, edge.source.name, name, q, v, *after, impact, shift, stay))
+        return target
+
+    def _judge_passage(self, edge: Edge, c: Constrained, out: Passed, shift: float) -> None:
+        log, domain = self.log, c.domain
+        if shift > max(MOVED, self._known):
+            log.fault(
+                f"event {edge.name!r} at t = {self.t:.6g} s moved the machine by {shift:.3g} (m or rad) onto its loops"
+            )
+        acting = int(np.abs(c.closure(self.t, self.q, self.base)[1]).any(axis=1).sum()) if c.rows else 0
+        if out.impact is not None and out.impact.rank < acting:
+            log.note(
+                f"impact into {domain.name!r}: {acting - out.impact.rank} of {acting} constraint rows are dependent; "
+                "velocities and energies are unique, impulses are the least-norm set"
+            )
+        if c.contacts:
+            heights = np.ravel(c.touching(self.t, self.q, self.v, self.params)[2])
+            for contact, closure, height in zip(domain.contacts, c.contacts, heights, strict=True):
+                if isinstance(contact, Pinned | Sliding | Rolling) and abs(height) > max(MOVED, self._known):
+                    log.fault(
+                        f"contact {closure.name!r} of {domain.name!r} took hold {abs(height):.4g} m "
+                        f"{'above' if height > 0 else 'below'} the ground at t = {self.t:.6g} s"
+                    )
+
+    # ---- one stay -----------------------------------------------------------------------------------------------
+
+    def _stay(self, domain: Domain, until: float, progress: Progress | None) -> Edge | None:
         """Run one domain until an edge is taken; None if the run is over."""
-        stage = self._stage(domain)
-        base = self._anchored(stage)
-        entry = (self.t, self.q.copy(), self.v.copy())
-        work: np.ndarray | None = None
-        law, visit = law_in(self.control, domain.name), self.visits.get(domain.name, 0)
-        table = law.table(stage, visit, self._entry(*entry)) if isinstance(law, Schedule) else None
-        while True:  # once a choice of coordinates
-            program, stepper = self._program(stage, self._choice(stage, base, work is None))
-            p = self._parameters(program, base, entry)
-            x = program.state_vector(self.q, self.v, work, self.z)
-            volume = program.check_regular(self.t, x, p)
-            p[program.layout.slice("smallest_volume")] = 0.1 * volume
-            phase = Phase(program, self.t, p, list(domain.contacts))
-            self.phases.append(phase)
-            edge, again = self._integrate(phase, stepper, x, until, table, progress)
-            if not again:
-                self.visits[domain.name] = visit + (self.t > entry[0])
+        c = constrained(self.system, domain)
+        c.params(self.params)  # values that the domain gives to Params are checked
+        m, visit = self.system.mechanism, self.visits.get(domain.name, 0)
+        entered = Entry(self.t, Named(m.q_names, self.q.copy()), Named(m.v_names, self.v.copy(), "velocity"))
+        law = law_in(self.control, domain.name)
+        table = law.table(c, visit, entered) if isinstance(law, Schedule) else None
+        check_constraints(c, self.t, self.q, self.base)
+        choice, work, p, layout = self._choice(c), None, np.zeros(0), None
+        while True:  # once per choice of coordinates
+            now = self._mode(c, choice, law)
+            p = self._parameters(now) if layout is None else _carried(p, layout, now.layout)
+            x = now.state_vector(self.q, self.v, work, self.z)
+            p[now.layout.slice("smallest_volume")] = 0.1 * now.check_regular(self.t, x, p)
+            stay = Stay(now, self.t, x)
+            self.log.stays.append(stay)
+            edge, better_choice = self._integrate(stay, x, p, until, table, progress)
+            if better_choice is None:
+                self.visits[domain.name] = visit + (self.t > entered.t)
                 return edge
-            phase.goes_on, work = True, phase.x_end[program.layout.work]
+            stay.goes_on, work, layout = True, stay.x_end[now.layout.work], now.layout
+            choice = better_choice
+            self._resettle(c)
 
-    def _parameters(
-        self, program: Program, base: np.ndarray, entry: tuple[float, np.ndarray, np.ndarray]
-    ) -> np.ndarray:
-        layout = program.layout
-        p = np.zeros(layout.n_p)
-        p[layout.slice("params")] = self.params
-        p[layout.slice("anchors")] = base[len(self.params) :]
-        p[layout.slice("entry_t")], p[layout.slice("entry_q")], p[layout.slice("entry_v")] = entry
-        if layout.slice("slip").stop > layout.slice("slip").start:
-            p[layout.slice("slip")] = directions(program, self.t, self.q, self.v, base)
+    def _choice(self, c: Constrained, rows: int | None = None) -> Choice:
+        """Rows and coordinates for where the run is; `rows` keeps their number within a stay.
+
+        A motion may pass a dead centre, where rows lose their independence for an instant, but not start at one.
+        """
+        _, J, _ = c.closure(self.t, self.q, self.base)
+        wanted = self.independent
+        if isinstance(wanted, Mapping):
+            wanted = wanted.get(c.domain.name)
+        kept = None if rows is None else pivots(J.T, rows)
+        return choose(self.system.mechanism, J, wanted, kept)
+
+    def _resettle(self, c: Constrained) -> None:
+        """Other rows hold the same machine: a state that moves when they change was not on the constraints."""
+        if isinstance(self.formulation, SPF | Baumgarte) or self.log.pulled or not c.rows:
+            return
+        out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
+        allowed = max(MOVED, self._known)
+        if out.shift > allowed or out.error > allowed * max(1.0, float(np.abs(self.v).max())):
+            raise BadModel(
+                f"domain {c.domain.name!r}: at t = {self.t:.6g} s other constraint rows had to be chosen and did not hold "
+                f"the machine where it was (off by {out.shift:.3g} m, {out.error:.3g} m/s); use a smaller tolerance",
+                domain=c.domain.name,
+            )
+        self.q, self.v = out.q, out.v
+
+    def _mode(self, c: Constrained, choice: Choice, law: Any) -> Mode:
+        key = (c.domain.name, choice)
+        if key not in self._actions:
+            self._actions[key] = action(c, choice, law)
+        return mode(c, self.formulation, choice, self._actions[key])
+
+    def _stepper(self, now: Mode) -> Any:
+        if id(now) not in self._steppers:
+            engine = choose_engine(self.engine, now.flow)
+            self.log.engines[engine.name] = None
+            self._steppers[id(now)] = engine.prepare(now.flow)
+            for text in getattr(self._steppers[id(now)], "notes", ()):
+                self.log.note(text)
+        return self._steppers[id(now)]
+
+    def _parameters(self, now: Mode) -> np.ndarray:
+        """Run-time parameters at entry; contacts at rest get the direction in which they start to slip."""
+        p = np.ravel(entry(now)(self.t, self.q, self.v, self.params)).copy()
+        p[now.layout.slice("anchors")] = self.base[len(self.params) :]
+        c, layout = now.constrained, now.layout
+        x = now.state_vector(self.q, self.v)
+        tangents, at = c.dimension - 1, layout.slice("slip").start
+        speeds = np.ravel(c.touching(self.t, self.q, self.v, self.params)[1]) if c.sliding else np.zeros(0)
+        for k, i in enumerate(c.sliding):
+            contact = c.domain.contacts[i]
+            speed = np.linalg.norm(speeds[c.dimension * i : c.dimension * i + tangents])
+            if speed > STILL or (isinstance(contact.friction, int | float) and contact.friction == 0):
+                continue
+            mine = slice(at + tangents * k, at + tangents * (k + 1))
+            for _ in range(SLIPS):
+                starts = np.ravel(now.slip_acceleration(self.t, x, p))[tangents * k : tangents * (k + 1)]
+                size = np.linalg.norm(starts)
+                if not starts @ p[mine] > 0:
+                    raise BadModel(
+                        f"contact {c.contacts[i].name!r} of domain {c.domain.name!r} is at rest at t = {self.t:.6g} s and "
+                        "friction holds it: it does not slide; go on in a domain in which it is Pinned",
+                        contact=c.contacts[i].name,
+                    )
+                turned = np.abs(starts / size - p[mine]).max()
+                p[mine] = starts / size
+                if turned < 1e-12:
+                    break
         return p
+
+    # ---- integrating --------------------------------------------------------------------------------------------
 
     def _integrate(
         self,
-        phase: Phase,
-        stepper: Any,
+        stay: Stay,
         x: np.ndarray,
+        p: np.ndarray,
         until: float,
         table: Table | None,
-        progress: Callable[[float, float, int], None] | None,
-    ) -> tuple[Edge | None, bool]:
-        """Call the engine until an edge fires (edge, False), coordinates must change (None, True) or all ends."""
-        program, p = phase.program, phase.p
-        directions = program.directions
+        progress: Progress | None,
+    ) -> tuple[Edge | None, Choice | None]:
+        """Call the engine until an edge fires (edge, None), coordinates must change (None, choice) or all ends."""
+        now, log = stay.mode, self.log
+        stepper, layout = self._stepper(now), now.layout
+        atol, rtol = self._tolerances(now)
+        law = law_in(self.control, now.domain.name)
+        sampled = law if isinstance(law, Sampled) else None
+        if sampled is not None:
+            self._sample(now, p, sampled)
         if table is not None:
-            self._row(table, program, p, until)
-        armed = self._armed(program, x, p)
-        fired = self._at_once(program, x, p, armed)
-        if fired is not None:
-            phase.finish(self.t, x)
-            return fired, False
-        on_surface = ~armed
-        atol, rtol = self._tolerances(program)
-        step = 0.0
-        sampled = program.law if isinstance(program.law, Sampled) else None
-        next_sample = self.t
+            self._row(table, now, p, until)
+        state = self._armed(now, x, p)
+        if state.at_once is not None:
+            return now.edges[state.at_once], None
+        armed, watched = state.armed, list(state.watched)
+        shift = layout.slice("shift").start
+        for i, amount in state.watched.items():
+            p[shift + i] = amount
+        step, next_sample = 0.0, self._next_sample(sampled)
         while True:
             t_end = until
             if sampled is not None:
                 if self.t >= next_sample - 1e-12:
-                    self._sample(program, x, p, sampled)
-                    next_sample = (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
+                    self._sample(now, p, sampled)
+                    next_sample = self._next_sample(sampled)
                 t_end = min(until, next_sample)
             if table is not None:
-                t_end = self._row(table, program, p, until)
-            chunk = min(CHUNK, self.steps_left)
+                t_end = self._row(table, now, p, until)
             request = Request(
                 self.t,
                 x,
@@ -302,178 +452,185 @@ class _Run(Mover):
                 t_end,
                 atol,
                 rtol,
-                directions,
+                now.directions,
                 armed,
                 step=step,
-                max_step=program.ode.longest_step,
-                max_steps=chunk,
+                max_step=now.ode.longest_step,
+                max_steps=min(FIRST if watched else CHUNK, self.steps_left),
             )
             segment: Segment = stepper.run(request)
-            phase.add(segment, request.p)
+            stay.add(segment, request.p)
             self._count(segment)
             self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
-            self._read(program, x, p)
+            self._read(now, x, p)
             if progress is not None:
-                progress(self.t, until, len(self.events))
-            on_surface = self._slipped(program, x, p, on_surface & ~armed)
-            self.outcome = reversal(program, segment, p)
-            if self.outcome is not None:
-                return None, False
+                progress(self.t, until, len(log.events))
             if segment.stop is Stop.EVENT:
-                edges = [i for i in segment.fired if i < len(program.edges)]
+                edges = [i for i in segment.fired if i < len(now.edges)]
                 if edges:
                     if len(edges) > 1:
-                        tied = ", ".join(program.edges[i].name for i in edges)
-                        self.notes.append(f"t = {self.t:.9g} s: {tied} fired together; the first was taken")
-                    return program.edges[min(edges)], False
-                if self._other_choice(program, p):
-                    return None, True
-                p[program.layout.slice("smallest_volume")] *= 0.1
-                armed = self._armed(program, x, p)
+                        tied = ", ".join(now.edges[i].name for i in edges)
+                        log.note(f"t = {self.t:.9g} s: {tied} fired together; the first was taken")
+                    return now.edges[min(edges)], None
+                slips = [i - len(now.edges) for i in segment.fired if i < len(now.edges) + len(now.slipping)]
+                if slips:
+                    log.outcome = _slip_ended(now, slips[0], self.t)
+                    return None, None
+                choice = self._better_choice(now)
+                if choice is not None:
+                    return None, choice
+                p[layout.slice("smallest_volume")] *= 0.1
+                armed = self._armed(now, x, p).armed
             elif segment.stop is Stop.END and self.t >= until:
-                return None, False
+                return None, None
             elif segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
-                self.outcome = Outcome(segment.stop.value, _why(segment.stop, program), self.t)
-                return None, False
+                log.outcome = Outcome(segment.stop.value, self._why(segment.stop, now, x, p), self.t)
+                return None, None
+            if watched:
+                watched = self._unwatched(now, x, p, watched)
             if self.steps_left <= 0:
-                self.outcome = Outcome("step limit", _why(Stop.LIMIT, program), self.t)
-                return None, False
+                log.outcome = Outcome("step limit", self._why(Stop.LIMIT, now, x, p), self.t)
+                return None, None
 
-    def _armed(self, program: Program, x: np.ndarray, p: np.ndarray) -> np.ndarray:
-        if not len(program.directions):
-            return np.zeros(0, bool)
-        g, _ = program.guards(self.t, x, p)
-        for edge, value in zip(program.edges, g, strict=False):
+    def _armed(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Armed:
+        """Judge the guards at entry; what is past its surface at the start of a run is refused or noted."""
+        if not len(now.directions):
+            return Armed(np.zeros(0, bool))
+        g, rate = (np.ravel(value) for value in now.guards(self.t, x, p))
+        for edge, value in zip(now.edges, g, strict=False):
             if math.isnan(value):
                 raise BadValue(
-                    f"guard of edge {edge.name!r} is {value} as domain {program.domain.name!r} is entered at "
+                    f"guard of edge {edge.name!r} is {value} as domain {now.domain.name!r} is entered at "
                     f"t = {self.t:.6g} s; it must be a number wherever the machine can be",
                     edge=edge.name,
                 )
-        d = program.directions
-        return np.where(d == 0, np.abs(g) > 1e-12, d * g < -1e-12)
-
-    def _at_once(self, program: Program, x: np.ndarray, p: np.ndarray, armed: np.ndarray) -> Edge | None:
-        """Edge whose guard is on its surface at entry and being crossed right away."""
-        if not len(program.directions) or armed.all():
-            return None
-        g, rate = program.guards(self.t, x, p)
-        for i, edge in enumerate(program.edges):
-            d = program.directions[i]
-            if armed[i]:
-                continue
-            if abs(g[i]) <= 1e-12 and (d * rate[i] > 1e-9 or (d == 0 and abs(rate[i]) > 1e-9)):
-                return edge
-            if d * g[i] > 1e-9:
-                if getattr(edge.guard, "strict", False):
-                    return edge
-                self.notes.append(
-                    f"t = {self.t:.9g} s: guard {edge.name!r} was already past its surface when "
-                    f"{program.domain.name!r} was entered (value {g[i]:.3g}); it fires after it has come back"
+        out = arm(g, rate, now.directions, now.edges)
+        if out.at_once is not None and not self.log.events and len(self.log.stays) == 1:
+            edge, beyond = now.edges[out.at_once], now.directions[out.at_once] * g[out.at_once]
+            if edge.guard.forbids == "place" and beyond > MOVED:
+                raise BadValue(
+                    f"the start is {beyond:.4g} m below the ground at the point of {edge.name!r} in domain "
+                    f"{now.domain.name!r}; assemble it above the ground (y = {self.system.ground:g} m)",
+                    edge=edge.name,
+                    depth=float(beyond),
                 )
-        return None
+        for i in out.past:
+            self.log.note(
+                f"t = {self.t:.9g} s: {now.edges[i].name!r} had crossed zero before {now.domain.name!r} was entered "
+                f"(value {g[i]:.3g}); it can fire after it has come back"
+            )
+        return out
 
-    def _slipped(self, program: Program, x: np.ndarray, p: np.ndarray, unarmed: np.ndarray) -> np.ndarray:
-        """Note guards that went from their surface at entry to the far side without ever leaving it the right way."""
-        if unarmed[: len(program.edges)].any():
-            g, _ = program.guards(self.t, x, p)
-            for i, edge in enumerate(program.edges):
-                if unarmed[i] and program.directions[i] * g[i] > 1e-6:
-                    unarmed[i] = False
-                    self.notes.append(
-                        f"t = {self.t:.9g} s: {edge.name!r} could not fire: from its surface the motion went straight "
-                        f"to the far side in {program.domain.name!r} (value {g[i]:.3g})"
-                    )
-        return unarmed
+    def _unwatched(self, now: Mode, x: np.ndarray, p: np.ndarray, watched: list[int]) -> list[int]:
+        """Guards that are still near their surface; the others go back to it."""
+        g, shift = np.ravel(now.guards(self.t, x, p)[0]), now.layout.slice("shift").start
+        near = [i for i in watched if now.directions[i] * (g[i] + p[shift + i]) >= -WATCH]
+        for i in watched:
+            if i not in near:
+                p[shift + i] = 0.0
+        return near
 
-    def _tolerances(self, program: Program) -> tuple[np.ndarray, np.ndarray]:
-        layout, tol = program.layout, self.tolerance
+    def _tolerances(self, now: Mode) -> tuple[np.ndarray, np.ndarray]:
+        layout, tol = now.layout, self.tolerance
         atol = np.full(layout.z.stop, tol)
         rtol = np.concatenate([np.zeros(layout.nq), np.full(layout.nw + layout.n_work, tol), np.zeros(layout.n_z)])
         return atol, rtol
 
     def _count(self, segment: Segment) -> None:
-        self.steps += len(segment.breaks) - 1
-        self.steps_left -= max(len(segment.breaks) - 1, 1)
-        self.evaluations += segment.evaluations
-        self.rejected += segment.rejected
+        log, taken = self.log, len(segment.breaks) - 1
+        log.steps += taken
+        self.steps_left -= max(taken, 1)
+        log.evaluations += segment.evaluations
+        log.rejected += segment.rejected
 
-    def _read(self, program: Program, x: np.ndarray, p: np.ndarray) -> None:
-        self.q, self.z = x[: program.layout.nq].copy(), x[program.layout.z].copy()
-        self.v = np.ravel(program.velocity(self.t, x, p)).copy()
+    def _read(self, now: Mode, x: np.ndarray, p: np.ndarray) -> None:
+        self.q, self.z = x[: now.layout.nq].copy(), x[now.layout.z].copy()
+        self.v = np.ravel(now.velocity(self.t, x, p)).copy()
 
-    def _other_choice(self, program: Program, p: np.ndarray) -> bool:
-        """Whether other coordinates would serve clearly better here."""
+    def _better_choice(self, now: Mode) -> Choice | None:
+        """Rows and coordinates that serve clearly better here, if there are any."""
         if self.independent is not None:
-            return False
-        stage = program.stage
-        base = np.concatenate([self.params, p[program.layout.slice("anchors")]])
-        _, J, _ = stage.closure(self.t, self.q, base)
-        kept = J[list(program.choice.rows)]
-        best = quality(kept, dependent_columns(kept, np.ones(J.shape[1])))
-        return quality(kept, program.choice.dependent) < PREFER / 2 * best
+            return None
+        found = self._choice(now.constrained, len(now.choice.rows))
+        J = now.constrained.closure(self.t, self.q, self.base)[1]
+        return found if better(J, found, now.choice, reduced=now.formulation.reduced) else None
 
-    def _entry(self, t: float, q: np.ndarray, v: np.ndarray) -> Entry:
-        m = self.system.mechanism
-        return Entry(t, Named(m.q_names, q), Named(m.v_names, v, "velocity"))
+    # ---- laws that are not formulas -----------------------------------------------------------------------------
 
-    def _row(self, table: Table, program: Program, p: np.ndarray, until: float) -> float:
+    def _row(self, table: Table, now: Mode, p: np.ndarray, until: float) -> float:
         """Load the row of numbers in use now; return when it ends."""
         at = table.index(self.t)
-        p[program.layout.slice("row")] = table.rows[at]
+        p[now.layout.slice("row")] = table.rows[at]
         if at + 1 < len(table.knots):
             knot = float(table.knots[at + 1])
             return knot if knot < until - 1e-12 else until
-        if table.note and table.note not in self.notes and self.t < until - 1e-12:
-            self.notes.append(table.note)
+        if table.note and self.t < until - 1e-12:
+            self.log.note(table.note)
         return until
 
-    def _sample(self, program: Program, x: np.ndarray, p: np.ndarray, sampled: Sampled) -> None:
+    def _next_sample(self, sampled: Sampled | None) -> float:
+        return 0.0 if sampled is None else (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
+
+    def _sample(self, now: Mode, p: np.ndarray, sampled: Sampled) -> None:
         """Call the user's function and hold what it returns."""
-        m = self.system.mechanism
-        self._read(program, x, p)
-        layout = program.layout
+        layout, m = now.layout, self.system.mechanism
         t, q, v = (p[layout.slice(f"entry_{name}")] for name in "tqv")
-        entry = self._entry(float(t[0]), q, v)
-        signals = Signals(
-            m,
-            program.domain.name,
-            self.t,
-            Named(m.q_names, self.q),
-            Named(m.v_names, self.v, "velocity"),
-            Named(list(m.params), self.params, "param"),
-            entry,
-            self._places,
-            None,
-            self.system.ground,
-        )
-        name = getattr(sampled.function, "__name__", "controller")
-        try:
-            values = commands(m, sampled.function(self.t, signals), f"controller {name!r}")
-            numbers = np.array([float(value) for value in values])
-        except SaltusError:
-            raise
-        except Exception as problem:
-            raise BadValue(
-                f"controller {name!r} raised {type(problem).__name__} at t = {self.t:.6g} s: {problem}"
-            ) from problem
-        if not np.isfinite(numbers).all():
-            bad = [n for n, value in zip(m.inputs, numbers, strict=True) if not math.isfinite(value)]
-            raise BadValue(
-                f"controller {name!r} returned a number that is not finite for {', '.join(bad)} at t = {self.t:.6g} s"
+        entered = Entry(float(t[0]), Named(m.q_names, q), Named(m.v_names, v, "velocity"))
+        signals = now.constrained.signals(self.t, self.q, self.v, self.params, entered)
+        what = f"controller {self._law(now)!r} at t = {self.t:.6g} s"
+        values = commands(m, called(sampled.function, self.t, signals, what=what), what)
+        p[layout.slice("held")] = [float(value) for value in values]
+
+    def _law(self, now: Mode) -> str:
+        """Name of the law in use; modes are shared by laws that say the same."""
+        law = law_in(self.control, now.domain.name)
+        return name_of(law.function if isinstance(law, Sampled) else law)
+
+    def _why(self, stop: Stop, now: Mode, x: np.ndarray, p: np.ndarray) -> str:
+        name = now.domain.name
+        if stop is Stop.LIMIT:
+            return (
+                f"all max_steps steps are used up in {name!r}: its motion is very fast or stiff against the time asked "
+                "for; try another engine, a looser tolerance or a larger max_steps"
             )
-        p[layout.slice("held")] = numbers
+        if stop is Stop.NOT_FINITE:
+            commanded = np.ravel(now.command(self.t, x, p)[0])
+            bad = [n for n, u in zip(self.system.mechanism.inputs, commanded, strict=True) if not math.isfinite(u)]
+            if bad:
+                return (
+                    f"controller {self._law(now)!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"
+                )
+            return (
+                f"the equations of {name!r} gave a number that is not finite: look at the controller {self._law(now)!r} "
+                "for a division by zero, at springs of zero length, and at the loops for a dead centre"
+            )
+        if self.formulation.reduced or isinstance(self.formulation, Baumgarte):
+            return (
+                f"the step fell below round-off in {name!r}: its motion is singular for "
+                f"{type(self.formulation).__name__}; use sl.formulations.Projection(), the default, which passes dead "
+                "centres"
+            )
+        return (
+            f"the step fell below round-off in {name!r}: the motion is singular there, or forces are infinite; look at the "
+            "controller and at the loops near this configuration"
+        )
 
 
-def _why(stop: Stop, program: Program) -> str:
-    if stop is Stop.NOT_FINITE:
-        return (
-            f"the equations of {program.domain.name!r} gave a number that is not finite: look at the controller's "
-            "output, at springs of zero length, and at the loops for a dead centre"
-        )
-    if stop is Stop.LIMIT:
-        return (
-            f"all max_steps steps are used up in {program.domain.name!r}: its motion is very fast or stiff against the "
-            "time asked for; try another engine, a looser tolerance or a larger max_steps"
-        )
-    return f"the step fell below round-off in {program.domain.name!r}: singular motion; try a looser tolerance"
+def _carried(p: np.ndarray, old: Any, new: Any) -> np.ndarray:
+    """Run-time parameters of a stay under another choice of coordinates: the same blocks."""
+    out = np.zeros(new.n_p)
+    for name, size in new.sizes:
+        if size == dict(old.sizes)[name]:
+            out[new.slice(name)] = p[old.slice(name)]
+    return out
+
+
+def _slip_ended(now: Mode, k: int, t: float) -> Outcome:
+    c = now.constrained
+    name = c.contacts[c.sliding[now.slipping[k]]].name
+    return Outcome(
+        "slip ended",
+        f"contact {name!r} of {now.domain.name!r} came to rest along the ground at t = {t:.6g} s; add an edge for that "
+        "instant, to a domain in which the point is Pinned or slides the other way",
+        t,
+    )

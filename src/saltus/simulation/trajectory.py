@@ -40,18 +40,36 @@ SAMPLES: dict[str, tuple[tuple[str, ...], str]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: "finished", "stopped", "inaccurate" (it came to its end, but its accounts do not close),
-    "interrupted", "chattering", "not finite", "step too small", "step limit", "slip reversed", "failed", or the name
-    the user gave with `system.ends`."""
+    """How a run ended, and whether it is a motion that a machine could make.
+
+    `kind` is "finished", "stopped" (after so many events), "interrupted", "chattering", "not finite", "step too small",
+    "step limit", "slip ended", "failed", or the name the user gave with `system.ends`. `faults` says in one line each,
+    with numbers, what is wrong with the motion: the ground pulled, a foot was below it, more friction was needed than
+    there is, a reset moved the machine, the start did not satisfy its domain, energy or loops are off.
+    """
 
     kind: str
     detail: str
     t: float
+    faults: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "faults", tuple(self.faults))
 
     @property
     def ok(self) -> bool:
-        """Whether the run went as far as it was asked to, and well."""
-        return self.kind in ("finished", "stopped")
+        """Whether the run went as far as it was asked to, and nothing in it is wrong."""
+        return self.kind in ("finished", "stopped") and not self.faults
+
+    @property
+    def verdict(self) -> str:
+        """In one line: "ok", or what is wrong."""
+        if self.ok:
+            return "ok"
+        return "not ok: " + ("; ".join(self.faults) or f"{self.kind}, {self.detail}")
+
+    def __str__(self) -> str:
+        return f"{self.kind} at t = {self.t:.6g} s ({self.detail}); {self.verdict}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +277,8 @@ class Trajectory:
     def energy_account(self) -> dict[str, float]:
         """Change of energy, work by channel, loss at impacts, and what is left unexplained (J).
 
-        `relative residual` compares with the largest kinetic energy and all energy exchanged.
+        `relative residual` is the most that is unexplained at any sample, by the largest kinetic energy and all energy
+        exchanged.
         """
         account = {"change": float(self.meta["energy_end"] - self.meta["energy_start"])}
         account |= {f"work of {name}": float(w) for name, w in self.meta["work"].items()}
@@ -267,7 +286,8 @@ class Trajectory:
         account["moved by resets"] = float(self.meta["energy_of_resets"])
         explained = sum(value for name, value in account.items() if name != "change")
         account["residual"] = account["change"] - explained
-        account["relative residual"] = abs(account["residual"]) / max(float(self.meta["energy_scale"]), 1e-300)
+        worst = max(abs(account["residual"]), float(self.meta["energy_drift"]))
+        account["relative residual"] = worst / max(float(self.meta["energy_scale"]), 1e-300)
         return account
 
     def report(self) -> str:
@@ -275,18 +295,22 @@ class Trajectory:
         outcome, account = self.outcome, self.energy_account
         lines = [
             f"{self.meta['name']}: {outcome.kind} at t = {outcome.t:.6g} s ({outcome.detail})",
+            f"  {outcome.verdict}",
             f"  {self.meta['formulation']}, engine {self.meta['engine']}, tolerance {self.meta['tolerance']:g}: "
             f"{self.meta['steps']} steps, {self.meta['evaluations']} evaluations",
             f"  events: {self._event_counts()}",
             f"  largest loop gap: {self.loop_gap:.3g} m",
             "  energy account (J): " + ", ".join(f"{k} {v:.6g}" for k, v in account.items() if "relative" not in k),
-            f"  energy residual: {account['relative residual']:.3g} of the energy exchanged",
+            f"  energy residual: {account['relative residual']:.3g} of the energy exchanged, at any sample",
         ]
         for name, contact in self.meta["contacts"].items():
             lines.append(
                 f"  contact {name}: smallest normal force {contact['normal_min']:.4g} N, friction needed "
-                f"{contact['friction_need']:.3g}, deepest below ground outside contact {contact['depth']:.3g} m"
+                f"{contact['friction_need']:.3g}"
             )
+        deepest = max(self.meta["feet"].items(), key=lambda foot: foot[1]["depth"], default=None)
+        if deepest is not None and deepest[1]["depth"] > 0:
+            lines.append(f"  deepest below the ground: {deepest[0]}, {deepest[1]['depth']:.3g} m")
         lines += [f"  note: {note}" for note in self.meta["notes"]]
         return "\n".join(lines)
 

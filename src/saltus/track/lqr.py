@@ -11,9 +11,9 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.errors import BadModel, BadValue, UnknownName
-from saltus.hybrid.graph import Sliding
+from saltus.hybrid.constrained import Constrained
+from saltus.hybrid.contacts import Sliding
 from saltus.hybrid.laws import Schedule, Table
-from saltus.hybrid.mode import Stage
 from saltus.hybrid.signals import Entry
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
@@ -65,16 +65,16 @@ class LQR(Schedule):
         nq, nv, nu = len(m.q_names), len(m.v_names), len(m.inputs)
         return Blocks(q=6 * nq, v=4 * nv, u=2 * nu, K=2 * nu * 2 * nv)
 
-    def width(self, stage: Stage) -> int:
+    def width(self, stage: Constrained) -> int:
         """Count the numbers of a row."""
         self._reference.check(stage.system.mechanism)
         return self._blocks(stage.system.mechanism).width
 
-    def gains(self, stage: Stage, visit: int = 0) -> np.ndarray:
+    def gains(self, stage: Constrained, visit: int = 0) -> np.ndarray:
         """K at every sample of a stay (sample, input, (dq, dv)), in Nm or N a unit of the error."""
         return self._along(stage, self._reference.stay(stage.domain.name, visit))[0]
 
-    def _along(self, stage: Stage, stay: Stay) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _along(self, stage: Constrained, stay: Stay) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         key = (id(stage), id(stay))
         if key not in self._kept:
             m = stage.system.mechanism
@@ -86,7 +86,7 @@ class LQR(Schedule):
             self._kept[key] = stage, K, along.q_dot, along.q_ddot
         return self._kept[key][1:]
 
-    def table(self, stage: Stage, visit: int, entry: Entry) -> Table:
+    def table(self, stage: Constrained, visit: int, entry: Entry) -> Table:
         """State, efforts and gains of every interval between the reference's samples."""
         m, stay = stage.system.mechanism, self._reference.stay(stage.domain.name, visit)
         K, q_dot, q_ddot = self._along(stage, stay)
@@ -161,7 +161,7 @@ class Linearised:
     solved for afterwards: the mass matrix is never inverted as an expression.
     """
 
-    def __init__(self, stage: Stage, stay: Stay, params: np.ndarray) -> None:
+    def __init__(self, stage: Constrained, stay: Stay, params: np.ndarray) -> None:
         m = stage.system.mechanism
         if any(isinstance(c, Sliding) and c.friction != 0 for c in stage.domain.contacts):
             raise BadModel(
@@ -225,9 +225,9 @@ class Linearised:
         return K
 
 
-def _numbers(stage: Stage, name: str, symbols: list[SX], expressions: list[SX]) -> Any:
+def _numbers(stage: Constrained, name: str, symbols: list[SX], expressions: list[SX]) -> Any:
     """Make a function that returns the expressions as matrices."""
-    outputs = ca.cse([ca.densify(x) for x in stage.with_domain_params(expressions)])
+    outputs = ca.cse([ca.densify(x) for x in stage.with_params(expressions)])
     kernel = Kernel(ca.Function(name, symbols, outputs), native=False)
 
     def call(*arguments: Any) -> list[np.ndarray]:

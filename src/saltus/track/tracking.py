@@ -11,8 +11,8 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.errors import BadValue, Singular, UnknownName
+from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.laws import Schedule, Table
-from saltus.hybrid.mode import Stage
 from saltus.hybrid.signals import Entry, Signals
 from saltus.model.assembly import assembler
 from saltus.model.linear import Factored, Positive
@@ -59,12 +59,12 @@ class Track(Schedule):
     kd: float | Sequence[float]
     limit: float | Mapping[str, float] | None = None
     _reference: Reference = field(init=False, repr=False)
-    _kept: dict[int, tuple[Stage, _Outputs]] = field(init=False, repr=False, default_factory=dict)
+    _kept: dict[int, tuple[Constrained, _Outputs]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_reference", Reference(self.reference, "Track"))
 
-    def _of(self, stage: Stage) -> _Outputs:
+    def _of(self, stage: Constrained) -> _Outputs:
         if id(stage) not in self._kept:
             self._reference.check(stage.system.mechanism)
             self._kept[id(stage)] = (stage, _Outputs(stage, self.outputs, self._reference))
@@ -74,11 +74,11 @@ class Track(Schedule):
         efforts = 2 * len(mechanism.inputs) if count < len(mechanism.inputs) else 0
         return Blocks(kp=count, kd=count, y=6 * count, u=efforts)
 
-    def width(self, stage: Stage) -> int:
+    def width(self, stage: Constrained) -> int:
         """Count the numbers of a row."""
         return self._blocks(stage.system.mechanism, len(self._of(stage).names)).width
 
-    def table(self, stage: Stage, visit: int, entry: Entry) -> Table:
+    def table(self, stage: Constrained, visit: int, entry: Entry) -> Table:
         """Gains and polynomials of the outputs of every interval between the reference's samples."""
         out, stay = self._of(stage), self._reference.stay(stage.domain.name, visit)
         count = len(out.names)
@@ -144,12 +144,12 @@ class JointPD(Schedule):
     def _blocks(self, count: int, inputs: int) -> Blocks:
         return Blocks(kp=count, kd=count, q=6 * count, u=2 * inputs)
 
-    def width(self, stage: Stage) -> int:
+    def width(self, stage: Constrained) -> int:
         """Count the numbers of a row."""
         m = stage.system.mechanism
         return self._blocks(len(self._names(m)), len(m.inputs)).width
 
-    def table(self, stage: Stage, visit: int, entry: Entry) -> Table:
+    def table(self, stage: Constrained, visit: int, entry: Entry) -> Table:
         """Gains, polynomials of the joints and efforts of every interval between the reference's samples."""
         m = stage.system.mechanism
         self._reference.check(m)
@@ -181,7 +181,7 @@ class JointPD(Schedule):
 class _Outputs:
     """Outputs in one domain: their names, values along a reference, and whether the inputs reach them there."""
 
-    def __init__(self, stage: Stage, given: Outputs, reference: Reference) -> None:
+    def __init__(self, stage: Constrained, given: Outputs, reference: Reference) -> None:
         e, m = stage.equations, stage.system.mechanism
         q, v = Named(m.q_names, e.q), Named(m.v_names, e.v, "velocity")
 
@@ -205,12 +205,12 @@ class _Outputs:
         rate = e.kinematics.rate(y)
         second = e.kinematics.second_rate(rate)
         symbols = [e.t, e.q, e.v, e.a, m.p]
-        outputs = [ca.densify(x) for x in stage.with_domain_params([y, rate, second])]
+        outputs = [ca.densify(x) for x in stage.with_params([y, rate, second])]
         self._values = Kernel(ca.Function("outputs", symbols, ca.cse(outputs)), native=False)
         free = stage.tree.constrained(stage.contacts, stage.anchors, unlimited=True)
         u = SX.zeros(free.u.numel())
         effects = [free.M, free.J, ca.substitute(ca.jacobian(free.Q, free.u), free.u, u), ca.jacobian(rate, e.v)]
-        parts = ca.cse([ca.densify(x) for x in stage.with_domain_params(effects)])
+        parts = ca.cse([ca.densify(x) for x in stage.with_params(effects)])
         self._shapes = [part.shape for part in parts]
         self._effects = Kernel(ca.Function("effects", [e.t, e.q, e.v, e.p, e.z], parts), native=False)
         self._anchors, self._z = np.zeros(stage.anchors.numel()), np.zeros(e.z.numel())

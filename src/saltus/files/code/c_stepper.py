@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from saltus.files.code.routines import DomainCode, Exported
+from saltus.hybrid.graph import Edge
+from saltus.hybrid.transition import CROSSING, ON, WATCH
 
 
 def stepper_header(exported: Exported) -> str:
@@ -21,15 +23,18 @@ typedef struct {{
   double x[{n_x}];
   double p[{n_p}];
   unsigned char armed[{n_g}];
+  unsigned char watched[{n_g}]; /* fires as soon as it is beyond its surface */
+  int entered;                  /* 1 until the guards have been judged in a domain just entered */
 }} {name}_state;
 
 /* Begin in a domain at (q, v). */
 void {name}_start({name}_state *s, int domain, double t, const double *q, const double *v, const double *params);
 
 /* Advance by h seconds through any events; u[{name.upper()}_NU] are {inputs}.
-   Returns how many events there were, -1 if the chosen coordinates became singular, -2 for more than
-   {name.upper()}_MAX_EVENTS events in one step, -3 if a number is not finite. A guard on or beyond its surface when its
-   domain is entered fires after it has come back. Steps above {name.upper()}_STABLE_STEP are likely to be unstable. */
+   Returns how many events there were, -1 if the chosen coordinates became singular or a slip ended, -2 for more than
+   {name.upper()}_MAX_EVENTS events in one step, -3 if a number is not finite. As a domain is entered, a guard on its
+   surface fires if it is being crossed; beyond it a liftoff fires at once, a touchdown unless the foot moves out of the
+   ground, any other guard after it has come back. Steps above {name.upper()}_STABLE_STEP are likely to be unstable. */
 int {name}_step({name}_state *s, double h, const double *u);
 
 /* All velocities now. */
@@ -49,6 +54,11 @@ def _switch(exported: Exported, call: Callable[[DomainCode], str | None]) -> str
     return f"  switch (domain) {{\n{listed}\n    default: break;\n  }}" if listed else ""
 
 
+def _kind(edge: Edge) -> int:
+    """How a guard is judged at entry: 1 forbids a place, 2 a force, 3 only marks an instant, 0 is any other."""
+    return 3 if edge.marks else ("", "place", "force").index(edge.guard.forbids)
+
+
 def _unused(*names: str) -> str:
     return " ".join(f"(void){n};" for n in names)
 
@@ -59,19 +69,18 @@ def stepper_source(exported: Exported) -> str:
     m = exported.mechanism
     n_x, n_g = (max(1, *(getattr(x, a) for x in domains)) for a in ("n_x", "n_guards"))
     n_q, n_v = len(m.q_names), len(m.v_names)
-    projected = [d for d in domains if d.program.flow.project is not None]
-    n_z = domains[0].program.layout.n_z
-    held = [d.program.layout.slice("held").start for d in domains]
+    projected = [d for d in domains if d.mode.flow.project is not None]
+    n_z = domains[0].mode.layout.n_z
+    held = [d.mode.layout.slice("held").start for d in domains]
 
     def table(values: list[int]) -> str:
         return "{" + ", ".join(map(str, values)) + "}"
 
-    directions = [list(map(int, d.program.directions)) + [0] * (n_g - d.n_guards) for d in domains]
+    directions = [list(map(int, d.mode.directions)) + [0] * (n_g - d.n_guards) for d in domains]
     edges = [len(d.edges) for d in domains]
     targets = [[e.target for e in d.edges] + [-1] * (n_g - len(d.edges)) for d in domains]
-    strict = [
-        [int(getattr(e.edge.guard, "strict", False)) for e in d.edges] + [0] * (n_g - len(d.edges)) for d in domains
-    ]
+    kinds = [[_kind(e.edge) for e in d.edges] + [0] * (n_g - len(d.edges)) for d in domains]
+    shifts = [d.mode.layout.slice("shift").start for d in domains]
     two = lambda rows: "{" + ", ".join(table(r) for r in rows) + "}"  # noqa: E731
     entering = _switch(exported, lambda d: f"{name}_enter_{d.label}(t, q, v, z, params, s->x, s->p);")
     resets = "\n".join(
@@ -95,10 +104,15 @@ def stepper_source(exported: Exported) -> str:
         "HELD": table(held),
         "DIRECTIONS": two(directions),
         "TARGETS": two(targets),
-        "STRICT": two(strict),
+        "KINDS": two(kinds),
+        "SHIFTS": table(shifts),
+        "ON": repr(ON),
+        "CROSSING": repr(CROSSING),
+        "WATCH": repr(WATCH),
         "UPPER": name.upper(),
         "RHS": _switch(exported, lambda d: f"{name}_rhs_{d.label}(t, x, p, dx);"),
         "GUARD_CALLS": _switch(exported, lambda d: f"{name}_guards_{d.label}(t, x, p, g);" if d.n_guards else None),
+        "RATE_CALLS": _switch(exported, lambda d: f"{name}_guard_rates_{d.label}(t, x, p, g);" if d.n_guards else None),
         "VELOCITIES": _switch(exported, lambda d: f"{name}_velocities_{d.label}(s->t, s->x, s->p, v);"),
         "COMMANDS": _switch(exported, lambda d: f"{name}_commands_{d.label}(s->t, s->x, s->p, u);"),
         "ENTER": entering,
@@ -121,7 +135,9 @@ STEPPER = """/* ---- the stepper ---- */
 enum { NX = @NX@, NG = @NG@ };
 
 static const int sizes[] = @SIZES@, guard_counts[] = @GUARDS@, edge_counts[] = @EDGES@, held_at[] = @HELD@;
-static const int directions[][NG] = @DIRECTIONS@, targets[][NG] = @TARGETS@, strict[][NG] = @STRICT@;
+static const int directions[][NG] = @DIRECTIONS@, targets[][NG] = @TARGETS@, kinds[][NG] = @KINDS@;
+static const int shift_at[] = @SHIFTS@;
+static const double on_surface = @ON@, crossing = @CROSSING@, watch = @WATCH@;
 
 static void rhs(int domain, double t, const double *x, const double *p, double *dx) {
 @RHS@
@@ -130,6 +146,11 @@ static void rhs(int domain, double t, const double *x, const double *p, double *
 static void guards(int domain, double t, const double *x, const double *p, double *g) {
   (void)domain; (void)t; (void)x; (void)p; (void)g;
 @GUARD_CALLS@
+}
+
+static void guard_rates(int domain, double t, const double *x, const double *p, double *g) {
+  (void)domain; (void)t; (void)x; (void)p; (void)g;
+@RATE_CALLS@
 }
 
 static void project(int domain, double t, double *x, const double *p) {
@@ -157,8 +178,36 @@ static void arm(NAME_state *s, const double *g) {
   int i;
   for (i = 0; i < guard_counts[s->domain]; ++i) {
     const int d = directions[s->domain][i];
-    if (d == 0 ? fabs(g[i]) > 1e-12 : d * g[i] < -1e-12) s->armed[i] = 1;
+    if (s->watched[i]) {
+      if (d * (g[i] + s->p[shift_at[s->domain] + i]) < -watch) {
+        s->watched[i] = 0;
+        s->p[shift_at[s->domain] + i] = 0.0;
+      }
+    } else if (d == 0 ? fabs(g[i]) > on_surface : d * g[i] < -on_surface) {
+      s->armed[i] = 1;
+    }
   }
+}
+
+/* Judge the guards as a domain is entered: the one that fires at once, or -1. */
+static int judge(NAME_state *s, const double *g) {
+  double rate[NG] = {0.0};
+  int i;
+  guard_rates(s->domain, s->t, s->x, s->p, rate);
+  memset(s->armed, 0, sizeof s->armed);
+  memset(s->watched, 0, sizeof s->watched);
+  arm(s, g);
+  for (i = 0; i < edge_counts[s->domain]; ++i) {
+    const int d = directions[s->domain][i], kind = kinds[s->domain][i];
+    const double side = d ? d * g[i] : -fabs(g[i]), across = d ? d * rate[i] : fabs(rate[i]);
+    if (s->armed[i] || kind == 3) continue;
+    if (side > on_surface ? kind == 2 || (kind == 1 && across >= 0.0) : across > crossing) return i;
+    if (kind) {
+      s->watched[i] = s->armed[i] = 1;
+      s->p[shift_at[s->domain] + i] = d * ((side > 0.0 ? side : 0.0) + watch);
+    }
+  }
+  return -1;
 }
 
 /* The first armed guard that crosses between two values, or -1. */
@@ -175,13 +224,10 @@ static int crossed(const NAME_state *s, const double *before, const double *afte
 
 static void enter(NAME_state *s, int domain, double t, const double *q, const double *v, const double *z,
                   const double *params) {
-  double g[NG] = {0.0};
   s->t = t;
   s->domain = domain;
+  s->entered = 1;
 @ENTER@
-  memset(s->armed, 0, sizeof s->armed);
-  guards(domain, t, s->x, s->p, g);
-  arm(s, g);
 }
 
 void NAME_start(NAME_state *s, int domain, double t, const double *q, const double *v, const double *params) {
@@ -226,8 +272,11 @@ int NAME_step(NAME_state *s, double h, const double *u) {
   while (rest > 0.0 && !s->ended) {
     if (@TAKES@) memcpy(s->p + held_at[s->domain], u, @NU@ * sizeof *u);
     guards(s->domain, s->t, s->x, s->p, before);
-    for (i = 0, guard = -1; i < edge_counts[s->domain] && guard < 0; ++i) {
-      if (strict[s->domain][i] && !s->armed[i] && directions[s->domain][i] * before[i] > 1e-9) guard = i;
+    guard = -1;
+    if (s->entered) {
+      guard = judge(s, before);
+      s->entered = 0;
+      guards(s->domain, s->t, s->x, s->p, before);
     }
     if (guard < 0) {
       advance(s, rest, y);

@@ -15,23 +15,21 @@ import casadi as ca
 import numpy as np
 
 from saltus.dynamics.choice import choose
-from saltus.dynamics.equations import Equations
-from saltus.dynamics.formulations import SPF, Formulation
-from saltus.errors import BadModel, BadValue, UnknownName
+from saltus.dynamics.formulations import SPF, Formulation, Projection
+from saltus.errors import BadModel, UnknownName
 from saltus.files.code.statements import Routine, identifier, routine
-from saltus.hybrid.graph import Collision, Domain, Edge, HybridSystem, Map, Sliding
-from saltus.hybrid.laws import Sampled, stepwise
-from saltus.hybrid.mode import Program, Stage
-from saltus.hybrid.signals import Entry, Signals
+from saltus.hybrid.constrained import constrained, tree_of
+from saltus.hybrid.graph import Domain, Edge, HybridSystem
+from saltus.hybrid.laws import Sampled, law_in, stepwise
+from saltus.hybrid.mode import action, mode
+from saltus.hybrid.resets import Collision
+from saltus.hybrid.transition import held, memory, transition
 from saltus.model.assembly import State
-from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import independent_rows
-from saltus.model.symbols import SX, Named
-from saltus.simulation.run import alone, simulate
+from saltus.model.symbols import SX
+from saltus.simulation.run import simulate
 
 LOOK, LOOKS = 0.5, 100  # s of a run, and so many of its states, at which stiffness is looked at
-SETTLING = 3  # Newton steps that put positions onto the constraints of a domain
 
 
 def _held(t: Any, s: Any) -> dict[str, float]:
@@ -57,7 +55,7 @@ class Exported:
         name: str | None = None,
         domain: Domain | str | None = None,
     ) -> None:
-        self.system = alone(thing) if isinstance(thing, Mechanism) else thing
+        self.system = HybridSystem.alone(thing) if isinstance(thing, Mechanism) else thing
         m = self.mechanism = self.system.mechanism
         self.name = identifier(name or m.name)
         if start is None:
@@ -68,7 +66,7 @@ class Exported:
             if given not in self.system.domains:
                 raise UnknownName("domain", given, self.system.domains)
         self.start, self.at = start, dict(at or {})
-        self.formulation = formulation or SPF()
+        self.formulation = formulation or Projection()
         self.first = list(self.system.domains.values())[self.index(domain)]
         if (found := stepwise(control)) is not None:
             raise BadModel(
@@ -96,7 +94,7 @@ class Exported:
     @cached_property
     def machine(self) -> list[Routine]:
         """Routines of the mechanism alone."""
-        m, e = self.mechanism, Equations(self.mechanism)
+        m, e = self.mechanism, tree_of(self.system)
         inputs, names = [e.t, e.q, e.v, m.p], "t q v params"
         out = [
             routine("M", "Mass matrix.", inputs, [e.M], names, "M"),
@@ -153,7 +151,7 @@ class Exported:
         fastest = 1e-9
         for q, v, phase in zip(run.arrays["q"], run.arrays["v"], run.arrays["phase"], strict=True):
             i = self.index(run.meta["domains"][phase])
-            z = np.zeros(self.domains[i].program.layout.n_z)
+            z = np.zeros(self.domains[i].mode.layout.n_z)
             for share in (0.0, 1.0):
                 x, p = self.domains[i].entry.function(0.0, q, share * v, z, self.params)
                 A = np.asarray(slopes[i](0.0, x, p).full())
@@ -186,28 +184,20 @@ class DomainCode:
         label = identifier(domain.name, "domain")
         taken = [identifier(n, "domain") for n in list(owner.system.domains)[:index]]
         self.label = label if label not in taken else f"{label}_{index}"
-        system = owner.system
-        self.stage = Stage(system, domain)
+        c = self.constrained = constrained(owner.system, domain)
         state = owner.at.get(domain.name, owner.start)
-        params, n = owner.params, self.stage.anchors.numel()
-        base = np.concatenate([params, np.zeros(n)])
-        if n:
-            anchors, _ = self.stage.places(0.0, state.positions, state.velocities, base)
-            base[len(params) :] = np.ravel(anchors)
-        _, J, _ = self.stage.closure(0.0, state.positions, base)
-        rows = independent_rows(J)
-        if len(rows) == J.shape[1]:
-            raise BadModel(f"domain {domain.name!r} has no freedom left at the start configuration", domain=domain.name)
-        self.choice = choose(owner.mechanism, J, None, rows)
-        self.program = Program(self.stage, owner.formulation, self.choice, owner.control)
-        layout = self.program.layout
+        base = held(c, 0.0, state.positions, state.velocities, owner.params)
+        self.choice = choose(owner.mechanism, c.closure(0.0, state.positions, base)[1])
+        law = law_in(owner.control, domain.name)
+        self.mode = mode(c, owner.formulation, self.choice, action(c, self.choice, law))
+        layout = self.mode.layout
         self.kept = [*range(layout.nq + layout.nw), *range(layout.z.start, layout.z.stop)]
         self.n_x, self.n_p = len(self.kept), layout.n_p
 
     @cached_property
     def _symbols(self) -> tuple[SX, SX, SX]:
         """Exported state, the full state with work channels at zero, and parameters."""
-        p, layout = self.program, self.program.layout
+        p, layout = self.mode, self.mode.layout
         x = SX.sym("x", self.n_x)
         full = ca.vertcat(x[: layout.nq + layout.nw], SX.zeros(layout.n_work), x[layout.nq + layout.nw :])
         return x, full, SX.sym("p", p.p.numel())
@@ -222,15 +212,15 @@ class DomainCode:
     @cached_property
     def routines(self) -> list[Routine]:
         """Right-hand side, guards, velocities, control, entry, resets and reduced equations of the domain."""
-        program, title = self.program, f"domain {self.domain.name!r}"
-        flow = program.flow
+        now, title = self.mode, f"domain {self.domain.name!r}"
+        flow = now.flow
         out = [
             self._of_flow("rhs", f"Right-hand side x' of {title}.", flow.rhs, self.kept, "dx"),
-            self._of_flow("velocities", f"All velocities v in {title}.", program.velocity.function, None, "v"),
+            self._of_flow("velocities", f"All velocities v in {title}.", now.velocity.function, None, "v"),
             self._of_flow(
                 "commands",
                 f"What the controller asks of the inputs in {title}.",
-                program._function("u", program.u),
+                now.function("u", now.action.u),
                 None,
                 "u",
             ),
@@ -238,6 +228,8 @@ class DomainCode:
         ]
         if flow.n_guards:
             out.append(self._of_flow("guards", f"Guards of {title}.", flow.guards, None, "guard"))
+            rates = ca.Function("rates", [now.equations.t, now.x, now.p], [self._guard_rates()])
+            out.append(self._of_flow("guard_rates", f"Rates of the guards of {title}.", rates, None, "rate"))
         if flow.project is not None:
             out.append(
                 self._of_flow("project", f"State of {title} put onto its constraints.", flow.project, self.kept, "y")
@@ -257,69 +249,40 @@ class DomainCode:
     @property
     def n_guards(self) -> int:
         """Number of guards, that of the coordinates included."""
-        return self.program.flow.n_guards
+        return self.mode.flow.n_guards
 
     def _reduced(self) -> Routine:
-        e, formulation = self.stage.equations, self.owner.formulation
+        c, formulation = self.constrained, self.owner.formulation
         assert isinstance(formulation, SPF)
-        terms = formulation.terms(e, self.choice)
-        values = self.stage.with_domain_params([terms[n] for n in ("rho", "H", "C", "g")])
+        e, terms = c.equations, formulation.terms(c.equations, self.choice)
+        values = c.with_params([terms[n] for n in ("rho", "H", "C", "g")])
         doc = f"Reduced equations of {self.domain.name!r}: H a + C w + g = rho' Q with v = rho w, w independent."
         return routine(
             f"reduced_{self.label}",
             doc,
-            [e.t, e.q, e.v, self.owner.mechanism.p, self.stage.anchors],
+            [e.t, e.q, e.v, self.owner.mechanism.p, c.anchors],
             values,
             "t q v params anchors",
             "rho H C g",
         )
 
-    # ---- entering -----------------------------------------------------------------------------------------------
+    def _guard_rates(self) -> SX:
+        now = self.mode
+        return now.guards.function(now.equations.t, now.x, now.p)[1]
 
-    def anchors(self, t: SX, q: SX, v: SX, params: SX) -> tuple[SX, SX]:
-        """Anchors that hold the contacts where they are, normals at the ground, and speeds of their points."""
-        stage, d = self.stage, self.stage.dimension
-        n = stage.anchors.numel()
-        if not n:
-            return SX(0, 1), SX(0, 1)
-        where, speeds = stage.places.function(t, q, v, ca.vertcat(params, SX.zeros(n)))
-        where = ca.densify(where)
-        for i in range(d - 1, n, d):
-            where[i] = self.owner.system.ground
-        return where, speeds
+    # ---- entering -----------------------------------------------------------------------------------------------
 
     @cached_property
     def entry(self) -> Routine:
         """State and parameters with which the domain is entered."""
-        m, program, layout = self.owner.mechanism, self.program, self.program.layout
-        e, d = self.stage.equations, self.stage.dimension
-        t, q, v, params = SX.sym("t"), SX.sym("q", e.nq), SX.sym("v", e.nv), SX.sym("params", len(m.params))
+        now, layout = self.mode, self.mode.layout
+        (t, q, v, params), p = memory(now)
         z = SX.sym("z", layout.n_z)
-        anchors, speeds = self.anchors(t, q, v, params)
-        slips = [SX(0, 1)]
-        for i, contact in enumerate(self.domain.contacts):
-            if isinstance(contact, Sliding):
-                along = speeds[d * i : d * (i + 1) - 1]
-                size = ca.norm_2(along)
-                slips.append(ca.if_else(size > 1e-12, along / ca.fmax(size, 1e-300), 0))
-        w = v[list(program.ode.independent)]
-        sizes = dict(layout.sizes)
-        blocks = {
-            "params": params,
-            "anchors": anchors,
-            "slip": ca.vertcat(*slips),
-            "entry_t": t,
-            "entry_q": q,
-            "entry_v": v,
-            "held": SX.zeros(sizes["held"]),
-            "row": SX.zeros(sizes["row"]),
-            "smallest_volume": SX.zeros(1),
-        }
-        p = ca.vertcat(*[ca.densify(SX(blocks[name])) for name in sizes])
-        x = ca.vertcat(q, w, z)
+        w = v[list(now.ode.independent)]
         full = ca.vertcat(q, w, SX.zeros(layout.n_work), z)
-        p[layout.slice("smallest_volume")] = 0.1 * program.volume.function(t, full, p)
+        p[layout.slice("smallest_volume")] = 0.1 * now.volume.function(t, full, p)
         doc = f"State x and run-time parameters p with which {self.domain.name!r} is entered at (q, v)."
+        x = ca.vertcat(q, w, z)
         return routine(f"enter_{self.label}", doc, [t, q, v, z, params], [x, p], "t q v z params", "x p")
 
     # ---- leaving ------------------------------------------------------------------------------------------------
@@ -328,8 +291,8 @@ class DomainCode:
     def edges(self) -> list[EdgeCode]:
         """Edges out of the domain with their resets."""
         out = []
-        for i, edge in enumerate(self.program.edges):
-            direction = int(self.program.directions[i])
+        for i, edge in enumerate(self.mode.edges):
+            direction = int(self.mode.directions[i])
             if edge.target is None:
                 out.append(EdgeCode(edge, i, direction, -1, None))
                 continue
@@ -350,57 +313,10 @@ class DomainCode:
                 f"edge {edge.name!r}: a Collision is solved by cases, which exported code does not; use PlasticImpact",
                 edge=edge.name,
             )
-        stage, m = target.stage, self.owner.mechanism
-        e = stage.equations
-        t, q, v, params = SX.sym("t"), SX.sym("q", e.nq), SX.sym("v", e.nv), SX.sym("params", len(m.params))
-        after, speed = (q, v) if not isinstance(edge.reset, Map) else self._mapped(edge.reset, t, q, v, params)
-        anchors, _ = target.anchors(t, after, speed, params)
-        rows = list(target.choice.rows)
-        if rows:
-            J, phi, phi_t, M = stage.with_domain_params([e.J[rows, :], e.phi[rows], e.phi_t[rows], e.M])
-            least = -ca.mtimes(J.T, Positive(ca.mtimes(J, J.T)).solve(phi))
-            step = ca.Function("step", [e.t, e.q, e.p], [e.kinematics.displaced(ca.densify(least))])
-            p = ca.vertcat(params, anchors)
-            for _ in range(SETTLING):
-                after = step(t, after, p)
-            MJ = Positive(M).solve(J.T)
-            lost = ca.mtimes(MJ, Positive(ca.mtimes(J, MJ)).solve(ca.mtimes(J, e.v) + phi_t))
-            settle = ca.Function("settle", [e.t, e.q, e.v, e.p], [e.v - lost])
-            speed = settle(t, after, speed, p)
-        kind = type(edge.reset).__name__
-        doc = f"State after {edge.name!r} ({kind}) into {target.domain.name!r}, on its constraints."
-        return routine(
-            f"reset_{self.label}_{number}", doc, [t, q, v, params], [after, speed], "t q v params", "q_after v_after"
+        function = transition(self.owner.system, edge).printed(target.choice)
+        symbols = [SX.sym(n, function.numel_in(i)) for i, n in enumerate(("t", "q", "v", "params"))]
+        doc = (
+            f"State after {edge.name!r} ({type(edge.reset).__name__}) into {target.domain.name!r}, on its constraints."
         )
-
-    def _mapped(self, reset: Map, t: SX, q: SX, v: SX, params: SX) -> tuple[SX, SX]:
-        m = self.owner.mechanism
-        e = Equations(m)
-
-        def places(frame: Any) -> tuple[SX, SX]:
-            at = ca.Function("at", [e.t, e.q, e.v, m.p], [e.position(frame), ca.densify(e.velocity(frame))])
-            position, velocity = at(t, q, v, params)
-            return position, velocity
-
-        entry = Entry(t, Named(m.q_names, q), Named(m.v_names, v, "velocity"))
-        signals = Signals(
-            m,
-            "",
-            t,
-            Named(m.q_names, q),
-            Named(m.v_names, v, "velocity"),
-            Named(list(m.params), params, "param"),
-            entry,
-            places,
-            None,
-            self.owner.system.ground,
-        )
-        after, speed = SX(q), SX(v)
-        for name, value in dict(reset.function(signals)).items():
-            names, vector = (m.v_names, speed) if name.startswith("v.") else (m.q_names, after)
-            if name.removeprefix("v.") not in names:
-                raise BadValue(f"a Map for export names single coordinates; {name!r} is none of {', '.join(names)}")
-            vector[names.index(name.removeprefix("v."))] = value
-        if m.params:
-            after, speed = ca.substitute([after, speed], [m.p], [params])
-        return after, speed
+        names = "t q v params", "q_after v_after"
+        return routine(f"reset_{self.label}_{number}", doc, symbols, list(function(*symbols)), *names)

@@ -15,8 +15,11 @@ from saltus.files.model import schema
 from saltus.files.model.documents import Document, Path_
 from saltus.files.model.expressions import evaluate, parsed
 from saltus.files.model.names import Formula, FormulaLaw, FormulaMap, FormulaTarget, GroundFormula, MechanismNames
-from saltus.hybrid import graph as hybrid
+from saltus.hybrid.contacts import Contact, Pinned, Rolling, Sliding
+from saltus.hybrid.graph import HybridSystem
+from saltus.hybrid.guards import Guard, Liftoff, Touchdown, When
 from saltus.hybrid.laws import PD, ConstantSpeed, Damping, PerDomain
+from saltus.hybrid.resets import Collision, Continuous, Map, PlasticImpact, Reset
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Motor
 from saltus.model.symbols import SX, vector
@@ -313,10 +316,10 @@ class Builder:
 
     # ---- the system ---------------------------------------------------------------------------------------------
 
-    def system(self) -> hybrid.HybridSystem:
+    def system(self) -> HybridSystem:
         """Build domains, edges, ends and controllers."""
         entry = self.entry
-        system = hybrid.HybridSystem(self.m, ground=float(entry.ground))
+        system = HybridSystem(self.m, ground=float(entry.ground), through=tuple(entry.through))
         for name, domain in entry.domains.items():
             with self.at("domains", name):
                 params = {k: self.number(x) for k, x in domain.params.items()}
@@ -333,34 +336,37 @@ class Builder:
                 system.controls[name] = self._control(control, system)
         return system
 
-    def _contact(self, contact: Any) -> hybrid.Contact:
+    def _contact(self, contact: Any) -> Contact:
         point = self.place(contact.point, points=True)
         if isinstance(contact, schema.Pinned):
-            return hybrid.Pinned(point)
+            return Pinned(point, self._friction(contact))
         if isinstance(contact, schema.Sliding):
-            return hybrid.Sliding(point, self.number(contact.friction))
-        return hybrid.Rolling(point, self.number(contact.radius))
+            return Sliding(point, self.number(contact.friction))
+        return Rolling(point, self.number(contact.radius), self._friction(contact))
 
-    def _guard(self, guard: Any) -> hybrid.Guard:
+    def _friction(self, contact: Any) -> Any:
+        return None if contact.friction is None else self.number(contact.friction)
+
+    def _guard(self, guard: Any) -> Guard:
         if isinstance(guard, schema.When):
             parsed(str(guard.expression))
-            return hybrid.When(Formula(guard.expression), guard.direction, guard.label)
+            return When(Formula(guard.expression), guard.direction, guard.label)
         point = self.place(guard.point, points=True)
         if isinstance(guard, schema.Touchdown):
-            return hybrid.Touchdown(point, self.number(guard.radius), guard.direction)
-        return hybrid.Liftoff(point, guard.strict, guard.direction)
+            return Touchdown(point, self.number(guard.radius))
+        return Liftoff(point)
 
-    def _reset(self, reset: Any) -> hybrid.Reset:
+    def _reset(self, reset: Any) -> Reset:
         if isinstance(reset, schema.Continuous):
-            return hybrid.Continuous()
+            return Continuous()
         if isinstance(reset, schema.PlasticImpact):
-            return hybrid.PlasticImpact()
+            return PlasticImpact()
         if isinstance(reset, schema.CollisionEntry):
             contacts = [self._contact(c) for c in reset.contacts]
-            return hybrid.Collision(contacts, float(reset.restitution), reset.law, reset.friction)
-        return hybrid.Map(FormulaMap(_formulas(reset.set)))
+            return Collision(contacts, float(reset.restitution), reset.law, reset.friction)
+        return Map(FormulaMap(_formulas(reset.set)))
 
-    def _control(self, control: Any, system: hybrid.HybridSystem) -> Any:
+    def _control(self, control: Any, system: HybridSystem) -> Any:
         if isinstance(control, schema.ByDomainEntry):
             for name in control.domains:
                 if name not in system.domains:

@@ -220,6 +220,7 @@ class Pinned(Part):
 
     type: Literal["pinned"]
     point: Place
+    friction: Number | None = None
 
 
 class Sliding(Part):
@@ -236,6 +237,7 @@ class Rolling(Part):
     type: Literal["rolling"]
     point: Place
     radius: Number
+    friction: Number | None = None
 
 
 ContactEntry = Annotated[Pinned | Sliding | Rolling, Field(discriminator="type")]
@@ -257,7 +259,6 @@ class Touchdown(Part):
     type: Literal["touchdown"]
     point: Place
     radius: Number = 0.0
-    direction: Direction = "falling"
 
 
 class Liftoff(Part):
@@ -265,8 +266,6 @@ class Liftoff(Part):
 
     type: Literal["liftoff"]
     point: Place
-    strict: StrictBool = False
-    direction: Direction = "falling"
 
 
 GuardEntry = Annotated[When | Touchdown | Liftoff, Field(discriminator="type")]
@@ -418,6 +417,7 @@ class ModelEntry(Part):
     )
     forces: dict[StrictStr, ForceElement] = {}
     ground: Real = Field(0.0, description="Height of the ground (m).")
+    through: list[Text] = Field(default_factory=list, description="Points that may go below the ground.")
     domains: dict[StrictStr, DomainEntry] = {}
     edges: list[EdgeEntry] = []
     ends: list[EndEntry] = []

@@ -12,16 +12,19 @@ from saltus.errors import BadModel, SaltusError
 from saltus.files.model.names import Formula, FormulaLaw, FormulaTarget
 from saltus.files.model.recording import Recorder
 from saltus.files.model.writing_parts import Data, MechanismWriter, plain, writing
-from saltus.hybrid import graph as hybrid
+from saltus.hybrid.contacts import Contact, Rolling, Sliding
+from saltus.hybrid.graph import Domain, Edge, HybridSystem
+from saltus.hybrid.guards import Guard, Touchdown, When
 from saltus.hybrid.laws import PD, ConstantSpeed, Damping, PerDomain, Sampled, Schedule
+from saltus.hybrid.resets import Collision, Continuous, PlasticImpact, Reset
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 
 
-def model_data(thing: Mechanism | hybrid.HybridSystem) -> Data:
+def model_data(thing: Mechanism | HybridSystem) -> Data:
     """Plain data of a machine; BadModel names what no file can hold."""
-    system = thing if isinstance(thing, hybrid.HybridSystem) else None
-    mechanism = thing.mechanism if isinstance(thing, hybrid.HybridSystem) else thing
+    system = thing if isinstance(thing, HybridSystem) else None
+    mechanism = thing.mechanism if isinstance(thing, HybridSystem) else thing
     data = MechanismWriter(mechanism).mechanism()
     if system is not None:
         data |= _SystemWriter(system).data()
@@ -32,7 +35,7 @@ def model_data(thing: Mechanism | hybrid.HybridSystem) -> Data:
 class _SystemWriter:
     """Writes domains, edges, ends and controllers."""
 
-    def __init__(self, system: hybrid.HybridSystem) -> None:
+    def __init__(self, system: HybridSystem) -> None:
         self.system, self.m = system, system.mechanism
         self.writer = MechanismWriter(self.m)
 
@@ -40,6 +43,8 @@ class _SystemWriter:
         """Everything beyond the mechanism."""
         s = self.system
         out: Data = {"ground": s.ground} if s.ground else {}
+        if s.through:
+            out["through"] = list(s.through)
         out["domains"] = {n: self._domain(d) for n, d in s.domains.items()}
         out["edges"] = []
         for e in s.edges:
@@ -70,15 +75,15 @@ class _SystemWriter:
             else {"link": point.link.name, "at": self.writer.vector(ca.densify(point.position))}
         )
 
-    def _contact(self, c: hybrid.Contact) -> Data:
+    def _contact(self, c: Contact) -> Data:
         out = {"type": type(c).__name__.lower(), "point": self._point(c.point)}
-        if isinstance(c, hybrid.Sliding):
+        if isinstance(c, Sliding) or getattr(c, "friction", None) is not None:
             out["friction"] = self.writer.number(c.friction)
-        if isinstance(c, hybrid.Rolling):
+        if isinstance(c, Rolling):
             out["radius"] = self.writer.number(c.radius)
         return out
 
-    def _domain(self, domain: hybrid.Domain) -> Data:
+    def _domain(self, domain: Domain) -> Data:
         with writing(f"domain {domain.name!r}"):
             out: Data = {}
             if domain.contacts:
@@ -87,7 +92,7 @@ class _SystemWriter:
                 out["params"] = {n: self.writer.number(x) for n, x in domain.params.items()}
             return out
 
-    def _edge(self, e: hybrid.Edge) -> Data:
+    def _edge(self, e: Edge) -> Data:
         target = [d.name for d in e.candidates] if e.candidates else (e.target.name if e.target else "")
         out: Data = {"from": e.source.name, "to": target, "guard": self._guard(e.guard, e.source.name)}
         out["reset"] = self._reset(e.reset)
@@ -95,8 +100,8 @@ class _SystemWriter:
             out["name"] = e.name
         return out
 
-    def _guard(self, guard: hybrid.Guard, domain: str) -> Data:
-        if isinstance(guard, hybrid.When):
+    def _guard(self, guard: Guard, domain: str) -> Data:
+        if isinstance(guard, When):
             recorder = Recorder(self.system, domain)
             text = (
                 guard.expression.text
@@ -105,22 +110,18 @@ class _SystemWriter:
             )
             return {"type": "when", "expression": text, "direction": guard.direction, "label": guard.label}
         out: Data = {"type": type(guard).__name__.lower(), "point": self._point(guard.point)}
-        if isinstance(guard, hybrid.Touchdown):
+        if isinstance(guard, Touchdown):
             radius = self.writer.number(guard.radius)
             if radius != 0:
                 out["radius"] = radius
-        elif guard.strict:
-            out["strict"] = True
-        if guard.direction != "falling":
-            out["direction"] = guard.direction
         return out
 
-    def _reset(self, reset: hybrid.Reset) -> Data:
-        if isinstance(reset, hybrid.Continuous):
+    def _reset(self, reset: Reset) -> Data:
+        if isinstance(reset, Continuous):
             return {"type": "continuous"}
-        if isinstance(reset, hybrid.PlasticImpact):
+        if isinstance(reset, PlasticImpact):
             return {"type": "plastic_impact"}
-        if isinstance(reset, hybrid.Collision):
+        if isinstance(reset, Collision):
             if reset.force is not None:
                 raise BadModel("its force law is a Python function of impulses; files hold restitution and friction")
             out: Data = {

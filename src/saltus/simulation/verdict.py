@@ -1,0 +1,61 @@
+"""Verdict: whether what a run recorded is something a machine could do, judged from outside the integrator."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from saltus.simulation.log import Log
+from saltus.simulation.trajectory import Trajectory
+
+MISSED, LOOSE = 1e-4, 1e3  # part of the energy that a run may miss; at least so many tolerances
+APART = 1e-6  # of a lever: constraints that are off by less count as closed
+DEEP = 1e-6  # m: below the ground
+PULL, BEYOND = 1e-6, 1e-6  # of the largest normal force; of the friction the ground has
+
+
+def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
+    """What no machine could do, and what the run got wrong, each in one line with its numbers."""
+    out = _accuracy(log, run, t, q)
+    known = LOOSE * log.tolerance
+    for name, contact in run.meta["contacts"].items():
+        largest = max(contact["normal_max"], -contact["normal_min"], 0.0)
+        if contact["normal_min"] < -max(PULL, known) * largest - 1e-9:
+            out.append(f"the ground pulled at {name!r} with {-contact['normal_min']:.4g} N")
+        if contact["excess"] > max(BEYOND, known):
+            has = contact["friction_need"] - contact["excess"]
+            out.append(
+                f"contact {name!r} needed a friction of {contact['friction_need']:.4g}; the ground has {has:.4g}"
+            )
+    for name, foot in run.meta["feet"].items():
+        if foot["depth"] > max(DEEP, known):
+            out.append(f"{name!r} was {foot['depth']:.4g} m below the ground at t = {foot['t']:.4g} s")
+    return out
+
+
+def _accuracy(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
+    """Energy and constraints that the tolerance does not explain.
+
+    Velocities are known to d = LOOSE tolerance (1 + |v|), so energies to the sum of M_ii (|v_i| d_i + d_i^2 / 2).
+    """
+    if log.pulled:
+        return []  # said already: the start is off its constraints
+    mode, known = log.stays[-1].mode, LOOSE * log.tolerance
+    base = mode.base(log.stays[-1].parameters[0] if log.stays[-1].parameters else np.zeros(mode.layout.n_p))
+    if not log.stays[-1].parameters:
+        base[: len(log.params)] = log.params
+    mass = np.abs(np.diag(mode.constrained.mass(t, q, base)))
+    speed = np.abs(run.arrays["v"]).max(axis=0)
+    error = known * (1 + speed)
+    allowed = MISSED * float(run.meta["energy_scale"]) + float(mass @ (speed * error + error**2 / 2))
+    residual = max(abs(run.energy_account["residual"]), float(run.meta["energy_drift"]))
+    out = []
+    if not residual <= allowed:
+        out.append(
+            f"{residual:.3g} J of energy are unexplained, of {run.meta['energy_scale']:.3g} J exchanged: use a smaller "
+            "tolerance or another formulation"
+        )
+    J = mode.constrained.closure(t, q, base)[1]
+    lever = max(1.0, float(np.abs(J).max(initial=0.0)))
+    if not run.loop_gap <= max(APART, known) * lever:
+        out.append(f"constraints are off by {run.loop_gap:.3g} m: use a smaller tolerance or another formulation")
+    return out
