@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
     trajectory = Trajectory(meta, arrays, [s.piece for s in sampled], log.events, m)
     if log.outcome is not None:
         found = (*log.faults, *faults(log, trajectory, t, q))
-        meta["outcome"] = asdict(replace(log.outcome, faults=found))
+        meta["outcome"] = asdict(log.outcome) | {"faults": list(found)}
     return trajectory
 
 

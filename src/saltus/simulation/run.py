@@ -49,7 +49,7 @@ def simulate(
     domain: Domain | str | None = None,
     control: Any = None,
     formulation: Formulation | None = None,
-    tolerance: float = 1e-9,
+    tolerance: float = 1e-10,
     engine: str | None = None,
     params: Mapping[str, float] | None = None,
     independent: Independent | None = None,
