@@ -65,7 +65,7 @@ def test_saltation_matrices_against_finite_differences(orbit):
         source = orbit.system.domains[s.source]
         before = stride.dynamics(source, crossing.t, crossing.q_before, theta)
         after = stride.dynamics(orbit.system.domains[s.target], crossing.t, crossing.q, theta)
-        p_after = stride.entrance(after.domain, after).remember(crossing.t, crossing.q, crossing.v, theta)
+        p_after = np.ravel(after.entry(crossing.t, crossing.q, crossing.v, theta)[0])
 
         def euler(dynamics, x, p, dt):  # so short a way that RK4 is exact to round-off
             f = lambda x: dynamics.rates(0.0, x, p)[0]  # noqa: E731

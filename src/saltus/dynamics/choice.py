@@ -73,7 +73,7 @@ def _choice(rows: Sequence[int], dependent: Sequence[int], n: int) -> Choice:
 
 
 def better(J: np.ndarray, new: Choice, old: Choice, *, reduced: bool) -> bool:
-    """Whether another choice serves clearly better: rows further from dependence, or coordinates that determine more."""
+    """Whether another choice serves clearly better: rows further from dependence, or better coordinates."""
     if spread(J[list(old.rows)]) < ROWS * spread(J[list(new.rows)]):
         return True
     return reduced and quality(J[list(old.rows)], old.dependent) < PREFER / 2 * quality(

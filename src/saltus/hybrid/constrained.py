@@ -206,7 +206,8 @@ class Constrained:
 
         def places(frame: Frame) -> tuple[Any, Any]:
             kernel = self._place(frame)
-            return kernel.function(t, q, v, theta) if isinstance(q, SX) else kernel(t, q, v, theta)
+            position, velocity = (kernel.function if isinstance(q, SX) else kernel)(t, q, v, theta)
+            return position, velocity
 
         entered = entry or Entry(t, q_named, v_named)
         return Signals(
@@ -247,7 +248,7 @@ class Constrained:
         return e.velocity(self.domain.contacts[self.sliding[k]].point)[: self.dimension - 1]
 
     def friction(self, e: Equations, k: int) -> SX:
-        """Tangential force (N) on the k-th sliding contact: against its direction at entry, in 3D against its velocity."""
+        """Tangential force (N) on the k-th sliding contact, against its direction at entry, in 3D against its velocity."""
         tangents, contact = self.dimension - 1, self.domain.contacts[self.sliding[k]]
         assert isinstance(contact, Sliding)
         direction = self.slip[tangents * k : tangents * (k + 1)]

@@ -65,7 +65,7 @@ class Touchdown(Guard):
 
 @dataclass(frozen=True, eq=False)
 class Liftoff(Guard):
-    """The ground's normal force on the point falls to zero; at once where the ground would have to pull from the start."""
+    """The ground's normal force on the point falls to zero; at once where the ground would have to pull right away."""
 
     point: Frame | str
 

@@ -112,8 +112,8 @@ def traced(function: Callable[..., Any], *arguments: Any, what: str, instead: st
         raise
     except Exception as problem:
         raise BadValue(
-            f"{what} cannot be traced into symbols ({type(problem).__name__}: {problem}); use sl.math.sin, sl.math.where "
-            f"and the like{instead}"
+            f"{what} cannot be traced into symbols ({type(problem).__name__}: {problem}); use sl.math.sin, "
+            f"sl.math.where and the like{instead}"
         ) from problem
 
 
@@ -131,15 +131,15 @@ def _no_floats() -> Iterator[None]:
                 return plain(symbol)
             raise TypeError("a float was taken of a symbol, as math.sin and other functions of Python's math module do")
 
-        ca.SX.__float__ = refuse
+        ca.SX.__float__ = refuse  # type: ignore[method-assign]
         try:
             yield
         finally:
-            ca.SX.__float__ = plain
+            ca.SX.__float__ = plain  # type: ignore[method-assign]
 
 
 def commands(mechanism: Mechanism, given: Any, what: str) -> list[Any]:
-    """Order a controller's {input: value} by the mechanism's inputs; every input needs a number or an expression."""
+    """Order a controller's {input: value} by the mechanism's inputs; one that acts at all says what each input does."""
     inputs = mechanism.inputs
     if not hasattr(given, "items"):
         raise BadValue(
@@ -150,14 +150,14 @@ def commands(mechanism: Mechanism, given: Any, what: str) -> list[Any]:
     for name in given:
         if name not in inputs:
             raise UnknownName("input", name, inputs)
-    missing = [name for name in inputs if name not in given]
+    missing = [name for name in inputs if name not in given] if given else []
     if missing:
         raise BadValue(
             f"{what} leaves out {', '.join(missing)}; return a value for every input of {mechanism.name!r}, zero where "
             "it shall do nothing",
             missing=missing,
         )
-    out = [given[name] for name in inputs]
+    out = [given.get(name, 0.0) for name in inputs]
     for name, value in zip(inputs, out, strict=True):
         size = value.numel() if isinstance(value, SX) else np.size(value)
         if isinstance(value, str | bool | Named) or value is None or size != 1:

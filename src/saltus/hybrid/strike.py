@@ -63,8 +63,8 @@ class Strike:
         """What the contacts do to the velocity, and what each of them did."""
         if self.others:
             raise BadValue(
-                f"contact {', '.join(map(repr, self.others))} is none with the ground (Pinned, Sliding, Rolling) and has "
-                "no side to bounce off, slide along or leave; let it act as a grip does, with bilateral=True",
+                f"contact {', '.join(map(repr, self.others))} is none with the ground (Pinned, Sliding, Rolling) and "
+                "has no side to bounce off, slide along or leave; let it act as a grip does, with bilateral=True",
                 contacts=self.others,
             )
         T = float(v @ now.M @ v / 2)

@@ -1,8 +1,8 @@
 """Transition: all that happens when a machine passes from one domain to the next.
 
 At an event the state is mapped by the edge's reset, contacts of the next domain take hold where their points are, and
-positions and velocities settle onto its constraints: with rows A of its Jacobian, M (v+ - v) = A' f and A v+ + phi_t = 0.
-These equations are stated here once. `simulate` and strides solve them in numbers (`apply`), with the derivative where
+positions and velocities settle onto its constraints: with rows A of its Jacobian, M (v+ - v) = A' f and
+A v+ + phi_t = 0. These equations are stated here once. `simulate` and strides solve them in numbers (`apply`), with the derivative where
 it is asked for; exports print their solution (`printed`); plans keep them as conditions (`residual`).
 """
 
@@ -30,7 +30,7 @@ from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX, flatten, members
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
-WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that says where the machine cannot be
+WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that forbids a place or a force
 SETTLING = 3  # Newton steps that put positions onto the constraints of a domain
 SPEED = 1e-6  # of the speeds, or m/s: by so much a reset that is no impact may break new constraints
 STILL = 1e-9  # m/s: slower than this a contact has no direction of slip
@@ -41,7 +41,7 @@ STILL = 1e-9  # m/s: slower than this a contact has no direction of slip
 
 @dataclass(frozen=True, eq=False)
 class Armed:
-    """Guards as a domain is entered: which may fire, which edge is taken at once, which are watched from where they are.
+    """Guards as a domain is entered: which may fire, which edge is taken at once, which are watched where they are.
 
     `watched` has the shift of the surface of each guard that fires as soon as it goes further beyond; `past` are other
     guards already beyond their surface, which fire after they have come back.
@@ -94,7 +94,7 @@ def held(c: Constrained, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarr
 def memory(mode: Mode) -> tuple[list[SX], SX]:
     """Run-time parameters with which a mode is entered, as an expression of (t, q, v, Params).
 
-    A contact that slides has the direction of its velocity; from rest, that of the acceleration it gets without friction.
+    A contact that slides has the direction of its velocity; from rest, that of its acceleration without friction.
     """
     c, e, layout = mode.constrained, mode.constrained.equations, mode.layout
     symbols = [e.t, e.q, e.v, c.mechanism.p]
@@ -141,7 +141,7 @@ def entry(mode: Mode) -> Kernel:
 class Passed:
     """State after a passage: positions, velocities, the ideal impact if there was one.
 
-    `shift` is how far a coordinate moved onto the constraints (rad or m), `error` the speed (m/s) by which the velocities
+    `shift` is how far a coordinate moved onto the constraints (rad or m), `error` the speed (m/s) by which velocities
     that came in break them. `slope` is the derivative of (q, v) with respect to (t, q, v, Params) before.
     """
 
@@ -250,8 +250,9 @@ class Entrance:
         if not (size > 0).all() or np.linalg.cond(saddle / np.sqrt(np.outer(size, size))) > 1e15:
             name = self.constrained.domain.name
             raise Singular(
-                f"domain {name!r}: some coordinate moves nothing heavy (t = {t:.6g} s), so that impacts and projections "
-                "onto the constraints are not defined; give every link that moves mass and inertia, or let loops hold it",
+                f"domain {name!r}: some coordinate moves nothing heavy (t = {t:.6g} s), so that impacts and "
+                "projections onto the constraints are not defined; give every link that moves mass and inertia, or let "
+                "loops hold it",
                 domain=name,
             )
         return saddle, M
@@ -411,7 +412,7 @@ class Transition:
             return settled
         symbols = [SX.sym(n, self.mapping.numel_in(i)) for i, n in enumerate(("t", "q", "v", "p"))]
         t, _, _, theta = symbols
-        return ca.Function("passed", symbols, settled(t, *self.mapping(*symbols), theta))
+        return ca.Function("passed", symbols, list(settled(t, *self.mapping(*symbols), theta)))
 
     @property
     def smooth(self) -> bool:

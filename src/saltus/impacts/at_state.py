@@ -318,10 +318,9 @@ def contacts_of(
         raise UnknownName("domain or point", given, [*system.domains, *system.mechanism.points])
     if isinstance(given, Domain):
         out, params = list(given.contacts), dict(given.params)
-    elif isinstance(given, Frame | str) or hasattr(given, "rows"):
-        out, params = [place_contact(given)], {}
     else:
-        out, params = [place_contact(c) for c in given], {}
+        several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        out, params = [place_contact(c) for c in several], {}
     if not out:
         raise BadValue("impact without contacts: name the points that strike, or a domain that has contacts")
     return out, params

@@ -86,7 +86,7 @@ class Motion:
 class Closure:
     """Equations phi(q, t) = 0 that one loop joint, hand-written constraint or contact brings.
 
-    `locks` says what each of them holds; `contact` is the number of the contact in its domain, None for the machine's own.
+    `locks` says what each holds; `contact` is the number of the contact in its domain, None for the machine's own.
     """
 
     name: str

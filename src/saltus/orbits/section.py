@@ -16,7 +16,7 @@ from saltus.hybrid.constrained import rare
 from saltus.hybrid.graph import Edge, HybridSystem
 from saltus.hybrid.resets import Continuous, Map, PlasticImpact
 from saltus.hybrid.signals import traced
-from saltus.hybrid.transition import entrance, held, transition
+from saltus.hybrid.transition import Entrance, entrance, held, transition
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import RANK_TOL
@@ -26,6 +26,7 @@ from saltus.orbits.variation import Rows
 
 SHIFT = 0.7312  # m or rad: any number that no machine is periodic with
 ALIKE = 1e-9
+GROUNDED = 1e-6  # m: a contact so near to the ground stands on it
 
 
 class Relabel:
@@ -111,6 +112,8 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
                     p[d.layout.slice("entry_q").start + index] += shift
                 q, v = moved[: len(m.q_names)], moved[len(m.q_names) :]
                 phi = np.ravel(way.gaps(when, q, v, theta)) if way.constrained.rows else np.zeros(0)
+                if way.constrained.contacts:
+                    phi = np.concatenate([phi, np.ravel(way.constrained.touching(when, q, v, theta)[2])])
                 p[d.layout.slice("anchors")] = held(d.constrained, when, q, v, theta)[len(theta) :]
                 f, g = d.rates(when, moved, p)
                 values.append(np.concatenate([f, np.ravel(g), phi]))
@@ -160,11 +163,11 @@ class Section:
         crossing = next(c for c in passage.crossings if c.edge is edge)
         assert edge.target is not None
         way = entrance(stride.constrained(edge.target))
-        rows = [way.phi, way.phi_dot]
+        rows = [way.phi, way.phi_dot, *_on_ground(way, crossing.t, crossing.q, theta)]
         still = isinstance(edge.reset, Continuous)
         if still:
             left = entrance(stride.constrained(edge.source))
-            rows += [left.phi, left.phi_dot]
+            rows += [left.phi, left.phi_dot, *_on_ground(left, crossing.t, crossing.q, theta)]
         if still or isinstance(edge.reset, PlasticImpact):
             source = stride.dynamics(edge.source, crossing.t, crossing.q_before, theta)
             guard = next(i for i, e in enumerate(source.edges) if e is edge)
@@ -238,6 +241,16 @@ class Section:
         for k in range(len(params)):
             own[r.p.start + k, k] = 1.0
         return lift @ null, own
+
+
+def _on_ground(way: Entrance, t: float, q: np.ndarray, theta: np.ndarray) -> list[SX]:
+    """Heights of the contacts that stand on the ground, zero for every state of the section."""
+    c = way.constrained
+    if not c.contacts:
+        return []
+    heights = np.ravel(c.touching(t, q, np.zeros(way.nv), theta)[2])
+    expressions = c.touching.function(*way.symbols)[2]
+    return [expressions[i] for i, height in enumerate(heights) if abs(height) < GROUNDED]
 
 
 def _null(C: np.ndarray) -> np.ndarray:

@@ -294,6 +294,9 @@ class Stride:
                 pieces.append(segment.coefficients[:, :, :n])
             t, state, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
             fired = [i for i in segment.fired if i < edges]
+            if segment.stop is Stop.EVENT and fired and min(fired) in watched:
+                name = d.edges[min(fired)].name
+                raise Lost(f"{name!r} comes at t = {t:.4g} s without having been left", reason="grazing")
             if segment.stop is Stop.EVENT and fired:
                 arc = Arc(d, p, np.concatenate(breaks), np.concatenate(pieces))
                 return min(fired), t, state[:n].copy(), state[n:].reshape(n, -1, order="F"), arc

@@ -207,7 +207,7 @@ def contact_summary(
     places: Mapping[str, Any],
     d: int,
 ) -> dict[str, dict[str, float]]:
-    """Least normal force, friction needed, depth and share of time pulled, of every contact; `by_stay` says which hold.
+    """Least normal force, friction needed and share of time pulled, of every contact; `by_stay` says which hold.
 
     `excess` is by how much the friction needed goes beyond what the ground has, where that is given.
     """
@@ -272,10 +272,10 @@ def _reset_energy(log: Log) -> dict[int, float]:
         wanted.append((before.mode, before.breaks[-1][-1:], before.x_end[None, :], before.parameters[-1]))
     energies = [float(T[0, 0] + V[0, 0]) for _, _, _, _, T, V, *_ in _outputs(wanted)]
     out = {}
-    for k, ((before, _), (after, _)) in enumerate(itertools.pairwise(lasting)):
-        lost = sum(e.impact.lost for e in log.events if e.impact is not None and before < e.phase <= after)
-        passed = any(before < e.phase <= after for e in log.events)
-        out[after] = energies[2 * k] - energies[2 * k + 1] + lost if passed else 0.0
+    for k, ((i, _), (j, _)) in enumerate(itertools.pairwise(lasting)):
+        between = [e for e in log.events if i < e.phase <= j]
+        lost = sum(e.impact.lost for e in between if e.impact is not None)
+        out[j] = energies[2 * k] - energies[2 * k + 1] + lost if between else 0.0
     return out
 
 
@@ -283,8 +283,7 @@ def _drift(log: Log, arrays: Mapping[str, np.ndarray], resets: Mapping[int, floa
     """Largest energy (J) that is unexplained at any sample: E - E0 - work + losses - what resets moved."""
     energy, work, phase = arrays["kinetic"] + arrays["potential"], arrays["work"].sum(axis=1), arrays["phase"]
     booked = np.array([sum(x for after, x in resets.items() if after <= i) for i in range(len(log.stays))])
-    lost = np.array(
-        [sum(e.impact.lost for e in log.events if e.impact is not None and e.phase <= i) for i in range(len(log.stays))]
-    )
+    losses = [(e.phase, e.impact.lost) for e in log.events if e.impact is not None]
+    lost = np.array([sum(x for after, x in losses if after <= i) for i in range(len(log.stays))])
     off = energy - energy[0] - (work - work[0]) + (lost - booked)[phase]
     return float(np.abs(off).max())

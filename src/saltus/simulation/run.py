@@ -62,12 +62,12 @@ def simulate(
     """Run a machine from `start` at t = `begin` until `until` (s), or until an event ends it.
 
     `control` is a function (t, s) -> {input: value}, traced once per domain and compiled, or a `Sampled` one.
-    `tolerance` bounds the local error of a step: absolute for positions (rad, m), relative for velocities. `params` give
-    Params other values than the start has; those that change lengths need a start assembled with them. `independent`
-    names the coordinates that reduced formulations keep, for all domains or by domain. `rate` is the number of recorded
-    samples per second; any instant in between is there as dense output. `stop_after` ends the run after so many events
-    of a name, as in {"touchdown": 16}. A motion so fast that it takes more than `max_steps` steps ends with outcome "step
-    limit", before time and memory run out. `progress(t, until, events)` is called now and then. Ctrl-C keeps what was
+    `tolerance` bounds the local error of a step: absolute for positions (rad, m), relative for velocities. `params`
+    give Params other values than the start has; those that change lengths need a start assembled with them. `independent`
+    names the coordinates that reduced formulations keep, for all domains or by domain. `rate` is the number of
+    recorded samples per second; any instant in between is there as dense output. `stop_after` ends the run after so
+    many events of a name, as in {"touchdown": 16}. A motion so fast that it takes more than `max_steps` steps ends with
+    outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then. Ctrl-C keeps what was
     simulated.
     """
     if isinstance(system, Mechanism):
@@ -213,8 +213,8 @@ class _Run:
                 if isinstance(contact, Pinned | Sliding | Rolling) and abs(height) > MOVED:
                     where = "above" if height > 0 else "below"
                     raise BadValue(
-                        f"the start has contact {closure.name!r} of domain {domain.name!r} {abs(height):.4g} m {where} the "
-                        f"ground (y = {self.system.ground:g} m); assemble it on the ground, or start in another domain",
+                        f"the start has contact {closure.name!r} of domain {domain.name!r} {abs(height):.4g} m {where} "
+                        f"the ground (y = {self.system.ground:g} m); assemble it on the ground, or start in another domain",
                         contact=closure.name,
                         height=float(height),
                     )
@@ -388,6 +388,7 @@ class _Run:
         speeds = np.ravel(c.touching(self.t, self.q, self.v, self.params)[1]) if c.sliding else np.zeros(0)
         for k, i in enumerate(c.sliding):
             contact = c.domain.contacts[i]
+            assert isinstance(contact, Sliding)
             speed = np.linalg.norm(speeds[c.dimension * i : c.dimension * i + tangents])
             if speed > STILL or (isinstance(contact.friction, int | float) and contact.friction == 0):
                 continue

@@ -79,6 +79,7 @@ def hopper(*, coordinates: int = 2) -> sl.HybridSystem:
     drive = 2 * m.params["D_G"] * sl.math.sqrt(m.params["k"] * m.params["m"])
     flight = system.domain("flight", params={"d": m.params["d_F"]})
     ground = system.domain("ground", contacts=[sl.Pinned("foot")], params={"d": drive})
+    force_falls = sl.When(lambda s: s.normal("foot"), "falling", label="liftoff")
     system.edge(flight, ground, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
-    system.edge(ground, flight, guard=sl.Liftoff("foot"), reset=sl.Continuous())
+    system.edge(ground, flight, guard=force_falls, reset=sl.Continuous())
     return system

@@ -12,9 +12,9 @@ from saltus.errors import BadModel, SaltusError
 from saltus.files.model.names import Formula, FormulaLaw, FormulaTarget
 from saltus.files.model.recording import Recorder
 from saltus.files.model.writing_parts import Data, MechanismWriter, plain, writing
-from saltus.hybrid.contacts import Contact, Rolling, Sliding
+from saltus.hybrid.contacts import Contact, Rolling
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
-from saltus.hybrid.guards import Guard, Touchdown, When
+from saltus.hybrid.guards import Guard, Liftoff, Touchdown, When
 from saltus.hybrid.laws import PD, ConstantSpeed, Damping, PerDomain, Sampled, Schedule
 from saltus.hybrid.resets import Collision, Continuous, PlasticImpact, Reset
 from saltus.model.mechanism import Mechanism
@@ -77,8 +77,9 @@ class _SystemWriter:
 
     def _contact(self, c: Contact) -> Data:
         out = {"type": type(c).__name__.lower(), "point": self._point(c.point)}
-        if isinstance(c, Sliding) or getattr(c, "friction", None) is not None:
-            out["friction"] = self.writer.number(c.friction)
+        friction = getattr(c, "friction", None)
+        if friction is not None:
+            out["friction"] = self.writer.number(friction)
         if isinstance(c, Rolling):
             out["radius"] = self.writer.number(c.radius)
         return out
@@ -109,6 +110,7 @@ class _SystemWriter:
                 else plain(recorder.text(_traced(guard.expression, recorder)))
             )
             return {"type": "when", "expression": text, "direction": guard.direction, "label": guard.label}
+        assert isinstance(guard, Touchdown | Liftoff)
         out: Data = {"type": type(guard).__name__.lower(), "point": self._point(guard.point)}
         if isinstance(guard, Touchdown):
             radius = self.writer.number(guard.radius)
