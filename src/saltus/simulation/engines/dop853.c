@@ -372,8 +372,9 @@ static double find_events(Work *w, double t, const double *x, double h) {
    method on the guards. Lists the guards that fired. Return the length, or NaN if a step was not finite. */
 static double land(Work *w, double t, const double *x, double h, double first) {
   Run *r = w->run;
-  double *g = w->g[0], *g_rate = w->g_rate[0], length = first * h, soonest;
+  double *g = w->g[0], *g_rate = w->g_rate[0], length = first * h, soonest = INFINITY;
   for (int pass = 0;; ++pass) {
+    const double before = soonest;
     if (t + length == t) {
       memcpy(w->x_new, x, N * sizeof(double));
       memcpy(w->k[12], w->k[0], N * sizeof(double));
@@ -393,6 +394,10 @@ static double land(Work *w, double t, const double *x, double h, double first) {
     /* A large correction means that the guard barely touches: the interpolant's root then stays. */
     if (pass == 3 || length == 0 || fabs(soonest) > 1e-2 * length) break;
     if (fabs(soonest) <= DBL_EPSILON * fmax(fabs(t + length), length)) break;
+    if (fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) { /* it jumps: the interpolant's root stays, too */
+      pass = 2, length = first * h;
+      continue;
+    }
     length = fmin(h, length + soonest);
   }
   r->n_fired = 0;
