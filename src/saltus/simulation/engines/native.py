@@ -53,12 +53,15 @@ class _Run(ctypes.Structure):
 
 
 class NativeEngine:
-    """Hairer's DOP853 in C: order 8, dense output of order 7, events polished to round-off."""
+    """Hairer's DOP853 in C: order 8, dense output of order 7, events polished to round-off.
+
+    The step is chosen so that the error between its ends stays within the tolerance, too.
+    """
 
     name = "native"
 
     def prepare(self, flow: Flow, *, dense: bool = True, **options: Any) -> Stepper:
-        """Compile a flow. `dense=False` keeps a cubic a step: faster, its interior is of order 4 only.
+        """Compile a flow. `dense=False` keeps a cubic a step: faster, its interior is of order 4 only, and unchecked.
 
         If the compiler fails, hangs, or finds no room, the stepper is that of an engine that needs none, with a note.
         """
