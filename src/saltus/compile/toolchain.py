@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -94,17 +95,20 @@ def _examine(command: str) -> Compiler | None:
     """Return the compiler a command line names if it builds and loads a small library."""
     program, *arguments = shlex.split(command)
     path = shutil.which(program)
-    if path is None:
+    if path is None or path in _hung:
         return None
     try:
         said = subprocess.run([path, *arguments, "--version"], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
+        return None
+    except subprocess.TimeoutExpired:
+        _hung.add(path)
         return None
     version = (said.stdout or said.stderr).partition("\n")[0].strip()
     for tuning in ("-march=native", "-mcpu=native", ""):
         compiler = Compiler(path, version, (*arguments, *tuning.split()))
         try:
-            _build(compiler, _PROBE, ("-O1",), "a probe", _PROBE_PATIENCE)
+            _build(compiler, _PROBE, ("-O1",), None, _PROBE_PATIENCE)
         except CompileError as error:
             if error.data["full"]:  # that is not the compiler's fault: builds will say so where notes are read
                 return Compiler(path, version, tuple(arguments))
@@ -195,7 +199,7 @@ def _patience() -> float:
     return seconds
 
 
-def _build(compiler: Compiler, source: str, flags: tuple[str, ...], name: str, patience: float) -> Path:
+def _build(compiler: Compiler, source: str, flags: tuple[str, ...], name: str | None, patience: float) -> Path:
     options = (*compiler.arguments, *FLAGS, *flags)
     recipe = "\0".join((source, compiler.path, compiler.version, *options, _cpu()))
     path = cache_dir() / (hashlib.sha256(recipe.encode()).hexdigest() + ".so")
@@ -203,7 +207,7 @@ def _build(compiler: Compiler, source: str, flags: tuple[str, ...], name: str, p
         return path
     if compiler.path in _hung:
         raise _error(compiler, f"{compiler.path} hung before in this process and is not asked again")
-    with compiling(name, source.count(";")) as tell:
+    with contextlib.nullcontext(lambda: None) if name is None else compiling(name, source.count(";")) as tell:
         _compile(compiler, source, options, path, tell, patience)
     if not _sound(path):
         raise _error(
