@@ -256,6 +256,20 @@ def test_projection_holds_the_invariant_and_the_pieces_stay_joined():
     np.testing.assert_allclose(segment.x, [np.cos(100), np.sin(100)], atol=1e-3)
 
 
+def test_an_uncertain_projection_does_not_stall_the_run():
+    """It moves the state by up to a thousand tolerances however short the step, as near a singular position of a linkage."""
+    stepper = NativeEngine().prepare(
+        flow(
+            2,
+            lambda t, x, p: ca.vertcat(-x[1], x[0]),
+            project=lambda t, x, p: x / ca.norm_2(x) * (1 + 1e-6 * ca.sin(1e9 * t)),
+        )
+    )
+    segment = stepper.run(request([1.0, 0.0], 10.0, tolerance=1e-9))
+    assert segment.stop is Stop.END
+    np.testing.assert_allclose(segment.x, [np.cos(10), np.sin(10)], atol=1e-5)
+
+
 def test_longest_step_is_respected():
     segment = growth().run(request([0.5], 3.0, max_step=0.01, tolerance=1e-3))
     assert np.diff(segment.breaks).max() <= 0.0101 * (1 + 1e-12)

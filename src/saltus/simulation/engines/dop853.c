@@ -501,8 +501,9 @@ static int integrate(Work *w) {
       sound = finish(w, t_new);
       if (sound) {
         (DENSE ? interpolate : interpolate_cubic)(w, t, r->x, length);
-        if (DENSE) error = fmax(error, error_inside(w));
-        sound = isfinite(error);
+        /* Both fall with the eighth power of h. What does not, as the jump of a projection that is uncertain near a
+           singular position, must not shorten steps for ever. */
+        if (DENSE) error = fmax(error, fmin(error_inside(w), 1e3 * error));
       }
     }
     if (sound && error > 1) {
