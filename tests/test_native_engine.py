@@ -257,7 +257,7 @@ def test_projection_holds_the_invariant_and_the_pieces_stay_joined():
 
 
 def test_an_uncertain_projection_does_not_stall_the_run():
-    """It moves the state by up to a thousand tolerances however short the step, as near a singular position of a linkage."""
+    """It moves the state by up to a thousand tolerances however short the step, as near a singular position."""
     stepper = NativeEngine().prepare(
         flow(
             2,
