@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import math
 import pickle
 import subprocess
 import sys
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import casadi as ca
 import numpy as np
@@ -14,7 +19,7 @@ from scipy.integrate import quad
 from scipy.special import ellipk
 
 from saltus import errors
-from saltus.compile import find_compiler
+from saltus.compile import find_compiler, on_progress
 from saltus.simulation import engines
 from saltus.simulation.engines.port import Flow, Request, Stop
 
@@ -192,6 +197,120 @@ def test_steppers_travel_between_processes(steppers):
     asked = request([1, 0], 2, [-1, -1], [True, True])
     copy = pickle.loads(pickle.dumps(steppers["ball"]))
     np.testing.assert_array_equal(copy.run(asked).x, steppers["ball"].run(asked).x)
+
+
+def swing(k):
+    """Run k of many: a swing from its own height, under its own gravity."""
+    asked = request([0.5 + 0.1 * k, 0], 1.5, [0, 1], [False, False], tol=1e-9)
+    return dataclasses.replace(asked, p=np.array([G + k]))
+
+
+def same_bits(left, right):
+    for name in ("breaks", "coefficients", "x", "armed"):
+        np.testing.assert_array_equal(getattr(left, name), getattr(right, name))
+    assert (left.stop, left.fired, left.evaluations) == (right.stop, right.fired, right.evaluations)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_runs_in_threads_are_the_serial_ones_to_the_last_bit(engine, shared):
+    stdout = sys.stdout
+    case = flow("threads", *(FLOWS["pendulum"].rhs(T, X, P), FLOWS["pendulum"].guards(T, X, P)))
+    serial = [engine.prepare(case).run(swing(k)) for k in range(8)]
+    stepper = engine.prepare(case)
+    together = threading.Barrier(4)
+
+    def work(_):
+        together.wait()
+        own = stepper if shared else engine.prepare(case)
+        return [own.run(swing(k)) for k in range(8)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for got in pool.map(work, range(4)):
+            for left, right in zip(got, serial, strict=True):
+                same_bits(left, right)
+    assert sys.stdout is stdout
+
+
+def test_the_costly_part_is_made_once_and_goes_with_the_flow(engine):
+    case = flow("once", ca.vertcat(X[1], -P), X[0] - 17)
+    with ThreadPoolExecutor(4) as pool:
+        heard = []
+        with on_progress(heard.append):
+            asked = request([1, 0], 0.1, [-1], [True])
+            steppers = list(pool.map(engine.prepare, [case] * 4))
+            for stepper in steppers:
+                stepper.run(asked)
+    assert len(set(map(id, steppers))) == 4
+    names = [news.name for news in heard if news.done]
+    assert len(names) == len(set(names))
+    kept = weakref.ref(case)
+    del case, steppers, stepper
+    gc.collect()
+    assert kept() is None
+
+
+GRAZES = {  # guards that rise above zero for a moment only, at the top of a throw after 1 s; True: it crosses
+    "just above": (X[0] - (G / 2 - 1e-9), True),
+    "just below": (X[0] - (G / 2 + 1e-9), False),
+    "kinked": (ca.fmin(X[0] - (G / 2 - 1e-6), 1e-7), True),
+    "branching": (ca.if_else(X[0] > G / 2 - 1e-4, 1 + X[0], X[0] - (G / 2 - 1e-4)), True),
+}
+
+
+@pytest.mark.parametrize("name", GRAZES)
+@pytest.mark.parametrize("t_end", [1.37, 1.9])
+def test_a_graze_fires_if_and_only_if_it_crosses(engine, name, t_end):
+    guard, is_one = GRAZES[name]
+    segment = engine.prepare(flow(name, ca.vertcat(X[1], -P), guard)).run(request([0, G], t_end, [1], [True]))
+    assert (segment.stop is Stop.EVENT) == is_one
+    if is_one:
+        height = {"just above": 1e-9, "kinked": 1e-6, "branching": 1e-4}[name]
+        assert segment.breaks[-1] == pytest.approx(1 - math.sqrt(2 * height / G), abs=2e-4)
+
+
+def test_crossings_of_a_few_milliseconds_are_found_at_the_default_tolerance(engine):
+    """A pendulum passes 1e-5 rad below its turning point, for 2 sqrt(2e-5 / a) = 3 ms; every time it comes by."""
+    quarter = ellipk(math.sin(0.5) ** 2) / math.sqrt(G)
+    dip = 1e-5
+    stepper = engine.prepare(flow("dips", FLOWS["pendulum"].rhs(T, X, P), X[0] - (1 - dip)))
+    half = math.sqrt(2 * dip / (G * math.sin(1)))
+    t, x, armed = 0.0, np.array([1.0, 0.0]), np.array([False])
+    for k in range(1, 9):
+        segment = stepper.run(request(x, 40, [1], armed, t=t, tol=1e-9))
+        assert segment.fired == (0,)
+        t, x, armed = segment.breaks[-1], segment.x, np.array([False])
+        assert t == pytest.approx(4 * k * quarter - half, abs=1e-4)
+
+
+ODD = {  # guard over the clock x_0 = t, expected time of the event (None: never)
+    "where": (ca.if_else(X[0] < 0.4, -1, X[0] + 1), 0.4),
+    "small jump": (ca.if_else(X[0] < 0.4, X[0] - 0.401, X[0] - 0.3995), 0.4),
+    "clipped": (ca.fmax(X[0] - 0.7, -0.1), 0.7),
+    "pole": (1 / (0.45 - X[0]), None),
+    "through a pole": (1 / (X[0] - 0.45), 0.45),
+    "triple root": ((X[0] - 0.3) ** 3, 0.3),
+    "quintuple root": ((X[0] - 0.3) ** 5, 0.3),
+    "constant": (ca.SX(1), None),
+    "zero": (ca.SX(0), None),
+    "a parameter": (P - 5, None),
+    "steps": (ca.floor(4 * X[0]) - 1.5, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_guards_fire_on_time_or_not_at_all(engine, name):
+    guard, expected = ODD[name]
+    segment = engine.prepare(flow(name, ca.vertcat(1, 0), guard)).run(request([0, 0], 1, [1], [False], tol=1e-9))
+    if expected is None:
+        assert segment.stop is Stop.END
+    else:
+        assert segment.fired == (0,)
+        assert segment.breaks[-1] == pytest.approx(expected, abs=1e-4 if "root" in name else 1e-9)
+
+
+def test_heyoka_notes_that_it_does_not_see_kinks():
+    assert any("kinks" in note for note in engines.choose("heyoka").prepare(FLOWS["spring"]).notes)
+    assert not engines.choose("heyoka").prepare(FLOWS["ball"]).notes
 
 
 def test_choose_knows_three_names():

@@ -69,10 +69,26 @@ def test_cheap_interpolant_is_of_order_four_and_costs_nothing():
     full, cheap = growth(), growth(dense=False)
     coarse, fine = (errors_with_fixed_steps(cheap, count) for count in (8, 16))
     assert np.log2(coarse[1] / fine[1]) > 3.5
-    asked = request([0.5], 4.0)
+    asked = request([0.5], 4.0, tolerance=1e6, step=0.25, max_step=0.25)
     left, right = full.run(asked), cheap.run(asked)
     np.testing.assert_array_equal(left.breaks, right.breaks)
-    assert right.evaluations == left.evaluations - 3 * (len(left.breaks) - 1)
+    assert right.evaluations == left.evaluations - 4 * 16  # three for the interpolant, one to judge it
+
+
+@pytest.mark.parametrize("tolerance", [1e-5, 1e-8, 1e-11])
+@pytest.mark.parametrize("stiff", [1.0, 200.0])
+def test_between_its_ends_a_step_is_as_good_as_the_tolerance(tolerance, stiff):
+    """Prothero and Robinson 1974: x' = -a (x - cos 9 t) - 9 sin 9 t from any x; x = cos 9 t + (x_0 - 1) exp(-a t).
+
+    Each step is compared with the solution through its own start, so that nothing adds up. Without a look inside
+    the step the largest error is ten tolerances.
+    """
+    case = flow(1, lambda t, x, p: -stiff * (x - ca.cos(9 * t)) - 9 * ca.sin(9 * t))
+    segment = NativeEngine().prepare(case).run(request([1.5], 4.0, tolerance=tolerance))
+    s = np.linspace(0, 1, 33)
+    for t, h, piece in zip(segment.breaks, np.diff(segment.breaks), segment.coefficients, strict=False):
+        exact = np.cos(9 * (t + s * h)) + (piece[0] - np.cos(9 * t)) * np.exp(-stiff * s * h)
+        assert np.abs(s[:, None] ** np.arange(8) @ piece[:, 0] - exact).max() < 3 * tolerance
 
 
 @pytest.mark.parametrize("tolerance", [1e-5, 1e-8, 1e-11])
@@ -224,7 +240,8 @@ def test_going_on_after_a_limit_gives_the_same_motion():
             break
         assert len(part.breaks) == 6
     assert part.stop is Stop.END
-    assert abs(count - len(whole.breaks) + 1) <= 3
+    # the controller's memory begins anew with each part, which costs a fraction of a step
+    assert abs(count - len(whole.breaks) + 1) <= 0.1 * count
     np.testing.assert_allclose(part.x, whole.x, atol=1e-9)
 
 
@@ -237,6 +254,20 @@ def test_projection_holds_the_invariant_and_the_pieces_stay_joined():
     np.testing.assert_allclose(np.linalg.norm(starts, axis=1), 1, atol=4e-16)
     np.testing.assert_allclose(segment.coefficients.sum(axis=1)[:-1], starts[1:], atol=1e-14)
     np.testing.assert_allclose(segment.x, [np.cos(100), np.sin(100)], atol=1e-3)
+
+
+def test_an_uncertain_projection_does_not_stall_the_run():
+    """It moves the state by up to a thousand tolerances however short the step, as near a singular position."""
+    stepper = NativeEngine().prepare(
+        flow(
+            2,
+            lambda t, x, p: ca.vertcat(-x[1], x[0]),
+            project=lambda t, x, p: x / ca.norm_2(x) * (1 + 1e-6 * ca.sin(1e9 * t)),
+        )
+    )
+    segment = stepper.run(request([1.0, 0.0], 10.0, tolerance=1e-9))
+    assert segment.stop is Stop.END
+    np.testing.assert_allclose(segment.x, [np.cos(10), np.sin(10)], atol=1e-5)
 
 
 def test_longest_step_is_respected():

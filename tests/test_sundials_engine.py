@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import casadi as ca
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from saltus import errors
+from saltus.simulation.engines.hush import hushed
 from saltus.simulation.engines.port import Flow, Request, Stop
 from saltus.simulation.engines.sundials import SundialsEngine
 
@@ -95,6 +98,23 @@ def test_not_finite_ahead_is_an_outcome(capfd):
     assert np.isfinite(segment.x).all()
     assert np.isfinite(segment.coefficients).all()
     assert capfd.readouterr().out == ""
+
+
+def test_overlapping_silence_ends_in_any_order(capsys):
+    """Two threads are hushed, the first to come leaves first; a third prints all the while."""
+    real = sys.stdout
+    first, second = hushed(), hushed()
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
+        one.submit(first.__enter__).result()
+        two.submit(second.__enter__).result()
+        one.submit(print, "dropped").result()
+        print("kept", flush=True)
+        one.submit(first.__exit__, None, None, None).result()
+        one.submit(print, "kept again").result()
+        two.submit(print, "dropped").result()
+        two.submit(second.__exit__, None, None, None).result()
+    assert sys.stdout is real
+    assert capsys.readouterr().out == "kept\nkept again\n"
 
 
 def test_not_finite_at_the_start_takes_no_step():

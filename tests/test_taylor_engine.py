@@ -174,20 +174,22 @@ def test_a_root_at_the_end_is_an_event(ball):
 
 def test_projection_is_applied_after_each_step():
     """A rotation whose radius would grow: the projection holds it, and the time of the event stays exact."""
-    growing = flow(ca.vertcat(-X[1], X[0]) + 1e-3 * X, X[1] / X[0] - 1, X / ca.norm_2(X))
+    growing = flow(ca.vertcat(-X[1], X[0]) + 1e-10 * X, X[1] / X[0] - 1, X / ca.norm_2(X))
     segment = taylor.TaylorEngine().prepare(growing).run(request([1, 0], 3, [1], [True], max_step=0.1))
     assert segment.fired == (0,)
     assert segment.breaks[-1] == pytest.approx(math.pi / 4, rel=1e-12)
     np.testing.assert_allclose(np.hypot(*segment.coefficients[:, 0].T), 1, rtol=1e-15)
+    np.testing.assert_allclose(segment.coefficients.sum(axis=1)[:-1], segment.coefficients[1:, 0], atol=1e-15)
     assert np.hypot(*segment.x) == pytest.approx(1, rel=1e-15)
 
 
 def test_a_guard_the_projection_carries_over_zero_fires():
-    drifting = flow(ca.vertcat(1, 0), X[1] - 0.5, ca.vertcat(X[0], ca.if_else(X[0] > 0.45, 1, 0)))
+    """The flow moves x_0 alone; the projection brings x_1 after it, step by step."""
+    drifting = flow(ca.vertcat(1, 0), X[1] - 0.45, ca.vertcat(X[0], X[0]))
     segment = taylor.TaylorEngine().prepare(drifting).run(request([0, 0], 3, [1], [True], max_step=0.1))
     assert segment.stop is Stop.EVENT
-    assert segment.breaks[-1] == pytest.approx(0.5)
-    np.testing.assert_allclose(segment.x, [0.5, 1.0])
+    assert segment.breaks[-1] == pytest.approx(0.45)
+    np.testing.assert_allclose(segment.x, [0.45, 0.45])
 
 
 def test_wrong_options_and_times_are_named(ball):

@@ -1,6 +1,7 @@
-"""The one door from symbols to machine code."""
+"""Compile: the one door from symbols to native code."""
 
 from saltus.compile.kernel import Bound, EvaluationError, Kernel, c_source, densified
+from saltus.compile.progress import Progress, compiling, on_progress
 from saltus.compile.toolchain import CompileError, Compiler, build, cache_dir, find_compiler, left_as_it_is
 
 __all__ = [
@@ -9,10 +10,13 @@ __all__ = [
     "Compiler",
     "EvaluationError",
     "Kernel",
+    "Progress",
     "build",
     "c_source",
     "cache_dir",
+    "compiling",
     "densified",
     "find_compiler",
     "left_as_it_is",
+    "on_progress",
 ]

@@ -1,4 +1,4 @@
-"""A CasADi function as machine code, or on CasADi's virtual machine where there is no compiler."""
+"""A CasADi function, compiled, or on CasADi's virtual machine where there is no compiler."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import itertools
 import math
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,7 +17,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from saltus.compile.toolchain import build, find_compiler
+from saltus.compile.toolchain import CompileError, build, find_compiler
 from saltus.errors import BadValue, NoCompiler, SaltusError
 
 Array = NDArray[np.float64]
@@ -119,13 +120,15 @@ class Kernel:
     """A function of dense vectors and matrices, made fast.
 
     `native` None compiles if there is a compiler, True insists on it, False stays on CasADi's virtual
-    machine. Compilation happens at the first use and is kept on disk. Columns are 1-D arrays, other
-    matrices 2-D. Kernels may be called from several threads and may be pickled.
+    machine. Compilation happens at the first use and is kept on disk; if it fails (the compiler gives up or hangs,
+    the disk is full), None warns, leaves a note in `notes` and goes on with the virtual machine. Columns are 1-D
+    arrays, other matrices 2-D. Kernels may be called from several threads and may be pickled.
     """
 
     def __init__(self, function: ca.Function, native: bool | None = None) -> None:
         self.function = function
         self.name: str = function.name()
+        self.notes: list[str] = []
         self._wish = native
         self._shapes_in = [_shape(function.size_in(i)) for i in range(function.n_in())]
         self._shapes_out = [_shape(function.size_out(i)) for i in range(function.n_out())]
@@ -146,7 +149,7 @@ class Kernel:
 
     @property
     def native(self) -> bool:
-        """Whether it runs as machine code (compiles it to find out)."""
+        """Whether it runs compiled (compiles it to find out)."""
         return self._library is not None
 
     @functools.cached_property
@@ -164,7 +167,14 @@ class Kernel:
             if self._wish:
                 raise NoCompiler(f"{self.name!r} cannot become native code: {error}", function=self.name) from error
             return None
-        return str(build(source + _LOOPS))
+        try:
+            return str(build(source + _LOOPS, name=self.name))
+        except CompileError as error:
+            if self._wish:
+                raise
+            self.notes.append(f"{self.name!r} runs on CasADi's virtual machine, some ten times slower: {error}")
+            warnings.warn(self.notes[-1], RuntimeWarning, stacklevel=4)
+            return None
 
     @functools.cached_property
     def runnable(self) -> ca.Function:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-LENGTH = 500  # statements a piece
+LENGTH = 150  # statements a piece
 
 _FUNCTION = re.compile(
     r"^static int (\w+)\(const casadi_real\*\* arg, casadi_real\*\* res, casadi_int\* iw, "

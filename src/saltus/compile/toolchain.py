@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -10,14 +11,18 @@ import os
 import platform
 import shlex
 import shutil
+import signal
+import stat
 import subprocess
 import tempfile
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from saltus.compile.pieces import cut
+from saltus.compile.progress import compiling
 from saltus.errors import BadValue, NoCompiler, SaltusError
 
 FLAGS = ("-std=c99", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off")
@@ -27,15 +32,28 @@ sums stay apart, so that native code gives the virtual machine's numbers to the 
 LONG, HUGE = 300_000, 800_000  # characters of C, 24 an instruction
 """How much is optimised, since a compiler's time grows faster than a function does. Up to LONG all of it, at -O2; from
 there on functions are cut into pieces first, and beyond HUGE nothing is optimised. Measured with gcc 12 on a flow of
-57,000 instructions (1.4 MB), seconds of the processor: whole at -O2 or -Og about 30, in pieces 15, at -O0 2. One
-evaluation of 59,000 takes 55 us in pieces and 170 us at -O0; the virtual machine takes 5 ns an instruction."""
+0.5 MB, seconds of the processor and time of one evaluation in a run: whole at -O2 9.6 s and 1.8 us, in pieces of 500
+statements at -O2 5.8 s and 2.3 us, in pieces of 150 at _PIECEWISE 3.0 s and 2.35 us. Half of the time goes into the
+allocation of registers, which sees little of a function at once. At -O0 evaluations take three times as long; the
+virtual machine takes 5 ns an instruction."""
+
+_PIECEWISE = ("-O1", "-ftree-vectorize")  # the integrator has loops; -O2 has little more for a piece
 
 _DIGEST = hashlib.sha256().digest_size
 _PROBE = "double saltus_probe(double x) { return 2.0 * x; }\n"
 
 
+PATIENCE = 300.0  # s, for one run of the compiler; SALTUS_COMPILE_SECONDS changes it
+_PROBE_PATIENCE = 30.0  # s, for a source of one line
+
+_hung: set[str] = set()  # compilers that once took longer than that, and are not asked again by this process
+
+
 class CompileError(SaltusError):
-    """The C compiler refused a source; carries the command and the end of what it printed."""
+    """No library came out: the compiler refused a source, hung, or found no room on the disk.
+
+    Carries the command and the end of what it printed.
+    """
 
 
 @dataclass(frozen=True)
@@ -77,18 +95,25 @@ def _examine(command: str) -> Compiler | None:
     """Return the compiler a command line names if it builds and loads a small library."""
     program, *arguments = shlex.split(command)
     path = shutil.which(program)
-    if path is None:
+    if path is None or path in _hung:
         return None
     try:
         said = subprocess.run([path, *arguments, "--version"], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
+        return None
+    except subprocess.TimeoutExpired:
+        _hung.add(path)
         return None
     version = (said.stdout or said.stderr).partition("\n")[0].strip()
     for tuning in ("-march=native", "-mcpu=native", ""):
         compiler = Compiler(path, version, (*arguments, *tuning.split()))
         try:
-            _build(compiler, _PROBE, ("-O1",))
-        except CompileError:
+            _build(compiler, _PROBE, ("-O1",), None, _PROBE_PATIENCE)
+        except CompileError as error:
+            if error.data["full"]:  # that is not the compiler's fault: builds will say so where notes are read
+                return Compiler(path, version, tuple(arguments))
+            if path in _hung:
+                return None
             continue
         return compiler
     return None
@@ -111,11 +136,11 @@ def cache_dir() -> Path:
     if not usable:
         return _temporary_cache(str(path))
     about = path.stat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o022:
+    if _of_others(about):
         raise BadValue(
             f"the cache directory {path} (owner {about.st_uid}, mode {about.st_mode & 0o777:o}) can be "
-            f"written by others, and its files are executed. Run `chmod go-w {path}` if it is yours, "
-            "or set SALTUS_CACHE_DIR to a private directory",
+            f"written by others, and its files are executed. Run `chmod go-w {path}` if it is yours (files "
+            "that are not will be built anew), or set SALTUS_CACHE_DIR to a private directory",
             path=str(path),
             owner=about.st_uid,
             mode=about.st_mode & 0o777,
@@ -136,10 +161,11 @@ def _temporary_cache(refused: str) -> Path:
     return path
 
 
-def build(source: str, flags: Sequence[str] = ()) -> Path:
+def build(source: str, flags: Sequence[str] = (), name: str = "C code") -> Path:
     """Return the shared library of a C source, from the cache if it was built before.
 
-    `flags` are added to `FLAGS` and to the level that goes with the length of the source.
+    `flags` are added to `FLAGS` and to the level that goes with the length of the source. `name` is what a listener
+    of `on_progress` reads. Raises CompileError if nothing comes out, after `PATIENCE` at the latest.
     """
     compiler = find_compiler()
     if compiler is None:
@@ -149,8 +175,10 @@ def build(source: str, flags: Sequence[str] = ()) -> Path:
             looked_for=["SALTUS_CC", "CC", "cc", "gcc", "clang"],
         )
     if left_as_it_is(source):
-        return _build(compiler, source, ("-O0", *flags))
-    return _build(compiler, cut(source) if len(source) > LONG else source, ("-O2", *flags))
+        return _build(compiler, source, ("-O0", *flags), name, _patience())
+    if len(source) > LONG:
+        return _build(compiler, cut(source), (*_PIECEWISE, *flags), name, _patience())
+    return _build(compiler, source, ("-O2", *flags), name, _patience())
 
 
 def left_as_it_is(source: str) -> bool:
@@ -158,59 +186,145 @@ def left_as_it_is(source: str) -> bool:
     return len(source) > HUGE
 
 
-def _build(compiler: Compiler, source: str, flags: tuple[str, ...]) -> Path:
+def _patience() -> float:
+    wish = os.environ.get("SALTUS_COMPILE_SECONDS", "")
+    if not wish:
+        return PATIENCE
+    try:
+        seconds = float(wish)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise BadValue(f"SALTUS_COMPILE_SECONDS is {wish!r}; give a number of seconds above zero", given=wish)
+    return seconds
+
+
+def _build(compiler: Compiler, source: str, flags: tuple[str, ...], name: str | None, patience: float) -> Path:
     options = (*compiler.arguments, *FLAGS, *flags)
     recipe = "\0".join((source, compiler.path, compiler.version, *options, _cpu()))
     path = cache_dir() / (hashlib.sha256(recipe.encode()).hexdigest() + ".so")
+    if _sound(path):
+        return path
+    if compiler.path in _hung:
+        raise _error(compiler, f"{compiler.path} hung before in this process and is not asked again")
+    with contextlib.nullcontext(lambda: None) if name is None else compiling(name, source.count(";")) as tell:
+        _compile(compiler, source, options, path, tell, patience)
     if not _sound(path):
-        _compile(compiler, source, options, path)
-        if not _sound(path):
-            raise CompileError(
-                f"{compiler.path} built {path}, and it cannot be loaded. If {path.parent} lies on a file "
-                "system mounted noexec, set SALTUS_CACHE_DIR to a directory on another one",
-                command=compiler.path,
-                output="",
-            )
+        raise _error(
+            compiler,
+            f"{compiler.path} built {path}, and it cannot be loaded. If {path.parent} lies on a file "
+            "system mounted noexec, set SALTUS_CACHE_DIR to a directory on another one",
+        )
     return path
 
 
-def _compile(compiler: Compiler, source: str, options: tuple[str, ...], path: Path) -> None:
+def _error(compiler: Compiler, text: str, command: str = "", output: str = "", full: bool = False) -> CompileError:
+    return CompileError(text, command=command or compiler.path, output=output, full=full)
+
+
+def _compile(
+    compiler: Compiler, source: str, options: tuple[str, ...], path: Path, tell: Callable[[], None], patience: float
+) -> None:
     """Compile into a file of our own and rename it, so that no reader ever sees half a library."""
     command = [compiler.path, *options, "-x", "c", "-", "-lm", "-o"]
-    handle, name = tempfile.mkstemp(prefix=path.stem[:16], suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    part = Path(name)
+    part: Path | None = None
     try:
-        said = subprocess.run([*command, name], input=source, capture_output=True, text=True)
-        if said.returncode:
-            tail = "\n".join(said.stderr.strip().splitlines()[-15:])
-            raise CompileError(
+        handle, name = tempfile.mkstemp(prefix=path.stem[:16], suffix=".tmp", dir=path.parent)
+        os.close(handle)
+        part = Path(name)
+        code, printed = _asked([*command, name], source, tell, patience)
+        if code is None:
+            _hung.add(compiler.path)
+            raise _error(
+                compiler,
+                f"{compiler.path} was stopped after {patience:g} s with {len(source)} characters of C. "
+                "Set SALTUS_COMPILE_SECONDS if it needs longer",
+                shlex.join([*command, name]),
+            )
+        if code:
+            tail = "\n".join(printed.strip().splitlines()[-15:])
+            raise _error(
+                compiler,
                 f"{compiler.path} could not build {len(source)} characters of C:\n{tail}",
-                command=shlex.join([*command, name]),
-                output=tail,
+                shlex.join([*command, name]),
+                tail,
+                full="No space left" in printed,
             )
         content = part.read_bytes()
         # The loader ignores what follows the library; a digest there tells a whole file from a torn one.
-        part.write_bytes(content + hashlib.sha256(content).digest())
+        part.write_bytes(content + _digest(path, content))
         part.chmod(0o700)
         os.replace(part, path)
+    except OSError as error:
+        raise _error(
+            compiler,
+            f"cannot write a library to {path.parent}: {error.strerror or error}. Make room there, or set "
+            "SALTUS_CACHE_DIR to another directory",
+            full=True,
+        ) from error
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            part.unlink(missing_ok=True)
+
+
+def _asked(command: list[str], source: str, tell: Callable[[], None], patience: float) -> tuple[int | None, str]:
+    """Run the compiler, telling every second; return its code (None: it was stopped) and what it printed.
+
+    It has a session of its own, so that the processes it starts in turn can be ended with it.
+    """
+    pipe, deadline = subprocess.PIPE, time.monotonic() + patience
+    work = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    given: str | None = source
+    try:
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                _, printed = work.communicate(given, timeout=min(1.0, max(left, 0.01)))
+            except subprocess.TimeoutExpired:
+                given = None  # communicate goes on with the rest of it
+                if left <= 0:
+                    return None, ""
+                tell()
+            else:
+                return work.returncode, printed
+    finally:
+        if work.poll() is None:  # also after Ctrl-C, which does not reach another session
+            os.killpg(work.pid, signal.SIGKILL)
+            work.communicate()
+
+
+def _digest(path: Path, content: bytes) -> bytes:
+    """What stands behind a library: made of its content and its name, so that no other can take its place."""
+    return hashlib.sha256(path.stem.encode() + content).digest()
 
 
 def _sound(path: Path) -> bool:
-    """Whether a cached library is whole and loads: loading a torn one can end the process."""
+    """Whether a cached library is ours, is whole, belongs to its name, and loads.
+
+    Whoever could once write to the directory may have left a file or a link there; and loading a torn library can
+    end the process. In such cases it is built anew.
+    """
     try:
-        content = path.read_bytes()
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        with open(handle, "rb") as file:
+            about = os.fstat(handle)
+            if not stat.S_ISREG(about.st_mode) or _of_others(about):
+                return False
+            content = file.read()
     except OSError:
         return False
-    if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
+    if _digest(path, content[:-_DIGEST]) != content[-_DIGEST:]:
         return False
     try:
         ctypes.CDLL(str(path))
     except OSError:
         return False
     return True
+
+
+def _of_others(about: os.stat_result) -> bool:
+    """Whether a file or directory belongs to somebody else, or others may write to it."""
+    return about.st_uid != os.getuid() or bool(about.st_mode & 0o022)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.compile import build, c_source, densified, find_compiler
+from saltus.compile import CompileError, build, c_source, densified, find_compiler
 from saltus.errors import BadModel, BadValue, Singular, UnknownName
 from saltus.model.assembly import State, assembler
 from saltus.model.symbols import SX
@@ -206,12 +207,12 @@ class Turn:
         """
         p = np.ascontiguousarray(np.atleast_2d(p), float)
         count, outputs = len(p), 0 if reading is None else int(reading.numel_out(0))
-        if find_compiler() is None:
+        run = self._compiled(reading)
+        if run is None:
             from saltus.design.walk_in_python import walk_plainly
 
             positions, read, open_by, turned = walk_plainly(self, p, reading)
             return Walked(open_by, turned, read, positions if keep else None)
-        run = self._library(reading)
         q = np.empty((count, self.samples, self.assembler.nq)) if keep else None
         values, gap, flips = np.empty((count, outputs)), np.empty(count), np.empty(count, np.int32)
         q_start = np.ascontiguousarray(self.begin)
@@ -248,6 +249,17 @@ class Turn:
             raise MemoryError(f"no memory for {count} designs of {self.mechanism.name!r}; walk fewer at once")
         return Walked(gap, flips, values, q)
 
+    def _compiled(self, reading: ca.Function | None) -> Any:
+        """The walk in C; None where nothing can be compiled."""
+        if find_compiler() is None:
+            return None
+        try:
+            return self._library(reading)
+        except CompileError as error:
+            note = f"the turn of {self.mechanism.name!r} is walked in Python, many times slower: {error}"
+            warnings.warn(note, RuntimeWarning, stacklevel=3)
+            return None
+
     def _library(self, reading: ca.Function | None) -> Any:
         key = None if reading is None else hash(reading)
         if key not in self._libraries:
@@ -272,7 +284,7 @@ class Turn:
             }
             defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
             source = _PREAMBLE + c_source(functions) + defines + Path(__file__).with_name("walk.c").read_text()
-            run = ctypes.CDLL(str(build(source, _FLAGS))).saltus_walk
+            run = ctypes.CDLL(str(build(source, _FLAGS, f"the turn of {self.mechanism.name!r}"))).saltus_walk
             self._libraries[key] = (run, reading)  # the reading stays alive: its hash is the key
         return self._libraries[key][0]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from saltus import errors
+from saltus.compile import find_compiler
 from saltus.simulation.engines.port import Engine, Flow
+from saltus.simulation.engines.substitute import substitute
 
 NAMES = ("native", "heyoka", "sundials")
 
@@ -11,16 +13,12 @@ NAMES = ("native", "heyoka", "sundials")
 def choose(name: str | None = None, flow: Flow | None = None) -> Engine:
     """Return the engine of that name.
 
-    Without a name: native where there is a C compiler; else heyoka, but sundials for a flow with kinks (clipped
-    torques, friction), which heyoka's error control does not see.
+    Without a name: native where there is a C compiler, else the one that `substitute` gives.
     """
     if name is None:
-        from saltus.compile import find_compiler
-
-        if find_compiler() is not None:
-            name = "native"
-        else:
-            name = "sundials" if flow is not None and flow.has_kinks else "heyoka"
+        if find_compiler() is None:
+            return substitute(flow)
+        name = "native"
     if name == "native":
         from saltus.simulation.engines.native import NativeEngine
 

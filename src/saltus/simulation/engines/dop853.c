@@ -3,6 +3,8 @@
    Method and coefficients: E. Hairer, S. P. Norsett, G. Wanner, Solving Ordinary Differential Equations I,
    2nd ed., section II.5 and II.6 (order 8 with error estimators of order 5 and 3, dense output of order 7).
 
+   Beyond Hairer's code a step is also judged by the error inside it, see error_inside.
+
    Written in front of this text, by native.py: the C of the flow as CasADi gives it,
      saltus_rhs(t, x, p) -> f,  saltus_guards(t, x, p, xdot) -> (g, dg/dt),  saltus_project(t, x, p) -> x,
    and N (states), G (guards), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite). */
@@ -239,8 +241,8 @@ static void interpolate(Work *w, double t, const double *x, double h) {
   }
 }
 
-/* The guards at s on the interpolant. */
-static void look(Work *w, double s, double *g, double *g_rate) {
+/* Put state and rate at s on the interpolant into stage and rate. */
+static void place(Work *w, double s) {
   for (int i = 0; i < N; ++i) {
     double value = w->poly[w->degree][i], slope = 0;
     for (int j = w->degree - 1; j >= 0; --j) {
@@ -250,6 +252,29 @@ static void look(Work *w, double s, double *g, double *g_rate) {
     w->stage[i] = value;
     w->rate[i] = slope / w->h;
   }
+}
+
+/* The error of the interpolant inside the step in units of the tolerance, which that of the step's end says nothing
+   about: it is of lower order, and often twenty times larger. Estimated from the defect p' - f(p) at one point
+   (W. H. Enright, Computing 65, 2000, controls it so). For this interpolant the largest error is 0.11 h times the
+   defect at s = 0.93; measured on swinging linkages, 0.10 to 0.13 for eight steps of ten. */
+static double error_inside(Work *w) {
+  const double s = 0.93, share = 0.12;
+  double f[SIZE(N)], sum = 0;
+  place(w, s);
+  rhs(w, w->t + s * w->h, w->stage, f);
+  for (int i = 0; i < N; ++i) {
+    const double size = fabs(w->stage[i]), round_off = 16 * DBL_EPSILON * (size + fabs(w->h * f[i]));
+    const double scale = w->run->atol[i] + w->run->rtol[i] * size + round_off + DBL_MIN;
+    const double d = w->h * (w->rate[i] - f[i]) / scale;
+    sum += d * d;
+  }
+  return N > 0 ? share * sqrt(sum / N) : 0;
+}
+
+/* The guards at s on the interpolant. */
+static void look(Work *w, double s, double *g, double *g_rate) {
+  place(w, s);
   guards(w, w->t + s * w->h, w->stage, w->rate, g, g_rate);
 }
 
@@ -372,8 +397,9 @@ static double find_events(Work *w, double t, const double *x, double h) {
    method on the guards. Lists the guards that fired. Return the length, or NaN if a step was not finite. */
 static double land(Work *w, double t, const double *x, double h, double first) {
   Run *r = w->run;
-  double *g = w->g[0], *g_rate = w->g_rate[0], length = first * h, soonest;
+  double *g = w->g[0], *g_rate = w->g_rate[0], length = first * h, soonest = INFINITY;
   for (int pass = 0;; ++pass) {
+    const double before = soonest;
     if (t + length == t) {
       memcpy(w->x_new, x, N * sizeof(double));
       memcpy(w->k[12], w->k[0], N * sizeof(double));
@@ -393,6 +419,10 @@ static double land(Work *w, double t, const double *x, double h, double first) {
     /* A large correction means that the guard barely touches: the interpolant's root then stays. */
     if (pass == 3 || length == 0 || fabs(soonest) > 1e-2 * length) break;
     if (fabs(soonest) <= DBL_EPSILON * fmax(fabs(t + length), length)) break;
+    if (fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) { /* it jumps: the interpolant's root stays, too */
+      pass = 2, length = first * h;
+      continue;
+    }
     length = fmin(h, length + soonest);
   }
   r->n_fired = 0;
@@ -465,8 +495,18 @@ static int integrate(Work *w) {
     const int last = t + 1.01 * h >= r->t_end;
     const double length = last ? r->t_end - t : h, t_new = last ? r->t_end : t + h;
     const double smallest = 1e-14 * fmax(1, fabs(t));
-    const double error = attempt(w, t, r->x, length);
-    if (error > 1 && isfinite(error)) {
+    double error = attempt(w, t, r->x, length);
+    int sound = isfinite(error);
+    if (error <= 1) {
+      sound = finish(w, t_new);
+      if (sound) {
+        (DENSE ? interpolate : interpolate_cubic)(w, t, r->x, length);
+        /* Both fall with the eighth power of h. What does not, as the jump of a projection that is uncertain near a
+           singular position, must not shorten steps for ever. */
+        if (DENSE) error = fmax(error, fmin(error_inside(w), 1e3 * error));
+      }
+    }
+    if (sound && error > 1) {
       ++r->rejected;
       failed_before = 1;
       r->step = h = length / fmin(shrink, pow(error, power) / safety);
@@ -474,9 +514,7 @@ static int integrate(Work *w) {
       continue;
     }
     double event = INFINITY, landed = NAN;
-    int sound = isfinite(error) && finish(w, t_new);
     if (sound) {
-      (DENSE ? interpolate : interpolate_cubic)(w, t, r->x, length);
       if (G > 0) event = find_events(w, t, r->x, length);
       if (isfinite(event)) {
         landed = land(w, t, r->x, length, event);

@@ -7,16 +7,18 @@ import re
 from pathlib import Path
 from typing import Any
 
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from saltus.compile import build, c_source, densified, left_as_it_is
+from saltus.compile import CompileError, build, c_source, densified, left_as_it_is
 from saltus.errors import BadValue
-from saltus.simulation.engines.port import Flow, Request, Segment, Stop
+from saltus.simulation.engines.events import guards_with_rates
+from saltus.simulation.engines.port import Flow, Kept, Request, Segment, Stepper, Stop, check_times
+from saltus.simulation.engines.substitute import substitute
 
 _STOPS = (Stop.END, Stop.EVENT, Stop.LIMIT, Stop.NOT_FINITE, Stop.STEP_TOO_SMALL)
 _NO_MEMORY = len(_STOPS)
+_KEPT = Kept()
 
 # Fused products and one division where many have the same divisor: a fifth faster, and here there is no virtual
 # machine to agree with to the last bit.
@@ -51,38 +53,45 @@ class _Run(ctypes.Structure):
 
 
 class NativeEngine:
-    """Hairer's DOP853 in C: order 8, dense output of order 7, events polished to round-off."""
+    """Hairer's DOP853 in C: order 8, dense output of order 7, events polished to round-off.
+
+    The step is chosen so that the error between its ends stays within the tolerance, too.
+    """
 
     name = "native"
 
-    def prepare(self, flow: Flow, *, dense: bool = True, **options: Any) -> NativeStepper:
-        """Compile a flow. `dense=False` keeps a cubic a step: faster, its interior is of order 4 only."""
+    def prepare(self, flow: Flow, *, dense: bool = True, **options: Any) -> Stepper:
+        """Compile a flow. `dense=False` keeps a cubic a step: faster, its interior is of order 4 only, and unchecked.
+
+        If the compiler fails, hangs, or finds no room, the stepper is that of an engine that needs none, with a note.
+        """
         if options:
             raise BadValue(
                 f"the native engine has no option {sorted(options)}; it has ['dense']",
                 options=sorted(options),
             )
-        return NativeStepper(flow, dense)
+        try:
+            return NativeStepper(flow, dense)
+        except CompileError as error:
+            stepper = substitute(flow).prepare(flow)
+            note = f"{flow.name!r} was not compiled, and engine {stepper.engine!r} took over: {error}"
+            stepper.notes = [note, *stepper.notes]
+            return stepper
 
 
 class NativeStepper:
-    """A flow with its integrator as a library. Stateless: threads may share it."""
+    """A flow with its integrator as a library. All state is a run's own: threads may share it."""
+
+    engine = "native"
 
     def __init__(self, flow: Flow, dense: bool = True) -> None:
         self.flow = flow
         self.dense = dense
         self._degree = 7 if dense else 3
         self._sizes = flow.n, flow.n_guards, int(flow.rhs.numel_in(2))
-        source = _source(flow, dense)
-        self.notes: list[str] = []
-        if left_as_it_is(source):
-            self.notes.append(
-                f"the C of {flow.name!r} is {len(source) / 1e6:.1f} MB long and was compiled without optimisation, "
-                "which takes seconds instead of minutes; evaluations are about three times slower for it"
-            )
-        library = ctypes.CDLL(str(build(source, _FLAGS)))
+        library, notes = _KEPT.once(flow, dense, lambda: _library(flow, dense))
+        self.notes: list[str] = list(notes)
         self._integrate, self._release = library.saltus_run, library.saltus_free
-        self._integrate.restype = self._release.restype = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NativeStepper, (self.flow, self.dense)
@@ -91,12 +100,7 @@ class NativeStepper:
         """Integrate until the first event, the end, or a limit."""
         flow = self.flow
         n, guards, parameters = self._sizes
-        if not request.t <= request.t_end < np.inf:
-            raise BadValue(
-                f"{flow.name!r}: t_end is {request.t_end}, expected a finite time not before t = {request.t}",
-                t=request.t,
-                t_end=request.t_end,
-            )
+        check_times(flow, request)
         x = self._array("x", request.x, n).copy()
         armed = self._array("armed", request.armed, guards, np.bool_).copy()
         directions = self._array("directions", request.directions, guards, np.int32)
@@ -159,11 +163,24 @@ def _copied(address: int | None, shape: tuple[int, ...]) -> NDArray[np.float64]:
     return array
 
 
+def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
+    """Compile; return the library and what is to be noted about it."""
+    source = _source(flow, dense)
+    library = ctypes.CDLL(str(build(source, _FLAGS, flow.name)))
+    library.saltus_run.restype = library.saltus_free.restype = None
+    if not left_as_it_is(source):
+        return library, ()
+    return library, (
+        f"the C of {flow.name!r} is {len(source) / 1e6:.1f} MB long and was compiled without optimisation, "
+        "which takes seconds instead of minutes; evaluations are about three times slower for it",
+    )
+
+
 def _source(flow: Flow, dense: bool) -> str:
     """The whole translation unit: sizes, the flow in C, the integrator."""
     functions = [densified(flow.rhs, "saltus_rhs")]
     if flow.n_guards:
-        functions.append(_guards_with_rates(flow))
+        functions.append(guards_with_rates(flow))
     if flow.project is not None:
         functions.append(densified(flow.project, "saltus_project"))
     sizes = {"N": flow.n, "G": flow.n_guards, "PROJECT": int(flow.project is not None), "DENSE": int(dense)}
@@ -172,14 +189,3 @@ def _source(flow: Flow, dense: bool) -> str:
     # The sizes come after the flow's C, whose own names they must not touch.
     flow_in_c = _ABSENT_OUTPUT.sub("", _ABSENT_INPUT.sub(r"\2", c_source(functions)))
     return _PREAMBLE + flow_in_c + defines + integrator
-
-
-def _guards_with_rates(flow: Flow) -> ca.Function:
-    """(t, x, p, xdot) -> (g, dg/dt): the slopes tell a graze from a near miss inside a step."""
-    guards = flow.guards
-    symbol: Any = ca.SX if guards.is_a("SXFunction") else ca.MX
-    t, x, p = (symbol.sym(name, *guards.size_in(i)) for i, name in enumerate(("t", "x", "p")))
-    xdot = symbol.sym("xdot", flow.n)
-    value = guards.call([t, x, p], True, False)[0]
-    rate = ca.jtimes(value, t, symbol(1)) + ca.jtimes(value, x, xdot)
-    return ca.Function("saltus_guards", [t, x, p, xdot], [ca.densify(value), ca.densify(rate)])

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import enum
+import threading
+import weakref
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+
+from saltus.errors import BadValue
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -33,12 +38,14 @@ _KINKS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Flow:
     """A smooth vector field with its guards and its projection, as symbols.
 
     `rhs(t, x, p) -> dx/dt`, `guards(t, x, p) -> g` (possibly no rows),
     `project(t, x, p) -> x`, applied after each accepted step (None: nothing to project).
+
+    A flow is equal to itself only: what engines compile is kept by the flow it was made of, see `Kept`.
     """
 
     name: str
@@ -58,8 +65,11 @@ class Flow:
 
     @property
     def has_kinks(self) -> bool:
-        """Whether the right-hand side branches or clips anywhere."""
-        f = self.rhs.expand()
+        """Whether the right-hand side branches or clips anywhere, or cannot be read instruction by instruction."""
+        try:
+            f = self.rhs.expand()
+        except RuntimeError:
+            return True
         return any(f.instruction_id(k) in _KINKS for k in range(f.n_instructions()))
 
 
@@ -119,7 +129,10 @@ class Segment:
 
 
 class Stepper(Protocol):
-    """A flow made ready to run."""
+    """A flow made ready to run; for one run at a time, since it may own buffers."""
+
+    engine: str  # the engine that really runs: another than the one asked for if that one could not be built
+    notes: list[str]  # what the user of a run should know about how it was made ready
 
     def run(self, request: Request) -> Segment:
         """Integrate until the first event, the end, or a limit."""
@@ -131,16 +144,35 @@ class Engine(Protocol):
     name: str
 
     def prepare(self, flow: Flow, **options: Any) -> Stepper:
-        """Compile or wrap the flow."""
+        """Return a stepper of one's own. The costly part is made once per flow and kept, so ask for every run."""
 
 
-def crosses(before: Array, after: Array, directions: NDArray[np.int32]) -> Mask:
-    """Which guards go through zero between two values, in their direction."""
-    rising = (before < 0) & (after >= 0) & (directions >= 0)
-    falling = (before > 0) & (after <= 0) & (directions <= 0)
-    return rising | falling
+class Kept:
+    """What an engine compiled of each flow: made once, shared by all its steppers, gone with the flow.
+
+    What is kept must hold no state of a run and must not refer to the flow.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flows: weakref.WeakKeyDictionary[Flow, tuple[threading.Lock, dict[Hashable, Any]]]
+        self._flows = weakref.WeakKeyDictionary()
+
+    def once(self, flow: Flow, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make` returned the first time; threads that ask for the same flow at once wait for one another."""
+        with self._lock:
+            lock, made = self._flows.setdefault(flow, (threading.Lock(), {}))
+        with lock:
+            if key not in made:
+                made[key] = make()
+            return made[key]
 
 
-def away(g: Array, request: Request) -> Mask:
-    """Which guards are far enough on the side they fire from to be armed."""
-    return np.where(request.directions == 0, np.abs(g), -request.directions * g) > request.arm_tol
+def check_times(flow: Flow, request: Request) -> None:
+    """Refuse a request that goes backwards or never ends."""
+    if not request.t <= request.t_end < np.inf:
+        raise BadValue(
+            f"{flow.name!r}: t_end is {request.t_end}, expected a finite time not before t = {request.t}",
+            t=request.t,
+            t_end=request.t_end,
+        )

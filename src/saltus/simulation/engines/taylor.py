@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable
+import threading
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
@@ -11,15 +13,13 @@ import heyoka as hy
 import numpy as np
 
 from saltus import errors
-from saltus.compile import Kernel
+from saltus.compile import Kernel, compiling
 from saltus.simulation.engines.convert import convert, scalar
-from saltus.simulation.engines.port import TIE, Array, Flow, Mask, Request, Segment, Stop, crosses
+from saltus.simulation.engines.port import Flow, Kept, Request, Segment, Stop, check_times
+from saltus.simulation.engines.steps import Steps, Surroundings
 
-_NUDGE = 1e-30  # keeps a guard off exact zero, where heyoka loses the next root of the step
 _LOOK_BACK = 6  # Taylor coefficients that the first step of a run is judged by
-_SLACK = 1e-3  # an arming event stops at the arming distance up to rounding
-
-Evaluate = Callable[[float, Array, Array], Array]
+_KEPT = Kept()
 
 
 def tolerance(request: Request) -> float:
@@ -35,39 +35,49 @@ def tolerance(request: Request) -> float:
     return float(10.0 ** min(max(exponent, -15), -6))
 
 
-def _evaluate(function: ca.Function) -> Evaluate:
-    """The function on CasADi's virtual machine: it is called a few times a run, and needs no compiler."""
-    kernel = Kernel(function, native=False)
-    return lambda t, x, p: np.asarray(kernel(t, x, p))
+@dataclass(frozen=True)
+class _Made:
+    """What is read off a flow once: the virtual machine's forms, which need no compiler, and its scalar form."""
 
+    name: str
+    scalar_rhs: ca.Function
+    rhs: Kernel
+    around: Surroundings
+    notes: tuple[str, ...]
 
-class _Projection:
-    """Step callback of heyoka: puts the state back on its manifold and sees guards that jump over zero."""
+    @classmethod
+    def of(cls, flow: Flow) -> _Made:
+        notes: tuple[str, ...] = ()
+        if flow.has_kinks:
+            notes = (
+                f"{flow.name!r} branches or clips, and engine 'heyoka' steps over kinks without seeing them; "
+                "put a guard on each kink, or use engine native or sundials",
+            )
+        return cls(
+            flow.name, scalar(flow.rhs), Kernel(flow.rhs, native=False), Surroundings.of(flow, native=False), notes
+        )
 
-    def __init__(self, project: Evaluate, guards: Evaluate, request: Request) -> None:
-        self.project, self.guards, self.request = project, guards, request
-        self.armed = request.armed
-        self.before = request.x
-        self.jumped = np.zeros(len(request.armed), bool)
-
-    def __call__(self, integrator: Any) -> bool:
-        t, p = integrator.time, self.request.p
-        self.before = integrator.state.copy()
-        integrator.state[:] = after = self.project(t, self.before, p)
-        crossed = crosses(self.guards(t, self.before, p), self.guards(t, after, p), self.request.directions)
-        self.jumped = self.armed & crossed
-        return not self.jumped.any()
+    def integrator(self, tol: float, compact_mode: bool) -> Any:
+        """Compile."""
+        rhs = self.scalar_rhs
+        x = [hy.expression(f"x{i}") for i in range(rhs.size1_in(1))]
+        p = [hy.par[i] for i in range(rhs.size1_in(2))]
+        system = list(zip(x, convert(rhs, [hy.time], x, p), strict=True))
+        with compiling(self.name, rhs.n_instructions()):
+            return hy.taylor_adaptive(system, [0.0] * len(x), tol=tol, compact_mode=compact_mode)
 
 
 class TaylorStepper:
-    """A flow as heyoka integrators, one for each tolerance asked for. Not for two threads at once."""
+    """A flow with heyoka integrators of its own, one for each tolerance asked for. Threads that share it take turns."""
+
+    engine = "heyoka"
 
     def __init__(self, flow: Flow, tol: float | None = None, compact_mode: bool = True) -> None:
         self.flow, self.tol, self.compact_mode = flow, tol, compact_mode
-        self._functions = scalar(flow.rhs), scalar(flow.guards)
-        self._rhs, self._guards = _evaluate(flow.rhs), _evaluate(flow.guards)
-        self._project = None if flow.project is None else _evaluate(flow.project)
+        self._made: _Made = _KEPT.once(flow, "made", lambda: _Made.of(flow))
+        self.notes = list(self._made.notes)
         self._integrators: dict[float, Any] = {}
+        self._lock = threading.Lock()
         if tol is not None:
             self._integrator(tol)
 
@@ -76,64 +86,41 @@ class TaylorStepper:
 
     def run(self, request: Request) -> Segment:
         """Integrate until the first event, the end, or a limit. `request.step` is not used."""
-        if not request.t <= request.t_end < np.inf:
-            raise errors.BadValue(
-                f"{self.flow.name!r}: t_end is {request.t_end}, expected a finite time from {request.t} on",
-                t=request.t,
-                t_end=request.t_end,
-            )
-        integrator = self._integrator(self.tol or tolerance(request))
-        integrator.time = request.t
-        integrator.state[:] = request.x
-        record = _Record(request, integrator.order)
-        armed = request.armed.astype(bool)
+        check_times(self.flow, request)
+        with self._lock:
+            return self._run(request, self._integrator(self.tol or tolerance(request)))
+
+    def _run(self, request: Request, integrator: Any) -> Segment:
+        steps = Steps(self._made.around, request, integrator.order)
         if request.t_end == request.t:
-            return record.segment(request.x, Stop.END, armed=armed)
-        if not np.isfinite([request.x, self._rhs(request.t, request.x, request.p)]).all():
-            return record.segment(request.x, Stop.NOT_FINITE, armed=armed)
-        projection = None if self._project is None else _Projection(self._project, self._guards, request)
-        t, x = request.t, request.x
-        scale = 1.0 / np.maximum(1.0, np.abs(self._guards(t, x, request.p)))
-        while True:
-            g = self._guards(t, x, request.p)
-            beyond = np.where(request.directions == 0, np.abs(g), -request.directions * g)
-            armed |= beyond > request.arm_tol * (1 - _SLACK)
-            parameters = np.concatenate([_event_parameters(request, armed, scale), request.p])
-            integrator.pars[:] = parameters[: len(integrator.pars)]
-            if integrator.with_events:
-                integrator.reset_cooldowns()
-            if projection is not None:
-                projection.armed = armed.copy()
-            first = record.steps == 0
-            outcome, _, _, steps, output, _ = integrator.propagate_until(
-                request.t_end,
-                max_steps=1 if first else request.max_steps - record.steps,
-                max_delta_t=min(request.max_step, self._first_step(integrator) if first else np.inf),
-                callback=projection,
-                c_output=True,
-            )
-            record.add(steps, output)
-            if outcome == hy.taylor_outcome.err_nf_state:
-                return record.segment(self._last(record, request), Stop.NOT_FINITE, armed=armed)
-            t, x = integrator.time, integrator.state.copy()
-            stopped = -outcome.value - 1  # the event that ended the run, if it is one of ours
-            event = stopped // 2 if stopped < 2 * self.flow.n_guards else None
-            hit = np.zeros(self.flow.n_guards, bool)
-            if event is not None:
-                hit[event] = armed[event]
-            if projection is not None:
-                hit |= projection.jumped
-            fired = self._fired(t, x if projection is None else projection.before, request, armed, hit)
-            if event is not None:
-                armed[event] = True
-            if fired:
-                return record.segment(x, Stop.EVENT, fired, armed, integrator.last_h)
-            if outcome == hy.taylor_outcome.time_limit:
-                return record.segment(x, Stop.END, (), armed, integrator.last_h)
-            if record.steps >= request.max_steps:
-                stuck = record.steps > 0 and record.last_step <= 4 * np.spacing(abs(t))
-                stop = Stop.STEP_TOO_SMALL if stuck else Stop.LIMIT
-                return record.segment(x, stop, (), armed, integrator.last_h)
+            return steps.segment(Stop.END, 0)
+        if not np.isfinite([request.x, self._made.rhs(request.t, request.x, request.p)]).all():
+            return steps.segment(Stop.NOT_FINITE, 0)
+        integrator.time, integrator.state[:] = request.t, request.x
+        integrator.pars[:] = request.p[: len(integrator.pars)]
+        longest, count = self._first_step(integrator), 0
+        powers = np.arange(integrator.order + 1)
+        stop: Stop | None = None
+        while stop is None:
+            longest = min(longest, request.max_step, request.t_end - steps.t)
+            outcome, h = integrator.step(max_delta_t=longest, write_tc=True)
+            # one step that is cut short by the end, not by the step size, ends there to the last bit
+            last = outcome == hy.taylor_outcome.time_limit and h >= request.t_end - steps.t
+            count += 1
+            piece = integrator.tc.T * (h**powers)[:, None]
+            if outcome == hy.taylor_outcome.err_nf_state or not np.isfinite(piece).all():
+                stop = Stop.NOT_FINITE
+            elif not last and h <= 4 * np.spacing(abs(steps.t)):
+                stop = Stop.STEP_TOO_SMALL
+            else:
+                stop = steps.add(request.t_end if last else integrator.time, piece)
+            if stop is None and last:
+                stop = Stop.END
+            if stop is None and count >= request.max_steps:
+                stop = Stop.LIMIT
+            integrator.state[:] = steps.x
+            longest = np.inf
+        return steps.segment(stop, count, integrator.last_h)
 
     @staticmethod
     def _first_step(integrator: Any) -> float:
@@ -146,121 +133,17 @@ class TaylorStepper:
         integrator.step(max_delta_t=1e-12, write_tc=True)
         largest, powers = np.abs(integrator.tc[:, -_LOOK_BACK:]).max(axis=0), np.arange(order + 1)[-_LOOK_BACK:]
         integrator.time, integrator.state[:] = t, x
-        if integrator.with_events:
-            integrator.reset_cooldowns()
         seen = largest > 0
         reach = (max(1.0, np.abs(x).max()) / largest[seen]) ** (1.0 / powers[seen])
         return float(reach.min(initial=np.inf)) * math.exp(-2)
 
-    def _fired(self, t: float, x: Array, request: Request, armed: Mask, hit: Mask) -> tuple[int, ...]:
-        """The guards in `hit` and those that tie with time t, earliest first.
-
-        Where nothing was hit, only a root lost to the rounding of t is looked for: a wider window would reach
-        back to the surface a guard has just been armed away from.
-        """
-        if not armed.any():
-            return ()
-        window = (TIE if hit.any() else 1e-3 * TIE) * max(1.0, abs(t))
-        shift = window * self._rhs(t, x, request.p)
-        before = self._guards(t - window, x - shift, request.p)
-        after = self._guards(t + window, x + shift, request.p)
-        found = hit | (armed & crosses(before, after, request.directions))
-        change = np.where(after == before, 1.0, after - before)
-        return tuple(sorted(np.flatnonzero(found).tolist(), key=lambda i: (-before[i] / change[i], i)))
-
-    def _last(self, record: _Record, request: Request) -> Array:
-        """The last finite state, where heyoka has already overwritten its own."""
-        x = record.end()
-        moved = len(record.breaks) > 1
-        return self._project(record.breaks[-1], x, request.p) if self._project and moved else x
-
     def _integrator(self, tol: float) -> Any:
+        """An integrator of this stepper's own: a copy has its state and shares the machine code."""
         if tol not in self._integrators:
-            self._integrators[tol] = self._build(tol)
+            made, compact_mode = self._made, self.compact_mode
+            shared = _KEPT.once(self.flow, (tol, compact_mode), lambda: made.integrator(tol, compact_mode))
+            self._integrators[tol] = copy.copy(shared)
         return self._integrators[tol]
-
-    def _build(self, tol: float) -> Any:
-        """Compile. Each guard gives two events, e = a g + b rising and falling; see _event_parameters."""
-        rhs, guards = self._functions
-        count = self.flow.n_guards
-        x = [hy.expression(f"x{i}") for i in range(self.flow.n)]
-        p = [hy.par[4 * count + i] for i in range(rhs.size1_in(2))]
-        events = []
-        for i, g in enumerate(convert(guards, [hy.time], x, p)):
-            rising = hy.par[4 * i] * g + hy.par[4 * i + 1]
-            falling = hy.par[4 * i + 2] * g + hy.par[4 * i + 3]
-            events += [
-                hy.t_event(rising, direction=hy.event_direction.positive),
-                hy.t_event(falling, direction=hy.event_direction.negative),
-            ]
-        system = list(zip(x, convert(rhs, [hy.time], x, p), strict=True))
-        start = [0.0] * self.flow.n
-        return hy.taylor_adaptive(system, start, tol=tol, compact_mode=self.compact_mode, t_events=events)
-
-
-def _event_parameters(request: Request, armed: Mask, scale: Array) -> Array:
-    """The numbers (a, b) of the events e = a g + b of each guard: rising, then falling.
-
-    An armed guard waits for g = 0 in its direction; at exact zero it has been there already. An unarmed one
-    waits to be arm_tol away on the side it fires from, so a start on the surface is no root at all. An event
-    nobody waits for is the constant 1.
-    """
-    rows = np.tile([0.0, 1.0, 0.0, 1.0], (len(armed), 1))
-    for i, direction in enumerate(request.directions):
-        a = scale[i]
-        away = -_NUDGE if armed[i] else a * request.arm_tol
-        # armed, a rising guard watches for a rise; unarmed, for a fall: the other way about for a falling one
-        if direction == 0 or (direction > 0) == armed[i]:
-            rows[i, :2] = a, -away
-        if direction == 0 or (direction < 0) == armed[i]:
-            rows[i, 2:] = a, away
-    return rows.ravel()
-
-
-class _Record:
-    """The steps taken so far, as breaks and polynomials."""
-
-    def __init__(self, request: Request, degree: int) -> None:
-        self.request, self.degree = request, degree
-        self.breaks: list[float] = [request.t]
-        self.pieces: list[Array] = []
-        self.steps = 0
-        self.last_step = math.inf
-
-    def add(self, steps: int, output: Any) -> None:
-        """Take over heyoka's continuous output: coefficient j in time is h**j times as much in s."""
-        self.steps += steps
-        if output is None:
-            return
-        h = np.diff(output.times)
-        self.last_step = h[-1]
-        series = output.tcs.transpose(0, 2, 1)  # (step, power, state)
-        kept = (h > 0) & np.isfinite(series).all(axis=(1, 2))
-        if not kept.any():
-            return
-        powers = h[kept, None] ** np.arange(self.degree + 1)
-        self.pieces.append(series[kept] * powers[:, :, None])
-        self.breaks += output.times[1:][kept].tolist()
-
-    def end(self) -> Array:
-        """The last state the polynomials reach."""
-        return self.pieces[-1][-1].sum(axis=0) if self.pieces else self.request.x
-
-    def segment(
-        self, x: Array, stop: Stop, fired: tuple[int, ...] = (), armed: Mask | None = None, step: float = 0.0
-    ) -> Segment:
-        """What the port asks for. One evaluation is one Taylor expansion of the flow."""
-        empty = np.zeros((0, self.degree + 1, len(self.request.x)))
-        return Segment(
-            breaks=np.array(self.breaks),
-            coefficients=np.concatenate([empty, *self.pieces]),
-            x=np.array(x, float),
-            stop=stop,
-            fired=fired,
-            armed=self.request.armed if armed is None else armed,
-            step=step,
-            evaluations=self.steps,
-        )
 
 
 class TaylorEngine:
@@ -269,11 +152,11 @@ class TaylorEngine:
     Compiling takes seconds; heyoka keeps what it compiled on disk, so it happens once for each flow and tolerance.
 
     heyoka has one tolerance, taken as the least positive entry of atol and rtol (see `tolerance`), and holds
-    the error relative to max(1, max |x_i|, |guards|); guards are scaled to at most 1 at the start.
-    A flow with a projection calls Python after each step and is slower.
+    the error relative to max(1, max |x_i|). Guards are looked for on the Taylor polynomials of each step (see
+    `events`), so they may have kinks, jumps and poles; they and a projection are Python calls, once a step.
 
-    Its error control does not see kinks inside a step (clips, fabs, fmin, contact): it may step across one
-    as if it were not there. Put a guard on the kink, or use engine native or sundials.
+    Its error control does not see kinks of the flow inside a step (clips, fabs, fmin, contact): it may step across
+    one as if it were not there. Put a guard on the kink, or use engine native or sundials.
     """
 
     name = "heyoka"

@@ -1,16 +1,21 @@
 """Native code and the virtual machine give the same numbers; the cache survives whatever happens to it."""
 
+import ctypes
+import errno
 import multiprocessing
 import os
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import casadi as ca
 import numpy as np
 import pytest
 
-from saltus.compile import CompileError, Kernel, build, cache_dir, find_compiler
+from saltus.compile import CompileError, Kernel, build, cache_dir, find_compiler, on_progress
 from saltus.errors import BadValue, NoCompiler
+from saltus.simulation.engines import choose
+from saltus.simulation.engines.port import Flow, Request
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 
@@ -202,3 +207,163 @@ def test_unwritable_cache_directory_is_replaced_with_a_warning(tmp_path, monkeyp
     assert path.is_dir()
     assert path.stat().st_uid == os.getuid()
     assert cache_dir() == path
+
+
+SOURCE = "int saltus_answer(void) { return 42; }\n"
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """Write a compiler of one's own: a shell script that gets as far as told, then does as told."""
+
+    def write(trouble):
+        real = find_compiler().path
+        path = tmp_path / "cc"
+        # the probe and the question for the version are answered, so that the trouble comes in earnest
+        path.write_text(
+            f"""#!/bin/sh
+case "$*" in *--version*) echo trouble {trouble!r}; exit 0;; esac
+source=$(cat)
+case "$source" in *saltus_probe*) printf '%s' "$source" | {real} "$@"; exit;; esac
+{trouble}
+"""
+        )
+        path.chmod(0o700)
+        monkeypatch.setenv("SALTUS_CC", str(path))
+        monkeypatch.setenv("SALTUS_CACHE_DIR", str(tmp_path / "cache"))
+
+    return write
+
+
+TROUBLES = {
+    "fails": ("echo 'internal compiler error' >&2; exit 4", "internal compiler error"),
+    "hangs": ("sleep 600", "stopped after 0.5 s"),
+    "hangs with children": ("(sleep 600) & sleep 600", "stopped after 0.5 s"),
+    "fills the disk": ("echo 'cannot write: No space left on device' >&2; exit 1", "No space left"),
+    "is killed": ("kill -9 $$", "could not build"),
+    "builds rubbish": ('while [ "$1" != -o ]; do shift; done; echo rubbish > "$2"', "cannot be loaded"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_compiler_in_trouble_is_replaced_with_a_note(compiler, monkeypatch, trouble):
+    does, says = TROUBLES[trouble]
+    compiler(does)
+    monkeypatch.setenv("SALTUS_COMPILE_SECONDS", "0.5")
+    kernel = Kernel(example())
+    with pytest.warns(RuntimeWarning, match="virtual machine"):
+        got = kernel(2.0, X, [], M)
+    for left, right in zip(got, Kernel(example(), False)(2.0, X, [], M), strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert any(says in note and "'example'" in note for note in kernel.notes)
+    with pytest.raises(CompileError):
+        Kernel(example(), native=True)(2.0, X, [], M)
+    assert not list(cache_dir().glob("*.tmp"))
+
+
+@needs_compiler
+def test_a_compiler_that_hung_is_not_asked_again_but_the_cache_still_serves(compiler, monkeypatch):
+    compiler('case "$source" in *slow*) sleep 600;; esac; printf "%s" "$source" | ' + f'{find_compiler().path} "$@"')
+    built = build(SOURCE)
+    monkeypatch.setenv("SALTUS_COMPILE_SECONDS", "0.5")
+    with pytest.raises(CompileError, match="SALTUS_COMPILE_SECONDS"):
+        build("/* slow */" + SOURCE)
+    with pytest.raises(CompileError, match="hung before"):
+        build("/* another */" + SOURCE)
+    assert build(SOURCE) == built
+
+
+@needs_compiler
+def test_a_full_disk_is_no_reason_to_lose_the_compiler(own_cache, monkeypatch):
+    """Room gives out before the first library, the probe, is written."""
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("SALTUS_CC", "cc " + "-DFULL")  # a command of its own, so that it is examined anew
+    with monkeypatch.context() as m:
+        m.setattr("saltus.compile.toolchain.tempfile.mkstemp", full)
+        assert find_compiler() is not None
+        with pytest.raises(CompileError, match=f"{own_cache}.*No space left on device.*SALTUS_CACHE_DIR"):
+            build(SOURCE)
+    assert build(SOURCE).exists()
+
+
+@needs_compiler
+def test_the_native_engine_gives_way_with_a_note(compiler):
+    compiler("exit 1")
+    t, x, p = ca.SX.sym("t"), ca.SX.sym("x", 2), ca.SX.sym("p", 0)
+    for force, engine in ((-x[0], "heyoka"), (-ca.fmax(x[0], -9), "sundials")):
+        rhs = ca.Function("rhs", [t, x, p], [ca.vertcat(x[1], force)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # sundials' kernels warn, too
+            stepper = choose("native").prepare(Flow("swing", rhs, ca.Function("g", [t, x, p], [x[0] - 0.5])))
+        assert stepper.engine == engine
+        assert "'swing' was not compiled" in stepper.notes[0]
+        given = {"atol": np.full(2, 1e-9), "rtol": np.full(2, 1e-9), "armed": np.ones(1, bool)}
+        asked = Request(0.0, np.array([1.0, 0.0]), np.zeros(0), 9.0, directions=np.array([-1], np.int32), **given)
+        assert stepper.run(asked).breaks[-1] == pytest.approx(np.pi / 3, abs=1e-6)
+
+
+@needs_compiler
+def test_progress_is_told_from_the_start_to_the_end(compiler):
+    compiler('sleep 1.3; printf "%s" "$source" | ' + f'{find_compiler().path} "$@"')
+    heard = []
+    with on_progress(heard.append):
+        find_compiler()  # which is looked for with a probe of its own
+        heard.clear()
+        build(SOURCE, name="a leg")
+        told = len(heard)
+        build(SOURCE, name="a leg")
+    build(SOURCE + "\n", name="nobody listens")
+    assert told == len(heard)  # the second came from the cache
+    assert [news.done for news in heard] == [False] * (told - 1) + [True]
+    assert told >= 3
+    assert heard[0].seconds < heard[1].seconds < heard[-1].seconds
+    assert str(heard[0]) == "compiling a leg (1 instructions)"
+    assert {(news.name, news.instructions) for news in heard} == {("a leg", 1)}
+
+
+def planted(path, content):
+    """What somebody else could leave in the cache: a sound library of its own under this name."""
+    path.unlink()
+    path.write_bytes(content)
+    path.chmod(0o700)
+
+
+@needs_compiler
+def test_a_library_of_another_name_is_not_taken(own_cache):
+    """Renaming one of the user's own files is all it takes to swap two functions."""
+    path, other = build(SOURCE), build("int saltus_answer(void) { return 43; }\n")
+    planted(path, other.read_bytes())
+    assert ctypes.CDLL(str(build(SOURCE))).saltus_answer() == 42
+
+
+@needs_compiler
+def test_writable_files_and_links_are_built_anew(own_cache, tmp_path):
+    path = build(SOURCE)
+    whole = path.read_bytes()
+    for mode in (0o720, 0o702):
+        path.chmod(mode)
+        assert build(SOURCE).stat().st_mode & 0o777 == 0o700
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(whole)
+    path.unlink()
+    path.symlink_to(elsewhere)
+    assert not build(SOURCE).is_symlink()
+    path.unlink()
+    os.mkfifo(path)
+    assert build(SOURCE).read_bytes() == whole
+
+
+@needs_compiler
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
+def test_files_of_another_user_are_built_anew_after_the_advised_chmod(own_cache):
+    path = build(SOURCE)
+    os.chown(path, 12345, 12345)
+    own_cache.chmod(0o777)
+    with pytest.raises(BadValue, match="chmod go-w"):
+        build(SOURCE)
+    own_cache.chmod(0o755)
+    assert build(SOURCE).stat().st_uid == 0

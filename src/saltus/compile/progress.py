@@ -1,0 +1,63 @@
+"""What is being compiled, told to whoever listens: seconds of silence look like a hang."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One piece of news: what is compiled, its size, for how long by now (s), and whether that was all."""
+
+    name: str
+    instructions: int
+    seconds: float = 0.0
+    done: bool = False
+
+    def __str__(self) -> str:
+        size = f"{self.name} ({self.instructions:,} instructions)"
+        return f"compiled {size} in {self.seconds:.1f} s" if self.done else f"compiling {size}"
+
+
+Listener = Callable[[Progress], None]
+_listeners: list[Listener] = []
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def on_progress(listener: Listener) -> Iterator[None]:
+    """Call `listener` with every Progress of this process inside the block, from whichever thread compiles.
+
+    It hears of a compilation as it starts, once a second while a C compiler works, and as it ends. What comes from
+    the cache is not heard of.
+    """
+    with _lock:
+        _listeners.append(listener)
+    try:
+        yield
+    finally:
+        with _lock:
+            _listeners.remove(listener)
+
+
+@contextlib.contextmanager
+def compiling(name: str, instructions: int) -> Iterator[Callable[[], None]]:
+    """Tell that a compilation starts and ends; call what this yields now and then in between."""
+    begin = time.perf_counter()
+
+    def tell(done: bool = False) -> None:
+        with _lock:
+            listeners = tuple(_listeners)
+        news = Progress(name, instructions, time.perf_counter() - begin, done)
+        for listener in listeners:
+            listener(news)
+
+    tell()
+    try:
+        yield tell
+    finally:
+        tell(done=True)
