@@ -17,8 +17,7 @@ from scipy.spatial.transform import Rotation
 
 import saltus as sl
 from browser import launch, watched
-from saltus.cli.app import model_of
-from saltus.cli.pages import saved
+from saltus.cli.machines import model_of, saved
 from saltus.model.geometry import skeleton, spiral
 
 pytest.importorskip("viser", reason="the test extra installs viser")
@@ -26,6 +25,7 @@ from saltus.studio import machine_panel, serve, target_panel
 from saltus.studio.pose import Posing, drivers
 from saltus.studio.scene import Placed, quaternions, solid
 from saltus.studio.session import FRAME
+from saltus.studio.words import Words
 from saltus.studio.worker import Worker
 
 SHOTS = Path(os.environ["SALTUS_SCREENSHOTS"]) if "SALTUS_SCREENSHOTS" in os.environ else None
@@ -99,10 +99,11 @@ def test_a_dragged_machine_glides_from_value_to_value(linkage, monkeypatch):
         show=lambda shot: shown.append(posing.params["l_1"]),
         line=lambda *given: None,
     )
-    session.run_panel = SimpleNamespace(pause=lambda: setattr(session, "tick", None))
+    session.pause = lambda: setattr(session, "tick", None)
     panel = machine_panel.MachinePanel.__new__(machine_panel.MachinePanel)
     panel.session, panel.posing, panel.point, panel.sliders = session, posing, None, {}
-    panel.text, panel.chart = SimpleNamespace(content=""), SimpleNamespace(content="")
+    gui = SimpleNamespace(add_html=lambda text: SimpleNamespace(content=text))
+    panel.text, panel.chart = Words(gui), SimpleNamespace(content="")
     panel._dragged = panel._due = panel._said = panel._charted = 0.0
     for at, value in (
         (10.0, 0.0200),
@@ -117,7 +118,7 @@ def test_a_dragged_machine_glides_from_value_to_value(linkage, monkeypatch):
     poses = round(machine_panel.LATE * 0.1 / FRAME)
     assert shown[1:] == pytest.approx(np.linspace(0.0200, 0.0204, poses + 1)[1:], abs=1e-12)
     assert shown[-1] == 0.0204
-    assert "degree(s) of freedom" in panel.text.content
+    assert "degree(s) of freedom" in panel.text.text
 
 
 def test_solids_are_closed_and_of_the_right_volume():
@@ -165,10 +166,10 @@ def test_a_bad_model_is_refused_and_leaves_nothing_behind():
 
     heard = []
     with pytest.raises(sl.errors.BadValue, match="no such machine"):
-        serve(broken, port=18394, listening=heard.append)
-    assert heard == ["http://127.0.0.1:18394/"]
+        serve(broken, port=0, listening=heard.append)
+    assert len(heard) == 1
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(heard[0], timeout=5)
+        urllib.request.urlopen(heard[0].url, timeout=5)
 
 
 def test_placed_links_carry_their_points():
@@ -233,7 +234,7 @@ def chrome():
 
 @pytest.fixture(scope="module")
 def studio():
-    running = serve(functools.partial(model_of, "bolt"), port=18390)
+    running = serve(functools.partial(model_of, "bolt"), port=0)
     yield running
     running.stop()
 
@@ -316,8 +317,8 @@ def test_sliders_runs_scrubbing_gaits_and_cancel(chrome, studio, complaints):
     page.get_by_role("tab", name="Run").click()
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_text(re.compile("finished at 3 s")).wait_for()
-    until(lambda: session.tick is not None or session.run_panel.time.value > 0)
-    panel = session.run_panel
+    until(lambda: session.tick is not None or session.panels.run.time.value > 0)
+    panel = session.panels.run
     page.get_by_role("button", name="Play / pause").click()
     until(lambda: session.tick is None)
     page.get_by_role("button", name="Next event").click()
@@ -409,7 +410,7 @@ def test_a_saved_run_is_opened_and_the_plots_follow_it(chrome, tmp_path, complai
     system = sl.zoo.bolt()
     start = system.mechanism.keyframe("drop")
     run = sl.simulate(system, start, domain="flight", until=0.6, control=system.controls["run"])
-    running = serve(functools.partial(saved, model_of, sl.write(run, tmp_path / "run.nc"), None), port=18395)
+    running = serve(functools.partial(saved, sl.write(run, tmp_path / "run.nc")), port=0)
     try:
         page = opened(chrome, running.url, complaints)
         session = session_of(running)
@@ -421,7 +422,7 @@ def test_a_saved_run_is_opened_and_the_plots_follow_it(chrome, tmp_path, complai
         last = page.evaluate(where)
         page.get_by_role("slider").first.focus()
         page.keyboard.press("Home")
-        until(lambda: session.run_panel.time.value == 0)
+        until(lambda: session.panels.run.time.value == 0)
         page.wait_for_function(f"({where})()[0] < {last[0] - 50}")
         first = page.evaluate(where)
         assert len(first) == 5
@@ -450,7 +451,7 @@ def test_a_broken_linkage_in_one_of_two_pages(chrome, studio, complaints):
     assert ((pixels[:, 0] > 0) & (pixels[:, 0] < 400)).all()
     numbers = first.locator("input[type='text']:visible, input[inputmode='decimal']:visible")
     broken = numbers.nth(len(one.posing.drivers))  # beside the first Param's slider, l_c
-    one.machine_panel.params["l_c"].max = 1.0
+    one.panels.machine.params["l_c"].max = 1.0
     broken.fill("0.6")
     first.keyboard.press("Tab")
     first.get_by_text(re.compile("Does not close")).wait_for()
@@ -465,7 +466,7 @@ def test_a_broken_linkage_in_one_of_two_pages(chrome, studio, complaints):
 
 
 def test_family_of_the_hopper_is_clicked(chrome, complaints):
-    running = serve(functools.partial(model_of, "hopper"), port=18391)
+    running = serve(functools.partial(model_of, "hopper"), port=0)
     try:
         page = watched(chrome.new_page(viewport={"width": 1280, "height": 720}), complaints)
         page.set_default_timeout(LONG)
@@ -474,7 +475,7 @@ def test_family_of_the_hopper_is_clicked(chrome, complaints):
         session = session_of(running)
         page.get_by_role("button", name="Find orbit").click()
         page.get_by_text(re.compile("Stable gait")).wait_for()
-        panel = session.gait_panel
+        panel = session.panels.gait
         panel.param.value = "k"
         panel.low.value, panel.high.value = 14000.0, 16000.0
         page.get_by_role("button", name="Follow family").click()
@@ -482,7 +483,7 @@ def test_family_of_the_hopper_is_clicked(chrome, complaints):
         shoot(page, "7-family")
         k, ball = panel.balls[-1]
         page.mouse.click(*pixel(session, ball.position))
-        until(lambda: session.run_panel.film.run.params["k"] == panel.family["orbits"][k]["params"]["k"])
+        until(lambda: session.panels.run.film.run.params["k"] == panel.family["orbits"][k]["params"]["k"])
         assert panel.which.value == k > 3
         page.close()
     finally:
@@ -494,12 +495,12 @@ def test_family_of_the_hopper_is_clicked(chrome, complaints):
 def test_a_target_is_drawn_with_the_mouse_and_approached(chrome, complaints, monkeypatch):
     monkeypatch.setattr(target_panel, "STAGES", 3)
     monkeypatch.setattr(target_panel, "SAMPLES", 18)
-    running = serve(functools.partial(model_of, "four-bar"), port=18393)
+    running = serve(functools.partial(model_of, "four-bar"), port=0)
     try:
         page = opened(chrome, running.url, complaints)
         session = session_of(running)
         page.get_by_role("tab", name="Target").click()
-        panel = session.target_panel
+        panel = session.panels.target
         page.get_by_role("button", name="Draw").click()
         until(lambda: panel.board is not None)
         page.wait_for_timeout(500)
@@ -514,10 +515,10 @@ def test_a_target_is_drawn_with_the_mouse_and_approached(chrome, complaints, mon
         lengths = dict(session.posing.params)
         page.get_by_role("button", name="Optimise").click()
         seen = []
-        until(lambda: seen.append(panel.text.content) or panel.text.content.startswith(("Done", "**No")))
+        until(lambda: seen.append(panel.text.text) or panel.text.text.startswith("Done") or panel.text.head)
         shoot(page, "9-target")
         misses = [float(m.group(1)) for t in dict.fromkeys(seen) if (m := re.search(r"([\d.e+-]+) mm", t))]
-        assert panel.text.content.startswith("Done")
+        assert panel.text.text.startswith("Done")
         assert len(misses) > 2
         assert misses[-1] < 0.9 * misses[0]
         assert session.posing.params != lengths
@@ -526,21 +527,6 @@ def test_a_target_is_drawn_with_the_mouse_and_approached(chrome, complaints, mon
         running.stop()
     # Chromium reports this of viser's own pointer handling on the canvas
     assert [c for c in complaints if "passive event listener" not in c] == []
-
-
-def test_another_address_needs_the_token():
-    running = serve(functools.partial(model_of, "four-bar"), port=18392, host="127.0.0.1")
-    try:
-        bare = running.url.split("?")[0]
-        assert bare == "http://127.0.0.1:18392/"
-        for address in (bare, bare + "?token=wrong"):
-            with pytest.raises(urllib.error.HTTPError, match="403"):
-                urllib.request.urlopen(address, timeout=10)
-        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        assert b"<html" in opener.open(running.url, timeout=10).read()[:2000].lower()
-        assert opener.open(bare, timeout=10).status == 200
-    finally:
-        running.stop()
 
 
 def test_report_animates_from_a_file(chrome, tmp_path, complaints):

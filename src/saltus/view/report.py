@@ -180,6 +180,6 @@ def _params(run: Trajectory) -> str:
 def _recipe(run: Trajectory) -> str:
     meta = run.meta
     return (
-        f"sl.simulate(system, start, until={run.outcome.t:.12g}, formulation=sl.{meta['formulation']}, "
+        f"sl.simulate(system, start, until={run.outcome.t:.12g}, formulation=sl.formulations.{meta['formulation']}, "
         f"engine={meta['engine']!r}, tolerance={meta['tolerance']:g}, params={{...as above...}})"
     )
