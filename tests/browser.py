@@ -52,7 +52,7 @@ def watched(page, complaints):
             complaints.append(text)
 
     page.on("console", lambda m: note(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda e: complaints.append(str(e)))
+    page.on("pageerror", lambda e: note(str(e)))
     local = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:", "file:")
     page.on("request", lambda r: None if r.url.startswith(local) else complaints.append(f"asked for {r.url}"))
     return page

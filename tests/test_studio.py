@@ -2,9 +2,13 @@
 
 import contextlib
 import functools
+import http.client
+import logging
 import math
 import os
 import re
+import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +25,8 @@ from saltus.cli.machines import model_of, saved
 from saltus.model.geometry import skeleton, spiral
 
 pytest.importorskip("viser", reason="the test extra installs viser")
+import viser
+
 from saltus.studio import machine_panel, serve, target_panel
 from saltus.studio.pose import Posing, drivers
 from saltus.studio.scene import Placed, quaternions, solid
@@ -423,7 +429,7 @@ def test_a_saved_run_is_opened_and_the_plots_follow_it(chrome, tmp_path, complai
         page.get_by_role("slider").first.focus()
         page.keyboard.press("Home")
         until(lambda: session.panels.run.time.value == 0)
-        page.wait_for_function(f"({where})()[0] < {last[0] - 50}")
+        until(lambda: page.evaluate(where)[0] < last[0] - 50)
         first = page.evaluate(where)
         assert len(first) == 5
         # over time all cursors have gone from the left to the right of their charts; the dot of the portrait moved
@@ -527,6 +533,179 @@ def test_a_target_is_drawn_with_the_mouse_and_approached(chrome, complaints, mon
         running.stop()
     # Chromium reports this of viser's own pointer handling on the canvas
     assert [c for c in complaints if "passive event listener" not in c] == []
+
+
+# ---- strangers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    running = serve(functools.partial(model_of, "four-bar"), port=0)
+    yield running
+    running.stop()
+
+
+def asked(studio, path="/", **headers):
+    """Status, headers and text of a request with exactly these headers (`_` stands for `-`)."""
+    port = studio.server.get_port()
+    given = {"Host": f"127.0.0.1:{port}"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.putrequest("GET", path, skip_host=True, skip_accept_encoding=True)
+    for name, value in given.items():
+        if value is not None:
+            connection.putheader(name, value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    text = b"" if answer.status == 101 else answer.read()
+    connection.close()
+    return answer.status, dict(answer.getheaders()), text.decode()
+
+
+UPGRADE = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec_WebSocket_Version": "13",
+    "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+
+def test_nobody_comes_in_without_the_token(guarded):
+    port = guarded.server.get_port()
+    query = guarded.url.split("/")[-1]
+    status, headers, _ = asked(guarded, f"/{query}")
+    assert status == 303
+    assert headers["Location"] == "/"
+    assert "HttpOnly; SameSite=Strict" in headers["Set-Cookie"]
+    cookie = headers["Set-Cookie"].split(";")[0]
+    own = f"http://127.0.0.1:{port}"
+    status, headers, text = asked(guarded, Cookie=cookie)
+    assert status == 200
+    assert "<html" in text
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe-eval" not in policy.replace("wasm-unsafe-eval", "")
+    assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
+    assert asked(guarded, Cookie=cookie, Origin=own, **UPGRADE)[0] == 101
+    # without, with another, with a foreign page, with a name that a stranger points here
+    wrong = {
+        "no cookie": {},
+        "another cookie": {"Cookie": f"{cookie[:-1]}x"},
+        "another token": {"path": "/?token=x"},
+        "foreign origin": {"Cookie": cookie, "Origin": "http://evil.example"},
+        "null origin": {"Cookie": cookie, "Origin": "null"},
+        "another port": {"Cookie": cookie, "Origin": f"http://127.0.0.1:{port + 1}"},
+        "rebound name": {"Cookie": cookie, "Host": f"evil.example:{port}"},
+        "rebound name and origin": {
+            "Cookie": cookie,
+            "Host": f"evil.example:{port}",
+            "Origin": f"http://evil.example:{port}",
+        },
+        "no host": {"Cookie": cookie, "Host": None},
+        "user in host": {"Cookie": cookie, "Host": f"evil@127.0.0.1:{port}"},
+    }
+    for name, case in wrong.items():
+        path = case.pop("path", "/")
+        assert asked(guarded, path, **case)[0] == 403, name
+        assert asked(guarded, path, **{"Origin": own, **UPGRADE, **case})[0] == 403, name
+    assert asked(guarded, Cookie=cookie, **UPGRADE)[0] == 403  # a WebSocket from nowhere
+    assert asked(guarded, "/../../../etc/passwd", Cookie=cookie)[0] == 404
+    assert not guarded.sessions
+
+
+def test_a_ticket_lets_one_visitor_in(guarded):
+    query = guarded.ticket().split("/")[-1]
+    assert asked(guarded, f"/{query}")[0] == 303
+    assert asked(guarded, f"/{query}")[0] == 403
+
+
+def test_an_address_of_another_machine_is_refused():
+    with pytest.raises(sl.errors.BadValue, match="cannot listen on 192"):  # TEST-NET-1 of RFC 5737
+        serve(functools.partial(model_of, "four-bar"), port=0, host="192.0.2.1")
+
+
+def test_a_page_of_another_site_learns_nothing(chrome, guarded):
+    """A page on the same machine but another port, in a browser that holds the cookie."""
+    browser = chrome.new_context()
+    page = browser.new_page()
+    page.goto(guarded.url)
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
+        script = f"""<script>
+          const socket = new WebSocket("ws://127.0.0.1:{guarded.server.get_port()}", "viser-v{viser.__version__}");
+          socket.onopen = () => document.title = "open"; socket.onerror = () => document.title = "refused";
+        </script>"""
+        answer = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(script)}\r\n\r\n{script}"
+
+        def serving():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = other.accept()
+                    connection.recv(65536)
+                    connection.sendall(answer.encode())
+                    connection.close()
+
+        threading.Thread(target=serving, daemon=True).start()
+        evil = browser.new_page()
+        evil.goto(f"http://127.0.0.1:{other.getsockname()[1]}/")
+        evil.wait_for_function("document.title != ''", timeout=LONG)
+        assert evil.title() == "refused"
+    browser.close()
+
+
+HOSTILE = "<iframe srcdoc='<script>parent.ran = 1</script>'></iframe><img src=x onerror='ran = 1'>[a](javascript:ran=1)"
+
+
+def test_text_of_a_run_is_text_in_the_page(chrome, tmp_path, complaints):
+    m = sl.zoo.four_bar()
+    run = sl.simulate(m, m.keyframe("middle"), until=0.1)
+    run.meta["outcome"] |= {"kind": HOSTILE, "detail": HOSTILE}
+    run.meta["notes"] = [HOSTILE]
+    running = serve(functools.partial(saved, sl.write(run, tmp_path / "run.nc")), port=0)
+    try:
+        page = opened(chrome, running.url, complaints)
+        page.get_by_role("tab", name="Run").click()
+        page.get_by_text("<iframe srcdoc=").first.wait_for()
+        page.wait_for_timeout(500)
+        assert page.evaluate("window.ran") is None
+        assert page.locator("iframe").count() == 0
+        # and if something did get through, the policy keeps it from running
+        page.evaluate("document.body.insertAdjacentHTML('beforeend', `<img src=x onerror='window.ran = 1'>`)")
+        page.evaluate(
+            "document.body.insertAdjacentHTML('beforeend', `<iframe srcdoc='<script>parent.ran=1</script>'>`)"
+        )
+        page.wait_for_timeout(500)
+        assert page.evaluate("window.ran") is None
+        page.close()
+    finally:
+        running.stop()
+
+
+def children():
+    own = Path(f"/proc/{os.getpid()}/task")
+    return {int(pid) for task in own.iterdir() for pid in (task / "children").read_text().split()}
+
+
+def test_workers_end_with_their_page(chrome, guarded, caplog):
+    """Pages closed at every stage of their coming up leave no process, no thread and no error behind."""
+    before = children()
+    for wait in (0, 30, 100, 200, 300, 500, 800, 1200, 0, 60):
+        page = chrome.new_page()
+        page.goto(guarded.url, wait_until="commit")
+        page.wait_for_timeout(wait)
+        page.close()
+    until(lambda: not guarded.sessions)
+    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("studio page")])
+    until(lambda: children() <= before)
+    assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
+
+
+def test_a_closed_worker_starts_nothing():
+    before = children()
+    worker = Worker(functools.partial(model_of, "hopper"))
+    worker.close()
+    worker.start()
+    worker.do("orbit")
+    assert worker.read() == []
+    assert children() == before
 
 
 def test_report_animates_from_a_file(chrome, tmp_path, complaints):
