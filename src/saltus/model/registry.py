@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,11 +15,21 @@ from saltus.model.parts import check_tensor
 from saltus.model.symbols import SX, Number, Param, vector
 
 
+def readable(text: Any, what: str) -> str:
+    """Return a text that is shown, drawn and written to files, or refuse it: control characters break all three."""
+    if not isinstance(text, str):
+        raise BadValue(f"{what} is {text!r}; give a text", given=text)
+    for c in text:
+        if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in "\ufffe\uffff":
+            raise BadValue(f"{what} {text[:60]!r} contains {c!r}, a control character; leave it out", given=text)
+    return text
+
+
 class Registry:
     """Named numbers of a machine, and the checks every part goes through when it is added."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = readable(name, "name of the machine")
         self.params: dict[str, Param] = {}
         self.inputs: dict[str, SX] = {}
         self.time = SX.sym("t")
@@ -32,7 +43,7 @@ class Registry:
         self._new_name("param", name, self.params)
         if value is not None:
             self._plain(value, f"param {name!r}")
-        param = Param(name, None if value is None else float(value), unit)
+        param = Param(name, None if value is None else float(value), readable(unit, f"unit of param {name!r}"))
         self.params[name] = param
         return param
 
