@@ -112,7 +112,7 @@ def seeds():
     yield template("machine"), ".yaml"
     for name in ("four_bar", "hopper", "bolt", "compass"):
         data = model_data(getattr(sl.zoo, name)())
-        for suffix in (".yaml", ".json", ".toml"):
+        for suffix in (".yaml", ".json"):
             yield text_of(data, suffix), suffix
 
 
@@ -225,10 +225,9 @@ def test_hostile_files_are_refused(text):
 
 
 @pytest.mark.parametrize("text", ["[" * 50_000, '{"a":' * 50_000, '{"a": 1, "a": 2}', '{"saltus": 1'])
-def test_hostile_json_and_toml_are_refused(text):
-    for suffix in (".json", ".toml"):
-        with pytest.raises(SaltusError):
-            build(parse(text, suffix, f"hostile{suffix}"))
+def test_hostile_json_is_refused(text):
+    with pytest.raises(SaltusError):
+        build(parse(text, ".json", "hostile.json"))
 
 
 def test_files_that_are_none(tmp_path):

@@ -14,6 +14,8 @@ from saltus.errors import BadModel, BadValue, DuplicateName, MissingParam, Unkno
 from saltus.model.parts import check_tensor
 from saltus.model.symbols import SX, Number, Param, vector
 
+ARGUMENTS = ("self", "name", "near", "rates", "params")  # of `assemble` and `keyframe`, which take joints by name
+
 
 def readable(text: Any, what: str) -> str:
     """Return a text that is shown, drawn and written to files, or refuse it: control characters break all three."""
@@ -96,6 +98,10 @@ class Registry:
             raise BadValue(f"{kind} name {name!r}: use letters, digits and _ (a valid Python name)", given=name)
         if "." in name and kind != "input":
             raise BadValue(f"{kind} name {name!r} has a dot; dots separate a joint from its coordinates", given=name)
+        if kind == "joint" and name in ARGUMENTS:
+            raise BadValue(
+                f"joint name {name!r} means something else in m.assemble({name}=...); choose another", given=name
+            )
         if name in taken:
             raise DuplicateName(f"{kind} {name!r} exists already in {self.name!r}; choose another name", name=name)
 

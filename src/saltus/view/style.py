@@ -52,6 +52,8 @@ RC: Any = {
     "lines.linewidth": 1.3,
     "legend.frameon": False,
     "legend.fontsize": 8.0,
+    "text.parse_math": False,  # dollars in a name are part of it
+    "text.usetex": False,
     "pdf.fonttype": 42,
     "svg.fonttype": "path",
     "svg.hashsalt": "saltus",
