@@ -193,8 +193,9 @@ def numbers_of(pairs: list[str]) -> dict[str, float]:
             number = float(value)
         except ValueError:
             raise BadValue(f"--set {pair!r}: write PARAM=NUMBER, as in --set l_1=0.02", given=pair) from None
-        if given.setdefault(name.strip(), number) != number:
+        if name.strip() in given:
             raise BadValue(f"--set gives {name.strip()} both {given[name.strip()]:g} and {number:g}; give one of them")
+        given[name.strip()] = number
     return given
 
 

@@ -113,7 +113,7 @@ class Ledger:
             )
         count = -(-total // chunk)
         group.create_array("done", shape=(count,), chunks=(1,), dtype="uint64", fill_value=0, overwrite=True)
-        about = {
+        about: dict[str, Any] = {
             "format": FORMAT,
             "mark": self.mark,
             "seed": self.seed,

@@ -90,7 +90,7 @@ def _json_events(text: str, file: str) -> Iterator[Any]:
     for token in _TOKEN.finditer(text):  # the grammar is right, so that the tokens say all
         line += text.count("\n", at, token.start())
         at, word = token.start(), token.group()
-        mark = yaml.Mark(file, at, line, 0, None, None)
+        mark = yaml.Mark(file, at, line, 0, None, 0)
         if word in "{[":
             start = yaml.MappingStartEvent if word == "{" else yaml.SequenceStartEvent
             yield start(None, None, True, mark, mark)
