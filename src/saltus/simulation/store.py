@@ -145,7 +145,7 @@ def load(path: str | Path) -> Trajectory:
         if given != _checksum(attributes, variables):
             raise ValueError("its contents are not those that were written (checksum)")
         return _rebuilt(attributes, variables)
-    except (BadValue, KeyError, ValueError, TypeError, IndexError, AttributeError, RecursionError) as problem:
+    except (BadValue, LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
         said = str(problem) if isinstance(problem, BadValue) else f"{type(problem).__name__}: {problem}"
         raise BadFile(f"{path} is damaged: {said}; simulate again, or get another copy", path=str(path)) from problem
 
