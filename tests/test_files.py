@@ -350,6 +350,14 @@ def test_written_expressions_read_back_exactly(data):
         assert one == pytest.approx(two, rel=1e-13, abs=1e-13, nan_ok=True)
 
 
+@pytest.mark.parametrize("what", ['<inertial pos="0 0 0" mass="-5"/>', '<geom size="0.1" mass="-5"/>'])
+def test_a_negative_mass_of_mjcf_is_refused(what, tmp_path):
+    path = tmp_path / "m.xml"
+    path.write_text(f'<mujoco><worldbody><body name="a"><joint type="slide"/>{what}</body></worldbody></mujoco>')
+    with pytest.raises(sl.errors.BadFile, match="is -5; give zero or more"):
+        sl.read(path, partial=True)
+
+
 # ---- command line -------------------------------------------------------------------------------------------------
 
 
