@@ -34,6 +34,7 @@ wheel: .venv/installed
 
 robust: .venv/installed
 	$(BIN)/python -m robust --write docs/robustness.md
+	$(BIN)/python -m robust attacks --write docs/robustness.md
 
 clean:
 	rm -rf .venv results build src/saltus.egg-info

@@ -58,7 +58,7 @@ async def measure() -> dict[str, float]:
     found: dict[str, float] = {}
     async with async_playwright() as api:
         browser = await api.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
-        page = await browser.new_page(viewport={"width": 1280, "height": 720})
+        page = await browser.new_page(viewport={"width": 1280, "height": 720}, bypass_csp=True)  # it waits by eval
         page.set_default_timeout(120_000)
         await page.add_init_script(WATCH)
         script = "from saltus.cli.app import app; app()"

@@ -213,4 +213,8 @@ def main() -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if sys.argv[1:2] == ["attacks"]:
+        from robust import attacks
+
+        raise SystemExit(attacks.main(sys.argv[2:]))
     raise SystemExit(main())

@@ -41,3 +41,14 @@ def dies(points, generators):
         open(marker, "w").close()
         os.kill(os.getpid(), 9)
     return {"square": points["a"] ** 2}
+
+
+def ends(points, generators):
+    """Ends its process, whatever it is given."""
+    os.kill(os.getpid(), 9)
+
+
+def strange(points, generators):
+    """Not-a-numbers with other bits than numpy's own."""
+    odd = np.frombuffer(np.uint64(0xFFF8000000000123).tobytes(), float)[0]
+    return {"odd": np.full(len(points["a"]), odd), "half": np.where(points["a"] > 3, points["a"], odd)}

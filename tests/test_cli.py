@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import saltus as sl
 from saltus import studies
 from saltus.cli import app as cli
+from saltus.cli import machines
 from saltus.studies.result import Comparison, StudyResult
 
 runner = CliRunner()
@@ -147,6 +149,100 @@ def test_bad_files(tmp_path, text, expected):
     assert expected in message(result)
 
 
+# ---- strangers' files ------------------------------------------------------------------------------------
+
+
+def four_bar_run(tmp_path, **meta):
+    """A saved run whose file says other things than were simulated."""
+    m = sl.zoo.four_bar()
+    run = sl.simulate(m, m.keyframe("middle"), until=0.05)
+    run.meta |= meta
+    return sl.write(run, tmp_path / "run.nc")
+
+
+@pytest.mark.parametrize("name", ["evil.py", "./evil.py", "/evil.py", "evil", "sub/../evil.py", "EVIL.PY", "evil.yaml"])
+@pytest.mark.parametrize("command", ["report", "plot", "studio"])
+def test_a_name_in_a_data_file_runs_nothing(tmp_path, monkeypatch, command, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for place in (".", "sub"):
+        (tmp_path / place / "evil.py").write_text("open('RAN', 'w')\nimport saltus as sl\nsystem = sl.zoo.four_bar()\n")
+    shown = name.replace("/evil.py", f"{tmp_path}/evil.py") if name.startswith("/") else name
+    four_bar_run(tmp_path, name=shown)
+    result = call(command, tmp_path, *(["--no-browser", "--port", "0"] if command == "studio" else []))
+    assert result.exit_code == 2
+    assert "--model FILE" in message(result)
+    assert not (tmp_path / "RAN").exists()
+
+
+def test_a_python_file_the_user_names_is_run(tmp_path):
+    (tmp_path / "own.py").write_text("import saltus as sl\nsystem = sl.zoo.four_bar()\n")
+    four_bar_run(tmp_path, name="something else")
+    result = call("report", tmp_path, "--model", tmp_path / "own.py")
+    assert result.exit_code == 0, result.output
+
+
+def test_one_function_runs_python_files_and_has_two_callers():
+    """From data there is no way to code: of all sources one calls runpy, and only two functions come to it."""
+    source = Path(sl.__file__).parent
+    texts = {path: path.read_text() for path in source.rglob("*.py")}
+    assert [p.name for p, text in texts.items() if "runpy" in text] == ["machines.py"]
+    assert sum(len(re.findall(r"\b_from_python\(", text)) for text in texts.values()) == 2  # defined, called
+    assert sum(len(re.findall(r"\bresolve\(\S", text)) for text in texts.values() if "_from_python" in text) == 3
+    for word in (r"\bpickle\.load", r"\beval\(", r"\bexec\(", r"yaml\.(unsafe_|full_)?load\("):
+        users = [p.name for p, text in texts.items() if re.search(rf"(?<![.\w])(?<!def ){word}", text)]
+        assert users == (["workers.py"] if "pickle" in word else []), word  # a sweep's own task, in its own worker
+
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+
+
+def test_hostile_text_of_a_run_is_text_in_its_report(tmp_path):
+    outcome = {"kind": HOSTILE, "detail": HOSTILE, "t": 0.05}
+    path = four_bar_run(tmp_path, notes=[HOSTILE], outcome=outcome, formulation=HOSTILE, engine=HOSTILE)
+    assert call("report", path).exit_code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>alert" not in page
+    assert "<img src=x" not in page
+    assert "default-src 'none'" in page
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", 300 * "x"])
+@pytest.mark.parametrize(
+    "command", [["run", "four-bar"], ["demo"], ["study", "bolt-kinematics"], ["export", "four-bar", "--to", "c"]]
+)
+def test_an_out_that_cannot_be_written_is_found_before_the_work(tmp_path, monkeypatch, command, place):
+    def never(*given, **more):
+        raise AssertionError("it was computed first")
+
+    monkeypatch.setattr("saltus.simulate", never, raising=False)
+    monkeypatch.setattr(studies, "run", never)
+    monkeypatch.setattr("saltus.export", never, raising=False)
+    (tmp_path / "file").write_text("mine")
+    result = call(*command, "--out", f"{tmp_path}/{place}")
+    assert result.exit_code == 2, result.output
+    assert "cannot write" in message(result)
+
+
+def test_ok_and_faults_are_told(tmp_path, monkeypatch):
+    m = sl.zoo.four_bar()
+    good = sl.simulate(m, m.keyframe("middle"), until=0.05)
+
+    class Bad:
+        kind, detail, t, ok, faults = "finished", "reached 0.05 s", 0.05, False, ("the ground pulled 12 N",)
+
+    monkeypatch.setattr(sl.Trajectory, "outcome", Bad)
+    monkeypatch.setattr(sl, "simulate", lambda *given, **more: good, raising=False)
+    result = call("run", "four-bar", "--no-animation", "--json", "--out", tmp_path)
+    assert result.exit_code == 1
+    numbers = json.loads(result.stdout)
+    assert numbers["ok"] is False
+    assert numbers["faults"] == ["the ground pulled 12 N"]
+    assert "the ground pulled 12 N" in (tmp_path / "report.html").read_text()
+    assert "the ground pulled 12 N" in call("run", "four-bar", "--no-animation", "--out", tmp_path).output
+
+
 def test_interrupting_keeps_what_was_simulated(tmp_path):
     """SIGINT as Ctrl-C sends it: the run is saved, code 130."""
     (tmp_path / "slow.py").write_text("""
@@ -197,10 +293,38 @@ def test_study_prints_fields_and_writes_figures(tmp_path):
     assert (tmp_path / "result.json").exists()
 
 
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_study_help_lists_its_options(name):
+    result = call("study", name, "--help")
+    assert result.exit_code == 0, result.output
+    _, declared = studies.options(name)
+    for option in declared:
+        assert f"--{option.replace('_', '-')} " in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["hopper-orbit", "--d-g", 3, "--t-F", 0.2], "give one of them"),
+        (["hopper-orbit", "--mu", 0.8, "--mu", 0.7], "given twice"),
+        (["hopper-orbit", "--mu", "inf"], "finite"),
+        (["hopper-orbit", "--mu"], "--NAME VALUE"),
+        (["rat-righting", "--links", 6], "give fewer links"),
+        (["rat-righting", "--links", 2.5], "whole number"),
+        (["list", "--mu", 1], "takes no options"),
+        (["nothing", "--help"], "no study named"),
+    ],
+)
+def test_contradictory_options_of_a_study_are_refused(tmp_path, arguments, expected):
+    result = call("study", *arguments, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert expected in message(result)
+
+
 @pytest.mark.parametrize(("holds", "code"), [(True, 0), (False, 1)])
 def test_study_ends_with_a_code_that_says_whether_it_agrees(monkeypatch, tmp_path, holds, code):
     row = Comparison("speed", 1.0, 1.0 if holds else 2.0, "m/s", 0.1, why="because")
-    monkeypatch.setattr(studies, "run", lambda name: StudyResult(name, "title", "source", {}, [row]))
+    monkeypatch.setattr(studies, "run", lambda name, **given: StudyResult(name, "title", "source", {}, [row]))
     result = call("study", "anything", "--out", tmp_path)
     assert result.exit_code == code
     assert ("yes" if holds else "no") in result.output
@@ -211,7 +335,7 @@ def test_zoo_lists_machines_and_they_can_be_run():
     assert result.exit_code == 0
     for name in ("bolt", "raptor", "four-bar", "hopper"):
         assert name in result.output
-        assert name in cli.machines()
+        assert name in machines.machines()
 
 
 def test_doctor_finds_compiler_engines_and_speed():

@@ -7,7 +7,7 @@ import pytest
 
 import saltus as sl
 from saltus import studies
-from saltus.cli.app import study_options
+from saltus.cli.studying import study_options
 from saltus.model.geometry import trace
 from saltus.studies import bolt_optimal_gait
 from saltus.studies import rat_plans as rp

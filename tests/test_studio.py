@@ -2,9 +2,13 @@
 
 import contextlib
 import functools
+import http.client
+import logging
 import math
 import os
 import re
+import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -17,15 +21,17 @@ from scipy.spatial.transform import Rotation
 
 import saltus as sl
 from browser import launch, watched
-from saltus.cli.app import model_of
-from saltus.cli.pages import saved
+from saltus.cli.machines import model_of, saved
 from saltus.model.geometry import skeleton, spiral
 
 pytest.importorskip("viser", reason="the test extra installs viser")
+import viser
+
 from saltus.studio import machine_panel, serve, target_panel
 from saltus.studio.pose import Posing, drivers
 from saltus.studio.scene import Placed, quaternions, solid
 from saltus.studio.session import FRAME
+from saltus.studio.words import Words
 from saltus.studio.worker import Worker
 
 SHOTS = Path(os.environ["SALTUS_SCREENSHOTS"]) if "SALTUS_SCREENSHOTS" in os.environ else None
@@ -99,10 +105,11 @@ def test_a_dragged_machine_glides_from_value_to_value(linkage, monkeypatch):
         show=lambda shot: shown.append(posing.params["l_1"]),
         line=lambda *given: None,
     )
-    session.run_panel = SimpleNamespace(pause=lambda: setattr(session, "tick", None))
+    session.pause = lambda: setattr(session, "tick", None)
     panel = machine_panel.MachinePanel.__new__(machine_panel.MachinePanel)
     panel.session, panel.posing, panel.point, panel.sliders = session, posing, None, {}
-    panel.text, panel.chart = SimpleNamespace(content=""), SimpleNamespace(content="")
+    gui = SimpleNamespace(add_html=lambda text: SimpleNamespace(content=text))
+    panel.text, panel.chart = Words(gui), SimpleNamespace(content="")
     panel._dragged = panel._due = panel._said = panel._charted = 0.0
     for at, value in (
         (10.0, 0.0200),
@@ -117,7 +124,7 @@ def test_a_dragged_machine_glides_from_value_to_value(linkage, monkeypatch):
     poses = round(machine_panel.LATE * 0.1 / FRAME)
     assert shown[1:] == pytest.approx(np.linspace(0.0200, 0.0204, poses + 1)[1:], abs=1e-12)
     assert shown[-1] == 0.0204
-    assert "degree(s) of freedom" in panel.text.content
+    assert "degree(s) of freedom" in panel.text.text
 
 
 def test_solids_are_closed_and_of_the_right_volume():
@@ -165,10 +172,10 @@ def test_a_bad_model_is_refused_and_leaves_nothing_behind():
 
     heard = []
     with pytest.raises(sl.errors.BadValue, match="no such machine"):
-        serve(broken, port=18394, listening=heard.append)
-    assert heard == ["http://127.0.0.1:18394/"]
+        serve(broken, port=0, listening=heard.append)
+    assert len(heard) == 1
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(heard[0], timeout=5)
+        urllib.request.urlopen(heard[0].url, timeout=5)
 
 
 def test_placed_links_carry_their_points():
@@ -233,7 +240,7 @@ def chrome():
 
 @pytest.fixture(scope="module")
 def studio():
-    running = serve(functools.partial(model_of, "bolt"), port=18390)
+    running = serve(functools.partial(model_of, "bolt"), port=0)
     yield running
     running.stop()
 
@@ -316,8 +323,8 @@ def test_sliders_runs_scrubbing_gaits_and_cancel(chrome, studio, complaints):
     page.get_by_role("tab", name="Run").click()
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_text(re.compile("finished at 3 s")).wait_for()
-    until(lambda: session.tick is not None or session.run_panel.time.value > 0)
-    panel = session.run_panel
+    until(lambda: session.tick is not None or session.panels.run.time.value > 0)
+    panel = session.panels.run
     page.get_by_role("button", name="Play / pause").click()
     until(lambda: session.tick is None)
     page.get_by_role("button", name="Next event").click()
@@ -409,7 +416,7 @@ def test_a_saved_run_is_opened_and_the_plots_follow_it(chrome, tmp_path, complai
     system = sl.zoo.bolt()
     start = system.mechanism.keyframe("drop")
     run = sl.simulate(system, start, domain="flight", until=0.6, control=system.controls["run"])
-    running = serve(functools.partial(saved, model_of, sl.write(run, tmp_path / "run.nc"), None), port=18395)
+    running = serve(functools.partial(saved, sl.write(run, tmp_path / "run.nc")), port=0)
     try:
         page = opened(chrome, running.url, complaints)
         session = session_of(running)
@@ -421,8 +428,8 @@ def test_a_saved_run_is_opened_and_the_plots_follow_it(chrome, tmp_path, complai
         last = page.evaluate(where)
         page.get_by_role("slider").first.focus()
         page.keyboard.press("Home")
-        until(lambda: session.run_panel.time.value == 0)
-        page.wait_for_function(f"({where})()[0] < {last[0] - 50}")
+        until(lambda: session.panels.run.time.value == 0)
+        until(lambda: page.evaluate(where)[0] < last[0] - 50)
         first = page.evaluate(where)
         assert len(first) == 5
         # over time all cursors have gone from the left to the right of their charts; the dot of the portrait moved
@@ -450,7 +457,7 @@ def test_a_broken_linkage_in_one_of_two_pages(chrome, studio, complaints):
     assert ((pixels[:, 0] > 0) & (pixels[:, 0] < 400)).all()
     numbers = first.locator("input[type='text']:visible, input[inputmode='decimal']:visible")
     broken = numbers.nth(len(one.posing.drivers))  # beside the first Param's slider, l_c
-    one.machine_panel.params["l_c"].max = 1.0
+    one.panels.machine.params["l_c"].max = 1.0
     broken.fill("0.6")
     first.keyboard.press("Tab")
     first.get_by_text(re.compile("Does not close")).wait_for()
@@ -465,7 +472,7 @@ def test_a_broken_linkage_in_one_of_two_pages(chrome, studio, complaints):
 
 
 def test_family_of_the_hopper_is_clicked(chrome, complaints):
-    running = serve(functools.partial(model_of, "hopper"), port=18391)
+    running = serve(functools.partial(model_of, "hopper"), port=0)
     try:
         page = watched(chrome.new_page(viewport={"width": 1280, "height": 720}), complaints)
         page.set_default_timeout(LONG)
@@ -474,7 +481,7 @@ def test_family_of_the_hopper_is_clicked(chrome, complaints):
         session = session_of(running)
         page.get_by_role("button", name="Find orbit").click()
         page.get_by_text(re.compile("Stable gait")).wait_for()
-        panel = session.gait_panel
+        panel = session.panels.gait
         panel.param.value = "k"
         panel.low.value, panel.high.value = 14000.0, 16000.0
         page.get_by_role("button", name="Follow family").click()
@@ -482,7 +489,7 @@ def test_family_of_the_hopper_is_clicked(chrome, complaints):
         shoot(page, "7-family")
         k, ball = panel.balls[-1]
         page.mouse.click(*pixel(session, ball.position))
-        until(lambda: session.run_panel.film.run.params["k"] == panel.family["orbits"][k]["params"]["k"])
+        until(lambda: session.panels.run.film.run.params["k"] == panel.family["orbits"][k]["params"]["k"])
         assert panel.which.value == k > 3
         page.close()
     finally:
@@ -494,12 +501,12 @@ def test_family_of_the_hopper_is_clicked(chrome, complaints):
 def test_a_target_is_drawn_with_the_mouse_and_approached(chrome, complaints, monkeypatch):
     monkeypatch.setattr(target_panel, "STAGES", 3)
     monkeypatch.setattr(target_panel, "SAMPLES", 18)
-    running = serve(functools.partial(model_of, "four-bar"), port=18393)
+    running = serve(functools.partial(model_of, "four-bar"), port=0)
     try:
         page = opened(chrome, running.url, complaints)
         session = session_of(running)
         page.get_by_role("tab", name="Target").click()
-        panel = session.target_panel
+        panel = session.panels.target
         page.get_by_role("button", name="Draw").click()
         until(lambda: panel.board is not None)
         page.wait_for_timeout(500)
@@ -514,10 +521,10 @@ def test_a_target_is_drawn_with_the_mouse_and_approached(chrome, complaints, mon
         lengths = dict(session.posing.params)
         page.get_by_role("button", name="Optimise").click()
         seen = []
-        until(lambda: seen.append(panel.text.content) or panel.text.content.startswith(("Done", "**No")))
+        until(lambda: seen.append(panel.text.text) or panel.text.text.startswith("Done") or panel.text.head)
         shoot(page, "9-target")
         misses = [float(m.group(1)) for t in dict.fromkeys(seen) if (m := re.search(r"([\d.e+-]+) mm", t))]
-        assert panel.text.content.startswith("Done")
+        assert panel.text.text.startswith("Done")
         assert len(misses) > 2
         assert misses[-1] < 0.9 * misses[0]
         assert session.posing.params != lengths
@@ -528,19 +535,177 @@ def test_a_target_is_drawn_with_the_mouse_and_approached(chrome, complaints, mon
     assert [c for c in complaints if "passive event listener" not in c] == []
 
 
-def test_another_address_needs_the_token():
-    running = serve(functools.partial(model_of, "four-bar"), port=18392, host="127.0.0.1")
+# ---- strangers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    running = serve(functools.partial(model_of, "four-bar"), port=0)
+    yield running
+    running.stop()
+
+
+def asked(studio, path="/", **headers):
+    """Status, headers and text of a request with exactly these headers (`_` stands for `-`)."""
+    port = studio.server.get_port()
+    given = {"Host": f"127.0.0.1:{port}"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.putrequest("GET", path, skip_host=True, skip_accept_encoding=True)
+    for name, value in given.items():
+        if value is not None:
+            connection.putheader(name, value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    text = b"" if answer.status == 101 else answer.read()
+    connection.close()
+    return answer.status, dict(answer.getheaders()), text.decode()
+
+
+UPGRADE = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec_WebSocket_Version": "13",
+    "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+
+def test_nobody_comes_in_without_the_token(guarded):
+    port = guarded.server.get_port()
+    query = guarded.url.split("/")[-1]
+    status, headers, _ = asked(guarded, f"/{query}")
+    assert status == 303
+    assert headers["Location"] == "/"
+    assert "HttpOnly; SameSite=Strict" in headers["Set-Cookie"]
+    cookie = headers["Set-Cookie"].split(";")[0]
+    own = f"http://127.0.0.1:{port}"
+    status, headers, text = asked(guarded, Cookie=cookie)
+    assert status == 200
+    assert "<html" in text
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe-eval" not in policy.replace("wasm-unsafe-eval", "")
+    assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
+    assert asked(guarded, Cookie=cookie, Origin=own, **UPGRADE)[0] == 101
+    # without, with another, with a foreign page, with a name that a stranger points here
+    wrong = {
+        "no cookie": {},
+        "another cookie": {"Cookie": f"{cookie[:-1]}x"},
+        "another token": {"path": "/?token=x"},
+        "foreign origin": {"Cookie": cookie, "Origin": "http://evil.example"},
+        "null origin": {"Cookie": cookie, "Origin": "null"},
+        "another port": {"Cookie": cookie, "Origin": f"http://127.0.0.1:{port + 1}"},
+        "rebound name": {"Cookie": cookie, "Host": f"evil.example:{port}"},
+        "rebound name and origin": {
+            "Cookie": cookie,
+            "Host": f"evil.example:{port}",
+            "Origin": f"http://evil.example:{port}",
+        },
+        "no host": {"Cookie": cookie, "Host": None},
+        "user in host": {"Cookie": cookie, "Host": f"evil@127.0.0.1:{port}"},
+    }
+    for name, case in wrong.items():
+        path = case.pop("path", "/")
+        assert asked(guarded, path, **case)[0] == 403, name
+        assert asked(guarded, path, **{"Origin": own, **UPGRADE, **case})[0] == 403, name
+    assert asked(guarded, Cookie=cookie, **UPGRADE)[0] == 403  # a WebSocket from nowhere
+    assert asked(guarded, "/../../../etc/passwd", Cookie=cookie)[0] == 404
+    assert not guarded.sessions
+
+
+def test_a_ticket_lets_one_visitor_in(guarded):
+    query = guarded.ticket().split("/")[-1]
+    assert asked(guarded, f"/{query}")[0] == 303
+    assert asked(guarded, f"/{query}")[0] == 403
+
+
+def test_an_address_of_another_machine_is_refused():
+    with pytest.raises(sl.errors.BadValue, match="cannot listen on 192"):  # TEST-NET-1 of RFC 5737
+        serve(functools.partial(model_of, "four-bar"), port=0, host="192.0.2.1")
+
+
+def test_a_page_of_another_site_learns_nothing(chrome, guarded):
+    """A page on the same machine but another port, in a browser that holds the cookie."""
+    browser = chrome.new_context()
+    page = browser.new_page()
+    page.goto(guarded.url)
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
+        script = f"""<script>
+          const socket = new WebSocket("ws://127.0.0.1:{guarded.server.get_port()}", "viser-v{viser.__version__}");
+          socket.onopen = () => document.title = "open"; socket.onerror = () => document.title = "refused";
+        </script>"""
+        answer = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(script)}\r\n\r\n{script}"
+
+        def serving():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = other.accept()
+                    connection.recv(65536)
+                    connection.sendall(answer.encode())
+                    connection.close()
+
+        threading.Thread(target=serving, daemon=True).start()
+        evil = browser.new_page()
+        evil.goto(f"http://127.0.0.1:{other.getsockname()[1]}/")
+        evil.wait_for_function("document.title != ''", timeout=LONG)
+        assert evil.title() == "refused"
+    browser.close()
+
+
+HOSTILE = "<iframe srcdoc='<script>parent.ran = 1</script>'></iframe><img src=x onerror='ran = 1'>[a](javascript:ran=1)"
+
+
+def test_text_of_a_run_is_text_in_the_page(chrome, tmp_path, complaints):
+    m = sl.zoo.four_bar()
+    run = sl.simulate(m, m.keyframe("middle"), until=0.1)
+    run.meta["outcome"] |= {"kind": HOSTILE, "detail": HOSTILE}
+    run.meta["notes"] = [HOSTILE]
+    running = serve(functools.partial(saved, sl.write(run, tmp_path / "run.nc")), port=0)
     try:
-        bare = running.url.split("?")[0]
-        assert bare == "http://127.0.0.1:18392/"
-        for address in (bare, bare + "?token=wrong"):
-            with pytest.raises(urllib.error.HTTPError, match="403"):
-                urllib.request.urlopen(address, timeout=10)
-        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        assert b"<html" in opener.open(running.url, timeout=10).read()[:2000].lower()
-        assert opener.open(bare, timeout=10).status == 200
+        page = opened(chrome, running.url, complaints)
+        page.get_by_role("tab", name="Run").click()
+        page.get_by_text("<iframe srcdoc=").first.wait_for()
+        page.wait_for_timeout(500)
+        assert page.evaluate("window.ran") is None
+        assert page.locator("iframe").count() == 0
+        # and if something did get through, the policy keeps it from running
+        page.evaluate("document.body.insertAdjacentHTML('beforeend', `<img src=x onerror='window.ran = 1'>`)")
+        page.evaluate(
+            "document.body.insertAdjacentHTML('beforeend', `<iframe srcdoc='<script>parent.ran=1</script>'>`)"
+        )
+        page.wait_for_timeout(500)
+        assert page.evaluate("window.ran") is None
+        page.close()
     finally:
         running.stop()
+
+
+def children():
+    own = Path(f"/proc/{os.getpid()}/task")
+    return {int(pid) for task in own.iterdir() for pid in (task / "children").read_text().split()}
+
+
+def test_workers_end_with_their_page(chrome, guarded, caplog):
+    """Pages closed at every stage of their coming up leave no process, no thread and no error behind."""
+    before = children()
+    for wait in (0, 30, 100, 200, 300, 500, 800, 1200, 0, 60):
+        page = chrome.new_page()
+        page.goto(guarded.url, wait_until="commit")
+        page.wait_for_timeout(wait)
+        page.close()
+    until(lambda: not guarded.sessions)
+    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("studio page")])
+    until(lambda: children() <= before)
+    assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
+
+
+def test_a_closed_worker_starts_nothing():
+    before = children()
+    worker = Worker(functools.partial(model_of, "hopper"))
+    worker.close()
+    worker.start()
+    worker.do("orbit")
+    assert worker.read() == []
+    assert children() == before
 
 
 def test_report_animates_from_a_file(chrome, tmp_path, complaints):

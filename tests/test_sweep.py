@@ -21,7 +21,11 @@ POINTS = {"a": np.arange(40.0)}
 
 
 def environment(log):
-    return {**os.environ, "PYTHONPATH": str(HERE), "SWEEP_LOG": str(log)}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+        "SWEEP_LOG": str(log),
+    }
 
 
 def wait_for(condition, seconds=60.0):
@@ -190,6 +194,70 @@ def test_first_points_that_fail_do_not_hide_what_the_task_returns(tmp_path):
     assert data.failed.values.sum() == 9
 
 
+def test_every_flipped_bit_of_a_store_is_found_and_repaired(tmp_path):
+    """One flip in every file of a store: reading says so or gives the same numbers, the same sweep puts it right."""
+    store = tmp_path / "s"
+    right(sl.sweep(sweep_tasks.quick, POINTS, store, workers=1, chunk=8, seed=7))
+    rng = np.random.default_rng(0)
+    found = 0
+    for file in sorted(p for p in store.rglob("*") if p.is_file() and p.name != ".lock"):
+        whole = file.read_bytes()
+        at = int(rng.integers(len(whole)))
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << int(rng.integers(8))]) + whole[at + 1 :])
+        try:
+            right(sl.read(store))
+        except BadFile:
+            found += 1
+        file.write_bytes(whole)
+    assert found > 20
+    # what can be computed again is
+    for name in ("square", "dice", "pair"):
+        chunk = sorted((store / name / "c").rglob("*"))[1]
+        if chunk.is_file():
+            chunk.write_bytes(chunk.read_bytes()[:-1] + b"?")
+    with pytest.raises(BadFile, match="the same sweep computes them again"):
+        sl.read(store)
+    right(sl.sweep(sweep_tasks.quick, POINTS, store, workers=1, seed=7))
+    right(sl.read(store))
+
+
+def test_a_deleted_or_exchanged_chunk_is_not_done(tmp_path):
+    store = tmp_path / "s"
+    right(sl.sweep(sweep_tasks.quick, POINTS, store, workers=1, chunk=4, seed=7))
+    (store / "square" / "c" / "2").unlink()
+    with pytest.raises(BadFile, match=r"points 8 to 11 \(chunk 2\)"):
+        sl.read(store)
+    right(sl.sweep(sweep_tasks.quick, POINTS, store, workers=1, seed=7))
+    one, two = store / "square" / "c" / "3", store / "square" / "c" / "4"
+    first = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(first)
+    with pytest.raises(BadFile, match="chunk 3"):
+        sl.read(store)
+
+
+def test_not_a_numbers_of_any_bits_are_kept(tmp_path):
+    data = sl.sweep(sweep_tasks.strange, {"a": np.arange(8.0)}, tmp_path / "s", workers=1, chunk=2)
+    assert np.isnan(data.odd.values).all()
+    assert np.isnan(sl.read(tmp_path / "s").half.values).tolist() == [True] * 4 + [False] * 4
+
+
+def test_foreign_codecs_and_huge_shapes_are_refused_unread(tmp_path):
+    store = tmp_path / "s"
+    sl.sweep(sweep_tasks.quick, POINTS, store, workers=1, seed=7)
+    meta = store / "square" / "zarr.json"
+    good = json.loads(meta.read_text())
+    for change in ({"codecs": [{"name": "numcodecs.pickle", "configuration": {}}]}, {"shape": [10**12]}):
+        meta.write_text(json.dumps({**good, **change}))
+        with pytest.raises(BadFile, match="square"):
+            sl.read(store)
+
+
+def test_workers_killed_while_the_first_points_are_tried_are_named(tmp_path):
+    with pytest.raises(BadValue, match="lost their worker"):
+        sl.sweep(sweep_tasks.ends, POINTS, tmp_path / "s", workers=1)
+
+
 def test_second_client_is_refused_while_the_first_writes(tmp_path):
     from saltus.sweeps.store import alone
 
@@ -205,8 +273,10 @@ def test_other_points_or_foreign_directories_are_refused(tmp_path):
     (tmp_path / "other" / "thesis.txt").write_text("mine")
     with pytest.raises(BadFile, match="something else"):
         sl.sweep(sweep_tasks.quick, POINTS, tmp_path / "other", workers=1)
-    with pytest.raises(BadFile, match="no sweep"):
+    with pytest.raises(BadFile, match="does not exist"):
         sl.read(tmp_path / "nowhere")
+    with pytest.raises(BadFile, match="no sweep"):
+        sl.read(tmp_path / "other")
 
 
 def test_wrong_requests_are_said_plainly(tmp_path):

@@ -1,6 +1,9 @@
 """Figures, animations and reports: what is drawn is there, with units, and where it should be."""
 
+import html
+import json
 import re
+import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
@@ -266,3 +269,41 @@ def test_phase_portraits_show_where_switching_surfaces_are_met():
     assert (surface.get_xdata() == 0.0).all()
     assert ax.get_ylim()[1] < 10.0  # the surface does not stretch the picture
     assert "F2G" in {text.get_text() for text in ax.texts}
+
+
+# ---- odd machines and odd names -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["two-way", r"$\x$", "a $ b $ c", "<b>&amp;", "%s {x}", "x" * 300])
+def test_a_two_way_bend_and_odd_names_are_drawn(tmp_path, name):
+    """A bend's coordinates are angles (rad), both of them; dollars in a name are no formula."""
+    m = sl.Mechanism(name, spatial=True)
+    body = m.link("body", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    m.bend("tail", m.ground, body, length=0.3, towards="yz")
+    m.point("tip", body.at(0.1, 0, 0))
+    run = sl.simulate(m, m.assemble(), until=0.05, engine="sundials", rate=200.0)
+    assert len(m.q_names) == 2
+    figure = sl.view.plot_coordinates(run)
+    assert [ax.get_ylabel() for ax in figure.axes] == ["angle (deg)"]
+    figure.axes[0].set_title(name)
+    for path in sl.view.save(figure, tmp_path / "figure", ("svg", "pdf", "png")):
+        assert path.stat().st_size > 500
+    ET.fromstring((tmp_path / "figure.svg").read_text())
+    page = sl.view.report(run, tmp_path / "report.html").read_text()
+    assert html.escape(name) in page
+
+
+def test_a_gallery_of_strangers_results(tmp_path):
+    """Files that are no results are left out; text of results is text."""
+    rows = [{"quantity": "<script>x</script>", "published": 1, "computed": 2.0, "unit": "m", "agrees": True, "why": ""}]
+    good = {"study": "a", "title": "<img src=x onerror=x>", "comparisons": rows}
+    bad = ["[]", "3", '{"study": 1}', '{"study": "a", "title": "b", "comparisons": 7}', "[" * 100_000, "{"]
+    bad.append(json.dumps({**good, "comparisons": [{**rows[0], "agrees": "yes"}]}))
+    bad.append(json.dumps({**good, "comparisons": [{**rows[0], "published": {}}]}))
+    for k, text in enumerate([json.dumps(good), *bad]):
+        (tmp_path / str(k)).mkdir()
+        (tmp_path / str(k) / "result.json").write_text(text)
+    page = sl.view.gallery(tmp_path).read_text()
+    assert "1 studies" in page
+    assert "<script>" not in page
+    assert "<img src=x" not in page

@@ -8,14 +8,31 @@ import platform
 import time
 from typing import Any
 
-from saltus.simulation.engines import NAMES
+from saltus.cli.console import print_table
 
 MODULES = {"native": None, "heyoka": "heyoka", "sundials": "sksundae"}
+
+
+def doctor() -> None:
+    """Say what was found on this machine and how fast it is."""
+    from saltus.view.report import versions
+
+    print_table("found", environment())
+    print_table("packages", [row for row in versions() if row[0] != "python"])
+    rows = [
+        (f"one BOLT flight evaluation, {way}", f"{1e6 * seconds:.3f} microseconds")
+        for way, seconds in evaluation_times().items()
+    ]
+    s = swing()
+    pace = f"{1000 * s['seconds']:.0f} ms ({10 / s['seconds']:.0f}x real time) on engine {s['engine']}"
+    rows.append(("10 s of free swing", f"{pace}, loop gap {s['loop_gap']:.1e} m, energy residual {s['residual']:.1e}"))
+    print_table("speed", rows)
 
 
 def environment() -> list[tuple[str, str]]:
     """Python, compiler, cache directory and engines, as rows of a table."""
     from saltus.compile import cache_dir, find_compiler
+    from saltus.simulation.engines import NAMES
 
     compiler = find_compiler()
     rows = [

@@ -1,22 +1,36 @@
-"""Commands for files: new, check, export; registered by the command line."""
+"""Commands for machines and their files: zoo, new, check, export."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
-from saltus.errors import BadValue, SaltusError
+from saltus.cli.console import check_directory, check_file, out
+from saltus.cli.machines import machines, model_of
+from saltus.errors import BadValue, SaltusError, UnknownName
 
-MODEL_FILES = (".yaml", ".yml", ".json", ".toml", ".xml", ".mjcf", ".urdf")
-TARGETS = ("c", "fmu", "numpy", "mjcf", "urdf", "yaml", "json", "toml")
+TARGETS = ("c", "fmu", "numpy", "mjcf", "urdf", "yaml", "json")
 
-out = Console(highlight=False)
+
+def zoo() -> None:
+    """List the machines that come along."""
+    from saltus import HybridSystem
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("name", "what it is", "runs"):
+        table.add_column(column, style="cyan" if column == "name" else None)
+    for name, make in machines().items():
+        text = inspect.getdoc(make) or ""
+        machine = make()
+        kind = ", ".join(machine.domains) if isinstance(machine, HybridSystem) else "linkage"
+        table.add_row(escape(name), escape(text.splitlines()[0] if text else ""), escape(kind))
+    out.print(table)
 
 
 def new(
@@ -31,13 +45,14 @@ def new(
     path = directory / f"{name.replace(' ', '_')}.saltus.yaml"
     if path.exists():
         raise BadValue(f"{path} exists already; choose another name", path=str(path))
+    check_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
     path.write_text(template(name), encoding="utf-8")
     out.print(f"Wrote {escape(str(path))}. Next: saltus check {escape(str(path))}", soft_wrap=True)
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="A model file: .saltus.yaml, .json, .toml, MJCF or URDF.")],
+    file: Annotated[Path, typer.Argument(help="A model file: .saltus.yaml, .json, MJCF or URDF.")],
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Where to draw it.", show_default="beside the file")
     ] = None,
@@ -48,8 +63,14 @@ def check(
 ) -> None:
     """Assemble a model file and say what moves: freedom, loops, branches, redundancy; draw it."""
     import saltus as sl
+    from saltus.files.model_file import ModelFile
 
+    target = picture or file.with_suffix("").with_suffix(".svg")
+    if draw:
+        check_file(target)
     model = sl.read(file, partial=partial)
+    if not isinstance(model, ModelFile):
+        raise BadValue(f"{file} holds no machine; give a model file (.saltus.yaml, .json, MJCF or URDF)")
     m = model.mechanism
     rows = [("machine", f"{m.name}: {len(m.links) - 1} links, {len(m.joints)} joints, {len(m.params)} Params")]
     rows.append(("coordinates", ", ".join(m.q_names)))
@@ -75,7 +96,6 @@ def check(
     if draw:
         from saltus import view
 
-        target = picture or file.with_suffix("").with_suffix(".svg")
         view.save(view.plot_machine(first), target.with_suffix(""), (target.suffix[1:] or "svg",))
         out.print(f"Drawn: {escape(str(target))}", soft_wrap=True)
 
@@ -97,39 +117,29 @@ def _branches(mechanism: Any, state: Any) -> str:
     return f"{len(found)} way(s) to close the loops with {', '.join(held)} held as at the first configuration"
 
 
-def export(load: Callable[[str], Any], model: str, to: str, directory: Path, partial: bool) -> list[Path]:
-    """Write a machine in another form."""
+def export(
+    model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, a model file or a Python file.")],
+    to: Annotated[str, typer.Option(help=", ".join(TARGETS) + ".")],
+    directory: Annotated[Path, typer.Option("--out", help="Directory to write to.")] = Path("."),
+    partial: Annotated[bool, typer.Option("--partial", help="Leave out what the format cannot hold.")] = False,
+) -> None:
+    """Write a machine as C, FMU, NumPy code, MJCF, URDF or a model file."""
     import saltus as sl
 
     if to not in TARGETS:
-        raise sl.errors.UnknownName("export", to, TARGETS)
-    found = load(model)
+        raise UnknownName("export", to, TARGETS)
+    check_directory(directory)
+    found = model_of(model)
     directory.mkdir(parents=True, exist_ok=True)
     if to in ("c", "fmu", "numpy"):
-        start = found.start
-        keyframes = found.system.mechanism.keyframes
+        start, keyframes = found.start, found.system.mechanism.keyframes
         if start is None and keyframes:
             start = found.system.mechanism.keyframe(list(keyframes)[-1])
         control = found.control or next(iter(found.system.controls.values()), None)
-        return sl.export(found.system, directory, to=to, start=start, control=control, domain=found.domain)
-    suffix = {"mjcf": ".xml", "urdf": ".urdf"}.get(to, f".saltus.{to}")
-    stem = re.sub(r"\W+", "_", found.name)
-    return [sl.write(found.system, directory / f"{stem}{suffix}", partial=partial)]
-
-
-def register(app: typer.Typer, speaking: Callable[..., Any], load: Callable[[str], Any]) -> None:
-    """Add the commands to the command line."""
-    app.command()(speaking(new))
-    app.command()(speaking(check))
-
-    def export_(
-        model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, a model file or a Python file.")],
-        to: Annotated[str, typer.Option(help=", ".join(TARGETS) + ".")],
-        directory: Annotated[Path, typer.Option("--out", help="Directory to write to.")] = Path("."),
-        partial: Annotated[bool, typer.Option("--partial", help="Leave out what the format cannot hold.")] = False,
-    ) -> None:
-        """Write a machine as C, FMU, NumPy code, MJCF, URDF or a model file."""
-        for path in export(load, model, to, directory, partial):
-            out.print(escape(str(path)), soft_wrap=True)
-
-    app.command("export")(speaking(export_))
+        written = sl.export(found.system, directory, to=to, start=start, control=control, domain=found.domain)
+    else:
+        suffix = {"mjcf": ".xml", "urdf": ".urdf"}.get(to, f".saltus.{to}")
+        stem = re.sub(r"\W+", "_", found.name)
+        written = [sl.write(found.system, directory / f"{stem}{suffix}", partial=partial)]
+    for path in written:
+        out.print(escape(str(path)), soft_wrap=True)

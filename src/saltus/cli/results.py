@@ -1,35 +1,15 @@
-"""What the command line shows and writes of a run: progress, summary, figures, animation, report."""
+"""What the command line shows and writes of a run: summary, figures, animation, report."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
-
-
-@contextmanager
-def progress_bar(quiet: bool) -> Iterator[Progress]:
-    """Live progress on the error stream."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=28),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
-        yield bar
+from saltus.cli.console import progress_bar
 
 
 def facts(run: Any, seconds: float) -> dict[str, Any]:
@@ -44,7 +24,9 @@ def facts(run: Any, seconds: float) -> dict[str, Any]:
     return {
         "model": run.meta["name"],
         "outcome": run.outcome.kind,
+        "ok": run.outcome.ok,
         "detail": run.outcome.detail,
+        "faults": list(getattr(run.outcome, "faults", ())),
         "time": run.outcome.t,
         "events": counts,
         "steps": len(gait),
@@ -73,7 +55,9 @@ def finite(value: float) -> float | None:
 def summary_rows(f: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Rows of the summary table."""
     events = ", ".join(f"{n} x {name}" for name, n in f["events"].items()) or "none"
-    rows = [("outcome", f"{f['outcome']} at {f['time']:.4f} s ({f['detail']})"), ("events", events)]
+    rows = [("outcome", f"{f['outcome']} at {f['time']:.4f} s ({f['detail']})")]
+    rows += [("not ok", fault) for fault in f["faults"]]
+    rows.append(("events", events))
     if f["steps"]:
         rows += [
             ("strides", f"{f['steps']}"),
@@ -95,16 +79,6 @@ def summary_rows(f: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("wall time", f"{f['wall_time']:.2f} s ({f['real_time_factor']:.1f}x real time, compiling included)"),
     ]
     return rows + [("note", note) for note in f["notes"]]
-
-
-def print_table(title: str, rows: list[tuple[str, str]]) -> None:
-    """Print two columns."""
-    table = Table(title=escape(title), title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(escape(name), escape(value))
-    out.print(table)
 
 
 def write_results(

@@ -1,4 +1,4 @@
-"""Model files: read and write a machine as .saltus.yaml, .json, .toml, MJCF or URDF."""
+"""Model files: read and write a machine as .saltus.yaml, .json, MJCF or URDF."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ModelFile:
 
 
 def read_model(path: str | Path, *, partial: bool = False) -> ModelFile:
-    """Read a model file: .yaml, .json or .toml of Saltus, or MJCF or URDF (.xml, .urdf).
+    """Read a model file: .yaml or .json of Saltus, or MJCF or URDF (.xml, .urdf).
 
     BadFile says what is wrong with file, line and path. Opening a file never runs code. A foreign file with
     features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list.

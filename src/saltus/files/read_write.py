@@ -21,7 +21,7 @@ from saltus.sweeps import read_sweep
 def read(path: str | Path, *, like: Orbit | None = None, partial: bool = False) -> Any:
     """Read a file by what it is.
 
-    A model (.yaml, .json, .toml of Saltus, MJCF or URDF as .xml, .mjcf, .urdf) gives a ModelFile, a run (.nc) a
+    A model (.yaml or .json of Saltus, MJCF or URDF as .xml, .mjcf, .urdf) gives a ModelFile, a run (.nc) a
     Trajectory, the store of a sweep an xarray Dataset. A family of orbits needs `like`, an orbit of the same machine
     and control. Opening a file never runs code. A foreign model with features Saltus has no part for is refused with
     their list; `partial` reads the rest and keeps the list in `notes`.
@@ -48,7 +48,7 @@ def write(
 ) -> Path:
     """Write a machine, a run, a family of orbits or a list of records; `read` gives the first three back.
 
-    A Mechanism, HybridSystem or ModelFile goes into a model file by its suffix: .yaml, .json, .toml, or MJCF (.xml) and
+    A Mechanism, HybridSystem or ModelFile goes into a model file by its suffix: .yaml, .json, or MJCF (.xml) and
     URDF (.urdf), which hold the numbers of the default Params and refuse what they have no element for, by name; with
     `partial` that is left out and listed in a comment. `start` (a keyframe), `domain`, `control` and `until` are
     what `saltus run FILE` does by default. A Trajectory goes into NetCDF (.nc, whole), .csv, ROS-style .json or .tex;

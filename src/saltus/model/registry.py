@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,12 +14,24 @@ from saltus.errors import BadModel, BadValue, DuplicateName, MissingParam, Unkno
 from saltus.model.parts import check_tensor
 from saltus.model.symbols import SX, Number, Param, vector
 
+ARGUMENTS = ("self", "name", "near", "rates", "params")  # of `assemble` and `keyframe`, which take joints by name
+
+
+def readable(text: Any, what: str) -> str:
+    """Return a text that is shown, drawn and written to files, or refuse it: control characters break all three."""
+    if not isinstance(text, str):
+        raise BadValue(f"{what} is {text!r}; give a text", given=text)
+    for c in text:
+        if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in "\ufffe\uffff":
+            raise BadValue(f"{what} {text[:60]!r} contains {c!r}, a control character; leave it out", given=text)
+    return text
+
 
 class Registry:
     """Named numbers of a machine, and the checks every part goes through when it is added."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = readable(name, "name of the machine")
         self.params: dict[str, Param] = {}
         self.inputs: dict[str, SX] = {}
         self.time = SX.sym("t")
@@ -32,7 +45,7 @@ class Registry:
         self._new_name("param", name, self.params)
         if value is not None:
             self._plain(value, f"param {name!r}")
-        param = Param(name, None if value is None else float(value), unit)
+        param = Param(name, None if value is None else float(value), readable(unit, f"unit of param {name!r}"))
         self.params[name] = param
         return param
 
@@ -85,6 +98,10 @@ class Registry:
             raise BadValue(f"{kind} name {name!r}: use letters, digits and _ (a valid Python name)", given=name)
         if "." in name and kind != "input":
             raise BadValue(f"{kind} name {name!r} has a dot; dots separate a joint from its coordinates", given=name)
+        if kind == "joint" and name in ARGUMENTS:
+            raise BadValue(
+                f"joint name {name!r} means something else in m.assemble({name}=...); choose another", given=name
+            )
         if name in taken:
             raise DuplicateName(f"{kind} {name!r} exists already in {self.name!r}; choose another name", name=name)
 

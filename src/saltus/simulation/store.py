@@ -1,9 +1,15 @@
-"""Trajectories in files: one NetCDF file holds samples, polynomials, events and accounts."""
+"""Trajectories in files: one NetCDF file holds samples, polynomials, events and accounts, under a checksum.
+
+The checksum tells damage; it is no signature. What a file says is checked for what a trajectory is, whoever wrote it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,10 +17,19 @@ from typing import Any
 import numpy as np
 
 from saltus.dynamics.impulse import Impact
-from saltus.errors import BadFile
+from saltus.errors import BadFile, BadValue
+from saltus.model.registry import readable
 from saltus.simulation.trajectory import SAMPLES, Event, Piece, Trajectory
 
-FORMAT = "saltus-trajectory-1"
+FORMAT = "saltus-trajectory-2"
+STATES = ("q_before", "v_before", "q", "v")  # around an event
+
+# What `meta` holds at least: a text, a number, a list of names, a dict of numbers.
+TEXTS = ("name", "formulation", "engine")
+NUMBERS = ("tolerance", "loop_gap", "energy_start", "energy_end", "energy_scale", "energy_of_resets")
+COUNTS = ("steps", "evaluations", "rejected", "dimension")
+NAMES = ("q_names", "v_names", "inputs", "drives", "channels", "constraints", "points", "forces", "domains")
+TABLES = ("params", "work")
 
 
 def save(trajectory: Trajectory, path: str | Path) -> Path:
@@ -23,29 +38,32 @@ def save(trajectory: Trajectory, path: str | Path) -> Path:
 
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    attributes = {"format": FORMAT, "meta": json.dumps(trajectory.meta), "events": json.dumps(_records(trajectory))}
+    variables = _variables(trajectory)
     try:
         with Dataset(temporary, "w") as file:
-            file.setncatts(
-                {
-                    "format": FORMAT,
-                    "meta": json.dumps(trajectory.meta),
-                    "events": json.dumps(_event_records(trajectory)),
-                }
-            )
-            _put(file, "time", ("time",), trajectory.t, "s")
-            for dimension, names in trajectory.labels.items():
-                _put(file, dimension, (dimension,), np.array(names, object))
-            for name, (dims, unit) in SAMPLES.items():
-                _put(file, name, ("time", *dims), trajectory.arrays[name], unit)
-            for name, (dimensions, array) in _dense(trajectory).items():
-                _put(file, name, dimensions, array)
+            file.setncatts({**attributes, "checksum": _checksum(attributes, {n: x[1] for n, x in variables.items()})})
+            for name, (dimensions, array, unit) in variables.items():
+                _put(file, name, dimensions, array, unit)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
 
 
-def _put(file: Any, name: str, dimensions: tuple[str, ...], array: np.ndarray, unit: str = "") -> None:
+def _checksum(attributes: Mapping[str, str], variables: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over the attributes and over name, type, shape and content of every variable."""
+    digest = hashlib.sha256()
+    for name, text in sorted(attributes.items()):
+        digest.update(json.dumps([name, text]).encode())
+    for name, array in sorted(variables.items()):
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        plain = array.dtype == object
+        digest.update(json.dumps(array.tolist()).encode() if plain else np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _put(file: Any, name: str, dimensions: tuple[str, ...], array: np.ndarray, unit: str) -> None:
     for dimension, size in zip(dimensions, array.shape, strict=True):
         if dimension not in file.dimensions:
             file.createDimension(dimension, size)
@@ -54,6 +72,16 @@ def _put(file: Any, name: str, dimensions: tuple[str, ...], array: np.ndarray, u
         variable.units = unit
     if array.size:
         variable[:] = array
+
+
+def _variables(trajectory: Trajectory) -> dict[str, tuple[tuple[str, ...], np.ndarray, str]]:
+    """Dimensions, values and unit of everything that is an array, by name."""
+    out: dict[str, tuple[tuple[str, ...], np.ndarray, str]] = {"time": (("time",), trajectory.t, "s")}
+    for dimension, names in trajectory.labels.items():
+        out[dimension] = ((dimension,), np.array(names, object), "")
+    for name, (dims, unit) in SAMPLES.items():
+        out[name] = (("time", *dims), trajectory.arrays[name], unit)
+    return out | {name: (*x, "") for name, x in _dense(trajectory).items()}
 
 
 def _dense(trajectory: Trajectory) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
@@ -73,75 +101,171 @@ def _dense(trajectory: Trajectory) -> dict[str, tuple[tuple[str, ...], np.ndarra
         "polynomials": (("interval", "power", "state"), polynomials),
         "pieces": (("piece", "field"), sizes),
     }
-    for name in ("q_before", "v_before", "q", "v"):
+    for name in STATES:
         width = len(trajectory.meta[f"{name[0]}_names"])
         values = np.array([getattr(e, name) for e in events], float).reshape(len(events), width)
         out[f"event_{name}"] = (("event", "coordinate" if name[0] == "q" else "velocity"), values)
     return out
 
 
-def _event_records(trajectory: Trajectory) -> list[dict[str, Any]]:
+def _records(trajectory: Trajectory) -> list[dict[str, Any]]:
     out = []
     for e in trajectory.events:
         impact = None
         if e.impact is not None:
             impact = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(e.impact).items()}
-        out.append(
-            {
-                "t": e.t,
-                "name": e.name,
-                "source": e.source,
-                "target": e.target,
-                "impact": impact,
-                "shift": e.shift,
-                "phase": e.phase,
-            }
-        )
+        kept = {name: getattr(e, name) for name in ("t", "name", "source", "target", "shift", "phase")}
+        out.append({**kept, "impact": impact})
     return out
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
 
 
 def load(path: str | Path) -> Trajectory:
     """Read a trajectory that `save` wrote; BadFile says what is wrong with any other file."""
-    from netCDF4 import Dataset
-
     path = Path(path)
     if not path.is_file():
         raise BadFile(f"{path} does not exist or is no file", path=str(path))
     try:
-        with Dataset(path) as file:
-            file.set_auto_mask(False)
-            attributes = {name: file.getncattr(name) for name in file.ncattrs()}
-            arrays = {name: np.asarray(x[:]) for name, x in file.variables.items() if x.dtype is not str}
-    except (OSError, RuntimeError, ValueError) as problem:
+        attributes, variables = _contents(path)
+    except (OSError, RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError) as problem:
         raise BadFile(
             f"{path} cannot be read as NetCDF ({type(problem).__name__}); it may be truncated: simulate again",
             path=str(path),
         ) from problem
-    if attributes.get("format") != FORMAT:
+    found = attributes.get("format")
+    if found != FORMAT:
         raise BadFile(
-            f"{path} is no trajectory of Saltus: its format is {attributes.get('format')!r}, expected {FORMAT!r}",
+            f"{path} is no trajectory of Saltus: its format is {found!r}, expected {FORMAT!r}; simulate again",
             path=str(path),
         )
+    given = attributes.pop("checksum", None)
     try:
-        return _rebuilt(attributes, arrays)
-    except (KeyError, ValueError, TypeError, IndexError) as problem:
-        raise BadFile(f"{path} is damaged: {type(problem).__name__}: {problem}", path=str(path)) from problem
+        if given != _checksum(attributes, variables):
+            raise ValueError("its contents are not those that were written (checksum)")
+        return _rebuilt(attributes, variables)
+    except (BadValue, LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
+        said = str(problem) if isinstance(problem, BadValue) else f"{type(problem).__name__}: {problem}"
+        raise BadFile(f"{path} is damaged: {said}; simulate again, or get another copy", path=str(path)) from problem
 
 
-def _rebuilt(attributes: dict[str, Any], arrays: dict[str, np.ndarray]) -> Trajectory:
+def _contents(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """Attributes and variables of a file; one that claims more than its size holds is refused before it is read."""
+    from netCDF4 import Dataset
+
+    with Dataset(path.absolute()) as file:
+        file.set_auto_mask(False)
+        file.set_auto_scale(False)
+        room = path.stat().st_size
+        for variable in file.variables.values():
+            room -= math.prod(variable.shape) * (1 if variable.dtype is str else variable.dtype.itemsize)
+        if room < 0 or file.groups:
+            raise ValueError("more data than the file has bytes")
+        attributes = {name: str(file.getncattr(name)) for name in file.ncattrs()}
+        return attributes, {
+            name: np.array(x[:], object) if x.dtype is str else np.asarray(x[:]) for name, x in file.variables.items()
+        }
+
+
+def _rebuilt(attributes: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> Trajectory:
+    """A trajectory of what a file says, which is checked here once so that nothing later need doubt it."""
+    meta = _meta(json.loads(attributes["meta"]))
+    t = arrays["time"]
+    samples = {"t": t, **{name: arrays[name] for name in SAMPLES}}
+    events = [_event(fields, i, arrays) for i, fields in enumerate(json.loads(attributes["events"]))]
+    trajectory = Trajectory(meta, samples, _pieces(arrays), events)
+    sizes = {name: len(labels) for name, labels in trajectory.labels.items()}
+    for name, (dims, _) in SAMPLES.items():
+        expected = (len(t), *(sizes[d] for d in dims))
+        if samples[name].shape != expected or samples[name].dtype.kind not in "if":
+            raise ValueError(f"{name} has shape {samples[name].shape}, expected {expected} of numbers")
+    if not (t.ndim == 1 and len(t) and np.isfinite(t).all() and (np.diff(t) >= 0).all()):
+        raise ValueError("time does not go on from sample to sample")
+    phases, known = samples["phase"], len(meta["domains"])
+    if phases.dtype.kind != "i" or phases.min() < 0 or phases.max() >= known:
+        raise ValueError(f"phases are not those of {known} domains")
+    for name in STATES:
+        expected = (len(events), sizes["coordinate" if name[0] == "q" else "velocity"])
+        if arrays[f"event_{name}"].shape != expected:
+            raise ValueError(f"states at events have shape {arrays[f'event_{name}'].shape}, expected {expected}")
+    if any(piece.coefficients.shape[2] < sizes["coordinate"] for piece in trajectory.pieces):
+        raise ValueError("polynomials have fewer entries than there are coordinates")
+    return trajectory
+
+
+def _meta(meta: Any) -> dict[str, Any]:
+    if not isinstance(meta, dict):
+        raise TypeError("meta holds no names")
+    for name in NAMES:
+        if not isinstance(meta[name], list) or len(set(meta[name])) < len(meta[name]) * (name != "domains"):
+            raise ValueError(f"{name} is no list of different names")
+        for entry in meta[name]:
+            readable(entry, name)
+    for name in TABLES:
+        for entry, value in meta[name].items():
+            _number(value, readable(entry, name))
+    for entry, numbers in meta["contacts"].items():
+        for value in numbers.values():
+            _number(value, readable(entry, "contact"))
+    for name in TEXTS:
+        readable(meta[name], name)
+    for name in NUMBERS:
+        _number(meta[name], name)
+    for name in COUNTS:
+        if isinstance(meta[name], bool) or not isinstance(meta[name], int):
+            raise TypeError(f"{name} is {meta[name]!r}, no whole number")
+    outcome = meta["outcome"]
+    _number(outcome["t"], "time of the outcome")
+    readable(outcome["kind"], "outcome")
+    if meta["dimension"] not in (2, 3) or not isinstance(meta["notes"], list):
+        raise ValueError("dimension or notes are none")
+    for text in (outcome["detail"], *outcome.get("faults", ()), *meta["notes"]):
+        _lines(text)
+    return meta
+
+
+def _number(value: Any, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} is {value!r}, no number")
+    return float(value)
+
+
+def _lines(text: Any) -> None:
+    """A text for people, which may have more than one line."""
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no text")
+    for line in text.split("\n"):
+        readable(line.replace("\t", " "), "text")
+
+
+def _pieces(arrays: Mapping[str, np.ndarray]) -> list[Piece]:
+    sizes, breaks, polynomials = arrays["pieces"], arrays["breaks"], arrays["polynomials"]
+    if sizes.ndim != 2 or sizes.shape[1] != 4 or sizes.dtype.kind != "i" or (sizes < 0).any() or polynomials.ndim != 3:
+        raise ValueError("pieces are no table of phases and sizes")
     pieces, at, point = [], 0, 0
-    for phase, k, d, w in arrays["pieces"]:
-        breaks, polynomials = arrays["breaks"][point : point + k + 1], arrays["polynomials"][at : at + k, :d, :w]
-        pieces.append(Piece(int(phase), breaks, polynomials))
+    for phase, k, d, w in sizes.tolist():
+        own = breaks[point : point + k + 1]
+        if k < 1 or d < 1 or len(own) != k + 1 or not (np.diff(own) >= 0).all() or d > polynomials.shape[1]:
+            raise ValueError("polynomials and their breaks do not belong together")
+        pieces.append(Piece(int(phase), own, polynomials[at : at + k, :d, :w]))
         at, point = at + k, point + k + 1
-    events = []
-    for i, fields in enumerate(json.loads(attributes["events"])):
-        if fields["impact"] is not None:
-            impact: dict[str, Any] = fields["impact"]
-            impact |= {name: np.array(impact[name]) for name in ("v", "impulses")}
-            impact["rows"] = tuple(impact["rows"])
-            fields["impact"] = Impact(**impact)
-        states = {name: arrays[f"event_{name}"][i] for name in ("q_before", "v_before", "q", "v")}
-        events.append(Event(**fields, **states))
-    samples = {"t": arrays["time"], **{name: arrays[name] for name in SAMPLES}}
-    return Trajectory(json.loads(attributes["meta"]), samples, pieces, events)
+    if (at, point) != (len(polynomials), len(breaks)) or (sizes[:, 3] > polynomials.shape[2]).any():
+        raise ValueError("polynomials and their breaks do not belong together")
+    return pieces
+
+
+def _event(fields: dict[str, Any], i: int, arrays: Mapping[str, np.ndarray]) -> Event:
+    for name in ("name", "source", *(["target"] if fields["target"] is not None else [])):
+        readable(fields[name], f"{name} of an event")
+    for name in ("t", "shift", "phase"):
+        _number(fields[name], f"{name} of an event")
+    if fields["impact"] is not None:
+        impact: dict[str, Any] = fields["impact"]
+        for name in ("T_a", "T_c", "T_after", "rank"):
+            _number(impact[name], name)
+        impact |= {name: np.array(impact[name], float) for name in ("v", "impulses")}
+        impact["rows"] = tuple(readable(row, "row of an impact") for row in impact["rows"])
+        fields["impact"] = Impact(**impact)
+    states = {name: arrays[f"event_{name}"][i] for name in STATES}
+    return Event(**fields, **states)

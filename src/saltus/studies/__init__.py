@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from saltus.errors import BadValue, UnknownName
@@ -163,21 +165,34 @@ STUDIES = {
 }
 
 
-def run(name: str, **options: float | str) -> StudyResult:
+def options(name: str) -> tuple[str, dict[str, float | str | None]]:
+    """What a study says of itself, and the options it takes with their defaults."""
+    compute = _compute(name)
+    return inspect.getdoc(compute) or "", {n: p.default for n, p in inspect.signature(compute).parameters.items()}
+
+
+def run(name: str, **given: float | str) -> StudyResult:
     """Compute a study by name, with options it declares."""
-    if name not in STUDIES:
-        raise UnknownName("study", name, STUDIES)
-    compute = importlib.import_module(STUDIES[name].module).study
-    declared = inspect.signature(compute).parameters
-    for option, value in options.items():
+    compute = _compute(name)
+    _, declared = options(name)
+    for option, value in given.items():
         if option not in declared:
             raise UnknownName(f"option of study {name!r}", option, declared)
-        word = isinstance(declared[option].default, str)
+        word = isinstance(declared[option], str)
         if isinstance(value, str) != word:
-            expected = f"a word, as {declared[option].default!r}" if word else "a number"
+            expected = f"a word, as {declared[option]!r}" if word else "a number"
             raise BadValue(f"option {option!r} of study {name!r} is {value!r}; give {expected}", given=value)
-    result: StudyResult = compute(**options)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadValue(f"option {option!r} of study {name!r} is {value}; give a finite number", given=value)
+    result: StudyResult = compute(**given)
     return result
 
 
-__all__ = ["STUDIES", "Comparison", "Study", "StudyResult", "run"]
+def _compute(name: str) -> Callable[..., StudyResult]:
+    if name not in STUDIES:
+        raise UnknownName("study", name, STUDIES)
+    compute: Callable[..., StudyResult] = importlib.import_module(STUDIES[name].module).study
+    return compute
+
+
+__all__ = ["STUDIES", "Comparison", "Study", "StudyResult", "options", "run"]

@@ -68,9 +68,16 @@ def with_damping(mu: float, d_G: float) -> sl.Orbit:
     return family.orbits[-1]
 
 
-def study(*, mu: float = 0.8, d_g: float = PAPER_D_G, t_F: float | None = None) -> StudyResult:
-    """Compute the orbit at mu and d_G (N s/m), or at mu with the flight time t_F (s), which then gives D_G."""
-    orbit = with_damping(mu, d_g) if t_F is None else with_flight(mu, t_F)
+def study(*, mu: float = 0.8, d_g: float | None = None, t_F: float | None = None) -> StudyResult:
+    """Compute the orbit at mu and d_G (N s/m), the paper's if not given, or at mu with the flight time t_F (s).
+
+    t_F gives D_G, so that only one of the two can be given.
+    """
+    if d_g is not None and t_F is not None:
+        raise sl.errors.BadValue(
+            f"--d-g {d_g:g} and --t-F {t_F:g}: the flight time gives the damping; give one of them"
+        )
+    orbit = with_flight(mu, t_F) if t_F is not None else with_damping(mu, PAPER_D_G if d_g is None else d_g)
     flight, ground = orbit.time_in("flight"), orbit.time_in("ground")
     M = sl.orbits.shooting_matrix(orbit, ["z_1"])
     Phi = sl.orbits.monodromy(orbit, ["z_1", "z_3"])
@@ -110,7 +117,7 @@ def study(*, mu: float = 0.8, d_g: float = PAPER_D_G, t_F: float | None = None) 
         *_closed_rows(orbit, check),
         Comparison("energy over a period", 0.0, data["energy_change_J"], "J", 1e-6, why="back at its level, fig. 5"),
     ]
-    if mu == 0.8 and d_g == PAPER_D_G and t_F is None:
+    if mu == 0.8 and d_g in (None, PAPER_D_G) and t_F is None:
         comparisons = _paper_rows(orbit, M, Phi) + comparisons
     info = STUDIES["hopper-orbit"]
     notes = [

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from saltus.errors import NotSolved, UnknownName
+from saltus.errors import BadValue, NotSolved, UnknownName
 from saltus.studies.result import Comparison
 from saltus.view.style import COLOURS
 
@@ -29,6 +29,12 @@ def righting(segments: int, links: int, workspace: float, intervals: int, speed:
     plan.require(plan.start == rat.keyframes["tumbling"])
     plan.require(plan.end.upright, plan.end.angular_velocity == 0)
     angle = math.radians(workspace) / (segments * links)
+    bent = max(abs(float(x)) for n, x in rat.keyframes["tumbling"].q.items() if n.startswith("tail"))
+    if bent > angle:
+        raise BadValue(
+            f"{segments} segment(s) of {links} links: a joint gets {math.degrees(angle):.3g} of {workspace:g} degrees, "
+            f"and the tumbling start bends one by {math.degrees(bent):.3g}; give fewer links"
+        )
     plan.bound(plan.q.tail, -angle, angle)
     plan.bound(plan.u.tail, -TORQUE, TORQUE)
     if speed is not None:

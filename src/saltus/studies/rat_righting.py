@@ -25,6 +25,9 @@ def study(
     segments: float = 1, links: float = 3, rate: float = 100.0, scheme: str = "hermite-simpson", rates: float = 1
 ) -> StudyResult:
     """Plan at `rate` nodes a second, refine, fly; then the paper's own transcription; `rates` 0 leaves out fig. 11."""
+    for name, count in (("segments", segments), ("links", links)):
+        if count != int(count) or count < 1:
+            raise sl.errors.BadValue(f"--{name} {count:g}: give a whole number, one or more", given=count)
     m, n = int(segments), int(links)
     best = rp.righting(m, n, WORKSPACE, rp.intervals_at(rate, scheme)).solve(
         scheme=rp.SCHEMES[scheme], tolerance=rp.TOLERANCE

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from saltus.studio.charts import unit_circle
+from saltus.studio.run_panel import RunPanel
 from saltus.studio.scene import polyline, segments
-
-if TYPE_CHECKING:
-    from saltus.studio.session import Session
+from saltus.studio.session import Session
+from saltus.studio.words import Words
 
 STABLE, UNSTABLE, CHOSEN = (0, 114, 178), (213, 94, 0), (0, 0, 0)
 MOST = 60  # gaits of a family that can be clicked
@@ -19,10 +19,10 @@ MOST = 60  # gaits of a family that can be clicked
 class GaitPanel:
     """Gaits of this page."""
 
-    def __init__(self, session: Session) -> None:
-        self.session, self.quiet = session, False
+    def __init__(self, session: Session, run_panel: RunPanel) -> None:
+        self.session, self.run_panel, self.quiet = session, run_panel, False
         gui, params = session.client.gui, session.mechanism.params
-        self.text = gui.add_markdown("Starts from the choices in the Run tab.")
+        self.text = Words(gui, "Starts from the choices in the Run tab.")
         find = gui.add_button("Find orbit")
         find.on_click(lambda _: session.post("orbit", self.find))
         self.circle = gui.add_html("")
@@ -51,15 +51,15 @@ class GaitPanel:
 
     def find(self) -> None:
         """Look for an orbit from the start that the Run tab names."""
-        self.session.work(self, "orbit", **self.session.run_panel.options())
-        self.text.content = "Looking for an orbit ..."
+        self.session.work(self, "orbit", **self.run_panel.options())
+        self.text.say("Looking for an orbit ...")
         self.cancel.disabled = False
 
     def follow(self) -> None:
         """Follow the family of the gait."""
         low, high = float(self.low.value), float(self.high.value)
         self.session.work(self, "family", param=self.param.value, low=low, high=high)
-        self.text.content = "Following ..."
+        self.text.say("Following ...")
         self.cancel.disabled = False
 
     def chosen(self) -> None:
@@ -75,11 +75,11 @@ class GaitPanel:
     def heard(self, kind: str, word: Any) -> None:
         """Words of the worker."""
         if kind == "progress":
-            self.text.content = str(word)
+            self.text.say(str(word))
             return
         self.cancel.disabled = True
         if kind == "error":
-            self.text.content = f"**No gait**: {word}"
+            self.text.say(f": {word}", "No gait")
         elif "orbits" in word:
             self.family = word
             self._show_family()
@@ -89,13 +89,13 @@ class GaitPanel:
     def _show_orbit(self, word: dict[str, Any]) -> None:
         orbit = word["orbit"]
         sizes = np.sort(np.abs(orbit["multipliers"]))[::-1]
-        self.text.content = (
-            f"**{'Stable' if orbit['stable'] else 'Unstable'} gait**: period {orbit['period']:.5g} s, speed "
-            f"{orbit['speed']:.4g} m/s, {' → '.join(orbit['events'])}  \nlargest multipliers "
-            + ", ".join(f"{s:.3g}" for s in sizes[:3])
+        self.text.say(
+            f": period {orbit['period']:.5g} s, speed {orbit['speed']:.4g} m/s, {' → '.join(orbit['events'])}\n"
+            "largest multipliers " + ", ".join(f"{s:.3g}" for s in sizes[:3]),
+            f"{'Stable' if orbit['stable'] else 'Unstable'} gait",
         )
         self.circle.content = unit_circle(orbit["multipliers"])
-        self.session.run_panel.load(word["run"])
+        self.run_panel.load(word["run"])
         if not self.folder.visible:
             self.folder.visible = True
             self.suggest()
@@ -108,7 +108,7 @@ class GaitPanel:
         assert self.family is not None
         f, count = self.family, len(self.family["orbits"])
         kinds = ", ".join(f"{kind} at {value:.5g}" for kind, value in f["bifurcations"]) or "no bifurcation"
-        self.text.content = (
+        self.text.say(
             f"Family in {f['param']}: {count} gaits, {kinds}; ends: {f['ends'][0]} | {f['ends'][1]}. "
             "Click a ball beside the machine, or move the slider."
         )

@@ -1,119 +1,148 @@
-"""Gate: the studio on an address others can reach; lets through whoever brings the token, refuses everybody else."""
+"""Gate: who may ask the studio for anything. Every request shows the token; pages of other sites are refused."""
 
 from __future__ import annotations
 
-import asyncio
+import hashlib
 import hmac
-import re
-import threading
+import http
+import ipaddress
+import secrets
+import socket
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from saltus.errors import BadValue
+if TYPE_CHECKING:
+    from websockets.http11 import Request, Response
 
-COOKIE = "saltus_token"
-HEAD = 32_768  # bytes of a request's head at most
-WAIT = 10.0  # s for a head
+Answer = Callable[[Any, "Request"], "Response | None"]
 
 
 class Gate:
-    """Listens on (host, port) and passes connections on to the loopback port of the studio.
+    """Stands before the server of the page: a request passes with the token, from an origin of its own, or not at all.
 
-    The first visit brings the token in the address and gets it as a cookie; every connection after that must show
-    the cookie.
+    The first visit brings the token in the address and gets it as a cookie, which every later request shows. `Host`
+    must name this machine by number or by a name it is known to have, so that no name of a stranger can be pointed at
+    it (DNS rebinding); a WebSocket must come from a page of this very address, since browsers let any page open one.
     """
 
-    def __init__(self, host: str, port: int, behind: int, token: str) -> None:
-        self.behind, self._token = behind, token
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="studio gate")
-        self._thread.start()
-        try:
-            self._server = asyncio.run_coroutine_threadsafe(self._listen(host, port), self._loop).result(10)
-        except OSError as problem:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            raise BadValue(f"cannot listen on {host}:{port}: {problem}; give an address of this machine") from problem
-        self.port: int = self._server.sockets[0].getsockname()[1]
+    def __init__(self, host: str) -> None:
+        self._token = secrets.token_urlsafe(18)
+        self._tickets: set[str] = set()
+        self.nonce = secrets.token_urlsafe(12)
+        self._cookie = f"saltus_{hashlib.sha256(self._token.encode()).hexdigest()[:8]}"
+        self._names = {"localhost", socket.gethostname().lower(), host.lower()}
 
-    async def _listen(self, host: str, port: int) -> asyncio.Server:
-        try:
-            return await asyncio.start_server(self._visit, host, port, limit=HEAD)
-        except OSError:
-            return await asyncio.start_server(self._visit, host, 0, limit=HEAD)
+    def address(self, host: str, port: int, *, once: bool = False) -> str:
+        """Where to go with the token; `once` gives one that lets a single visitor in.
 
-    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        The command line of a browser can be read by every user of a computer, so that one is for it.
+        """
+        token = self._token
+        if once:
+            token = secrets.token_urlsafe(18)
+            self._tickets.add(token)
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
+
+    def before(self, serve: Answer) -> Answer:
+        """`serve`, which answers requests and gives None for a WebSocket, for those who may come in."""
+
+        def answer(connection: Any, request: Request) -> Response | None:
+            host = self._host(request)
+            if host is None:
+                return _refusal("this address is not one of the studio's; open the one that `saltus studio` printed")
+            if self._brings_token(request):
+                headers = {"Location": "/", "Set-Cookie": f"{self._cookie}={self._token}; {COOKIE}"}
+                return _response(http.HTTPStatus.SEE_OTHER, "", headers)
+            if not self._shows_cookie(request):
+                return _refusal("this studio needs its token: open the address that `saltus studio` printed")
+            origins = request.headers.get_all("Origin")
+            if origins and origins != [f"http://{host}"]:
+                return _refusal("a page of another site asked for this")
+            response = serve(connection, request)
+            if response is None:
+                return None if origins else _refusal("a WebSocket says which page opened it (Origin)")
+            response.headers["Content-Security-Policy"] = self._policy(host)
+            for name, value in HEADERS.items():
+                response.headers[name] = value
+            return response
+
+        return answer
+
+    def _host(self, request: Request) -> str | None:
+        """The Host of a request, if it is one of ours."""
+        given = request.headers.get_all("Host")
+        if len(given) != 1:
+            return None
         try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT)
-            answer = self._answer(head.decode("latin-1"))
-            if answer is not None:
-                writer.write(answer.encode())
-                await writer.drain()
-                return
-            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self.behind)
-            inner_writer.write(_closing(head))
-            await asyncio.gather(_pass(reader, inner_writer), _pass(inner_reader, writer))
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            parts = urlsplit(f"http://{given[0]}")
+            name, _ = parts.hostname or "", parts.port
+            if parts.netloc != given[0] or "@" in given[0]:
+                return None
+            if name in self._names or ipaddress.ip_address(name):
+                return given[0]
+        except ValueError:
             pass
-        finally:
-            writer.close()
+        return None
 
-    def _answer(self, head: str) -> str | None:
-        """What to say to a visitor who is not let through; None lets him through."""
-        line, *rest = head.split("\r\n")
-        words = line.split(" ")
-        target = urlsplit(words[1] if len(words) == 3 else "/")
-        given = parse_qs(target.query).get("token", [""])[0]
-        if given and self._right(given):
-            return (
-                f"HTTP/1.1 303 See Other\r\nLocation: /\r\nSet-Cookie: {COOKIE}={self._token}; HttpOnly; "
-                "SameSite=Strict; Path=/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-            )
-        for header in rest:
-            name, _, value = header.partition(":")
-            if name.strip().lower() == "cookie":
-                try:
-                    held = SimpleCookie(value.strip())
-                except CookieError:
-                    continue
-                if COOKIE in held and self._right(held[COOKIE].value):
-                    return None
-        text = "This studio needs its token: open the address that `saltus studio` printed.\n"
-        return (
-            f"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
-            f"Connection: close\r\n\r\n{text}"
-        )
+    def _brings_token(self, request: Request) -> bool:
+        given = parse_qs(urlsplit(request.path).query).get("token", [""])[0]
+        if given in self._tickets:
+            self._tickets.discard(given)
+            return True
+        return self._right(given)
+
+    def _shows_cookie(self, request: Request) -> bool:
+        for header in request.headers.get_all("Cookie"):
+            try:
+                held = SimpleCookie(header)
+            except CookieError:
+                continue
+            if self._cookie in held and self._right(held[self._cookie].value):
+                return True
+        return False
 
     def _right(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self._token.encode())
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
-    def close(self) -> None:
-        """Stop listening and end every connection."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(5)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-        self._loop.close()
-
-    async def _end(self) -> None:
-        self._server.close()
-        visits = asyncio.all_tasks() - {asyncio.current_task()}
-        for visit in visits:
-            visit.cancel()
-        await asyncio.gather(*visits, return_exceptions=True)
-
-
-def _closing(head: bytes) -> bytes:
-    """The head of a plain request with one request a connection, so that each shows its cookie."""
-    if re.search(rb"(?im)^upgrade:", head):
-        return head
-    return re.sub(rb"(?im)^connection:[^\r]*", b"Connection: close", head)
+    def _policy(self, host: str) -> str:
+        """What the page may do: run its own script and worker, talk to its own server, show its own pictures."""
+        return "; ".join(
+            [
+                "default-src 'none'",
+                f"script-src 'nonce-{self.nonce}' 'wasm-unsafe-eval'",
+                "worker-src blob: data:",
+                f"connect-src 'self' ws://{host} blob: data:",
+                "img-src 'self' data: blob:",
+                "style-src 'unsafe-inline'",
+                "font-src data:",
+                "base-uri 'none'",
+                "form-action 'none'",
+                "frame-ancestors 'none'",
+            ]
+        )
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass
-    finally:
-        writer.close()
+COOKIE = "HttpOnly; SameSite=Strict; Path=/"
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def _refusal(why: str) -> Response:
+    return _response(http.HTTPStatus.FORBIDDEN, f"{why[0].upper()}{why[1:]}.\n", {"Content-Type": "text/plain"})
+
+
+def _response(status: http.HTTPStatus, text: str, headers: dict[str, str]) -> Response:
+    from websockets.datastructures import Headers
+    from websockets.http11 import Response
+
+    body = text.encode()
+    whole = {**headers, **HEADERS, "Content-Length": str(len(body)), "Connection": "close"}
+    return Response(status.value, status.phrase, Headers(whole), body)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from saltus.studio.charts import Chart
 from saltus.studio.pose import Way
-from saltus.studio.session import FRAME
-
-if TYPE_CHECKING:
-    from saltus.studio.session import Session
+from saltus.studio.session import FRAME, Session
+from saltus.studio.words import Words
 
 PATH = (213, 94, 0)
 STEPS = 400  # of a slider
@@ -29,7 +27,7 @@ class MachinePanel:
         self.session, self.posing, self.quiet = session, session.posing, False
         self._dragged = self._due = self._said = self._charted = 0.0
         gui, m = session.client.gui, session.mechanism
-        self.text = gui.add_markdown("")
+        self.text = Words(gui)
         self.chart = gui.add_html("")
         names = dict.fromkeys(n for n in ("foot", *reversed(m.points)) if n in m.points)
         self.point = gui.add_dropdown("Path of", tuple(names)) if names else None
@@ -65,7 +63,7 @@ class MachinePanel:
         """Show the next way to close the loops."""
         number, count = self.posing.next_branch()
         self.update()
-        self.text.content += f"\n\nBranch {number} of {count}"
+        self.text.say(f"{self.text.text}\nBranch {number} of {count}")
 
     def reset(self) -> None:
         """Back to the first state."""
@@ -107,7 +105,7 @@ class MachinePanel:
 
     def update(self) -> None:
         """Show what follows from the sliders and say what is known of it."""
-        self.session.run_panel.pause()
+        self.session.pause()
         way = self._go(1.0)
         self._say(way)
         self._draw(way)
@@ -118,9 +116,9 @@ class MachinePanel:
         text = self.posing.sentence()
         if way is not None and self.point is not None:
             size = np.ptp(way.points[:, 0], axis=0)
-            text += f"  \nPath of {self.point.value}: {size[0]:.4f} m long, {size[-1]:.4f} m high"
+            text += f"\nPath of {self.point.value}: {size[0]:.4f} m long, {size[-1]:.4f} m high"
             text += "" if way.full else f"; {self.posing.drivers[0]} does not turn fully"
-        self.text.content = text
+        self.text.say(text)
 
     def _draw(self, way: Way | None) -> None:
         """Draw the transmission angle over the way."""

@@ -1,11 +1,28 @@
-"""The page: viser's own, with a script of ours that runs before it."""
+"""The page: viser's own, with a script of ours that runs before it, behind the gate."""
 
 from __future__ import annotations
 
+import re
+import threading
 from pathlib import Path
 from typing import Any
 
-SCRIPT = """<script>(() => {
+from saltus.studio.gate import Gate
+
+_starting = threading.Lock()
+
+SCRIPT = """(() => {
+  // viser's page unpacks its program and adds it as a script: that one may run (see the policy in gate.py), no other
+  const nonce = document.currentScript.nonce, create = document.createElement;
+  document.createElement = function (name, options) {
+    const made = create.call(this, name, options);
+    if (name === "script") {
+      made.nonce = nonce;
+      document.createElement = create;
+    }
+    return made;
+  };
+
   // viser turns its camera with the arrow keys, also when they move a slider or choose a tab: those keys stay there
   addEventListener("DOMContentLoaded", () => document.body.addEventListener("keydown", (event) => {
     if (event.target.closest("[role=slider], [role=tab]")) event.stopPropagation();
@@ -61,7 +78,7 @@ SCRIPT = """<script>(() => {
     if (software()) save();
     return this.getContext(kind, options);
   };
-})();</script>"""
+})();"""
 
 
 class Folder:
@@ -82,16 +99,25 @@ class Folder:
         return self.page or b""
 
 
-def server(**options: Any) -> Any:
-    """Start a server of viser whose page begins with our script."""
+def server(gate: Gate, **options: Any) -> Any:
+    """Start a server of viser whose page begins with our script, and which answers nobody the gate refuses."""
     import viser
     from viser import infra
+    from websockets.asyncio import server as sockets
 
     html = Path(viser.__file__).with_name("client").joinpath("build", "index.html").read_text(encoding="utf-8")
-    folder = Folder(html.replace("<head>", f"<head>{SCRIPT}", 1).encode())
-    plain = infra.WebsockServer
-    infra.WebsockServer = lambda **given: plain(**{**given, "http_server_root": folder})  # type: ignore[misc,assignment]
-    try:
-        return viser.ViserServer(**options)
-    finally:
-        infra.WebsockServer = plain  # type: ignore[misc]
+    named = re.sub(r"<script\b", f'<script nonce="{gate.nonce}"', html)
+    ours = f'<head><script nonce="{gate.nonce}">{SCRIPT}</script>'
+    folder = Folder(named.replace("<head>", ours, 1).encode())
+    plain, serve = infra.WebsockServer, sockets.serve
+
+    def guarded(*given: Any, **more: Any) -> Any:
+        return serve(*given, **{**more, "process_request": gate.before(more["process_request"])})
+
+    with _starting:  # viser has no setting for either, and both are asked for while it starts
+        infra.WebsockServer = lambda **given: plain(**{**given, "http_server_root": folder})  # type: ignore[misc,assignment]
+        sockets.serve = guarded  # type: ignore[misc,assignment]
+        try:
+            return viser.ViserServer(**options)
+        finally:
+            infra.WebsockServer, sockets.serve = plain, serve  # type: ignore[misc]

@@ -154,7 +154,7 @@ class Posing:
         """What is known about the present pose, for people."""
         if not self.pose.closed:
             worst = max(self.pose.gaps, key=lambda n: self.pose.gaps[n])
-            return f"**Does not close**: a gap of {1000 * self.pose.gaps[worst]:.3g} mm stays at {worst}"
+            return f"Does not close: a gap of {1000 * self.pose.gaps[worst]:.3g} mm stays at {worst}"
         try:
             found = self.state.mobility(self.drivers[:1])
         except SaltusError as problem:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from saltus.studio.charts import Chart, cursor_style
 from saltus.studio.scene import Body
-
-if TYPE_CHECKING:
-    from saltus.studio.session import Session
+from saltus.studio.session import Session
+from saltus.studio.words import Words
 
 FORMULATIONS = ("SPF", "Index1", "Baumgarte", "Projection", "Minimal")
 PICTURES = 100.0  # a second of simulated time are prepared for playing
@@ -44,7 +43,7 @@ class RunPanel:
         self.cancel = gui.add_button("Cancel", disabled=True)
         self.cancel.on_click(lambda _: session.post("cancel", session.worker.cancel))
         self.bar = gui.add_progress_bar(0.0, visible=False)
-        self.text = gui.add_markdown("No run yet.")
+        self.text = Words(gui, "No run yet.")
         self.player = gui.add_folder("Play", visible=False)
         with self.player:
             self.play = gui.add_button("Play / pause")
@@ -80,9 +79,9 @@ class RunPanel:
         """Start a run."""
         options = self.options()
         self.session.work(self, "run", formulation=self.formulation.value, until=float(self.until.value), **options)
-        self.pause()
+        self.session.pause()
         self.waits(True)
-        self.text.content = "Running ..."
+        self.text.say("Running ...")
 
     def waits(self, busy: bool) -> None:
         """Show that work goes on, or no longer does."""
@@ -93,11 +92,11 @@ class RunPanel:
         """Words of the worker about this run."""
         if kind == "progress":
             self.bar.value = 100.0 * word[0]
-            self.text.content = f"Running ... {word[1]} events"
+            self.text.say(f"Running ... {word[1]} events")
             return
         self.waits(False)
         if kind == "error":
-            self.text.content = f"**Failed**: {word}"
+            self.text.say(f": {word}", "Failed")
             return
         self.load(word)
 
@@ -106,10 +105,13 @@ class RunPanel:
         run.mechanism = self.session.mechanism
         self.film = film = Film(self.session, run)
         outcome = run.outcome
-        self.text.content = (
-            f"**{outcome.kind}** at {outcome.t:.4g} s, {len(run.events)} events, largest loop gap {run.loop_gap:.2g} m"
-            f", energy residual {run.energy_account['relative residual']:.2g}"
-        )
+        lines = [
+            f" at {outcome.t:.4g} s, {len(run.events)} events, largest loop gap {run.loop_gap:.2g} m"
+            f", energy residual {run.energy_account['relative residual']:.2g}",
+            *([] if outcome.ok else [outcome.detail]),
+            *getattr(outcome, "faults", ()),
+        ]
+        self.text.say("\n".join(lines), outcome.kind)
         self._time_line()
         self.charts.content = f'<div class="{CHARTS}">{"".join(film.charts)}</div>'
         self.player.visible = True
@@ -139,16 +141,12 @@ class RunPanel:
 
     # ---- playing ------------------------------------------------------------------------------------------------
 
-    def pause(self) -> None:
-        """Stand still."""
-        self.session.tick = None
-
     def toggle(self) -> None:
         """Play from where it is, from the beginning if it is at the end; or stand still."""
         if self.film is None:
             return
         if self.session.tick is not None:
-            self.pause()
+            self.session.pause()
             self._slide(self.at)
             return
         self.at = float(self.time.value)
@@ -165,7 +163,7 @@ class RunPanel:
         self.last = now
         if self.at >= self.film.end:
             self.at = self.film.end
-            self.pause()
+            self.session.pause()
         self.show(self.at)
         if self.session.tick is None or now - self._slid > SLIDER:
             self._slid = now
@@ -179,7 +177,7 @@ class RunPanel:
 
     def scrubbed(self) -> None:
         """The user moved the time line."""
-        self.pause()
+        self.session.pause()
         self.show(float(self.time.value), renew=True)
 
     def next_event(self) -> None:

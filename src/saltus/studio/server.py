@@ -1,20 +1,17 @@
-"""serve: the studio on loopback, one session a page; on another address only behind a token."""
+"""serve: the studio, one session per page, behind a gate that wants the token."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import secrets
+import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from saltus.errors import BadValue
 from saltus.studio import page
 from saltus.studio.gate import Gate
-
-if TYPE_CHECKING:
-    from saltus.studio.session import Session
 
 LOOPBACK = "127.0.0.1"
 
@@ -28,32 +25,29 @@ class Studio:
         *,
         port: int = 8080,
         host: str | None = None,
-        listening: Callable[[str], Any] | None = None,
+        listening: Callable[[Studio], Any] | None = None,
     ) -> None:
         self.load = load
         self._spare: list[Any] = []
         self._loaded = threading.Event()
         self._open = True
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, Any] = {}  # Session by page
         self._lock = threading.Lock()
-        inner = port if host is None else port + 1  # the gate takes the port that was asked for
+        self.host = host or LOOPBACK
+        _can_listen(self.host)
+        self.gate = Gate(self.host)
         try:
             with _quiet():
-                self.server = page.server(host=LOOPBACK, port=inner, verbose=False, label="Saltus")
+                self.server = page.server(self.gate, host=self.host, port=port, verbose=False, label="Saltus")
         except ImportError as problem:
             raise BadValue("the studio needs viser; install it with: pip install 'saltus[studio]'") from problem
         light(self.server.scene)
         self.server.on_client_connect(self._came)
         self.server.on_client_disconnect(self._left)
-        self.gate: Gate | None = None
-        self.url = f"http://{LOOPBACK}:{self.server.get_port()}/"
+        self.url = self.gate.address(self.host, self.server.get_port())
         try:
-            if host is not None:
-                token = secrets.token_urlsafe(18)
-                self.gate = Gate(host, port, self.server.get_port(), token)
-                self.url = f"http://{host}:{self.gate.port}/?token={token}"
             if listening is not None:
-                listening(self.url)
+                listening(self)
             self._spare.append(load())  # while the browser loads the page; refuses a bad model here
         except BaseException:
             self.stop()
@@ -61,18 +55,22 @@ class Studio:
         self._loaded.set()
 
     def _came(self, client: Any) -> None:
-        from saltus.studio.session import Session  # brings the whole model with it, and pages can be asked for before
+        from saltus.studio.panels import furnish  # bring the whole model with them, and pages can be asked for before
+        from saltus.studio.session import Session
+
+        def here() -> bool:
+            return self._open and client.client_id in self.server.get_clients()
 
         self._loaded.wait()
-        if not self._open:
+        if not here():
             return
         with self._lock:
             model = self._spare.pop() if self._spare else None
-        session = Session(client, model if model is not None else self.load(), self.load)
+        session = Session(client, model if model is not None else self.load(), self.load, furnish, here)
         with self._lock:
             self.sessions[client.client_id] = session
         session.thread.start()
-        if client.client_id not in self.server.get_clients():  # it left before its model was there
+        if not here():  # it left before it was in the list of those that are closed
             self._left(client)
 
     def _left(self, client: Any) -> None:
@@ -80,6 +78,10 @@ class Studio:
             session = self.sessions.pop(client.client_id, None)
         if session is not None:
             session.close()
+
+    def ticket(self) -> str:
+        """Address that lets one visitor in, once: for a browser that is started with it."""
+        return self.gate.address(self.host, self.server.get_port(), once=True)
 
     def stop(self) -> None:
         """End every session and the server."""
@@ -89,8 +91,6 @@ class Studio:
             open_now, self.sessions = list(self.sessions.values()), {}
         for session in open_now:
             session.close()
-        if self.gate is not None:
-            self.gate.close()
         with _quiet():
             self.server.stop()
 
@@ -100,18 +100,29 @@ def _quiet() -> contextlib.redirect_stdout[io.StringIO]:
     return contextlib.redirect_stdout(io.StringIO())
 
 
+def _can_listen(host: str) -> None:
+    """Refuse an address that is not this machine's; a port that is taken is no reason."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.bind((host, 0))
+    except OSError as problem:
+        raise BadValue(f"cannot listen on {host}: {problem}; give an address of this machine", host=host) from problem
+
+
 def serve(
     load: Callable[[], Any],
     *,
     port: int = 8080,
     host: str | None = None,
-    listening: Callable[[str], Any] | None = None,
+    listening: Callable[[Studio], Any] | None = None,
 ) -> Studio:
     """Start a studio for the model that `load()` builds; `load` must be importable, for work goes to other processes.
 
-    The port may be another if the one asked for is taken: `studio.url` says. With `host` (an address of this machine)
-    others can come in, with the token that is part of the url. `listening(url)` is called as soon as pages can be
-    asked for, before the model is built: a browser takes as long to load its page.
+    The port may be another if the one asked for is taken, and 0 lets the system choose: `studio.url` says, with the
+    token without which nobody comes in. With `host` (an address of this machine) others can reach it.
+    `listening(studio)` is called as soon as pages can be asked for, before the model is built: a browser takes as long
+    to load its page.
     """
     return Studio(load, port=port, host=host, listening=listening)
 

@@ -29,10 +29,21 @@ log = logging.getLogger("saltus.studio")
 
 
 class Session:
-    """What one page shows and does. Callbacks of the page only leave notes; the thread reads and acts on them."""
+    """What one page shows and does. Callbacks of the page only leave notes; the thread reads and acts on them.
 
-    def __init__(self, client: Any, model: Any, load: Callable[[], Any]) -> None:
+    `furnish` makes the panels, `here` says whether somebody still has the page open.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        model: Any,
+        load: Callable[[], Any],
+        furnish: Callable[[Session], Any],
+        here: Callable[[], bool],
+    ) -> None:
         self.client, self.model = client, model
+        self._furnish, self._here = furnish, here
         self.system, self.mechanism = model.system, model.system.mechanism
         self.worker = Worker(load)
         self._notes: dict[str, Callable[[], None]] = {}
@@ -86,7 +97,7 @@ class Session:
         except SaltusError as problem:
             self.say(str(problem))
         except Exception as problem:
-            if self._open:
+            if self._open and self._here():  # a page that was closed meanwhile has nobody to tell
                 log.exception("page %s", self.client.client_id)
                 self.say(f"{type(problem).__name__}: {problem}")
 
@@ -97,11 +108,6 @@ class Session:
     # ---- picture ------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        from saltus.studio.gait_panel import GaitPanel
-        from saltus.studio.machine_panel import MachinePanel
-        from saltus.studio.run_panel import RunPanel
-        from saltus.studio.target_panel import TargetPanel
-
         m, scene, gui = self.mechanism, self.client.scene, self.client.gui
         self.posing = Posing(m, _first_state(self.model))
         self.placed = Placed(m, self.posing.params)
@@ -118,20 +124,12 @@ class Session:
         gui.set_panel_label(f"Saltus: {m.name}")
         gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
         gui.main_panel.dock_right()
-        tabs = gui.add_tab_group()
-        with tabs.add_tab("Machine"):
-            self.machine_panel = MachinePanel(self)
-        with tabs.add_tab("Run"):
-            self.run_panel = RunPanel(self)
-        with tabs.add_tab("Gait"):
-            self.gait_panel = GaitPanel(self)
-        if not m.spatial and self.posing.assembler.owner and self.machine_panel.point is not None:
-            with tabs.add_tab("Target"):
-                self.target_panel = TargetPanel(self)
-        self.machine_panel.update()
-        if self.model.run is not None:
-            self.run_panel.load(self.model.run)
+        self.panels = self._furnish(self)
         self.worker.start()
+
+    def pause(self) -> None:
+        """Stand still."""
+        self.tick = None
 
     def work(self, owner: Any, job: str, **options: Any) -> None:
         """Give the worker a job for a panel, which hears of it."""

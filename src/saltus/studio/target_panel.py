@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from saltus.studio.session import Session
+from saltus.studio.machine_panel import MachinePanel
+from saltus.studio.session import Session
+from saltus.studio.words import Words
 
 TARGET = (204, 121, 167)
 COUNT = 24  # points of a target
@@ -17,13 +18,13 @@ SAMPLES, STAGES, REACH = 36, 12, 0.04
 class TargetPanel:
     """A target path of this page."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, session: Session, machine_panel: MachinePanel) -> None:
+        self.session, self.machine_panel = session, machine_panel
         gui, m = session.client.gui, session.mechanism
         self.stroke: list[tuple[float, float]] = []
         self.target = np.zeros((0, 2))
         self.board: Any = None
-        self.text = gui.add_markdown("**Draw** with the mouse where the point of the Machine tab shall go.")
+        self.text = Words(gui, " with the mouse where the point of the Machine tab shall go.", "Draw")
         self.draw_button = gui.add_button("Draw")
         self.draw_button.on_click(lambda _: session.post("draw", self.toggle))
         lengths = [n for n, p in m.params.items() if p.unit == "m"] or list(m.params)
@@ -43,7 +44,7 @@ class TargetPanel:
             self.board = None
             self.draw_button.label = "Draw"
             return
-        s.run_panel.pause()
+        s.pause()
         s.follow(0.0)
         middle = s.placed.at(s.posing.pose.q, s.posing.params).points[0].mean(axis=0)
         front = 0.5 * s.size
@@ -81,14 +82,14 @@ class TargetPanel:
             return
         self.target = resampled(path, COUNT)
         if len(self.target):
-            self.text.content = f"Target of {len(self.target)} points drawn. **Optimise** brings the path to it."
+            self.text.say(f"Target of {len(self.target)} points drawn. Optimise brings the path to it.")
             self.toggle()
 
     def optimise(self) -> None:
         """Start the design."""
         s, posing = self.session, self.session.posing
         if not len(self.target):
-            self.text.content = "Draw a target first."
+            self.text.say("Draw a target first.")
             return
         share = float(self.reach.value) / 100
         now = posing.params
@@ -97,7 +98,7 @@ class TargetPanel:
             for n, box in self.vary.items()
             if box.value and now[n]
         }
-        point = s.machine_panel.point
+        point = self.machine_panel.point
         if point is None:
             return
         s.work(
@@ -113,24 +114,24 @@ class TargetPanel:
             stages=STAGES,
             samples=SAMPLES,
         )
-        self.text.content = "Optimising ..."
+        self.text.say("Optimising ...")
         self.cancel.disabled = False
 
     def heard(self, kind: str, word: Any) -> None:
         """Words of the worker: every stage is shown."""
         if kind == "error":
             self.cancel.disabled = True
-            self.text.content = f"**No design**: {word}"
+            self.text.say(f": {word}", "No design")
             return
-        panel = self.session.machine_panel
+        panel = self.machine_panel
         panel.put(word["params"])
         panel.update()
         miss = 1000 * float(np.sqrt(word["error"] / COUNT))
         if kind == "progress":
-            self.text.content = f"Stage {word['stage']}: {miss:.3g} mm from the target (root mean square)"
+            self.text.say(f"Stage {word['stage']}: {miss:.3g} mm from the target (root mean square)")
         else:
             self.cancel.disabled = True
-            self.text.content = f"Done: {miss:.3g} mm from the target (root mean square). The sliders have the lengths."
+            self.text.say(f"Done: {miss:.3g} mm from the target (root mean square). The sliders have the lengths.")
 
 
 def resampled(stroke: np.ndarray, count: int) -> np.ndarray:

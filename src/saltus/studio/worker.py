@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from saltus.errors import BadValue, SaltusError
+from saltus.sweeps.workers import end_with_parent
 
 PATIENCE = 1.5  # s between a polite request to stop and the end of the process
 SAMPLES = 20_000  # of a run that goes to the page, at most 500 a second
@@ -18,34 +20,43 @@ TELL = 0.1  # s between words on progress
 
 
 class Worker:
-    """The page's side: starts the process when it is first needed, sends jobs, reads what comes back."""
+    """The page's side: starts the process when it is first needed, sends jobs, reads what comes back.
+
+    The page's thread uses it; `close` comes from another one, and after it no process is left or started.
+    """
 
     def __init__(self, load: Callable[[], Any]) -> None:
         self.load = load
         self.busy: str | None = None
         self._stop_by: float | None = None
         self._process: Any = None
+        self._closed = False
+        self._lock = threading.RLock()
 
     def start(self) -> None:
         """Start the process, if it does not run, so that the first job need not wait for it."""
-        if self._process is not None and self._process.is_alive():
-            return
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._cancelled = context.Event()
-        self._process = context.Process(target=_work, args=(self.load, theirs, self._cancelled), daemon=True)
-        self._process.start()
-        theirs.close()
+        with self._lock:
+            if self._closed or (self._process is not None and self._process.is_alive()):
+                return
+            context = multiprocessing.get_context("spawn")
+            self._pipe, theirs = context.Pipe()
+            self._cancelled = context.Event()
+            self._process = context.Process(target=_work, args=(self.load, theirs, self._cancelled), daemon=True)
+            self._process.start()
+            theirs.close()
 
     def do(self, job: str, **options: Any) -> None:
         """Send a job; its words and result come from `read`."""
-        if self.busy:
-            raise BadValue(f"{self.busy} is still at work on this page; cancel it first")
-        self.start()
-        self._cancelled.clear()
-        self._stop_by = None
-        self._pipe.send((job, options))
-        self.busy = job
+        with self._lock:
+            if self._closed:
+                return
+            if self.busy:
+                raise BadValue(f"{self.busy} is still at work on this page; cancel it first")
+            self.start()
+            self._cancelled.clear()
+            self._stop_by = None
+            self._pipe.send((job, options))
+            self.busy = job
 
     def cancel(self) -> None:
         """Ask the job to stop; a job that does not look up is ended with its process."""
@@ -56,19 +67,20 @@ class Worker:
     def read(self) -> list[tuple[str, Any]]:
         """Words since the last call: ("progress", ...), ("result", ...) or ("error", text)."""
         out: list[tuple[str, Any]] = []
-        try:
-            while self.busy and self._pipe.poll():
-                word = self._pipe.recv()
-                out.append(word)
-                if word[0] != "progress":
-                    self.busy = None
-        except (EOFError, OSError):
-            self._process.join(1.0)
-            out.append(("error", f"{self.busy} crashed (exit code {self._process.exitcode}); the page goes on"))
-            self._end()
-        if self.busy and self._stop_by is not None and time.monotonic() > self._stop_by:
-            out.append(("error", f"{self.busy} was cancelled"))
-            self._end()
+        with self._lock:
+            try:
+                while self.busy and self._pipe.poll():
+                    word = self._pipe.recv()
+                    out.append(word)
+                    if word[0] != "progress":
+                        self.busy = None
+            except (EOFError, OSError):
+                self._process.join(1.0)
+                out.append(("error", f"{self.busy} crashed (exit code {self._process.exitcode}); the page goes on"))
+                self._end()
+            if self.busy and self._stop_by is not None and time.monotonic() > self._stop_by:
+                out.append(("error", f"{self.busy} was cancelled"))
+                self._end()
         return out
 
     def _end(self) -> None:
@@ -80,12 +92,15 @@ class Worker:
             self._process = None
 
     def close(self) -> None:
-        """Stop whatever is going on."""
-        self._end()
+        """Stop whatever is going on, for good."""
+        with self._lock:
+            self._closed = True
+            self._end()
 
 
 def _work(load: Callable[[], Any], pipe: Any, cancelled: Any) -> None:
-    """Life of the process: build the machine once, then do jobs."""
+    """Life of the process: build the machine once, then do jobs; it ends with the studio, however that ends."""
+    threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         jobs = _Jobs(load(), pipe, cancelled)
         while True:
@@ -142,7 +157,7 @@ class _Jobs:
             until=until,
             domain=domain,
             control=self._control(control),
-            formulation=getattr(sl, formulation)(),
+            formulation=getattr(sl.formulations, formulation)(),
             params=params,
             rate=min(500.0, SAMPLES / until),
             progress=lambda t, end, events: self._tell((t / end, events)),

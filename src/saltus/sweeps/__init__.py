@@ -84,7 +84,7 @@ def sweep(
 ) -> xarray.Dataset:
     """Evaluate a task at many points; what is finished is on disk at once, and the same call goes on from there.
 
-    `task(points, generators)` gets a few points at a time, as arrays by name, and one random generator a point, which
+    `task(points, generators)` gets a few points at a time, as arrays by name, and one random generator per point, which
     depends on the seed and the point's number only: results are the same for any number of workers. It must be
     importable (a function of a module, or a dataclass that is called), since other processes load it.
     `scheduler` is the address of a Dask scheduler; without it `workers` local processes serve. `progress(done,
@@ -114,7 +114,7 @@ def sweep(
 
 
 def read_sweep(store: str | Path) -> xarray.Dataset:
-    """Read what a sweep has finished so far, one entry a point; unfinished ones are NaN."""
+    """Read what a sweep has finished so far, one entry per point, NaN where unfinished; BadFile names damage."""
     return Ledger(Path(store)).dataset()
 
 
@@ -134,12 +134,24 @@ def _steady(text: str) -> str:
 
 def _probe(pool: Pool, payload: bytes, points: Points, seed: int, total: int) -> tuple[dict[str, np.ndarray], int]:
     """Look at a few points: what the task returns, and how many points make a chunk of about a second."""
+
+    def look(count: int) -> tuple[dict[str, np.ndarray], float]:
+        few = {n: v[:count] for n, v in points.items()}
+        for _ in range(1 + RETRIES):
+            try:
+                return pool.submit(payload, few, 0, seed).result()
+            except BrokenProcessPool:
+                pass
+        raise BadValue(
+            f"the first {count} point(s) lost their worker {1 + RETRIES} times, before any result: was it killed, does "
+            "the task need too much memory, or does it end its process?"
+        )
+
     count = 1
     while True:
-        few = {n: v[:count] for n, v in points.items()}
-        outputs, seconds = pool.submit(payload, few, 0, seed).result()
+        outputs, seconds = look(count)
         if CHUNK_SECONDS / 10 < seconds < 10 * CHUNK_SECONDS:  # the first call may have compiled
-            outputs, seconds = pool.submit(payload, few, 0, seed).result()
+            outputs, seconds = look(count)
         blind = set(outputs) == {"failed"}  # all of them failed: what the task returns is not known yet
         if count >= total or (not blind and (seconds > CHUNK_SECONDS / 10 or count >= 4096)):
             break
@@ -157,8 +169,8 @@ def _run(
     progress: Callable[[int, int, float, float], None] | None,
 ) -> None:
     """Keep the workers busy and write what comes back, each chunk once."""
-    waiting, chunks = ledger.missing, ledger.group["done"].shape[0]
-    total = int(ledger.group.attrs["total"])
+    waiting, chunks = ledger.missing, ledger.chunks
+    total = int(ledger.about["total"])
     lost = dict.fromkeys(waiting, 0)
     under_way: dict[cf.Future[Any], int] = {}
     begin, before = time.perf_counter(), chunks - len(waiting)
@@ -186,5 +198,5 @@ def _run(
             done += 1
             if progress is not None:
                 pace = (done - before) / max(time.perf_counter() - begin, 1e-9)
-                size = int(ledger.group.attrs["chunk"])
+                size = int(ledger.about["chunk"])
                 progress(min(total, done * size), total, pace * size, (chunks - done) / pace)

@@ -43,10 +43,11 @@ def local_processes(count: int | None = None) -> cf.ProcessPoolExecutor:
 
 def _settle() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Wait for the process that started this one, and end when it has ended."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

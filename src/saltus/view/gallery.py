@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from saltus.errors import BadValue
-from saltus.view.report import CSS, escaped, table
+from saltus.view.report import CSS, escaped, policy, table
 
 MORE = """
 .studies img { max-width: 22rem; max-height: 16rem; vertical-align: top; margin: 0.3rem; border: 1px solid #eee; }
@@ -39,7 +39,7 @@ def gallery(directory: str | Path, path: str | Path | None = None) -> Path:
     for place, study in studies:
         parts += _shown(place, study, target)
     page = (
-        "<!doctype html>\n<html lang=en><meta charset=utf-8><title>Saltus gallery</title>\n"
+        f"<!doctype html>\n<html lang=en><meta charset=utf-8>{policy()}<title>Saltus gallery</title>\n"
         f"<meta name=viewport content='width=device-width'>\n<style>{CSS}{MORE}</style>\n"
         + "\n".join(parts)
         + "</div>\n</html>\n"
@@ -53,9 +53,12 @@ def _study(path: Path) -> tuple[Path, dict[str, Any]] | None:
     """A study's result, or None if the file is something else."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        rows = [{**row, "agrees": {True: True, False: False, None: None}[row["agrees"]]} for row in data["comparisons"]]
+        for row in rows:
+            _text(row["published"]), _text(row["computed"]), row["quantity"], row["unit"], row["why"]
+        return path.parent, {**data, "study": str(data["study"]), "title": str(data["title"]), "comparisons": rows}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-    return (path.parent, data) if isinstance(data, dict) and {"study", "title", "comparisons"} <= set(data) else None
 
 
 def _shown(place: Path, study: dict[str, Any], target: Path) -> list[str]:
@@ -69,7 +72,7 @@ def _shown(place: Path, study: dict[str, Any], target: Path) -> list[str]:
         f"<a href='{_link(p, target)}'><img loading=lazy alt='{escaped(p.stem)}' src='{_link(p, target)}'></a>"
         for p in pictures
     ]
-    notes = [f"<p>{escaped(n)}</p>" for n in study.get("notes", [])]
+    notes = [f"<p>{escaped(n)}</p>" for n in study.get("notes") or ()]
     again = f"<pre>saltus study {escaped(study['study'])}</pre>"
     return [
         f"<h2 id='{escaped(study['study'])}'>{escaped(study['title'])}</h2>",

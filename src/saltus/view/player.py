@@ -18,19 +18,7 @@ if TYPE_CHECKING:
 RATE, MOST = 150.0, 3600  # pictures a second of simulated time, and at most
 SCALE = 30_000  # coordinates are whole numbers up to this
 
-PAGE = """<figure class="player" style="margin:0">
-<canvas tabindex="0" role="img" aria-label="animation of the run"
- style="width:100%;display:block;border:1px solid #ddd"></canvas>
-<div style="display:flex;gap:0.6rem;align-items:center;flex-wrap:wrap;padding:0.4rem 0">
-<button type="button" class="play">Play</button>
-<input type="range" class="time" min="0" step="1" value="0" aria-label="time" style="flex:1;min-width:8rem">
-<output class="now" style="font-variant-numeric:tabular-nums"></output>
-<label>speed <select class="speed"><option value="1">1</option><option>0.5</option><option>0.25</option>
-<option>0.1</option><option>0.02</option></select></label>
-<label><input type="checkbox" class="follow" checked> follow</label>
-</div>
-<script type="application/json" class="data">@data@</script>
-<script>
+SCRIPT = """
 (function () {
   const root = document.currentScript.parentElement, pick = (c) => root.querySelector("." + c);
   const d = JSON.parse(pick("data").textContent), canvas = root.querySelector("canvas"), g = canvas.getContext("2d");
@@ -132,7 +120,21 @@ PAGE = """<figure class="player" style="margin:0">
   canvas.onkeydown = (e) => { if (e.key === " ") { e.preventDefault(); toggle(!playing); } };
   new ResizeObserver(draw).observe(canvas.parentElement); draw();
 })();
-</script></figure>""".replace("@scale@", str(SCALE))
+"""
+
+PAGE = """<figure class="player" style="margin:0">
+<canvas tabindex="0" role="img" aria-label="animation of the run"
+ style="width:100%;display:block;border:1px solid #ddd"></canvas>
+<div style="display:flex;gap:0.6rem;align-items:center;flex-wrap:wrap;padding:0.4rem 0">
+<button type="button" class="play">Play</button>
+<input type="range" class="time" min="0" step="1" value="0" aria-label="time" style="flex:1;min-width:8rem">
+<output class="now" style="font-variant-numeric:tabular-nums"></output>
+<label>speed <select class="speed"><option value="1">1</option><option>0.5</option><option>0.25</option>
+<option>0.1</option><option>0.02</option></select></label>
+<label><input type="checkbox" class="follow" checked> follow</label>
+</div>
+<script type="application/json" class="data">@data@</script>
+<script>@script@</script></figure>""".replace("@scale@", str(SCALE))
 
 
 def player(run: Trajectory, *, mechanism: Mechanism | None = None, ground: float = 0.0) -> str:
@@ -192,7 +194,7 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, ground: float
         },
     }
     text = json.dumps(data, separators=(",", ":"), default=float).replace("<", "\\u003c")
-    return PAGE.replace("@data@", text)
+    return PAGE.replace("@script@", SCRIPT).replace("@data@", text)
 
 
 def _whole(values: np.ndarray) -> str:

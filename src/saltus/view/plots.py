@@ -67,10 +67,10 @@ def is_angle(run: Trajectory, name: str) -> bool:
     if m is not None:
         joint = m.joints.get(name.split(".")[0])
         if joint is not None:
-            kinds = [type(p).__name__ for p in joint.primitives]
+            kinds = [type(p).__name__ for p in joint.primitives for _ in getattr(p, "towards", [p])]
             names = list(joint.q_names)
             if "Ball" not in kinds and name in names:
-                return kinds[names.index(name)] == "Turn"
+                return kinds[names.index(name)] in ("Turn", "Bend")
     return last not in ("x", "y", "z")
 
 

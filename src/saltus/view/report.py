@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import importlib.metadata
 import platform
@@ -10,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saltus.view.player import player
+from saltus.view.player import SCRIPT, player
 from saltus.view.run_figures import figures as all_figures
 from saltus.view.style import svg
 
@@ -61,9 +63,11 @@ def report(
     shown = figures if figures is not None else all_figures(run, system=system)
     outcome = run.outcome
     kind, detail = "good" if outcome.ok else "bad", escaped(outcome.detail)
+    faults = "".join(f"<li class=bad>{escaped(fault)}</li>" for fault in getattr(outcome, "faults", ()))
     parts = [
         f"<h1>{escaped(run.meta['name'])}</h1>",
         f"<p class={kind}><strong>{escaped(outcome.kind)}</strong> at t = {outcome.t:.6g} s: {detail}</p>",
+        *([f"<ul>{faults}</ul>"] if faults else []),
         table(("", ""), list(summary) or _facts(run)),
     ]
     if run.mechanism is not None:
@@ -75,7 +79,8 @@ def report(
     parts += ["<h2>Parameters</h2>", _params(run), "<h2>Versions</h2>", table(("package", "version"), versions())]
     parts += ["<h2>How to make it again</h2>", f"<pre>{escaped(command or _recipe(run))}</pre>"]
     text = (
-        f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{escaped(run.meta['name'])}</title>\n"
+        f"<!doctype html>\n<html lang=en><meta charset=utf-8>{policy(SCRIPT)}\n<title>{escaped(run.meta['name'])}"
+        "</title>\n"
         f"<meta name=viewport content='width=device-width'>\n<style>{CSS}</style>\n" + "\n".join(parts) + "\n</html>\n"
     )
     path = Path(path)
@@ -93,6 +98,13 @@ def versions() -> list[tuple[str, str]]:
         except importlib.metadata.PackageNotFoundError:
             out.append((name, "not installed"))
     return out
+
+
+def policy(script: str = "") -> str:
+    """What a page may do, whatever text stands in it: show itself and run this one script, and ask nobody anything."""
+    runs = f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else "'none'"
+    rules = f"default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data: file:; script-src {runs}"
+    return f"<meta http-equiv=\"Content-Security-Policy\" content=\"{rules}; base-uri 'none'; form-action 'none'\">"
 
 
 def escaped(text: Any) -> str:
@@ -140,18 +152,15 @@ def _contacts(run: Trajectory) -> list[str]:
     contacts = run.meta["contacts"]
     if not contacts:
         return []
-    rows = [
-        (name, float(c["normal_min"]), float(c["friction_need"]), float(c["depth"]), 100 * float(c["pulling"]))
-        for name, c in contacts.items()
-    ]
-    head = (
-        "contact",
-        "smallest normal force (N)",
-        "friction needed (1)",
-        "below ground outside contact (m)",
-        "contact time with the ground pulling (%)",
-    )
-    return ["<h2>Contacts</h2>", table(head, rows)]
+    shown = {
+        "normal_min": ("smallest normal force (N)", 1.0),
+        "friction_need": ("friction needed (1)", 1.0),
+        "depth": ("below ground outside contact (m)", 1.0),
+        "pulling": ("contact time with the ground pulling (%)", 100.0),
+    }
+    known = [n for n in shown if all(n in c for c in contacts.values())]
+    rows = [(name, *(shown[n][1] * float(c[n]) for n in known)) for name, c in contacts.items()]
+    return ["<h2>Contacts</h2>", table(("contact", *(shown[n][0] for n in known)), rows)]
 
 
 def _events(run: Trajectory) -> list[str]:
@@ -180,6 +189,6 @@ def _params(run: Trajectory) -> str:
 def _recipe(run: Trajectory) -> str:
     meta = run.meta
     return (
-        f"sl.simulate(system, start, until={run.outcome.t:.12g}, formulation=sl.{meta['formulation']}, "
+        f"sl.simulate(system, start, until={run.outcome.t:.12g}, formulation=sl.formulations.{meta['formulation']}, "
         f"engine={meta['engine']!r}, tolerance={meta['tolerance']:g}, params={{...as above...}})"
     )

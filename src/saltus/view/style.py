@@ -52,6 +52,8 @@ RC: Any = {
     "lines.linewidth": 1.3,
     "legend.frameon": False,
     "legend.fontsize": 8.0,
+    "text.parse_math": False,  # dollars in a name are part of it
+    "text.usetex": False,
     "pdf.fonttype": 42,
     "svg.fonttype": "path",
     "svg.hashsalt": "saltus",
@@ -181,5 +183,5 @@ def svg(figure: Figure) -> str:
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     freeze(figure)
     text = buffer.getvalue()
-    text = text[text.index("<svg") :]
+    text = re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "", text[text.index("<svg") :])  # XML has none of them
     return re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

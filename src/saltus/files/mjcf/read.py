@@ -322,12 +322,23 @@ class _Reader:
                 tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
             else:
                 tensor = np.diag(numbers(inertial, "diaginertia", "0 0 0", 3, self.file))
-            mass = float(numbers(inertial, "mass", "", 1, self.file)[0])
+            mass = self._weight(inertial, "mass", "")
             if not self.m.spatial and mass <= 1e-13:
                 mass = 0.0
             return Mass(mass, np.zeros(3), tensor).moved(self._pose(inertial))
         parts = [self._geom(self._with_defaults(g, childclass)) for g in body.all("geom")]
         return together(parts)
+
+    def _weight(self, e: Element, name: str, default: str) -> float:
+        """A mass (kg) or density (kg/m3), which is not negative."""
+        value = float(numbers(e, name, default, 1, self.file)[0])
+        if value < 0:
+            raise BadFile(
+                f"{self.file}:{e.line}: {name} of <{e.tag}> is {value:g}; give zero or more",
+                file=self.file,
+                line=e.line,
+            )
+        return value
 
     def _fromto(self, e: Element) -> tuple[Pose, float]:
         ends = numbers(e, "fromto", "", 6, self.file)
@@ -339,7 +350,7 @@ class _Reader:
     def _geom(self, e: Element) -> Mass:
         kind = e.get("type", "mesh" if "mesh" in e.attributes else "sphere")
         nothing = Mass(0.0, np.zeros(3), np.zeros((3, 3)))
-        if kind in ("plane", "hfield") or float(e.get("mass", "1")) == 0 or float(e.get("density", "1")) == 0:
+        if kind in ("plane", "hfield") or 0 in (self._weight(e, "mass", "1"), self._weight(e, "density", "1")):
             return nothing
         if kind not in ("sphere", "capsule", "cylinder", "box", "ellipsoid"):
             self.left.out(e, f"inertia of <geom> {e.get('name')!r} of type {kind!r}")
@@ -356,7 +367,8 @@ class _Reader:
         if len(size) < need or not (size[:need] > 0).all():
             raise BadFile(f"{self.file}:{e.line}: a {kind} takes {need} positive size(s)", file=self.file, line=e.line)
         volume, moments = shape(kind, size)
-        mass = float(e.get("mass")) if "mass" in e.attributes else float(e.get("density", "1000")) * volume
+        given = "mass" in e.attributes
+        mass = self._weight(e, "mass", "") if given else self._weight(e, "density", "1000") * volume
         return Mass(mass, np.zeros(3), mass * np.diag(moments)).moved(pose)
 
     # ---- constraints and springs --------------------------------------------------------------------------------

@@ -1,17 +1,18 @@
-"""Documents: YAML, TOML and JSON text to plain data with the line of every entry, and back; never runs code."""
+"""Documents: YAML and JSON text to plain data with the line of every entry, and back; never runs code."""
 
 from __future__ import annotations
 
 import json
 import re
-import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from saltus.errors import BadFile
+from saltus.errors import BadFile, BadValue
+from saltus.model.registry import readable
 
 LARGEST = 2_000_000  # bytes of a file
 MOST = 200_000  # entries, aliases counted as often as they are used
@@ -48,14 +49,14 @@ class Document:
 
 
 def read(path: str | Path) -> Document:
-    """Read a file by its suffix: .yaml, .yml, .json or .toml."""
+    """Read a file by its suffix: .yaml, .yml or .json."""
     path = Path(path)
     if not path.is_file():
         raise BadFile(f"{path} does not exist or is no file", file=str(path))
     if path.stat().st_size > LARGEST:
         raise BadFile(f"{path} has {path.stat().st_size} bytes; a model has at most {LARGEST}", file=str(path))
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise BadFile(f"{path} is not UTF-8 text: {problem}", file=str(path)) from None
     return parse(text, path.suffix.lower(), str(path))
@@ -65,14 +66,49 @@ def parse(text: str, suffix: str, file: str) -> Document:
     """Turn text into plain data."""
     if len(text) > LARGEST:
         raise BadFile(f"{file} has {len(text)} characters; a model has at most {LARGEST}", file=file)
-    if suffix == ".toml":
-        return _toml(text, file)
-    if suffix in (".yaml", ".yml", ".json"):
-        return _yaml(text, file)
-    raise BadFile(f"{file}: a model file ends in .yaml, .json or .toml", file=file)
+    if suffix == ".json":
+        return _document(_json_events(text, file), file, "JSON")
+    if suffix in (".yaml", ".yml"):
+        return _document(yaml.parse(text, Loader=_Loader), file, "YAML")
+    raise BadFile(f"{file}: a model file ends in .yaml or .json", file=file)
 
 
-# ---- YAML and JSON, which is YAML ---------------------------------------------------------------------------------
+# ---- JSON and YAML as one stream of events -------------------------------------------------------------------------
+
+_TOKEN = re.compile(r'[][{}]|"(?:[^"\\]|\\.)*"|[^][{}":,\s]+')
+
+
+def _json_events(text: str, file: str) -> Iterator[Any]:
+    """Events of a JSON text, as YAML's parser would give them: JSON is YAML but for tabs and pairs of surrogates."""
+    try:
+        json.loads(text, parse_constant=_no_constant, parse_int=float)
+    except json.JSONDecodeError as problem:
+        raise BadFile(
+            f"{file}:{problem.lineno}: this is no JSON: {problem.msg}", file=file, line=problem.lineno
+        ) from None
+    line, at = 0, 0
+    for token in _TOKEN.finditer(text):  # the grammar is right, so that the tokens say all
+        line += text.count("\n", at, token.start())
+        at, word = token.start(), token.group()
+        mark = yaml.Mark(file, at, line, 0, None, 0)
+        if word in "{[":
+            start = yaml.MappingStartEvent if word == "{" else yaml.SequenceStartEvent
+            yield start(None, None, True, mark, mark)
+        elif word in "}]":
+            yield (yaml.MappingEndEvent if word == "}" else yaml.SequenceEndEvent)(mark, mark)
+        elif word[0] == '"':
+            value = json.loads(word)
+            if any("\ud800" <= c <= "\udfff" for c in value):
+                raise BadFile(
+                    f"{file}:{line + 1}: half of a pair of surrogates in {word[:40]}", file=file, line=line + 1
+                )
+            yield yaml.ScalarEvent(None, None, (False, True), value, mark, mark)
+        else:
+            yield yaml.ScalarEvent(None, None, (True, False), word, mark, mark)
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
 
 
 @dataclass
@@ -86,7 +122,7 @@ class _Open:
     count: int = 1
 
 
-def _yaml(text: str, file: str) -> Document:
+def _document(events: Any, file: str, kind: str) -> Document:
     """Build data from parser events, so that depth, size and aliases stay under control.
 
     Scalars are those of JSON: 1e-3 is a number and `no` is text. Aliases repeat finished entries.
@@ -122,7 +158,6 @@ def _yaml(text: str, file: str) -> Document:
             top.key = None
 
     try:
-        events: Any = yaml.parse(text, Loader=_Loader)
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
@@ -162,9 +197,9 @@ def _yaml(text: str, file: str) -> Document:
         mark = getattr(problem, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         text_ = getattr(problem, "problem", None) or str(problem)
-        raise BadFile(f"{file}:{line}: this is no YAML: {text_}", file=file, line=line) from None
+        raise BadFile(f"{file}:{line}: this is no {kind}: {text_}", file=file, line=line) from None
     except (RecursionError, ValueError) as problem:
-        raise BadFile(f"{file}: this is no YAML: {problem}", file=file) from None
+        raise BadFile(f"{file}: this is no {kind}: {problem}", file=file) from None
     return document
 
 
@@ -180,6 +215,10 @@ def _plain(event: Any, wrong: Any) -> None:
 def _key(event: Any, top: _Open, document: Document, wrong: Any) -> None:
     if not isinstance(event, yaml.ScalarEvent):
         raise wrong(event, "a name must be plain text, not a collection")
+    try:
+        readable(event.value, "name")
+    except BadValue as problem:
+        raise wrong(event, str(problem)) from None
     if event.value in top.value:
         raise wrong(event, f"{event.value!r} is given twice")
     top.key = event.value
@@ -201,29 +240,6 @@ def _scalar(event: Any) -> Any:
     return text
 
 
-# ---- TOML ---------------------------------------------------------------------------------------------------------
-
-_HEADER = re.compile(r"\s*\[([^\[\]]+)\]")
-_ENTRY = re.compile(r"\s*([\w-]+|\"[^\"]*\"|'[^']*')\s*=")
-
-
-def _toml(text: str, file: str) -> Document:
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        found = re.search(r"line (\d+)", str(problem))
-        line = int(found.group(1)) if found else 1
-        raise BadFile(f"{file}:{line}: this is no TOML: {problem}", file=file, line=line) from None
-    document, table = Document(file, data), ()  # type: tuple[Document, Path_]
-    for number, row in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(row):
-            table = tuple(part.strip().strip("\"'") for part in header.group(1).split("."))
-            document.lines.setdefault(table, number)
-        elif entry := _ENTRY.match(row):
-            document.lines.setdefault((*table, entry.group(1).strip("\"'")), number)
-    return document
-
-
 # ---- writing ------------------------------------------------------------------------------------------------------
 
 
@@ -232,14 +248,12 @@ _SAFE = re.compile(r"[A-Za-z_(][\w .*/+()<>^'-]*$")
 
 
 def text_of(data: dict[str, Any], suffix: str) -> str:
-    """Write plain data as YAML, JSON or TOML."""
+    """Write plain data as YAML or JSON."""
     if suffix == ".json":
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    if suffix == ".toml":
-        return _toml_text(data)
     if suffix in (".yaml", ".yml"):
         return "\n".join(_block(data, 0, top=True)) + "\n"
-    raise BadFile(f"a model file ends in .yaml, .json or .toml, not in {suffix!r}", suffix=suffix)
+    raise BadFile(f"a model file ends in .yaml or .json, not in {suffix!r}", suffix=suffix)
 
 
 def _block(value: Any, indent: int, top: bool = False) -> list[str]:
@@ -276,29 +290,3 @@ def word(text: str) -> str:
     """Text, in quotes where YAML (of any version) could take it for something else."""
     plain = _SAFE.match(text) and not text.endswith(" ") and text.lower() not in _SPOKEN and len(text) < 200
     return text if plain else json.dumps(text, ensure_ascii=False)
-
-
-def _toml_text(data: dict[str, Any]) -> str:
-    plain = [f"{_toml_key(k)} = {_inline(v)}" for k, v in data.items() if not isinstance(v, dict)]
-    tables = []
-    for key, value in data.items():
-        if isinstance(value, dict):
-            rows = [f"{_toml_key(k)} = {_inline(v)}" for k, v in value.items()]
-            tables.append("\n".join([f"[{_toml_key(key)}]", *rows]))
-    return "\n\n".join(["\n".join(plain), *tables]) + "\n"
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
-
-
-def _inline(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml_key(k)} = {_inline(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_inline(v) for v in value) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    return repr(value)

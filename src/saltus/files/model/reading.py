@@ -22,6 +22,7 @@ from saltus.hybrid.laws import PD, ConstantSpeed, Damping, PerDomain
 from saltus.hybrid.resets import Collision, Continuous, Map, PlasticImpact, Reset
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Motor
+from saltus.model.registry import ARGUMENTS
 from saltus.model.symbols import SX, vector
 
 SHOWN = 5  # problems of a file that are listed
@@ -178,7 +179,8 @@ class Builder:
         with self.at("joints"):
             m.check()
         for name, configuration in entry.keyframes.items():
-            m.keyframes[name] = self._configuration(configuration)
+            with self.at("keyframes", name):
+                m.keyframes[name] = self._configuration(configuration)
         return m
 
     def _gravity(self, given: Any) -> None:
@@ -308,6 +310,9 @@ class Builder:
         )
 
     def _configuration(self, given: schema.Configuration) -> dict[str, Any]:
+        for name in given.held:
+            if name in ARGUMENTS:
+                raise UnknownName("coordinate", name, self.m.q_names)
         out: dict[str, Any] = {k: _tuple(x) for k, x in given.held.items()}
         for part in ("near", "rates", "params"):
             if getattr(given, part):

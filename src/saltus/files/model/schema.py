@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from saltus.errors import UnknownName
+from saltus.errors import BadValue, UnknownName
+from saltus.model.registry import readable
 
 Number = Annotated[
     StrictInt | Annotated[FiniteFloat, Field(strict=True)] | StrictStr,
     Field(description='A number in SI units, or an expression of Params such as "2*l_1 + 0.01".'),
 ]
 Real = Annotated[StrictInt | Annotated[FiniteFloat, Field(strict=True)], Field(description="A number in SI units.")]
-Text = StrictStr
+Text = Annotated[StrictStr, AfterValidator(lambda text: _readable(text))]
 Axis = Annotated[StrictStr | list[Real], Field(description="A letter, x, y or z, or components.")]
+
+
+def _readable(text: str) -> str:
+    try:
+        return readable(text, "text")
+    except BadValue as problem:
+        raise PydanticCustomError("unreadable", "{said}", {"said": str(problem)}) from None
 
 
 class Part(BaseModel):

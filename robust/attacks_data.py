@@ -1,0 +1,222 @@
+"""Attacks by data files: runs and sweep stores that are damaged, cut, or hostile under a right checksum."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import saltus as sl
+from robust.attacks_files import MARKS, NASTY
+from robust.wrong import Wrong
+from saltus.cli.machines import saved
+from saltus.simulation import store
+from saltus.sweeps import read_sweep
+
+EVIL = "open('PWNED', 'w').close()\nimport saltus as sl\nsystem = sl.zoo.hopper()\n"
+VALUES: list[Any] = [None, True, -1, 0, 1e308, float("nan"), float("inf"), "", [], {}, [[]], "x", 10**400, *MARKS]
+
+
+@functools.cache
+def good_run() -> tuple[sl.Trajectory, bytes]:
+    """A run with events and contacts, as it was and as a file."""
+    system = sl.zoo.hopper()
+    start = system.mechanism.keyframe("takeoff")
+    run = sl.simulate(system, start, domain="flight", until=0.8, engine="sundials", rate=100.0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = sl.write(run, Path(folder) / "run.nc")
+        return sl.read(path), path.read_bytes()
+
+
+def prepare() -> None:
+    """Make what the attacks spoil."""
+    good_run()
+    good_store()
+
+
+def damaged(rng: random.Random, whole: bytes) -> bytes:
+    """Flipped bits, a piece lost, a piece twice, a piece of zeros, an early end."""
+    at, size = rng.randrange(len(whole)), rng.randint(1, 200)
+    match rng.randrange(6):
+        case 0 | 1:
+            out = bytearray(whole)
+            for _ in range(rng.randint(1, 8)):
+                out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
+            return bytes(out)
+        case 2:
+            return whole[:at] + whole[at + size :]
+        case 3:
+            return whole[: at + size] + whole[at:]
+        case 4:
+            return whole[:at] + bytes(size) + whole[at + size :]
+        case _:
+            return whole[:at]
+
+
+def _same(run: sl.Trajectory, good: sl.Trajectory) -> None:
+    equal = all(np.array_equal(run.arrays[n], good.arrays[n], equal_nan=True) for n in good.arrays)
+    if not equal or json.dumps(run.meta) != json.dumps(good.meta) or len(run.events) != len(good.events):
+        raise Wrong("a damaged file was read as another run")
+    if not np.array_equal(run.at(run.t[1:-1]), good.at(good.t[1:-1])):
+        raise Wrong("a damaged file has other polynomials")
+
+
+def _somewhere(rng: random.Random, data: Any) -> tuple[Any, Any]:
+    """A collection within JSON data, and a key of it."""
+    while True:
+        key = rng.choice(list(data) if isinstance(data, dict) else range(len(data)))
+        inner = data[key]
+        if not isinstance(inner, dict | list) or not inner or rng.random() < 0.4:
+            return data, key
+        data = inner
+
+
+def _hostile(rng: random.Random, path: Path) -> None:
+    """Change what a file says, and give it the checksum of what it says now."""
+    from netCDF4 import Dataset
+
+    with Dataset(path, "a") as file:
+        for _ in range(rng.randint(1, 3)):
+            if rng.random() < 0.6:
+                name = rng.choice(["meta", "meta", "meta", "events"])
+                data = json.loads(file.getncattr(name))
+                place, key = _somewhere(rng, data)
+                if rng.random() < 0.3:
+                    del place[key]
+                else:
+                    place[key] = rng.choice([*VALUES, *NASTY])
+                file.setncattr(name, json.dumps(data))
+            else:
+                variable = file.variables[rng.choice([n for n, v in file.variables.items() if v.dtype is not str])]
+                if variable.size:
+                    at = tuple(rng.randrange(n) for n in variable.shape)
+                    number = rng.choice(
+                        [-1, 0, 7, 2**31 - 1] if variable.dtype.kind == "i" else [-1.0, np.nan, np.inf, 1e300]
+                    )
+                    variable[at] = number
+        if rng.random() < 0.2:
+            file.renameVariable(rng.choice([n for n in file.variables if n not in file.dimensions]), "other")
+    attributes, variables = store._contents(path)
+    attributes.pop("checksum")
+    with Dataset(path, "a") as file:
+        file.setncattr("checksum", store._checksum(attributes, variables))
+
+
+def _used(run: sl.Trajectory, folder: Path, whole: bool) -> None:
+    """What one does with a run that was read."""
+    repr(run), run.report(), run.energy_account, run.domain, run.params, run.impacts.table()
+    sl.strides(run)
+    middle = (run.t[0] + run.t[-1]) / 2
+    run.at(float(middle))
+    for suffix in (".csv", ".json", ".tex"):
+        sl.write(run, folder / f"again{suffix}")
+    if whole:
+        sl.view.report(run, folder / "report.html")
+
+
+def run_file(seed: int, folder: Path) -> str:
+    """Read a run that is damaged, hostile, or named after a script beside it."""
+    rng = random.Random(seed)
+    good, whole = good_run()
+    path = folder / "run.nc"
+    kind = rng.randrange(3)
+    if kind == 0:
+        path.write_bytes(damaged(rng, whole))
+        _same(sl.read(path), good)
+        return "the same run"
+    path.write_bytes(whole)
+    if kind == 1:
+        _hostile(rng, path)
+        _used(sl.read(path), folder, rng.random() < 0.05)
+        return "a run"
+    from netCDF4 import Dataset
+
+    for name in ("evil.py", "hopper.py", "system.py"):
+        (folder / name).write_text(EVIL)
+    name = rng.choice(
+        ["evil.py", "./evil.py", f"{folder}/evil.py", "hopper.py", "Evil.py", "evil", "HOPPER", "zoo/x", *MARKS]
+    )
+    with Dataset(path, "a") as file:
+        meta = json.loads(file.getncattr("meta")) | {"name": name}
+        file.setncattr("meta", json.dumps(meta))
+    attributes, variables = store._contents(path)
+    attributes.pop("checksum")
+    with Dataset(path, "a") as file:
+        file.setncattr("checksum", store._checksum(attributes, variables))
+    saved(path)
+    return "a machine of the zoo"
+
+
+# ---- sweep stores --------------------------------------------------------------------------------------------------
+
+
+def square(points: dict[str, np.ndarray], _generators: list[Any]) -> dict[str, np.ndarray]:
+    """A task of two outputs."""
+    return {"square": points["a"] ** 2, "pair": np.column_stack([points["a"], -points["a"]])}
+
+
+@functools.cache
+def good_store() -> Path:
+    """A sweep that was finished."""
+    from saltus.sweeps.store import Ledger
+
+    path = Path(tempfile.mkdtemp(prefix="saltus-attack-store-")) / "s"
+    points = {"a": np.arange(24.0)}
+    ledger = Ledger(path, points, 7, "robust.attacks_data.square")
+    ledger.create({n: v[:1] for n, v in square(points, []).items()}, 5)
+    for index in range(ledger.chunks):
+        span = ledger.span(index)
+        ledger.write(index, square({"a": points["a"][span]}, []))
+    return path
+
+
+def _zarr_json(rng: random.Random, file: Path, _all: list[Path]) -> None:
+    """A hostile change of a group's or an array's description."""
+    data = json.loads(file.read_text())
+    place, key = _somewhere(rng, data)
+    place[key] = rng.choice([*VALUES, [{"name": "numcodecs.pickle"}], 10**12, [10**12], "object"])
+    file.write_text(json.dumps(data))
+
+
+def _exchange(rng: random.Random, file: Path, files: list[Path]) -> None:
+    other = rng.choice(files)
+    one, two = file.read_bytes(), other.read_bytes()
+    file.write_bytes(two)
+    other.write_bytes(one)
+
+
+def _delete(_rng: random.Random, file: Path, _all: list[Path]) -> None:
+    file.unlink()
+
+
+def _flip(rng: random.Random, file: Path, _all: list[Path]) -> None:
+    file.write_bytes(damaged(rng, file.read_bytes()))
+
+
+HARMS: list[Callable[[random.Random, Path, list[Path]], None]] = [_flip, _flip, _delete, _exchange, _zarr_json]
+
+
+def sweep_store(seed: int, folder: Path) -> str:
+    """Read a store that was harmed: what it gives as done is right."""
+    rng = random.Random(seed)
+    path = folder / "s"
+    shutil.copytree(good_store(), path)
+    files = sorted(p for p in path.rglob("*") if p.is_file() and p.name != ".lock")
+    described = [p for p in files if p.name == "zarr.json"]
+    harm = rng.choice(HARMS)
+    harm(rng, rng.choice(described if harm is _zarr_json else files), files)
+    data = read_sweep(path)
+    done = data.done.values
+    a = np.arange(24.0)
+    if not np.array_equal(data.a.values, a) or not np.array_equal(data.square.values[done], a[done] ** 2):
+        raise Wrong("a damaged store was read as other numbers")
+    if not np.isnan(data.square.values[~done]).all() or not np.array_equal(data.pair.values[done, 1], -a[done]):
+        raise Wrong("a damaged store was read as other numbers")
+    return "right, or not done"

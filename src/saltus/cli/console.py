@@ -1,0 +1,81 @@
+"""What every command shares: where it prints, how it ends, and a look at where it shall write before it begins."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from saltus.errors import BadFile, SaltusError
+
+BAD_INPUT, ENDED_BADLY, INTERRUPTED = 2, 1, 130
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def speaking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Print errors of Saltus and of the system (a full disk) as one message and end with code 2."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (SaltusError, OSError) as problem:
+            err.print(f"[bold red]error:[/] {escape(str(problem))}", soft_wrap=True)
+            raise typer.Exit(BAD_INPUT) from None
+
+    return wrapper
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[Progress]:
+    """Live progress on the error stream."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=28),
+        TextColumn("{task.fields[note]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
+        yield bar
+
+
+def print_table(title: str, rows: list[tuple[str, str]]) -> None:
+    """Print two columns."""
+    table = Table(title=escape(title), title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(escape(name), escape(value))
+    out.print(table)
+
+
+def check_directory(directory: Path) -> None:
+    """Refuse a directory that cannot be written to, or made, before anything is computed for it; leaves nothing."""
+    try:
+        there = directory.absolute()
+        while not there.exists():
+            there = there.parent
+        if not there.is_dir():
+            raise BadFile(f"cannot write to {directory}: {there} is no directory", path=str(directory))
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except (OSError, ValueError) as problem:
+        raise BadFile(f"cannot write to {directory}: {problem}; give another --out", path=str(directory)) from problem
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that cannot be written, before anything is computed for it."""
+    check_directory(path.parent)
+    if path.is_dir():
+        raise BadFile(f"cannot write {path}: it is a directory; give the name of a file", path=str(path))
