@@ -21,6 +21,7 @@ from saltus.simulation.engines import choose as choose_engine
 from saltus.simulation.engines.port import Request, Stop
 
 MOST_EVENTS = 200
+MOST_STEPS = 20_000  # of the integrator in one stay in a domain
 
 
 class Lost(SaltusError):
@@ -301,6 +302,12 @@ class Stride:
             if segment.stop is Stop.EVENT and fired:
                 arc = Arc(d, p, np.concatenate(breaks), np.concatenate(pieces))
                 return min(fired), t, state[:n].copy(), state[n:].reshape(n, -1, order="F"), arc
+            if segment.stop is Stop.LIMIT and sum(map(len, breaks)) > MOST_STEPS:
+                raise Lost(
+                    f"{MOST_STEPS} steps bring it from t = {begin:.4g} s to {t:.4g} s only, in {d.domain.name!r}: "
+                    "round-off or stiffness, as of links far lighter than others",
+                    reason="too many steps",
+                )
             if segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
                 raise Lost(f"{segment.stop.value} at t = {t:.4g} s in {d.domain.name!r}", reason="singular")
             if segment.stop is Stop.END:
