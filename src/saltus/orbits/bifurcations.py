@@ -47,10 +47,8 @@ def between(
             continue
         near = left if abs(before[kind]) < abs(after[kind]) else right
         try:
-            if kind == "branch point":
-                point = _crossing(branch, near, tau, ds)
-            else:
-                point = _root(branch, kind, left, tau, ds)
+            crosses = kind == "branch point"
+            point = _crossing(branch, near, tau, ds) if crosses else _root(branch, kind, left, tau, ds)
         except (SaltusError, ValueError, np.linalg.LinAlgError) as problem:
             ends = " and ".join(f"{branch.value(e):.8g}" for e in (left, right))
             missed.append(f"a {kind} between {branch.param} = {ends} could not be located: {problem}")

@@ -53,7 +53,8 @@ def cascade(first: Bifurcation | Family, *, to: float, count: int = 3, size: flo
         raise BadValue(f"this bifurcation is a {first.kind}; a cascade starts at a flip", kind=first.kind)
     if count < 1:
         raise BadValue(f"count is {count}; give one or more doublings", given=count)
-    found, families = [first], []
+    found = [first]
+    families: list[Family] = []
     limits = Limits(**{**options, "until": "flip"})
     while len(found) < count:
         flip = found[-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,12 +45,18 @@ def follow(
     bifurcation of that kind; and where orbits cease to exist: `ends` says why. `step` and `largest` are arclength in
     the space of states (m, m/s, rad, rad/s) and Param, the Param in units of the interval to be covered.
     """
-    limits = Limits(dict(bounds or {}), step, largest, most, longest, unilateral, until, progress)
+    limits = Limits(bounds, step, largest, most, longest, unilateral, until, progress)
     here = _value(orbit, param)
     goals = tuple(to) if isinstance(to, Sequence) else (to,)
-    if len(goals) != 2:
-        return advance(orbit, param, to, limits)
-    span = max(abs(g - here) for g in goals if np.isfinite(g)) if np.isfinite(goals).any() else 0.0
+    if len(goals) not in (1, 2) or not np.isfinite(goals).all() or {*goals} == {here}:
+        raise BadValue(
+            f"to is {to!r}; give another value of {param!r} than {here:g}, or two, one per direction", given=to
+        )
+    if param in orbit.shooting.stride.params and orbit.shooting.where:
+        raise BadValue(f"{param!r} is chosen by a condition of this orbit; continue in another Param", param=param)
+    span = max(abs(g - here) for g in goals)
+    if len(goals) == 1 or here in goals:
+        return advance(orbit, param, next(g for g in goals if g != here), limits)
     down, up = (advance(orbit, param, goal, limits, span=span) for goal in (min(goals), max(goals)))
     return Family(
         param,
@@ -63,7 +69,7 @@ def follow(
 
 
 def extend(family: Family, to: float, **options: Any) -> Family:
-    """Return the family continued from its last orbit, in the direction it was going; `options` are those of `follow`."""
+    """Return the family continued from its last orbit in the direction it was going, with the options of `follow`."""
     more = advance(family.orbits[-1], family.param, to, Limits(**options), direction=family.tangents[-1])
     return Family(
         family.param,
@@ -79,7 +85,7 @@ def extend(family: Family, to: float, **options: Any) -> Family:
 class Limits:
     """Options of `follow`: what ends a family, and the steps along it."""
 
-    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[float, float]] | None = None
     step: float = 0.05
     largest: float = 0.25
     most: int = 400
@@ -91,17 +97,17 @@ class Limits:
     def __post_init__(self) -> None:
         if self.until is not None and self.until not in KINDS:
             raise UnknownName("kind of bifurcation", self.until, KINDS)
-        if not 0 < self.step <= self.largest:
+        if not (self.step > 0 and self.largest > 0 and self.most > 1):
             raise BadValue(
-                f"steps of {self.step:g}, at most {self.largest:g}: give a positive `step`, not above `largest`",
-                given=(self.step, self.largest),
+                f"step {self.step:g}, largest {self.largest:g}, most {self.most}: give positive steps, and two or more",
+                given=(self.step, self.largest, self.most),
             )
 
 
 def advance(
     orbit: Orbit,
     param: str,
-    to: Any,
+    to: float,
     limits: Limits,
     *,
     direction: np.ndarray | None = None,
@@ -109,17 +115,11 @@ def advance(
 ) -> Family:
     """Follow one way: towards `to`, or in a `direction` (a change of states and Params) if that is given."""
     here = _value(orbit, param)
-    if not np.isscalar(to) or not np.isfinite(to) or (direction is None and to == here):
-        raise BadValue(
-            f"to is {to!r}; give another value of {param!r} than {here:g}, or two, one per direction", given=to
-        )
-    if param in orbit.shooting.stride.params and direction is None and orbit.shooting.where:
-        raise BadValue(f"{param!r} is chosen by a condition of this orbit; continue in another Param", param=param)
     known = [n for n in orbit.shooting.stride.params if n != param] if orbit.shooting.where else []
     shooting = orbit.shooting.with_free((*known, param))
     longest = 10 * orbit.period if limits.longest is None else limits.longest
     branch = Branch(orbit, shooting, param, span or abs(to - here) or 1.0)
-    return _Walk(branch, replace(limits, longest=longest), float(to)).go(direction)
+    return _Walk(branch, replace(limits, longest=longest), to).go(direction)
 
 
 def _value(orbit: Orbit, param: str) -> float:
@@ -143,7 +143,7 @@ class _Walk:
         """Walk until there is a reason to stop."""
         along = -self.side * np.eye(len(self.tau))[-1] if direction is None else direction * self.branch.weights
         self.tau = self.tangents[0] = -self.tau if self.tau @ along < 0 else self.tau
-        ds, why, problem = self.limits.step, "", None
+        ds, why, problem = min(self.limits.step, self.limits.largest), "", None
         while not why:
             if len(self.orbits) >= self.limits.most:
                 why = f"{self.limits.most} orbits were followed"
@@ -253,7 +253,7 @@ class _Walk:
 
     def beyond(self, orbit: Orbit) -> str | None:
         """Why an orbit lies outside what was asked for; None if it does not."""
-        for name, (low, high) in self.limits.bounds.items():
+        for name, (low, high) in (self.limits.bounds or {}).items():
             value = orbit.value(name)
             if not low <= value <= high:
                 return f"{name} leaves {low:g} ... {high:g}"
@@ -266,7 +266,7 @@ class _Walk:
     def at_bound(self, ds: float, outside: Orbit) -> tuple[float, Evaluation] | None:
         """Arclength and orbit at which the first number of `bounds` reaches its limit; None if none does."""
         e, tau, branch = self.e, self.tau, self.branch
-        for name, limits in self.limits.bounds.items():
+        for name, limits in (self.limits.bounds or {}).items():
             value = outside.value(name)
             for limit in limits:
                 inside = branch.orbit(e).value(name) - limit

@@ -20,15 +20,15 @@ MOST = 25
 
 
 class Reduction:
-    """beta over the plane of the two weakest directions at an orbit near the crossing."""
+    """beta over the plane of the two weakest directions at an orbit near the crossing; psi is the weakest equation."""
 
-    def __init__(self, branch: Branch, near: Evaluation) -> None:
+    def __init__(self, branch: Branch, near: Evaluation, psi: np.ndarray | None = None) -> None:
         self.branch, self.near = branch, near
         n = near.jacobian.shape[1]
         moves = branch.weights[:, None] * near.lift
         Q, R = np.linalg.qr(moves)  # so that the weakest directions are those in arclength
         U, _, Vt = np.linalg.svd(near.jacobian @ np.linalg.inv(R))
-        self.psi = U[:, n - 2]
+        self.psi = U[:, n - 2] if psi is None else psi
         self.plane = Q @ Vt[-2:].T
         self.base = branch.weights * branch.shooting.vector(near.point)
 
@@ -76,9 +76,9 @@ def located(branch: Branch, near: Evaluation, tau: np.ndarray, reach: float) -> 
         if np.linalg.norm(place) > 2 * reach:
             raise Lost("no crossing of branches is near", reason="not converged")
     else:
-        raise Lost(f"the branch point was not met: a slope of {np.linalg.norm(slope):.3g} is left", reason="not converged")
-    H = reduction.curvature(place)
-    size, axes = np.linalg.eigh(H)
+        raise Lost(f"the branch point was not met: slope {np.linalg.norm(slope):.3g} is left", reason="not converged")
+    reduction = Reduction(branch, e, reduction.psi)  # its plane is now the one that both branches touch
+    size, axes = np.linalg.eigh(reduction.curvature(np.zeros(2)))
     if abs(beta) > 1e-8 or not size[0] < 0 < size[1]:
         raise Lost(f"two branches come near each other, but do not cross (gap {abs(beta):.3g})", reason="no crossing")
     ways = axes @ np.array([[np.sqrt(size[1]), np.sqrt(size[1])], [np.sqrt(-size[0]), -np.sqrt(-size[0])]])

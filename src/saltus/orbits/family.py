@@ -116,7 +116,7 @@ def write_family(family: Family, path: str | Path) -> Path:
 
 
 def read_family(path: str | Path, like: Orbit) -> Family:
-    """Read a family that `write_family` wrote; `like` is an orbit of the same machine and control, whose equations serve."""
+    """Read what `write_family` wrote; `like` is an orbit of the same machine and control, whose equations serve."""
     path = Path(path)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
