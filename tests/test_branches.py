@@ -56,7 +56,7 @@ def family(step):
 
 
 def half_times(orbit):
-    return np.diff([0.0, *(c.t for c in orbit.crossings)])
+    return [arc.duration for passage in orbit.passages for arc in passage.arcs]
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +120,19 @@ def test_broken_symmetry_over_two_steps_is_the_doubling_over_one(step, family, t
     differences = [np.diff(half_times(o))[0] for o in limps]
     assert differences[0] * differences[1] < 0  # one limps on the left, one on the right
     assert min(map(abs, differences)) > 1e-3
+
+
+def test_multiple_shooting_finds_the_same_branches(step, family):
+    doubling = family.of_kind("flip")[0].value
+    whole = sl.find_orbit(step.system, step.start, multiple=True)
+    assert len(whole.passages) == 2
+    (crossing,) = sl.orbits.follow(whole, "slope", to=0.0165).bifurcations
+    assert (crossing.kind, crossing.value) == ("branch point", pytest.approx(doubling, abs=1e-9))
+    limp = sl.orbits.switch(crossing)
+    assert abs(np.diff(half_times(limp))[0]) > 1e-3
+    second = sl.orbits.follow(limp, "slope", to=0.018, until="flip").of_kind("flip")[0]
+    assert second.value == pytest.approx(0.017669, abs=1e-6)
+    assert len(sl.orbits.switch(second).events) == 4
 
 
 def test_both_tangents_at_a_crossing():

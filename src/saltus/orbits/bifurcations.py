@@ -32,6 +32,8 @@ def tests(branch: Branch, e: Evaluation, tau: np.ndarray) -> dict[str, float]:
         inverse = np.linalg.pinv(e.lift[same, : len(A)])
         square = np.vstack([inverse @ e.jacobian[: len(same)], e.jacobian[len(same) :], null])
         out["branch point"] = float(np.linalg.det(square))
+    elif not branch.shooting.where:  # the same up to a positive factor, by Cramer's rule
+        out["branch point"] = float(np.real(np.prod(mu - 1)) / tau[-1])
     return out
 
 

@@ -15,7 +15,8 @@ from saltus.orbits.shooting import Evaluation
 from saltus.orbits.stride import Lost
 
 STEP = 1e-4  # arclength over which gradients are differenced
-FLAT = 1e-9  # gradient of beta that counts as none
+CLOSE = 1e-9  # arclength by which the crossing is met
+CROSSING = 1e-8  # a gap between two branches that counts as none
 MOST = 25
 
 
@@ -35,7 +36,7 @@ class Reduction:
     def at(self, place: np.ndarray) -> tuple[Evaluation, float, np.ndarray]:
         """Point of the plane lifted to r + beta psi = 0, with beta and its gradient."""
         shooting, weights = self.branch.shooting, self.branch.weights
-        point, beta = shooting.moved(self.near.point, self.plane @ place / weights), 0.0
+        point, beta, last = shooting.moved(self.near.point, self.plane @ place / weights), 0.0, np.inf
         for _ in range(MOST):
             e = shooting.evaluate(point)
             gap = place - self.plane.T @ (weights * shooting.vector(point) - self.base)
@@ -48,9 +49,9 @@ class Reduction:
             moves = np.linalg.lstsq(bordered, wanted, rcond=1e-12)[0]
             beta += float(moves[-1, 0])
             step = float(np.linalg.norm(moves[:, 0]))
-            if step < 1e-10:
+            if step < 1e-10 or 1e-7 > step >= last:  # there, or at round-off
                 return e, beta, moves[-1, 1:]
-            point = shooting.moved(point, e.lift @ moves[:-1, 0])
+            last, point = step, shooting.moved(point, e.lift @ moves[:-1, 0])
         raise Lost(f"the equations near a branch point do not settle: steps of {step:.3g}", reason="not converged")
 
     def curvature(self, place: np.ndarray) -> np.ndarray:
@@ -66,22 +67,24 @@ def located(branch: Branch, near: Evaluation, tau: np.ndarray, reach: float) -> 
     The first tangent is the one along `tau`. Lost if there is no crossing.
     """
     reduction = Reduction(branch, near)
-    place = np.zeros(2)
+    place, last = np.zeros(2), np.inf
     H = reduction.curvature(place)
     for _ in range(MOST):
         e, beta, slope = reduction.at(place)
-        if np.linalg.norm(slope) < FLAT:
+        step = np.linalg.solve(H, slope)
+        size = float(np.linalg.norm(step))
+        if size < CLOSE or 1e-6 > size >= last:  # there, or at round-off
             break
-        place = place - np.linalg.solve(H, slope)
+        place, last = place - step, size
         if np.linalg.norm(place) > 2 * reach:
             raise Lost("no crossing of branches is near", reason="not converged")
     else:
-        raise Lost(f"the branch point was not met: slope {np.linalg.norm(slope):.3g} is left", reason="not converged")
+        raise Lost(f"the branch point was not met: the last step was {size:.3g}", reason="not converged")
     reduction = Reduction(branch, e, reduction.psi)  # its plane is now the one that both branches touch
-    size, axes = np.linalg.eigh(reduction.curvature(np.zeros(2)))
-    if abs(beta) > 1e-8 or not size[0] < 0 < size[1]:
+    (low, high), axes = np.linalg.eigh(reduction.curvature(np.zeros(2)))
+    if abs(beta) > CROSSING or not low < 0 < high:
         raise Lost(f"two branches come near each other, but do not cross (gap {abs(beta):.3g})", reason="no crossing")
-    ways = axes @ np.array([[np.sqrt(size[1]), np.sqrt(size[1])], [np.sqrt(-size[0]), -np.sqrt(-size[0])]])
+    ways = axes @ (np.sqrt([[high], [-low]]) * [[1, 1], [1, -1]])  # low x^2 + high y^2 = 0
     tangents = reduction.plane @ (ways / np.linalg.norm(ways, axis=0))
     along = tau @ tangents
     tangents = tangents * np.where(along < 0, -1.0, 1.0)

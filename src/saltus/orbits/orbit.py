@@ -184,7 +184,7 @@ class Orbit:
         return self.simulate(1.0 + 1e-9).impacts
 
     def value(self, name: str) -> float:
-        """Number by name: a Param, "period", "speed", "apex", "duty", "impact loss", "multiplier", "time in ..."."""
+        """Number by name: a Param, period, speed, apex, duty, impact loss, multiplier, error or "time in" a domain."""
         known: dict[str, Callable[[], float]] = {
             "period": lambda: self.period,
             "speed": lambda: self.speed,
@@ -192,6 +192,7 @@ class Orbit:
             "duty": lambda: self.duty,
             "impact loss": lambda: self.impact_loss,
             "multiplier": lambda: float(np.abs(self.multipliers).max(initial=0.0)),
+            "error": lambda: self.error,
         }
         known |= {f"time in {d}": partial(self.time_in, d) for d in self.system.domains}
         if name in known:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 
-from saltus.compile import Kernel
 from saltus.orbits.shooting import Evaluation, Shooting
 from saltus.orbits.stride import Arc, Crossing, Lost, Moment, Passage, Stride
 
@@ -26,7 +25,7 @@ def error(shooting: Shooting, evaluation: Evaluation) -> float:
     theta = evaluation.point.theta
     miss = evaluation.norm
     for passage in evaluation.passages:
-        miss += sum(drift(shooting.stride, arc) for arc in passage.arcs if len(arc.breaks) > 1)
+        miss += sum(drift(arc) for arc in passage.arcs if len(arc.breaks) > 1)
         try:
             again = _again(shooting.stride, passage, theta)
         except Lost:
@@ -37,21 +36,16 @@ def error(shooting: Shooting, evaluation: Evaluation) -> float:
     return miss / float(min(gaps[gaps > MARGINAL], default=1.0))
 
 
-def drift(stride: Stride, arc: Arc) -> float:
+def drift(arc: Arc) -> float:
     """How far the end of a stay is off its constraints: length of the shortest change of (q, v) that restores them."""
     e = arc.dynamics.program.equations
     if not e.phi.numel():
         return 0.0
-
-    def make() -> Kernel:
-        outputs = [ca.densify(x) for x in (e.phi, e.phi_dot, e.J)]
-        return Kernel(ca.Function("constraints", [e.t, e.q, e.v, e.p], outputs), native=False)
-
-    kernel = stride.system.once(("constraints", id(arc.dynamics)), make)
+    constraints = ca.Function("constraints", [e.t, e.q, e.v, e.p], [e.phi, e.phi_dot, e.J])
     x = arc.coefficients[-1].sum(axis=0)
-    phi, phi_dot, J = kernel(float(arc.breaks[-1]), x[: e.nq], x[e.nq :], arc.p[: e.p.numel()])
-    gaps = np.column_stack([np.ravel(phi), np.ravel(phi_dot)])
-    return float(np.linalg.norm(np.linalg.lstsq(np.reshape(J, (len(gaps), -1)), gaps, rcond=1e-10)[0]))
+    phi, phi_dot, J = constraints(arc.breaks[-1], x[: e.nq], x[e.nq :], arc.p[: e.p.numel()])
+    gaps = np.hstack([phi.full(), phi_dot.full()])
+    return float(np.linalg.norm(np.linalg.lstsq(J.full(), gaps, rcond=1e-10)[0]))
 
 
 def _again(stride: Stride, passage: Passage, theta: np.ndarray) -> Moment:
