@@ -103,7 +103,7 @@ def test_saved_read_and_extended(gait, tmp_path):
     again = sl.read(sl.write(short, tmp_path / "family.json"), like=gait)
     assert again.values("period") == pytest.approx(short.values("period"), abs=1e-12)
     assert [b.kind for b in again.bifurcations] == ["fold"]
-    longer = again.extended(-0.2, bounds={"time in flight": (0.02, 0.6)})
+    longer = sl.orbits.extend(again, -0.2, bounds={"time in flight": (0.02, 0.6)})
     assert len(longer.of_kind("fold")) == 4
     assert (np.diff(longer.values("time in flight")) > 0).all()
     broken = tmp_path / "broken.json"
@@ -133,7 +133,7 @@ def test_walker_doubles_its_period():
     flip = family.of_kind("flip")[0]
     assert math.degrees(flip.value) == pytest.approx(4.39, abs=0.03)
     assert flip.orbit.multipliers[0] == pytest.approx(-1.0, abs=1e-8)
-    doubled = flip.switch()
+    doubled = sl.orbits.switch(flip)
     assert doubled.events == ["strike", "strike"]
     assert doubled.is_stable
     long, short = np.diff([0.0, *(c.t for c in doubled.crossings)])
@@ -163,13 +163,13 @@ def test_maps_with_known_bifurcations():
     family = sl.orbits.follow(rest, "a", to=1.5)
     crossing = family.of_kind("branch point")[0]
     assert crossing.value == pytest.approx(1.0, abs=1e-8)
-    other = crossing.switch(0.1)
+    other = sl.orbits.switch(crossing, 0.1)
     assert abs(other.start.q.x - (1 - 1 / other.params["a"])) < 1e-9
     assert abs(other.start.q.x) > 1e-3
     grown = sl.find_orbit(system, system.mechanism.assemble(x=0.6, c=0, rates={"c": 1.0}, params={"a": 2.5}))
     flip = sl.orbits.follow(grown, "a", to=3.4).of_kind("flip")[0]
     assert flip.value == pytest.approx(3.0, abs=1e-8)
-    twice = sl.orbits.follow(flip.switch(0.05), "a", to=3.5)
+    twice = sl.orbits.follow(sl.orbits.switch(flip, 0.05), "a", to=3.5)
     assert twice.of_kind("flip")[0].value == pytest.approx(1 + math.sqrt(6), abs=1e-8)
 
 
@@ -204,7 +204,7 @@ def test_wrong_names(gait):
         sl.orbits.follow(gait, "D_G", to=-0.2, bounds={"t_F": (0, 1)})
     family = sl.orbits.follow(gait, "D_G", to=-0.2, bounds={"time in flight": (0.02, 0.4)})
     with pytest.raises(sl.errors.BadValue, match="no branch starts"):
-        family.of_kind("fold")[0].switch()
+        sl.orbits.switch(family.of_kind("fold")[0])
 
 
 def test_figure_of_a_family(family):

@@ -131,7 +131,7 @@ def test_param_derivatives_against_differences():
     orbit = sl.find_orbit(hopper, hopper.keyframes["takeoff"])
     names = ("mu", "k", "L0")
     stride = orbit.shooting.stride.with_params(names)
-    theta, node = orbit.start.p, orbit._node
+    theta, node = orbit.start.p, orbit.node
     seeds = np.zeros((stride.rows.n, 3))
     seeds[stride.rows.p] = np.eye(3)
     exact = stride.run(node, theta, seeds, stop=lambda c: len(c) == 2).Y

@@ -19,7 +19,9 @@ from saltus.dynamics.equations import Equations
 from saltus.model.linear import Positive
 from saltus.model.symbols import SX, number, skew
 
-DAMPING = 1e-12  # of the mean of a loop's own inverse inertia: solvable where its constraints lose rank
+# Of the mean of a loop's own inverse inertia: solvable where its constraints lose rank. Reactions are off by about
+# (DAMPING / r)^2, r the ratio of the lightest link to the others, so it stays near round-off.
+DAMPING = 1e-14
 Label = Hashable  # a coordinate or a constraint row by number, or (link, component) of an acceleration
 Stage = tuple[str, bool]  # a link, and whether before (False) or after (True) the joint that places it is folded
 

@@ -1,19 +1,24 @@
 """Periodic gaits: found, followed over a Param, judged by their multipliers, pushed and steadied."""
 
 from saltus.orbits.basins import basin, largest_push, sensitivities
-from saltus.orbits.branching import follow_fold
-from saltus.orbits.continuation import follow
+from saltus.orbits.branching import switch
+from saltus.orbits.cascade import Cascade, cascade
+from saltus.orbits.continuation import extend, follow
 from saltus.orbits.family import Bifurcation, Family
 from saltus.orbits.find import find_orbit
+from saltus.orbits.folds import follow_fold
+from saltus.orbits.monodromy import monodromy, saltations, shooting_estimate, shooting_matrix
 from saltus.orbits.orbit import Orbit
-from saltus.orbits.stability import monodromy, saltations, shooting_estimate, shooting_matrix
 from saltus.orbits.stride_feedback import stabilise
 
 __all__ = [
     "Bifurcation",
+    "Cascade",
     "Family",
     "Orbit",
     "basin",
+    "cascade",
+    "extend",
     "find_orbit",
     "follow",
     "follow_fold",
@@ -24,4 +29,5 @@ __all__ = [
     "shooting_estimate",
     "shooting_matrix",
     "stabilise",
+    "switch",
 ]

@@ -35,7 +35,7 @@ class Returns:
     def __init__(self, orbit: Orbit) -> None:
         self.orbit, self.shooting = orbit, orbit.shooting
         self.stride, self.theta = orbit.shooting.stride, orbit.evaluation.point.theta
-        self.home = orbit._node
+        self.home = orbit.node
         self.count = sum(c.edge is orbit.crossings[-1].edge for c in orbit.crossings)
 
     def pushed(self, change_q: Mapping[str, float], change_v: Mapping[str, float]) -> Moment:

@@ -1,53 +1,66 @@
-"""Branches that start at bifurcations: period doubling, the other branch of a crossing, folds in two Params."""
+"""switch: onto the branch that leaves a family at a flip or a branch point."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from saltus.errors import BadValue, NoOrbit, SaltusError, UnknownName
+from saltus.errors import BadValue, NoOrbit, SaltusError
 from saltus.orbits.family import Bifurcation
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel
-from saltus.orbits.shooting import Evaluation, Point, Shooting, newton
+from saltus.orbits.shooting import Extra, Point, Shooting, newton
+from saltus.orbits.stride import Crossing, Stride
+
+SMALLEST = 1e-5  # of the size asked for: a branch that cannot be entered by this much is not entered
+SHRINK = 4.0
+NEAR = 0.5  # of the size: an orbit further from where the branch was expected is on another one
 
 
-def switch(point: Bifurcation, size: float) -> Orbit:
-    """Orbit on the branch that starts at a flip or crosses at a branch point, `size` away in its direction."""
-    orbit = point.orbit
-    e = orbit.evaluation
-    if point.kind == "flip":
-        values, vectors = np.linalg.eig(e.section_map)
-        mode = np.real(vectors[:, int(np.argmin(np.abs(values + 1)))])
-        along = e.lift[:, : len(mode)] @ mode
-        shooting = doubled(orbit)
-    elif point.kind == "branch point":
-        plane = e.lift @ np.linalg.svd(e.jacobian)[2][-2:].T  # both branches are tangent to it
-        own = np.linalg.lstsq(plane, point.tangent, rcond=None)[0]
-        along = plane @ np.array([-own[1], own[0]])
-        shooting = orbit.shooting
-    else:
+def switch(point: Bifurcation, size: float = 0.02) -> Orbit:
+    """Return an orbit on the branch that leaves a family at a flip (of twice the period) or at a branch point.
+
+    `size` (arclength, as in `orbits.follow`) says how far from the bifurcation, its sign to which side; where the
+    branch does not reach so far, or bends too much, it is reduced. An orbit of twice the period is asked for
+    by how much its two halves differ, so it cannot be the old one run through twice. NoOrbit says in `tried` why
+    each size failed.
+    """
+    if point.other is None:
         raise BadValue(f"no branch starts at a {point.kind}; switch at a flip or a branch point", kind=point.kind)
-    along = along / np.linalg.norm(along)
-    base = shooting.vector(e.point)
-    problem: SaltusError | None = None
-    for amount in (size, -size, size / 4, -size / 4, size / 16):
-
-        def away(p: Point, lift: np.ndarray, amount: float = amount) -> tuple[np.ndarray, np.ndarray]:
-            return np.array([along @ (shooting.vector(p) - base) - amount]), (along @ lift)[None, :]
-
+    if not np.isfinite(size) or size == 0:
+        raise BadValue(f"size is {size}; give a number other than zero, as in 0.02", given=size)
+    orbit = point.orbit
+    first = orbit.evaluation.point.nodes[0]
+    if point.kind == "flip":  # by single shooting, from the first node
+        shooting, start = doubled(orbit), Point((first,), orbit.evaluation.point.theta)
+        n, free = 1 + len(first.q) + len(first.v), len(shooting.free)
+        along = np.concatenate([point.other[:n], point.other[len(point.other) - free :]])
+        asked = _halves(orbit, shooting, along)
+    else:
+        shooting, start, along = orbit.shooting, orbit.evaluation.point, point.other
+        asked = _aside(point, shooting)
+    base, states = shooting.vector(start), len(along) - len(shooting.free)
+    tried: list[tuple[float, str]] = []
+    amount = size
+    while abs(amount) >= SMALLEST * abs(size):
         try:
-            found = newton(shooting, shooting.moved(e.point, amount * along), away)
-        except SaltusError as trouble:
-            problem = trouble
-            continue
-        return Orbit(orbit.system, orbit.control, shooting, found)
+            found = newton(shooting, shooting.moved(start, amount * along), asked(amount), steps=12, halvings=3)
+            off = shooting.vector(found.point) - base - amount * along
+            if np.linalg.norm(off[:states]) < NEAR * abs(amount):
+                return Orbit(orbit.system, orbit.control, shooting, found)
+            tried.append((amount, f"what is found is {np.linalg.norm(off[:states]):.3g} off the branch"))
+        except SaltusError as problem:
+            tried.append((amount, str(problem)))
+        amount /= SHRINK
     raise NoOrbit(
-        f"no orbit found {size:g} off the {point.kind} at {point.param} = {point.value:.8g}: {problem}; try "
-        "another size",
+        f"the branch at the {point.kind} at {point.param} = {point.value:.8g} cannot be entered, by {size:g} or less: "
+        f"{tried[0][1]}, and at {tried[-1][0]:.2g}: {tried[-1][1]}. Try the other side ({-size:g}), or locate the "
+        "bifurcation again with a smaller `largest`",
         history=[],
         best=None,
+        tried=tried,
     )
 
 
@@ -55,131 +68,50 @@ def doubled(orbit: Orbit) -> Shooting:
     """Equations of orbits of twice the period."""
     s = orbit.shooting
     relabel = s.relabel if s.relabel.plain else Relabel(orbit.system, {})
-    if len(s.sections) != 1:
-        raise NoOrbit(
-            "an orbit found by multiple shooting cannot be doubled; find it by single shooting", history=[], best=None
-        )
     period = None if s.period is None else 2 * s.period
-    return Shooting(s.stride, s.sections, [2 * s.events[0]], s.sameness, relabel, period, s.where)
+    where = {k: 2 * v if isinstance(k, str) and k != "speed" else v for k, v in s.where.items()}
+    old = s.stride
+    stride = Stride(
+        old.system, old.control, old.params, tolerance=old.tolerance, engine=old.engine.name, longest=2 * old.longest
+    )
+    return Shooting(stride, s.sections[:1], [2 * sum(s.events)], s.sameness, relabel, period, where)
 
 
-@dataclass(frozen=True, eq=False)
-class FoldCurve:
-    """Folds of a family over a second Param: values of both, and the orbits at the folds."""
+def _halves(orbit: Orbit, shooting: Shooting, along: np.ndarray) -> Callable[[float], Extra]:
+    """Ask for the difference between the states after half of the time and at the start: -2 amount along the mode."""
+    single, same, rows = orbit.shooting, orbit.shooting.sameness, orbit.shooting.stride.rows
+    count = sum(single.events)
+    mode = along[same.rows] / (along[same.rows] @ along[same.rows])
 
-    params: tuple[str, str]
-    orbits: list[Orbit]
-    ended: str
+    def half(crossings: list[Crossing]) -> bool:
+        return len(crossings) == count
 
-    @property
-    def values(self) -> np.ndarray:
-        """Both Params, one row a fold."""
-        return np.array([[o.params[n] for n in self.params] for o in self.orbits])
+    def asked(amount: float) -> Extra:
+        def extra(point: Point, lift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            passage = shooting.stride.run(point.nodes[0], point.theta, lift, stop=half)
+            middle = single.relabel.moment(passage.end)
+            middle = replace(middle, t=middle.t - (single.period or 0.0))
+            change = single.relabel.columns(passage.Y, rows.nq)[same.rows] - lift[same.rows]
+            return np.array([mode @ same.difference(middle, point.nodes[0]) + 2 * amount]), (mode @ change)[None, :]
 
+        return extra
 
-def follow_fold(fold: Bifurcation, param: str, *, to: float, steps: int = 40, step: float | None = None) -> FoldCurve:
-    """Follow a fold while a second Param goes to `to`, by pseudo-arclength over both Params.
-
-    The fold is where G = 0 in the bordered system [[A - 1, b], [c', 0]] [w, G] = [0, 1]. Its derivative is taken
-    by differences of the exact Jacobians. The curve ends where it reaches `to`, where folds cease (a cusp turns
-    it round in the second Param) or after `steps`.
-    """
-    orbit = fold.orbit
-    if fold.kind != "fold":
-        raise BadValue(f"this bifurcation is a {fold.kind}; give one of family.of_kind('fold')", kind=fold.kind)
-    if param not in orbit.system.mechanism.params:
-        raise UnknownName("param", param, orbit.system.mechanism.params)
-    shooting = orbit.shooting.with_free((*orbit.shooting.stride.params, param))
-    walk = _FoldWalk(shooting, orbit, to)
-    return walk.go(fold.param, param, to, steps, step)
+    return asked
 
 
-class _FoldWalk:
-    """Equations of a fold and the walk along it."""
+def _aside(point: Bifurcation, shooting: Shooting) -> Callable[[float], Extra]:
+    """Ask for a distance off the family: along the other tangent, not counting what lies along its own."""
+    base = shooting.vector(point.orbit.evaluation.point)
+    assert point.other is not None
+    pair = np.column_stack([point.tangent, point.other])
+    scale = np.abs(pair).max(axis=1)  # a Param's unit is not that of a state
+    scale[: -len(shooting.free)], scale[scale == 0] = 1.0, 1.0
+    row = np.linalg.pinv(pair / scale[:, None])[1] / scale
 
-    def __init__(self, shooting: Shooting, orbit: Orbit, to: float) -> None:
-        self.shooting, self.orbit = shooting, orbit
-        A = orbit.evaluation.section_map
-        U, _, Vt = np.linalg.svd(A - np.eye(len(A)))
-        basis = shooting.evaluate(orbit.evaluation.point).lift[
-            : 1 + shooting.stride.rows.nq + shooting.stride.rows.nv, : len(A)
-        ]
-        self.left, self.right = basis @ U[:, -1], basis @ Vt[-1]  # in full coordinates, so that bases may turn
-        here = orbit.params[shooting.stride.params[-1]]
-        self.weights = np.ones(len(shooting.vector(orbit.evaluation.point)))
-        self.weights[-2:] = 1 / max(abs(orbit.params[shooting.stride.params[-2]]), 1e-6), 1 / max(abs(to - here), 1e-12)
+    def asked(amount: float) -> Extra:
+        def extra(p: Point, lift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return np.array([row @ (shooting.vector(p) - base) - amount]), (row @ lift)[None, :]
 
-    def fold(self, e: Evaluation) -> float:
-        """G, zero at a fold."""
-        k = len(e.section_map)
-        basis = np.linalg.pinv(e.lift[: len(self.left), :k])
-        b, c = basis @ self.left, basis @ self.right
-        bordered = np.block([[e.section_map - np.eye(k), b[:, None]], [c[None, :], np.zeros((1, 1))]])
-        return float(np.linalg.solve(bordered, np.append(np.zeros(k), 1.0))[-1])
+        return extra
 
-    def with_slope(self, e: Evaluation) -> tuple[float, np.ndarray]:
-        """G and its derivatives over the unknowns."""
-        slope = np.zeros(e.lift.shape[1])
-        for j in range(len(slope)):
-            h = 1e-6 / max(float(np.linalg.norm(self.weights * e.lift[:, j])), 1e-300)
-            ends = [
-                self.fold(self.shooting.evaluate(self.shooting.moved(e.point, sign * h * e.lift[:, j])))
-                for sign in (1, -1)
-            ]
-            slope[j] = (ends[0] - ends[1]) / (2 * h)
-        return self.fold(e), slope
-
-    def solved(self, start: Point, extra_row: np.ndarray, extra_value: float) -> tuple[Evaluation, np.ndarray]:
-        """Newton for orbit, fold and one linear equation on the weighted vector; the evaluation and its Jacobian."""
-        point = start
-        for _ in range(12):
-            e = self.shooting.evaluate(point)
-            g, slope = self.with_slope(e)
-            gap = extra_row @ (self.weights * self.shooting.vector(point)) - extra_value
-            r = np.concatenate([e.residual, [g, gap]])
-            J = np.vstack([e.jacobian, slope, (extra_row * self.weights) @ e.lift])
-            if np.linalg.norm(e.residual) < 1e-10 and abs(g) < 1e-8 and abs(gap) < 1e-10:
-                return e, np.vstack([e.jacobian, slope])
-            point = self.shooting.moved(point, e.lift @ -np.linalg.lstsq(J, r, rcond=1e-12)[0])
-        raise NoOrbit("the fold was lost", history=[], best=None)
-
-    def go(self, first: str, second: str, to: float, steps: int, step: float | None) -> FoldCurve:
-        """Walk."""
-        unit = np.zeros(len(self.weights))
-        unit[-1] = 1.0
-        point = self.orbit.evaluation.point
-        here = float(self.shooting.vector(point)[-1])
-        e, J = self.solved(point, unit, here * self.weights[-1])
-        tau = self._tangent(e, J, None)
-        tau = -tau if tau[-1] * (to - here) < 0 else tau
-        ds = step if step is not None else 0.1
-        orbits, ended = [self._orbit(e)], f"{steps} steps were taken"
-        while len(orbits) <= steps:
-            ahead = self.weights * self.shooting.vector(e.point) + ds * tau
-            try:
-                guess = self.shooting.moved(e.point, ds * tau / self.weights)
-                if (self.shooting.vector(guess)[-1] - to) * (here - to) <= 0:
-                    e, J = self.solved(guess, unit, to * self.weights[-1])
-                    orbits.append(self._orbit(e))
-                    ended = f"{second} reached {to:g}"
-                    break
-                new, J_new = self.solved(guess, tau, float(tau @ ahead))
-            except (SaltusError, np.linalg.LinAlgError) as problem:
-                ds /= 2
-                if ds < 1e-4:
-                    ended = f"the fold cannot be followed further: {problem}"
-                    break
-                continue
-            e, J = new, J_new
-            tau = self._tangent(e, J, tau)
-            orbits.append(self._orbit(e))
-            ds = min(1.3 * ds, 0.3)
-        return FoldCurve((first, second), orbits, ended)
-
-    def _tangent(self, e: Evaluation, J: np.ndarray, along: np.ndarray | None) -> np.ndarray:
-        tau = self.weights * (e.lift @ np.linalg.svd(J)[2][-1])
-        tau /= np.linalg.norm(tau)
-        return -tau if along is not None and tau @ along < 0 else tau
-
-    def _orbit(self, e: Evaluation) -> Orbit:
-        return Orbit(self.orbit.system, self.orbit.control, self.shooting, e)
+    return asked

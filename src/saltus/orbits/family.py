@@ -1,4 +1,4 @@
-"""Family: orbits along a branch with their bifurcations; saved, read again and extended."""
+"""Family: orbits along a branch with their bifurcations; written and read."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from saltus.errors import BadFile, UnknownName
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.shooting import Point, Shooting
 
-FORMAT = "saltus-family-1"
+FORMAT = "saltus-family-2"
 KINDS = ("fold", "flip", "torus", "branch point")
 
 
 @dataclass(frozen=True, eq=False)
 class Bifurcation:
-    """A point where a family folds ("fold"), doubles its period ("flip"), sheds a torus or meets a branch."""
+    """A point where a family folds ("fold"), doubles its period ("flip"), sheds a torus or meets a branch.
+
+    `tangent` is the direction of the family there, `other` that of the branch which `orbits.switch` goes onto: of
+    the other branch at a branch point, of orbits of twice the period at a flip; None at folds and tori. Both are
+    changes of (t, q, v) of every shooting node and of the free Params, of length 1 in the arclength of `orbits.follow`.
+    """
 
     kind: str
     param: str
     orbit: Orbit
     tangent: np.ndarray
+    other: np.ndarray | None
 
     @property
     def value(self) -> float:
         """Value of the Param."""
         return self.orbit.params[self.param]
-
-    def switch(self, size: float = 0.02) -> Orbit:
-        """Return an orbit on the other branch, `size` away: of twice the period at a flip."""
-        from saltus.orbits.branching import switch
-
-        return switch(self, size)
 
     def __repr__(self) -> str:
         return f"<{self.kind} at {self.param} = {self.value:.10g}>"
@@ -45,13 +45,17 @@ class Bifurcation:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Orbits along a branch, in order, with the bifurcations between them and why each end is the end."""
+    """Orbits along a branch, in order, with the bifurcations between them and why each end is the end.
+
+    `missed` tells of bifurcations that were passed and could not be located.
+    """
 
     param: str
     orbits: list[Orbit]
     bifurcations: list[Bifurcation]
     ends: tuple[str, str]
     tangents: list[np.ndarray] = field(repr=False)
+    missed: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.orbits)
@@ -71,21 +75,9 @@ class Family:
             raise UnknownName("kind of bifurcation", kind, KINDS)
         return [b for b in self.bifurcations if b.kind == kind]
 
-    def extended(self, to: float | tuple[float, float], **options: Any) -> Family:
-        """Go on from the last orbit, in the direction it was going."""
-        from saltus.orbits.continuation import follow
-
-        more = follow(self.orbits[-1], self.param, to=to, _tangent=self.tangents[-1], **options)
-        return Family(
-            self.param,
-            self.orbits + more.orbits[1:],
-            self.bifurcations + more.bifurcations,
-            (self.ends[0], more.ends[1]),
-            self.tangents + more.tangents[1:],
-        )
-
     def __repr__(self) -> str:
         found = ", ".join(f"{len(self.of_kind(k))} {k}" for k in KINDS if self.of_kind(k)) or "no bifurcation"
+        found += f", {len(self.missed)} missed" if self.missed else ""
         return f"<Family in {self.param}: {len(self)} orbits, {found}; ends: {self.ends[0]} | {self.ends[1]}>"
 
 
@@ -109,8 +101,12 @@ def write_family(family: Family, path: str | Path) -> Path:
         "machine": family.orbits[0].system.mechanism.name,
         "param": family.param,
         "ends": list(family.ends),
+        "missed": list(family.missed),
         "orbits": [plain(o, t) for o, t in zip(family.orbits, family.tangents, strict=True)],
-        "bifurcations": [{"kind": b.kind, **plain(b.orbit, b.tangent)} for b in family.bifurcations],
+        "bifurcations": [
+            {"kind": b.kind, "other": None if b.other is None else b.other.tolist(), **plain(b.orbit, b.tangent)}
+            for b in family.bifurcations
+        ],
     }
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -120,7 +116,7 @@ def write_family(family: Family, path: str | Path) -> Path:
 
 
 def read_family(path: str | Path, like: Orbit) -> Family:
-    """Read a family that `save` wrote; `like` is an orbit of the same machine and control, whose equations serve."""
+    """Read what `write_family` wrote; `like` is an orbit of the same machine and control, whose equations serve."""
     path = Path(path)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -132,11 +128,18 @@ def read_family(path: str | Path, like: Orbit) -> Family:
         shooting = like.shooting.with_free((*like.shooting.stride.params, data["param"]))
         orbits = [_read(like, shooting, o) for o in data["orbits"]]
         bifurcations = [
-            Bifurcation(b["kind"], data["param"], _read(like, shooting, b), np.array(b["tangent"]))
+            Bifurcation(
+                b["kind"],
+                data["param"],
+                _read(like, shooting, b),
+                np.array(b["tangent"]),
+                None if b["other"] is None else np.array(b["other"]),
+            )
             for b in data["bifurcations"]
         ]
         tangents = [np.array(o["tangent"]) for o in data["orbits"]]
-        return Family(data["param"], orbits, bifurcations, (data["ends"][0], data["ends"][1]), tangents)
+        ends = (data["ends"][0], data["ends"][1])
+        return Family(data["param"], orbits, bifurcations, ends, tangents, tuple(data["missed"]))
     except (OSError, KeyError, ValueError, TypeError) as problem:
         raise BadFile(
             f"{path} cannot be read as a family: {type(problem).__name__}: {problem}", path=str(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,13 @@ from saltus.errors import BadModel, UnknownName
 from saltus.hybrid.graph import HybridSystem
 from saltus.model.assembly import State
 from saltus.orbits.shooting import Evaluation, Shooting
+from saltus.orbits.stability import Stability, stability
 from saltus.orbits.stride import Crossing, Moment, Passage, heights
+from saltus.orbits.trust import error
 from saltus.simulation.run import simulate
+from saltus.simulation.trajectory import Trajectory
 
-if TYPE_CHECKING:
-    from saltus.orbits.stability import Stability
-    from saltus.simulation.trajectory import Trajectory
+DOUBTFUL = 1e-6  # m, rad, m/s, rad/s: an orbit that may be off by more says so
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +27,7 @@ class Orbit:
     """A periodic gait: where it starts just after an event, how long it takes, what happens on the way.
 
     `start` is a State with the Param values of the gait, in the domain `domain`; `time` is the instant it belongs
-    to where the machine depends on time. `advance` says how far cyclic coordinates travel a stride. `history` are
+    to where the machine depends on time. `advance` says how far cyclic coordinates travel per stride. `history` are
     the residuals of the search.
     """
 
@@ -37,18 +38,19 @@ class Orbit:
     history: list[float] = field(default_factory=list)
 
     @property
-    def _node(self) -> Moment:
+    def node(self) -> Moment:
+        """Start as the stride map takes it: domain, time, positions, velocities."""
         return self.evaluation.point.nodes[0]
 
     @property
     def domain(self) -> str:
         """Domain it starts in."""
-        return self._node.domain
+        return self.node.domain
 
     @property
     def time(self) -> float:
         """Time at the start (s); zero unless the machine depends on time."""
-        return self._node.t
+        return self.node.t
 
     @property
     def params(self) -> dict[str, float]:
@@ -58,11 +60,11 @@ class Orbit:
     @property
     def start(self) -> State:
         """State at the start, just after the event."""
-        return State(self.system.mechanism, self._node.q.copy(), self._node.v.copy(), self.params)
+        return State(self.system.mechanism, self.node.q.copy(), self.node.v.copy(), self.params)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        """What was run, one passage a shooting arc."""
+        """What was run, one passage per shooting arc."""
         return self.evaluation.passages
 
     @property
@@ -74,6 +76,11 @@ class Orbit:
     def residual(self) -> float:
         """By how much the end misses the start."""
         return self.evaluation.norm
+
+    @cached_property
+    def error(self) -> float:
+        """Estimate of how far the start is from the true orbit's (m, rad, m/s, rad/s); see `orbits.trust`."""
+        return error(self.shooting, self.evaluation)
 
     @property
     def events(self) -> list[str]:
@@ -147,9 +154,7 @@ class Orbit:
     @cached_property
     def stability(self) -> Stability:
         """Multipliers with their vectors."""
-        from saltus.orbits.stability import stability
-
-        return stability(self)
+        return stability(self.shooting, self.evaluation)
 
     @property
     def multipliers(self) -> np.ndarray:
@@ -179,7 +184,7 @@ class Orbit:
         return self.simulate(1.0 + 1e-9).impacts
 
     def value(self, name: str) -> float:
-        """Number by name: a Param, "period", "speed", "apex", "duty", "impact loss", "multiplier", "time in ..."."""
+        """Number by name: a Param, period, speed, apex, duty, impact loss, multiplier, error or "time in" a domain."""
         known: dict[str, Callable[[], float]] = {
             "period": lambda: self.period,
             "speed": lambda: self.speed,
@@ -187,6 +192,7 @@ class Orbit:
             "duty": lambda: self.duty,
             "impact loss": lambda: self.impact_loss,
             "multiplier": lambda: float(np.abs(self.multipliers).max(initial=0.0)),
+            "error": lambda: self.error,
         }
         known |= {f"time in {d}": partial(self.time_in, d) for d in self.system.domains}
         if name in known:
@@ -197,9 +203,10 @@ class Orbit:
 
     def __repr__(self) -> str:
         multipliers = ", ".join(f"{m:.4g}" for m in self.multipliers[:4])
+        doubt = f", its start uncertain by {self.error:.1g}" if self.error > DOUBTFUL else ""
         return (
             f"<Orbit of {self.system.mechanism.name}: period {self.period:.6g} s, {' -> '.join(self.events)}, "
-            f"multipliers {multipliers}, {'stable' if self.is_stable else 'unstable'}>"
+            f"multipliers {multipliers}, {'stable' if self.is_stable else 'unstable'}{doubt}>"
         )
 
 

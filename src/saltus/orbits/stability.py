@@ -1,21 +1,12 @@
-"""Stability of an orbit: multipliers and Floquet vectors on its section, monodromy, saltation matrices."""
+"""Stability of an orbit: multipliers and Floquet vectors of the return map on its section."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from saltus.dynamics.choice import choose
-from saltus.errors import BadValue, UnknownName
-from saltus.hybrid.transition import entrance, transition
-from saltus.model.assembly import assembler
-from saltus.orbits.stride import Crossing, Moment
-
-if TYPE_CHECKING:
-    from saltus.orbits.orbit import Orbit
+from saltus.orbits.shooting import Evaluation, Shooting
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,153 +30,15 @@ class Stability:
         return bool((np.abs(self.multipliers) < 1).all())
 
 
-def stability(orbit: Orbit) -> Stability:
+def stability(shooting: Shooting, evaluation: Evaluation) -> Stability:
     """Multipliers and vectors from the derivative that the search ended with."""
-    A = orbit.evaluation.section_map
+    A = evaluation.section_map
     values, vectors = np.linalg.eig(A) if len(A) else (np.zeros(0), np.zeros((0, 0)))
     order = np.argsort(-np.abs(values), kind="stable")
     values, vectors = values[order], vectors[:, order]
     if np.abs(np.imag(values)).max(initial=0.0) == 0:
         values, vectors = np.real(values), np.real(vectors)
-    n = 1 + orbit.shooting.stride.rows.nq + orbit.shooting.stride.rows.nv
-    basis = orbit.evaluation.lift[1:n, : len(A)]
+    n = 1 + shooting.stride.rows.nq + shooting.stride.rows.nv
+    basis = evaluation.lift[1:n, : len(A)]
     left = np.linalg.pinv(vectors) @ np.linalg.pinv(basis)
     return Stability(A, values, basis @ vectors, left)
-
-
-def _independent(orbit: Orbit) -> list[int]:
-    stride, node = orbit.shooting.stride, orbit._node
-    stage = stride.constrained(orbit.system.domains[node.domain])
-    m, theta = orbit.system.mechanism, orbit.evaluation.point.theta
-    if not stage.rows:
-        return list(range(len(m.v_names)))
-    J = stage.closure(node.t, node.q, np.concatenate([theta, np.zeros(stage.anchors.numel())]))[1]
-    return list(choose(m, J).independent)
-
-
-def _consistent(orbit: Orbit, chosen: list[int]) -> np.ndarray:
-    """Perturbations (t, q, v) of the start: one coordinate moved, then one velocity, the dependent ones following."""
-    stride, node, theta = orbit.shooting.stride, orbit._node, orbit.evaluation.point.theta
-    rows, m = stride.rows, orbit.system.mechanism
-    if assembler(m).balls:
-        raise BadValue("monodromy by coordinate needs coordinates that are numbers; this machine has quaternions")
-    way = entrance(stride.constrained(orbit.system.domains[node.domain]))
-    n, k = rows.nq + rows.nv, len(chosen)
-    seeds = np.zeros((rows.n, 2 * k))
-    given = [*chosen, *(rows.nq + i for i in chosen)]
-    seeds[1 + np.array(given, int), np.arange(2 * k)] = 1.0
-    if not way.phi.numel():
-        return seeds
-    C = np.reshape(way.consistency(node.t, node.q, node.v, theta), (-1, n))
-    others = [i for i in range(n) if i not in given]
-    seeds[1 + np.array(others, int)] = -np.linalg.lstsq(C[:, others], C[:, given], rcond=1e-10)[0]
-    return seeds
-
-
-def monodromy(orbit: Orbit, coordinates: Sequence[str] | None = None) -> np.ndarray:
-    """Derivative of the flow over one period at fixed time, S of the last event included (eq. 36).
-
-    Rows and columns are the positions of the chosen coordinates, independent ones by default, then their
-    velocities. One multiplier is 1 along the flow of a machine that does not depend on time, and one more for
-    each cyclic coordinate.
-    """
-    return _derivative(orbit, coordinates)[1]
-
-
-def shooting_matrix(orbit: Orbit, coordinates: Sequence[str] | None = None) -> np.ndarray:
-    """M of eq. 32: derivative of the state at the moving last event with respect to that at the start.
-
-    `coordinates` are those that may be perturbed; the others are held as they are at the start (eqs. 65, 66).
-    """
-    return _derivative(orbit, coordinates)[0]
-
-
-def shooting_estimate(orbit: Orbit, step: float = 1e-6) -> np.ndarray:
-    """The map's derivative on the section by differences, M = J + I of eqs. 32 and 33: two plain strides a direction.
-
-    It is in the basis of `Stability.matrix` and cheap to have, but only as good as the step.
-    """
-    shooting, point = orbit.shooting, orbit.evaluation.point
-    rows, same = shooting.stride.rows, shooting.sameness
-    basis, _ = shooting.sections[0].basis(point.nodes[0], point.theta, same, rows)
-    inverse = np.linalg.pinv(basis[same.rows])
-
-    def end(change: np.ndarray) -> np.ndarray:
-        node = point.nodes[0]
-        moved = Moment(node.domain, node.t + change[0], node.q + change[rows.q], node.v + change[rows.v])
-        last = shooting.stride.run(
-            shooting.sections[0].nearest(moved, point.theta), point.theta, stop=_as_many(orbit)
-        ).end
-        return same.difference(shooting.relabel.moment(last), node)
-
-    ends = [(end(step * b) - end(-step * b)) / (2 * step) for b in basis.T]
-    return inverse @ np.array(ends).T if ends else np.zeros((0, 0))
-
-
-def _as_many(orbit: Orbit) -> Callable[[list[Crossing]], bool]:
-    count = len(orbit.events)
-    return lambda crossings: len(crossings) == count
-
-
-def _named(orbit: Orbit, coordinates: Sequence[str] | None) -> list[int]:
-    if coordinates is None:
-        return _independent(orbit)
-    names = orbit.system.mechanism.v_names
-    for name in coordinates:
-        if name not in names:
-            raise UnknownName("coordinate", name, names)
-    return [names.index(n) for n in coordinates]
-
-
-def _derivative(orbit: Orbit, coordinates: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Derivative of one period over chosen coordinates: at the moving event, and at fixed time."""
-    chosen = _named(orbit, coordinates)
-    stride, rows = orbit.shooting.stride, orbit.shooting.stride.rows
-    seeds = _consistent(orbit, chosen)
-    passage = stride.run(orbit._node, orbit.evaluation.point.theta, seeds, stop=_as_many(orbit))
-    read = np.array([*chosen, *(rows.nq + i for i in chosen)], int)
-    mirror = orbit.shooting.relabel
-    moving = mirror.columns(passage.Y, rows.nq)[rows.x]
-    fixed = mirror.columns(np.vstack([np.zeros((1, seeds.shape[1])), passage.flow]), rows.nq)[rows.x]
-    return moving[read], fixed[read]
-
-
-@dataclass(frozen=True, eq=False)
-class Saltation:
-    """How a small change (dq, dv) at fixed time jumps across an event (eqs. 38, 39).
-
-    `matrix` maps what the change was just before to what it is just after, seen at the same instant; the memory
-    of when and where the domain before was entered is held.
-    """
-
-    event: str
-    source: str
-    target: str
-    t: float
-    matrix: np.ndarray
-
-
-def saltations(orbit: Orbit) -> list[Saltation]:
-    """Saltation matrix of every event of an orbit."""
-    stride, theta = orbit.shooting.stride, orbit.evaluation.point.theta
-    rows, out = stride.rows, []
-    n = rows.nq + rows.nv
-    for c in orbit.crossings:
-        assert c.edge.target is not None
-        before = stride.dynamics(c.edge.source, c.t, c.q_before, theta)
-        fired = next(i for i, e in enumerate(before.edges) if e is c.edge)
-        variation = stride.variation(before, 0)
-        Y = np.zeros((rows.n, n))
-        Y[rows.x] = np.eye(n)
-        x = np.concatenate([c.q_before, c.v_before])
-        Y = stride.at_event(variation, fired, c.t, x, c.p_before, np.eye(n), np.zeros((0, n)), Y)
-        passed = transition(orbit.system, c.edge).apply(c.t, c.q_before, c.v_before, theta, slope=True)
-        assert passed.slope is not None
-        Y = rows.moved(Y, passed.slope)
-        after = stride.dynamics(c.edge.target, c.t, passed.q, theta)
-        p = np.ravel(after.entry(c.t, passed.q, passed.v, theta)[0])
-        f = after.rates(c.t, np.concatenate([passed.q, passed.v]), p)[0]
-        out.append(
-            Saltation(c.edge.name, c.edge.source.name, c.edge.target.name, c.t, Y[rows.x] - np.outer(f, Y[rows.t]))
-        )
-    return out

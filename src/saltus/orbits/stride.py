@@ -21,7 +21,8 @@ from saltus.simulation.engines import choose as choose_engine
 from saltus.simulation.engines.port import Request, Stop
 
 MOST_EVENTS = 200
-FIRST, CHUNK = 20, 20_000  # steps per call to the engine, while a guard is watched from its surface and later
+MOST_STEPS = 20_000  # of the integrator in one stay in a domain
+FIRST = 20  # steps per call to the engine while a guard is watched from its surface
 
 
 class Lost(SaltusError):
@@ -286,7 +287,7 @@ class Stride:
                 d.directions,
                 armed,
                 step=step,
-                max_steps=FIRST if watched else CHUNK,
+                max_steps=FIRST if watched else MOST_STEPS,
             )
             segment = variation.stepper.run(request)
             if len(segment.breaks) > 1:
@@ -302,6 +303,12 @@ class Stride:
                 return min(fired), t, state[:n].copy(), state[n:].reshape(n, -1, order="F"), arc
             if segment.stop is Stop.EVENT:
                 raise Lost(f"a contact comes to rest at t = {t:.4g} s in {d.domain.name!r}", reason="slip ended")
+            if segment.stop is Stop.LIMIT and sum(map(len, breaks)) > MOST_STEPS:
+                raise Lost(
+                    f"{MOST_STEPS} steps bring it from t = {begin:.4g} s to {t:.4g} s only, in {d.domain.name!r}: "
+                    "round-off or stiffness, as of links far lighter than others",
+                    reason="too many steps",
+                )
             if segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
                 raise Lost(f"{segment.stop.value} at t = {t:.4g} s in {d.domain.name!r}", reason="singular")
             if segment.stop is Stop.END:

@@ -1,0 +1,91 @@
+"""Bifurcations between two neighbours on a branch: functions that change sign there, and where they vanish."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+
+from saltus.errors import SaltusError
+from saltus.orbits import crossing_point
+from saltus.orbits.branch import Branch
+from saltus.orbits.family import Bifurcation
+from saltus.orbits.shooting import Evaluation
+
+PRECISE = 1e-13  # of the arclength at which a bifurcation is located
+SIGHT = 1e-12  # a test function smaller than this has no sign
+
+
+def tests(branch: Branch, e: Evaluation, tau: np.ndarray) -> dict[str, float]:
+    """Functions that change sign at bifurcations."""
+    A = e.section_map
+    mu = np.linalg.eigvals(A) if len(A) else np.zeros(0)
+    i, j = np.triu_indices(len(mu), 1)
+    pairs = mu[i] * mu[j]
+    out = {
+        "fold": float(tau[-1]),
+        "flip": float(np.real(np.prod(mu + 1))),
+        "torus": float(np.real(np.prod(pairs - 1))) if len(pairs) else 1.0,
+    }
+    if len(e.point.nodes) == 1:
+        same = branch.shooting.sameness.rows
+        null = np.linalg.lstsq(branch.weights[:, None] * e.lift, tau, rcond=None)[0]
+        inverse = np.linalg.pinv(e.lift[same, : len(A)])
+        square = np.vstack([inverse @ e.jacobian[: len(same)], e.jacobian[len(same) :], null])
+        out["branch point"] = float(np.linalg.det(square))
+    elif not branch.shooting.where:  # the same up to a positive factor, by Cramer's rule
+        out["branch point"] = float(np.real(np.prod(mu - 1)) / tau[-1])
+    return out
+
+
+def between(
+    branch: Branch, left: Evaluation, tau: np.ndarray, ds: float, right: Evaluation, tau_right: np.ndarray
+) -> tuple[list[Bifurcation], list[str]]:
+    """Bifurcations between two neighbours in order, and what was passed but could not be located."""
+    before, after = tests(branch, left, tau), tests(branch, right, tau_right)
+    found: list[tuple[float, Bifurcation]] = []
+    missed = []
+    for kind in before:
+        if before[kind] * after[kind] >= 0 or min(abs(before[kind]), abs(after[kind])) < SIGHT:
+            continue
+        near = left if abs(before[kind]) < abs(after[kind]) else right
+        try:
+            crosses = kind == "branch point"
+            point = _crossing(branch, near, tau, ds) if crosses else _root(branch, kind, left, tau, ds)
+        except (SaltusError, ValueError, np.linalg.LinAlgError) as problem:
+            ends = " and ".join(f"{branch.value(e):.8g}" for e in (left, right))
+            missed.append(f"a {kind} between {branch.param} = {ends} could not be located: {problem}")
+            continue
+        if point is not None:
+            gap = branch.weights * (
+                branch.shooting.vector(point.orbit.evaluation.point) - branch.shooting.vector(left.point)
+            )
+            found.append((float(tau @ gap), point))
+    return [b for _, b in sorted(found, key=lambda pair: pair[0])], missed
+
+
+def _crossing(branch: Branch, near: Evaluation, tau: np.ndarray, ds: float) -> Bifurcation:
+    e, tangents = crossing_point.located(branch, near, tau, ds)
+    own, other = (tangents / branch.weights[:, None]).T
+    return Bifurcation("branch point", branch.param, branch.orbit(e), own, other)
+
+
+def _root(branch: Branch, kind: str, left: Evaluation, tau: np.ndarray, ds: float) -> Bifurcation | None:
+    """The bifurcation where a test function vanishes; None if the multipliers do not bear it out."""
+
+    def test(s: float) -> float:
+        e = branch.corrected(left, tau, s)
+        return tests(branch, e, branch.tangent(e, tau))[kind]
+
+    s = float(brentq(test, 0.0, ds, xtol=PRECISE, rtol=4e-15, maxiter=60))
+    e = branch.corrected(left, tau, s)
+    own = branch.tangent(e, tau) / branch.weights
+    mu, vectors = np.linalg.eig(e.section_map) if len(e.section_map) else (np.zeros(0), np.zeros((0, 0)))
+    if kind == "torus" and not ((np.abs(np.abs(mu) - 1) < 1e-5) & (np.abs(np.imag(mu)) > 1e-5)).any():
+        return None  # a product of two real multipliers that passes 1 is no torus
+    if kind != "flip":
+        return Bifurcation(kind, branch.param, branch.orbit(e), own, None)
+    flipping = int(np.argmin(np.abs(mu + 1)))
+    if abs(mu[flipping] + 1) > 1e-4:
+        return None
+    mode = e.lift[:, : len(mu)] @ np.real(vectors[:, flipping])
+    return Bifurcation(kind, branch.param, branch.orbit(e), own, mode / np.linalg.norm(branch.weights * mode))
