@@ -28,6 +28,7 @@ from saltus.hybrid.signals import traced
 from saltus.model.assembly import assembler
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX, flatten, members
+from saltus.simulation.engines.port import Segment
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
 WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that forbids a place or a force
@@ -76,6 +77,38 @@ def arm(g: np.ndarray, rate: np.ndarray, directions: np.ndarray, edges: Sequence
             past.append(i)
     armed[list(watched)] = True
     return Armed(armed, None, watched, tuple(past))
+
+
+class Watch:
+    """Guards that fire as soon as they go further beyond where they were at entry, until they have left their surface.
+
+    Their surfaces are shifted by a hair in the run-time parameters, from which engines take them.
+    """
+
+    def __init__(self, guards: Armed, mode: Mode, p: np.ndarray) -> None:
+        self._mode, self._p = mode, p
+        self._first = mode.layout.slice("shift").start
+        self.watched = dict(guards.watched)
+        for i, shift in self.watched.items():
+            p[self._first + i] = shift
+
+    def left(self, segment: Segment) -> list[int]:
+        """Guards that left their surface on the way; they are watched no longer."""
+        if not self.watched or len(segment.breaks) < 2:
+            return []
+        s = np.array([0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
+        powers = s[:, None] ** np.arange(segment.coefficients.shape[1])
+        x = np.einsum("sj,kjn->ksn", powers, segment.coefficients[:, :, : self._mode.x.numel()])
+        t = segment.breaks[:-1, None] + s * np.diff(segment.breaks)[:, None]
+        flat = np.zeros((x.shape[0] * x.shape[1], self._mode.x.numel()))
+        flat[:, : x.shape[2]] = x.reshape(-1, x.shape[2])
+        g = np.array([np.ravel(self._mode.guards(*at, self._p)[0]) for at in zip(t.ravel(), flat, strict=True)])
+        d = self._mode.directions
+        out = [i for i in self.watched if (d[i] * (g[:, i] + self._p[self._first + i])).min() < -WATCH]
+        for i in out:
+            del self.watched[i]
+            self._p[self._first + i] = 0.0
+        return out
 
 
 # ---- entering -------------------------------------------------------------------------------------------------------

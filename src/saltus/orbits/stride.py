@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
@@ -15,7 +15,7 @@ from saltus.errors import BadValue, SaltusError, UnknownName
 from saltus.hybrid.constrained import Constrained, constrained, rare, tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import law_in, stepwise
-from saltus.hybrid.transition import WATCH, Armed, Passed, arm, choose_rows, entrance, held, transition
+from saltus.hybrid.transition import Armed, Passed, Watch, arm, choose_rows, entrance, held, transition
 from saltus.orbits.variation import Dynamics, Rows, Variation
 from saltus.simulation.engines import choose as choose_engine
 from saltus.simulation.engines.port import Request, Stop
@@ -265,12 +265,11 @@ class Stride:
     ) -> tuple[int, float, np.ndarray, np.ndarray, Arc]:
         """Let the engine run until an edge's guard fires; its number."""
         d, rows, tol = variation.dynamics, self.rows, self.tolerance
-        n, edges, shift = d.n, len(d.edges), d.layout.slice("shift").start
+        n, edges = d.n, len(d.edges)
         guards = self._armed(d, t, x, p)
         if guards.at_once is not None:
             return guards.at_once, t, x, Phi, Arc(d, p, np.array([t]), np.zeros((0, 8, n)))
-        watched, armed = list(guards.watched), guards.armed
-        p[[shift + i for i in watched]] = list(guards.watched.values())
+        armed, watch = guards.armed, Watch(guards, d.mode, p)
         state = np.concatenate([x, Phi.ravel("F")])
         atol = np.full(len(state), tol)
         rtol = np.concatenate([np.zeros(rows.nq), np.full(len(state) - rows.nq, tol)])
@@ -287,15 +286,20 @@ class Stride:
                 d.directions,
                 armed,
                 step=step,
-                max_steps=FIRST if watched else MOST_STEPS,
+                max_steps=FIRST if watch.watched else MOST_STEPS,
             )
             segment = variation.stepper.run(request)
+            away = watch.left(replace(segment, coefficients=segment.coefficients[:, :, :n]))
+            if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
+                armed = request.armed.copy()
+                armed[away] = False
+                continue
             if len(segment.breaks) > 1:
                 breaks.append(segment.breaks[1:])
                 pieces.append(segment.coefficients[:, :, :n])
             t, state, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
             fired = [i for i in segment.fired if i < edges]
-            if segment.stop is Stop.EVENT and fired and min(fired) in watched:
+            if segment.stop is Stop.EVENT and fired and min(fired) in watch.watched:
                 name = d.edges[min(fired)].name
                 raise Lost(f"{name!r} comes at t = {t:.4g} s without having been left", reason="grazing")
             if segment.stop is Stop.EVENT and fired:
@@ -316,11 +320,6 @@ class Stride:
                     f"it stays in {d.domain.name!r} from t = {begin:.4g} s on: no edge fires within {self.longest:g} s",
                     reason="no event",
                 )
-            if watched:
-                g = np.ravel(d.rates(t, state[:n], p)[1])
-                left = [i for i in watched if d.directions[i] * (g[i] + p[shift + i]) < -WATCH]
-                p[[shift + i for i in left]] = 0.0
-                watched = [i for i in watched if i not in left]
 
     @staticmethod
     def _armed(d: Dynamics, t: float, x: np.ndarray, p: np.ndarray) -> Armed:

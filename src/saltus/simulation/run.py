@@ -20,7 +20,7 @@ from saltus.hybrid.regular import check_constraints
 from saltus.hybrid.resets import Collision
 from saltus.hybrid.signals import Entry, called, commands
 from saltus.hybrid.strike import consistent_target, strike
-from saltus.hybrid.transition import STILL, WATCH, Armed, Passed, arm, entrance, entry, held, transition
+from saltus.hybrid.transition import STILL, Armed, Passed, Watch, arm, entrance, entry, held, transition
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots
@@ -372,8 +372,8 @@ class _Run:
     def _stepper(self, now: Mode) -> Any:
         if id(now) not in self._steppers:
             engine = choose_engine(self.engine, now.flow)
-            self.log.engines[engine.name] = None
             self._steppers[id(now)] = engine.prepare(now.flow)
+            self.log.engines[self._steppers[id(now)].engine] = None
             for text in getattr(self._steppers[id(now)], "notes", ()):
                 self.log.note(text)
         return self._steppers[id(now)]
@@ -432,10 +432,7 @@ class _Run:
         state = self._armed(now, x, p)
         if state.at_once is not None:
             return now.edges[state.at_once], None
-        armed, watched = state.armed, list(state.watched)
-        shift = layout.slice("shift").start
-        for i, amount in state.watched.items():
-            p[shift + i] = amount
+        armed, watch = state.armed, Watch(state, now, p)
         step, next_sample = 0.0, self._next_sample(sampled)
         while True:
             t_end = until
@@ -457,9 +454,14 @@ class _Run:
                 armed,
                 step=step,
                 max_step=now.ode.longest_step,
-                max_steps=min(FIRST if watched else CHUNK, self.steps_left),
+                max_steps=min(FIRST if watch.watched else CHUNK, self.steps_left),
             )
             segment: Segment = stepper.run(request)
+            away = watch.left(segment)
+            if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
+                armed = request.armed.copy()
+                armed[away] = False
+                continue
             stay.add(segment, request.p)
             self._count(segment)
             self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
@@ -487,8 +489,6 @@ class _Run:
             elif segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
                 log.outcome = Outcome(segment.stop.value, self._why(segment.stop, now, x, p), self.t)
                 return None, None
-            if watched:
-                watched = self._unwatched(now, x, p, watched)
             if self.steps_left <= 0:
                 log.outcome = Outcome("step limit", self._why(Stop.LIMIT, now, x, p), self.t)
                 return None, None
@@ -521,15 +521,6 @@ class _Run:
                 f"(value {g[i]:.3g}); it can fire after it has come back"
             )
         return out
-
-    def _unwatched(self, now: Mode, x: np.ndarray, p: np.ndarray, watched: list[int]) -> list[int]:
-        """Guards that are still near their surface; the others go back to it."""
-        g, shift = np.ravel(now.guards(self.t, x, p)[0]), now.layout.slice("shift").start
-        near = [i for i in watched if now.directions[i] * (g[i] + p[shift + i]) >= -WATCH]
-        for i in watched:
-            if i not in near:
-                p[shift + i] = 0.0
-        return near
 
     def _tolerances(self, now: Mode) -> tuple[np.ndarray, np.ndarray]:
         layout, tol = now.layout, self.tolerance
