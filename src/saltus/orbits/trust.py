@@ -38,7 +38,7 @@ def error(shooting: Shooting, evaluation: Evaluation) -> float:
 
 def drift(arc: Arc) -> float:
     """How far the end of a stay is off its constraints: length of the shortest change of (q, v) that restores them."""
-    e = arc.dynamics.program.equations
+    e = arc.dynamics.mode.equations
     if not e.phi.numel():
         return 0.0
     constraints = ca.Function("constraints", [e.t, e.q, e.v, e.p], [e.phi, e.phi_dot, e.J])
