@@ -2,6 +2,7 @@
 
 from saltus.plan.planned import Planned
 from saltus.plan.schemes import HermiteSimpson, Trapezoidal
+from saltus.plan.solving import solve
 from saltus.plan.statement import Plan
 
-__all__ = ["HermiteSimpson", "Plan", "Planned", "Trapezoidal"]
+__all__ = ["HermiteSimpson", "Plan", "Planned", "Trapezoidal", "solve"]

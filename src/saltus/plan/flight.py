@@ -8,7 +8,7 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.errors import SaltusError
 from saltus.hybrid.mode import tree_of
-from saltus.plan.nodes import centre_of_mass, floats
+from saltus.plan.node import centre_of_mass, floats
 from saltus.plan.planned import Flight, Planned
 from saltus.simulation.run import simulate
 from saltus.simulation.trajectory import Trajectory

@@ -11,7 +11,7 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.dynamics.impulse import plastic_impact
-from saltus.plan.accuracy import states
+from saltus.plan.mesh import states
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 from saltus.simulation.record import contact_index, contact_summary, contacts_of, labels

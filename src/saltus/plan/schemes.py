@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import casadi as ca
 import numpy as np
 
 from saltus.model.symbols import SX
 from saltus.plan.nlp import Local
-
-if TYPE_CHECKING:
-    from saltus.plan.phase_equations import PhaseModel
+from saltus.plan.phase_model import PhaseModel
 
 
 @dataclass(frozen=True)

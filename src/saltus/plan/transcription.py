@@ -14,7 +14,7 @@ from saltus.hybrid.graph import Edge, Liftoff, PlasticImpact, Touchdown, same_po
 from saltus.model.symbols import SX
 from saltus.plan.conditions import FREE, in_words
 from saltus.plan.nlp import Local, Piece, Programme
-from saltus.plan.phase_equations import BEFORE, PhaseModel, with_freed
+from saltus.plan.phase_model import BEFORE, PhaseModel, with_freed
 from saltus.plan.schemes import Scheme
 from saltus.plan.statement import Plan
 

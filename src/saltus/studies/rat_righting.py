@@ -26,8 +26,8 @@ def study(
 ) -> StudyResult:
     """Plan at `rate` nodes a second, refine, fly; then the paper's own transcription; `rates` 0 leaves out fig. 11."""
     m, n = int(segments), int(links)
-    best = rp.righting(m, n, WORKSPACE, rp.intervals_at(rate, scheme)).solve(
-        scheme=rp.SCHEMES[scheme], tolerance=rp.TOLERANCE
+    best = sl.plan.solve(
+        rp.righting(m, n, WORKSPACE, rp.intervals_at(rate, scheme)), scheme=rp.SCHEMES[scheme], tolerance=rp.TOLERANCE
     )
     case = rp.numbers(best)
     naive = rp.plain(m, n, WORKSPACE, rate)

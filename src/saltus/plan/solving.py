@@ -14,19 +14,19 @@ import numpy as np
 
 from saltus.errors import BadValue, NotSolved, UnknownName
 from saltus.model.symbols import SX
-from saltus.plan import optimisers
-from saltus.plan.accuracy import errors, inputs, refined, states
+from saltus.plan import solvers
 from saltus.plan.conditions import in_words
-from saltus.plan.fatrop_stages import stages_of
 from saltus.plan.flight import fly as flown
 from saltus.plan.guess import Guess, PhaseGuess, bent, guesses, rows_at
-from saltus.plan.optimisers import SOLVERS, Limits, Result
-from saltus.plan.phase_equations import PhaseModel
+from saltus.plan.mesh import errors, inputs, refined, states
+from saltus.plan.phase_model import PhaseModel
 from saltus.plan.planned import Planned, Round, planned
 from saltus.plan.schemes import HermiteSimpson, Scheme
+from saltus.plan.solvers import SOLVERS, Limits, Result
+from saltus.plan.stages import stages_of
+from saltus.plan.starting_point import fill
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
-from saltus.plan.unknowns import fill
 
 LOOK = 50  # iterations that a further guess gets, once one has led to a solution
 
@@ -131,7 +131,7 @@ class _Work:
         tell = None if self.progress is None else partial(self.progress, what)
         allowed = replace(self.limits, iterations=max(min(limit, self.limits.iterations - self.used), 1), seconds=left)
         stages = stages_of(t) if self.method == "fatrop" else None
-        result = optimisers.run(programme, x, t.low, t.high, allowed, warm=warm, stages=stages, progress=tell)
+        result = solvers.run(programme, x, t.low, t.high, allowed, warm=warm, stages=stages, progress=tell)
         self.used += result.iterations
         self.solving += result.seconds
         return replace(result, x=t.filled(result.x))
@@ -253,7 +253,7 @@ class _Work:
             f"  {name}{f' at {when:.4g} s' if np.isfinite(when) else ''}: {value:.4g}, should be {in_words(low, high)}"
             for name, when, value, low, high in worst[:5]
         ]
-        stuck = result.status in optimisers.INFEASIBLE
+        stuck = result.status in solvers.INFEASIBLE
         advice = {
             True: "It looks infeasible from here: give it more time or larger limits, or another guess",
             False: "Allow more iterations or seconds, or give a better guess",

@@ -15,8 +15,9 @@ from saltus.hybrid.mode import tree_of
 from saltus.hybrid.signals import Entry, Signals
 from saltus.model.symbols import SX, Named, number
 from saltus.plan.conditions import FREE, Condition
-from saltus.plan.nodes import fallen_constants, node_of
-from saltus.plan.statement import Instant, Phase, Plan, _inputs
+from saltus.plan.node import fallen_constants, node_of
+from saltus.plan.phase import Instant, Phase, inputs_of
+from saltus.plan.statement import Plan
 
 BEFORE = "before "  # conditions that a guard has not fired yet
 
@@ -58,7 +59,7 @@ class PhaseModel:
         full = {k: self.here(v) for k, v in node.full.items()}
         sizes = ca.vertcat(SX(0, 1), *[s for s, _ in plan.sizes])
         self._path = (
-            ca.vertcat(m.time, e.q, e.v, _inputs(m), e.z, phase.forces, sizes),
+            ca.vertcat(m.time, e.q, e.v, inputs_of(m), e.z, phase.forces, sizes),
             ca.densify(ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"], self.sizes)),
         )
         self.full = full
