@@ -77,6 +77,9 @@ class PhaseModel:
         whole = [*(full[k] for k in "qvaufz"), q_dot]
         self.whole = Kernel(ca.Function("whole", arguments, [ca.densify(y) for y in whole]), native=False)
         self.rates = Kernel(self.rate, native=False)
+        measured = ca.vertcat(SX(0, 1), *[self.along(expression) for _, expression in plan.sizes])
+        self.sized = ca.Function("sized", arguments, [ca.densify(measured)])
+        self.of_sizes = slice(node.x.numel(), node.x.numel() + len(plan.sizes))
         self._held(arguments, direct)
 
     @property

@@ -306,9 +306,11 @@ def _integrals(plan: Plan) -> tuple[list[int], dict[int, float]]:
     """Integrals that are unknowns of their own, and those the objective just adds up, with their factors."""
     summed, direct = [], {}
     conditions = ca.vertcat(SX(0, 1), *[c.expression for c in plan.conditions])
-    for i, (symbol, _, _) in enumerate(plan.integrals):
+    sizes = ca.vertcat(SX(0, 1), *[symbol for symbol, _ in plan.sizes])
+    for i, (symbol, integrand, _) in enumerate(plan.integrals):
         factor = ca.simplify(ca.jacobian(plan.objective, symbol))
-        if factor.is_constant() and not ca.depends_on(conditions, symbol):
+        plain = not (ca.depends_on(conditions, symbol) or ca.depends_on(integrand, sizes))
+        if factor.is_constant() and plain:
             direct[i] = float(factor)
         else:
             summed.append(i)

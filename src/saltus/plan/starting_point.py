@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
 from saltus.model.assembly import assembler
 from saltus.plan.guess import Guess
+from saltus.plan.schemes import Interval
 from saltus.plan.transcription import Transcription
 
 
@@ -62,13 +62,13 @@ def _fill_sizes(t: Transcription, k: int, x: np.ndarray) -> None:
     model = t.models[k]
     if not (model.sizes.numel() or model.sums.numel()):
         return
-    first = model.node.x.numel()
-    arguments = [model.x, model.common, model.s, model.p]
-    values = ca.vertcat(*[model.along(e) for _, e in t.plan.sizes]) if t.plan.sizes else ca.SX(0, 1)
     here = x[t.nodes[k]].T, x[t.common(k)], t.fractions[k][:, None], t.p
     if model.sizes.numel():
-        sizes = Kernel(ca.Function("sizes", arguments, [ca.densify(values)]), native=False).batch(*here)
-        x[t.nodes[k][first : first + model.sizes.numel()]] = np.abs(sizes).T
+        x[t.nodes[k][model.of_sizes]] = np.abs(Kernel(model.sized, native=False).batch(*here)).T
+    if t.sizes[k].size:
+        ends = np.vstack([t.meshes[k][:-1], t.meshes[k][1:]]).T
+        inside = Interval(t.scheme, model).sized().batch(x[t.taken(k)].T, x[t.common(k)], ends, t.p)
+        x[t.sizes[k]] = np.abs(inside).T
     n = model.sums.numel()
     if n:
         rate = np.asarray(model.rates.batch(x[t.nodes[k]].T, *here[1:]))[:, -n:]

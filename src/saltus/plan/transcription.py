@@ -15,7 +15,7 @@ from saltus.model.symbols import SX
 from saltus.plan.conditions import FREE, in_words
 from saltus.plan.nlp import Local, Piece, Programme
 from saltus.plan.phase_model import BEFORE, PhaseModel, with_freed
-from saltus.plan.schemes import Scheme
+from saltus.plan.schemes import Scheme, inequalities, sizes_inside
 from saltus.plan.statement import Plan
 
 
@@ -57,15 +57,20 @@ class Transcription:
             n = len(after.rows) if after is not None else 0
             self.impulses.append(np.arange(at, at + n))
             at += n
-        self.nodes, self.slacks, self.fractions = [], [], []
+        self.nodes, self.fractions = [], []
+        self.slacks: list[np.ndarray] = []
+        self.sizes: list[np.ndarray] = []
         for model, mesh in zip(self.models, self.meshes, strict=True):
             s = self.scheme.instants(mesh)
             self.fractions.append(s)
             self.nodes.append(np.arange(at, at + len(s) * model.n).reshape(len(s), model.n).T)
             at += len(s) * model.n
-            n = model.slack.numel()
-            self.slacks.append(np.arange(at, at + (len(mesh) - 1) * n).reshape(len(mesh) - 1, n).T)
-            at += (len(mesh) - 1) * n
+            for places, n in (
+                (self.slacks, model.slack.numel()),
+                (self.sizes, sizes_inside(self.scheme, model)),
+            ):
+                places.append(np.arange(at, at + (len(mesh) - 1) * n).reshape(len(mesh) - 1, n).T)
+                at += (len(mesh) - 1) * n
         self.n = at
 
     @property
@@ -181,10 +186,16 @@ class Transcription:
         model, mesh = self.models[k], self.meshes[k]
         local = self._local(("interval", k, self.scheme), lambda: self.scheme.local(model, self._native))
         count = len(mesh) - 1
-        at = np.vstack([self.scheme.takes(self.nodes[k]), self.slacks[k], np.tile(self.common(k)[:, None], count)])
+        at = np.vstack([self.taken(k), self.slacks[k], self.sizes[k], np.tile(self.common(k)[:, None], count)])
         data = np.vstack([mesh[:-1], mesh[1:], np.tile(self.p[:, None], count)])
-        low, high = (np.tile(b[:, None], count) for b in self.scheme.bounds(model, local.m))
+        low, high = np.zeros((local.m, count)), np.zeros((local.m, count))
+        for row, (_, least, most) in enumerate(reversed(inequalities(self.scheme, model)), start=1):
+            low[-row], high[-row] = least, most
         return Piece(local, at, data, low, high, self._times(k, mesh[1:]))
+
+    def taken(self, k: int) -> np.ndarray:
+        """Unknowns of the nodes that each interval of phase k is made of."""
+        return self.scheme.takes(self.nodes[k])
 
     def filled(self, x: np.ndarray) -> np.ndarray:
         """Unknowns with the states in the middle of intervals that the scheme eliminated."""
@@ -399,6 +410,8 @@ class Transcription:
                 size[block] = np.maximum(size[block], 0.1 * size[block].max(initial=0.0))
             best = np.where(finite > 0, np.minimum(np.maximum(size, 0.1 * finite), np.maximum(finite, 1e-12)), size)
             out[nodes] = np.where(best > 1e-9, best, 1.0)[:, None]
+            inside = self.sizes[k]
+            out[inside] = np.resize(out[nodes[self.models[k].of_sizes, 0]], len(inside))[:, None]
             out[self.constants[k]] = np.maximum(np.abs(guess[self.constants[k]]), 1e-3)
             length = self.lengths[k]
             out[[self.begins[k], length]] = max(abs(float(guess[length])), 1e-3)
