@@ -88,7 +88,7 @@ def test_least_fuel_with_an_absolute_value():
     best = sl.plan.solve(plan, tolerance=None)
     assert best.objective == pytest.approx(2 * speed, rel=2e-3)
     coasting = (best.t > speed / U + 0.05) & (best.t < T - speed / U - 0.05)
-    assert best.torques.x[coasting] == pytest.approx(0.0, abs=1e-3)
+    assert np.abs(best.torques.x[coasting]).max() <= best.rounding[0] < 0.003 * U
 
 
 def test_a_ratio_of_an_integral():
@@ -270,7 +270,9 @@ def test_meshes_are_refined_until_the_tolerance(swung):
     assert swung.meta["notes"] == []
     short = sl.plan.solve(swing_up(swung.mechanism), STRAIGHT, tolerance=1e-6, refinements=1, fly=False)
     assert short.mesh_error > 1e-6
-    assert "is above the tolerance 1e-06" in short.report()
+    assert short.coarse
+    assert not swung.coarse
+    assert "above the tolerance 1e-06: 1 refinements were not enough" in short.report()
 
 
 def test_guesses(swung, tmp_path):

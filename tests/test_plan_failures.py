@@ -175,10 +175,32 @@ def test_ctrl_c_between_two_meshes_keeps_the_solution(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("saltus.plan.solving.refined", interrupted)
-    with pytest.raises(NotSolved) as caught:
-        sl.plan.solve(swing_up(pendulum()), tolerance=1e-9)
-    assert caught.value.status == "Interrupted"
-    assert np.isfinite(caught.value.best.arrays["q"]).all()
+    best = sl.plan.solve(swing_up(pendulum()), tolerance=1e-9)
+    assert best.coarse
+    assert "interrupted before a finer one" in best.report()
+    assert best.flight.follows
+
+
+@pytest.mark.parametrize("why", ["iterations", "seconds"])
+def test_a_finer_mesh_that_is_not_solved_on_leaves_the_coarse_solution(why):
+    """The pendulum's swing-up takes a few iterations more on every mesh; the limit is hit on the second one."""
+    plan = swing_up(pendulum())
+    first = sl.plan.solve(plan, tolerance=None, fly=False)
+    spent = {"iterations": first.rounds[0].iterations + 1, "seconds": 600.0}
+    if why == "seconds":  # the clock is past its end once the first mesh is solved on
+        spent = {"iterations": 1000, "seconds": first.rounds[0].seconds}
+    try:
+        best = sl.plan.solve(plan, tolerance=1e-9, **spent)
+    except NotSolved:
+        assert why == "seconds"  # a busy machine was too slow for the first mesh this time
+        return
+    assert best.coarse
+    assert best.objective == pytest.approx(first.objective, rel=1e-6)
+    assert best.mesh_error == pytest.approx(first.mesh_error, rel=1e-3)
+    assert best.rounds[-1].status != "solved"
+    assert "on a coarse mesh" in best.report()
+    assert "the solver ended with Maximum" in best.report()
+    assert best.outcome.ok == best.flight.follows
 
 
 def test_ctrl_c_returns_the_best_iterate(tmp_path):

@@ -10,13 +10,12 @@ import numpy as np
 
 from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.hybrid.graph import Domain, HybridSystem
-from saltus.hybrid.mode import Stage, tree_of
+from saltus.hybrid.mode import Stage
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 from saltus.plan.conditions import Condition
-from saltus.simulation.run import alone
 
 
 class Instant:
@@ -27,9 +26,9 @@ class Instant:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, mechanism: Mechanism, label: str) -> None:
-        m = self.mechanism = mechanism
-        self.label = label
+    def __init__(self, stage: Stage, label: str) -> None:
+        m = self.mechanism = stage.system.mechanism
+        self.stage, self.label = stage, label
         self.symbols = {
             "t": SX.sym(f"{label}.t"),
             "q": ca.vertcat(SX(0, 1), *[SX.sym(f"{label}.q.{n}") for n in m.q_names]),
@@ -58,18 +57,19 @@ class Instant:
         return Named(list(self.mechanism.inputs), self.symbols["u"], "input")
 
     def of(self, expression: SX) -> SX:
-        """Value here of an expression of the mechanism's own symbols."""
+        """Value here of an expression of the mechanism's own symbols, with the domain's Params."""
         m = self.mechanism
         symbols = [m.time, ca.vertcat(SX(0, 1), *m.q), ca.vertcat(SX(0, 1), *m.v), inputs_of(m)]
-        return ca.substitute([SX(expression)], symbols, [self.symbols[k] for k in ("t", "q", "v", "u")])[0]
+        here = [self.symbols[k] for k in ("t", "q", "v", "u")]
+        return ca.substitute(self.stage.with_domain_params([SX(expression)]), symbols, here)[0]
 
     def position(self, point: Frame | str) -> Named:
         """World position of a point (m)."""
-        return self._vector(_equations(self.mechanism).position(point))
+        return self._vector(self.stage.tree.position(point))
 
     def velocity(self, point: Frame | str) -> Named:
         """World velocity of a point (m/s)."""
-        return self._vector(_equations(self.mechanism).velocity(point))
+        return self._vector(self.stage.tree.velocity(point))
 
     def _vector(self, expression: SX) -> Named:
         letters = "xyz" if self.mechanism.spatial else "xy"
@@ -79,7 +79,7 @@ class Instant:
     @property
     def upright(self) -> list[Condition]:
         """Conditions that the floating body's up axis points up, whatever its heading and however often it turned."""
-        e = _equations(self.mechanism)
+        e = self.stage.tree
         up = 2 if self.mechanism.spatial else 1
         axis = self.of(e.kinematics.pose(self.mechanism.floating_body.name).R[:, up])
         level = [Condition(axis[i], 0.0, 0.0, "upright") for i in range(up)]
@@ -88,13 +88,13 @@ class Instant:
     @property
     def angular_velocity(self) -> SX:
         """Angular velocity of the floating body in world axes (rad/s); one number in the plane."""
-        spin = self.of(_equations(self.mechanism).spin(self.mechanism.floating_body.name))
+        spin = self.of(self.stage.tree.spin(self.mechanism.floating_body.name))
         return spin if self.mechanism.spatial else spin[2]
 
     @property
     def energy(self) -> SX:
         """Kinetic and potential energy (J)."""
-        e = _equations(self.mechanism)
+        e = self.stage.tree
         return self.of(e.kinetic_energy + e.potential_energy)
 
     def __eq__(self, other: object) -> Any:
@@ -117,8 +117,7 @@ class Phase:
         self.domain, self.index = domain, index
         label = f"{domain.name} {index + 1}" if index else domain.name
         self.label = label
-        self.start = Instant(system.mechanism, f"{label} start")
-        self.end = Instant(system.mechanism, f"{label} end")
+        self.start, self.end = (Instant(self.stage, f"{label} {word}") for word in ("start", "end"))
         self.duration = SX.sym(f"{label} duration")
         self.low, self.high = _duration(duration, label)
         self.intervals = intervals
@@ -173,11 +172,6 @@ class Phase:
 def inputs_of(m: Mechanism) -> SX:
     """Inputs of a mechanism as one column."""
     return ca.vertcat(SX(0, 1), *m.inputs.values())
-
-
-def _equations(m: Mechanism) -> Any:
-    """Equations of a mechanism, derived once."""
-    return tree_of(alone(m))
 
 
 def _duration(given: Any, label: str) -> tuple[float, float]:

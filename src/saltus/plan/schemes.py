@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import casadi as ca
@@ -9,7 +10,6 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.model.symbols import SX
-from saltus.plan.conditions import FREE
 from saltus.plan.nlp import Local
 from saltus.plan.phase_model import PhaseModel
 
@@ -116,9 +116,9 @@ Scheme = Trapezoidal | HermiteSimpson
 class Interval:
     """One interval in symbols: its nodes with their rates, and what lies between them.
 
-    Absolute values are looked at between the nodes, too (`between`, with `shares` of the interval for nodes and these):
-    an effort that acts while a rate passes through zero at a node has no power at any node. In between, integrated
-    unknowns are cubics, the others go through their nodes.
+    Integrals look between the nodes where there are absolute values (`between`, with `shares` of the interval for nodes
+    and these): an effort that acts while a rate passes through zero at a node has no power at any node. In between,
+    integrated unknowns are cubics, the others go through their nodes.
     """
 
     def __init__(self, scheme: Scheme, model: PhaseModel) -> None:
@@ -132,9 +132,9 @@ class Interval:
         if scheme.compressed:
             self.nodes[1] = SX(self.unknowns[1])
             self.nodes[1][model.integrated] = self._cubic(0.5)
+        self.sizes = SX.sym("size", len(model.of_sizes), len(scheme.between) if model.sums.numel() else 0)
         middles = [self._rate(x, at) for x, at in zip(self.nodes[1:-1], scheme.places[1:-1], strict=True)]
         self.rates = [ends[0], *middles, ends[-1]]
-        self.sizes = SX.sym("size", model.sizes.numel(), len(scheme.between) if model.sums.numel() else 0)
 
     def _at(self, place: float) -> SX:
         return self.s[0] + place * (self.s[1] - self.s[0])
@@ -151,31 +151,44 @@ class Interval:
         return out + self.h * place * rest * (rest * f0 - place * f1)
 
     @property
-    def inside(self) -> list[SX]:
-        """Unknowns between the nodes."""
+    def inside(self) -> list[tuple[SX, float]]:
+        """Unknowns between the nodes, and where."""
         out = []
-        for j, place in enumerate(self.scheme.between[: self.sizes.shape[1]]):
-            x = sum((w * n for w, n in zip(_lagrange(self.scheme.places, place), self.nodes, strict=True)), SX(0))
+        for j, place in enumerate(self.scheme.between):
+            weights = _lagrange(self.scheme.places, place)
+            x = sum((w * node for w, node in zip(weights, self.nodes, strict=True)), SX(0))
             x[self.model.integrated] = self._cubic(place)
-            x[self.model.of_sizes] = self.sizes[:, j]
-            out.append(x)
+            if self.sizes.numel():
+                x[list(self.model.of_sizes)] = self.sizes[:, j]
+            out.append((x, place))
         return out
 
-    def expressions_inside(self) -> SX:
-        """What sizes are the sizes of, between the nodes, place by place."""
-        places = zip(self.inside, self.scheme.between, strict=False)
-        return ca.vertcat(SX(0, 1), *[self.model.sized(x, self.model.common, self._at(at), self.p) for x, at in places])
+    @property
+    def gained(self) -> SX:
+        """What the interval adds to the integrals: by Simpson's rule over its halves."""
+        n, inside = self.model.sums.numel(), [self._rate(x, at) for x, at in self.inside]
+        shares = zip(self.scheme.shares, self.rates + inside, strict=True)
+        return self.h * sum((share * rate[-n:] for share, rate in shares), SX(0))
 
-    def sized(self) -> Kernel:
-        """Return the same in numbers, given unknowns of the nodes, what is common, the ends s and Params."""
-        arguments = [ca.vertcat(*self.unknowns), self.model.common, self.s, self.p]
-        return Kernel(ca.Function("sized", arguments, [ca.densify(self.expressions_inside())]), native=False)
+    @property
+    def measured(self) -> SX:
+        """What has absolute values, between the nodes, one column each."""
+        common = self.model.common
+        return ca.horzcat(*[self.model.measured(x, common, self._at(at), self.p) for x, at in self.inside])
+
+    def kernel(self, what: str) -> Kernel:
+        """Return "gained" or "measured" in numbers, given unknowns, what is common, sizes, the ends s and data."""
+        arguments = [ca.vertcat(*self.unknowns), self.model.common, ca.vec(self.sizes), self.s, self.p]
+        return Kernel(ca.Function(what, arguments, [ca.densify(ca.vec(getattr(self, what)))]), native=False)
 
     def local(self, parts: list[tuple[str, SX]], native: bool | None) -> Local:
         """Rows of an interval: the first part gives way along the constraints, which its end fulfils."""
         model, end, at = self.model, self.nodes[-1], self.s[1]
         word, step = parts[0]
-        step = self._with_sums(step) - model.pull(end, model.common, at, self.p, model.slack)
+        n = model.sums.numel()
+        if self.sizes.numel():
+            step = ca.vertcat(step[:-n], end[-n:] - self.nodes[0][-n:] - self.gained)
+        step -= model.pull(end, model.common, at, self.p, model.slack)
         parts = [(word, step), *parts[1:]]
         names = [f"{word} of {model.names[i]}" for word, _ in parts for i in model.integrated]
         names += [*model.node.closed.names, *model.node.still.names]
@@ -184,36 +197,26 @@ class Interval:
             cost, held = model.point(self.nodes[1], model.common, self._at(0.5), self.p)
             cost = 4 * self.h / 6 * cost
             g += [held, *[self.nodes[1][i] for i, _, _ in _states_inside(model)]]
-        e, sizes = self.expressions_inside(), ca.vec(self.sizes)
-        g += [sizes - e, sizes + e]
+        if self.sizes.numel():
+            size, rest = ca.vertsplit(self.sizes, len(model.absolutes))
+            g += [ca.vec(size + side * (self.measured - rest)) for side in (1, -1)]
         names += [name for name, _, _ in inequalities(self.scheme, model)]
-        x = ca.vertcat(*self.unknowns, model.slack, sizes, model.common)
+        x = ca.vertcat(*self.unknowns, model.slack, ca.vec(self.sizes), model.common)
         return Local(x, ca.vertcat(self.s, self.p), cost, ca.vertcat(*g), names, native)
-
-    def _with_sums(self, step: SX) -> SX:
-        """Let integrals see what is between the nodes."""
-        n = self.model.sums.numel()
-        if not self.sizes.numel():
-            return step
-        rates = self.rates + [self._rate(x, at) for x, at in zip(self.inside, self.scheme.between, strict=True)]
-        gained = sum((w * rate[-n:] for w, rate in zip(self.scheme.shares, rates, strict=True)), SX(0))
-        out = SX(step)
-        out[-n:] = self.nodes[-1][-n:] - self.nodes[0][-n:] - self.h * gained
-        return out
 
 
 def inequalities(scheme: Scheme, model: PhaseModel) -> list[tuple[str, float, float]]:
-    """Names and bounds of an interval's rows that are no equations, its last ones: a compressed middle's, sizes."""
+    """Names and bounds of an interval's last rows, which need be no equations: a compressed middle's, and of sizes."""
     out: list[tuple[str, float, float]] = []
     if scheme.compressed:
-        out += zip(model.point_names, model.point_low, model.point_high, strict=True)
+        out += zip(model.point_names, model.point_low.tolist(), model.point_high.tolist(), strict=True)
         out += [(model.names[i], low, high) for i, low, high in _states_inside(model)]
-    return out + [("size", 0.0, FREE)] * (2 * sizes_inside(scheme, model))
+    return out + [("size between nodes", 0.0, math.inf)] * sizes_inside(scheme, model)
 
 
 def sizes_inside(scheme: Scheme, model: PhaseModel) -> int:
-    """Count the sizes between the nodes of an interval, which integrals make necessary."""
-    return int(model.sizes.numel()) * len(scheme.between) * bool(model.sums.numel())
+    """Count the parts of absolute values between the nodes of an interval, which integrals make necessary."""
+    return len(model.of_sizes) * len(scheme.between) * bool(model.sums.numel())
 
 
 def _lagrange(places: tuple[float, ...], at: float) -> list[float]:

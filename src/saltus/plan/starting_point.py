@@ -7,7 +7,6 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.model.assembly import assembler
 from saltus.plan.guess import Guess
-from saltus.plan.schemes import Interval
 from saltus.plan.transcription import Transcription
 
 
@@ -28,13 +27,11 @@ def fill(t: Transcription, guess: Guess) -> np.ndarray:
         z = np.zeros(0 if model.floating else model.full["z"].numel())
         unknowns = Kernel(model.node.unknowns, native=False)
         values, constants = unknowns.batch(q, v, a, u, f, z, t.p)
-        sizes = np.zeros((len(s), model.sizes.numel() + model.sums.numel()))
-        x[t.nodes[k]] = np.hstack([values, sizes]).T
+        x[t.nodes[k]] = np.hstack([values, np.zeros((len(s), model.n - values.shape[1]))]).T
         x[t.constants[k]] = constants[0] if model.floating else anchors
-        _fill_sizes(t, k, x)
         begin += length
     _fill_impulses(t, x)
-    return x
+    return t.with_integrals(x)
 
 
 def _fill_impulses(t: Transcription, x: np.ndarray) -> None:
@@ -55,24 +52,3 @@ def _anchors(t: Transcription, k: int, q: np.ndarray, v: np.ndarray) -> np.ndarr
     anchors = np.array(anchors)
     anchors[stage.dimension - 1 :: stage.dimension] = t.plan.system.ground
     return anchors
-
-
-def _fill_sizes(t: Transcription, k: int, x: np.ndarray) -> None:
-    """Sizes of expressions, and integrals added up so far."""
-    model = t.models[k]
-    if not (model.sizes.numel() or model.sums.numel()):
-        return
-    here = x[t.nodes[k]].T, x[t.common(k)], t.fractions[k][:, None], t.p
-    if model.sizes.numel():
-        x[t.nodes[k][model.of_sizes]] = np.abs(Kernel(model.sized, native=False).batch(*here)).T
-    if t.sizes[k].size:
-        ends = np.vstack([t.meshes[k][:-1], t.meshes[k][1:]]).T
-        inside = Interval(t.scheme, model).sized().batch(x[t.taken(k)].T, x[t.common(k)], ends, t.p)
-        x[t.sizes[k]] = np.abs(inside).T
-    n = model.sums.numel()
-    if n:
-        rate = np.asarray(model.rates.batch(x[t.nodes[k]].T, *here[1:]))[:, -n:]
-        h = np.diff(t.fractions[k]) * x[t.lengths[k]]
-        sums = np.vstack([np.zeros(n), np.cumsum((rate[1:] + rate[:-1]) / 2 * h[:, None], axis=0)])
-        before = x[t.nodes[k - 1][-n:, -1]] if k else 0.0
-        x[t.nodes[k][-n:]] = (sums + before).T

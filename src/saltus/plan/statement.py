@@ -126,7 +126,7 @@ class Plan:
         end = self.phases[join].end if join >= 0 else self.end
         begin = self.phases[join + 1].start if join >= 0 else self.start
         jump = end.symbols["v"] - begin.symbols["v"]
-        M = end.of(tree_of(self.system).M)
+        M = begin.of(tree_of(self.system).M)  # an impact happens in the domain that it leads to
         return ca.dot(jump, ca.mtimes(M, jump)) / 2
 
     def param(self, name: str, low: float, high: float) -> SX:

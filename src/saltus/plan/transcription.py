@@ -9,13 +9,14 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.compile import Kernel
 from saltus.errors import BadValue
 from saltus.hybrid.graph import Edge, Liftoff, PlasticImpact, Touchdown, same_point
 from saltus.model.symbols import SX
 from saltus.plan.conditions import FREE, in_words
 from saltus.plan.nlp import Local, Piece, Programme
 from saltus.plan.phase_model import BEFORE, PhaseModel, with_freed
-from saltus.plan.schemes import Scheme, inequalities, sizes_inside
+from saltus.plan.schemes import Interval, Scheme, inequalities, sizes_inside
 from saltus.plan.statement import Plan
 
 
@@ -37,6 +38,7 @@ class Transcription:
         self.summed, self.direct = list(summed), dict(direct)
         self._locals, self._native = locals_, native
         self.p = np.array([plan.params[n] for n in plan.mechanism.params])
+        self.rounding = np.ones(len(self.models[0].absolutes))  # of absolute values
         self._place()
 
     # ---- where everything is ------------------------------------------------------------------------------------
@@ -65,11 +67,8 @@ class Transcription:
             self.fractions.append(s)
             self.nodes.append(np.arange(at, at + len(s) * model.n).reshape(len(s), model.n).T)
             at += len(s) * model.n
-            for places, n in (
-                (self.slacks, model.slack.numel()),
-                (self.sizes, sizes_inside(self.scheme, model)),
-            ):
-                places.append(np.arange(at, at + (len(mesh) - 1) * n).reshape(len(mesh) - 1, n).T)
+            for kept, n in ((self.slacks, model.slack.numel()), (self.sizes, sizes_inside(self.scheme, model))):
+                kept.append(np.arange(at, at + (len(mesh) - 1) * n).reshape(len(mesh) - 1, n).T)
                 at += (len(mesh) - 1) * n
         self.n = at
 
@@ -97,12 +96,7 @@ class Transcription:
 
     def programme(self, guess: np.ndarray) -> Programme:
         """Pieces with bounds, scaled at a guess; sets `low` and `high` of the unknowns."""
-        self.low, self.high = np.full(self.n, -FREE), np.full(self.n, FREE)
-        self._bound_common()
-        pieces = []
-        for k in range(len(self.models)):
-            pieces += [self._node_piece(k), self._interval_piece(k)]
-        pieces.append(self._boundary_piece(guess))
+        pieces = self._pieces(guess)
         if (self.low > self.high).any():
             i = int(np.argmax(self.low - self.high))
             raise BadValue(
@@ -114,6 +108,14 @@ class Transcription:
         near = [np.clip(x, self.low, self.high) for x in (guess, guess + programme.scale)]
         programme.rescale(near[0], slack, near[1])
         return programme
+
+    def _pieces(self, guess: np.ndarray) -> list[Piece]:
+        self.low, self.high = np.full(self.n, -FREE), np.full(self.n, FREE)
+        self._bound_common()
+        out = []
+        for k in range(len(self.models)):
+            out += [self._node_piece(k), self._interval_piece(k)]
+        return [*out, self._boundary_piece(guess)]
 
     def _bound_common(self) -> None:
         for k, model in enumerate(self.models):
@@ -158,7 +160,7 @@ class Transcription:
         local = self._local(("node", k), build)
         count = int(own.sum())
         at = np.vstack([nodes[:, own], np.tile(self.common(k)[:, None], count)])
-        data = np.vstack([s[own], self.scheme.weights(self.meshes[k])[own], np.tile(self.p[:, None], count)])
+        data = np.vstack([s[own], self.scheme.weights(self.meshes[k])[own], np.tile(self.data[:, None], count)])
         low, high = (np.tile(b[:, None], count) for b in (model.point_low, model.point_high))
         given = [i for i, name in enumerate(model.point_names) if name.startswith(BEFORE)]
         for place in self._joined(k):  # the foot is on the ground there, as the neighbouring phase says
@@ -187,7 +189,7 @@ class Transcription:
         local = self._local(("interval", k, self.scheme), lambda: self.scheme.local(model, self._native))
         count = len(mesh) - 1
         at = np.vstack([self.taken(k), self.slacks[k], self.sizes[k], np.tile(self.common(k)[:, None], count)])
-        data = np.vstack([mesh[:-1], mesh[1:], np.tile(self.p[:, None], count)])
+        data = np.vstack([mesh[:-1], mesh[1:], np.tile(self.data[:, None], count)])
         low, high = np.zeros((local.m, count)), np.zeros((local.m, count))
         for row, (_, least, most) in enumerate(reversed(inequalities(self.scheme, model)), start=1):
             low[-row], high[-row] = least, most
@@ -205,7 +207,7 @@ class Transcription:
             if not own.all():
                 ends = out[self.nodes[k][:, ::2]]
                 s = self.meshes[k][:, None]
-                rates = np.asarray(model.rates.batch(ends.T, out[self.common(k)], s, self.p)).T
+                rates = np.asarray(model.rates.batch(ends.T, out[self.common(k)], s, self.data)).T
                 y, h = ends[model.integrated], np.diff(self.meshes[k]) * out[self.lengths[k]]
                 middle = (y[:, :-1] + y[:, 1:]) / 2 + h * (rates[:, :-1] - rates[:, 1:]) / 8
                 out[self.nodes[k][np.ix_(np.array(model.integrated), ~own)]] = middle
@@ -235,13 +237,14 @@ class Transcription:
                 *[nodes[:, -1] for nodes in self.nodes],
             ]
         ).astype(int)
-        p = SX.sym("p", len(self.p))
+        params = SX.sym("p", len(self.p))
+        p = ca.vertcat(params, SX.sym("rounding", len(self.rounding)))
 
         def put(k: int, expression: SX, node: SX, s: float) -> SX:
             m = self.models[k]
             return ca.substitute([SX(expression)], [m.x, m.common, m.s, m.p], [node, common[k], SX(s), p])[0]
 
-        symbols, values = [self.plan.mechanism.p], [with_freed(self.plan, p, freed)]
+        symbols, values = [self.plan.mechanism.p], [with_freed(self.plan, params, freed)]
         for k, m in enumerate(self.models):
             for instant, node, s in ((m.phase.start, starts[k], 0.0), (m.phase.end, ends[k], 1.0)):
                 symbol, value = m.instant(instant, s)
@@ -281,7 +284,7 @@ class Transcription:
         g = ca.vertcat(SX(0, 1), *[r[0] for r in rows])
         local = Local(x, p, cost, g, [r[3] for r in rows], False)
         bounds = [np.array([r[i] for r in rows], float).reshape(-1, 1) for i in (1, 2)]
-        return Piece(local, at[:, None], self.p[:, None], bounds[0], bounds[1], np.array([math.nan]))
+        return Piece(local, at[:, None], self.data[:, None], bounds[0], bounds[1], np.array([math.nan]))
 
     def _first_rows(self, put: Any, starts: list[SX]) -> list[tuple[SX, float, float, str]]:
         """Constraints at the very start, unless the end of the gait brings them along."""
@@ -378,7 +381,7 @@ class Transcription:
         g = ca.vertcat(*[r[0] for r in rows])
         fixed = self.low[at] == self.high[at]
         values = ca.Function("g", [x, p], [ca.densify(g)])
-        numbers = values(np.where(fixed, self.low[at], guess[at]), self.p).full().ravel()
+        numbers = values(np.where(fixed, self.low[at], guess[at]), self.data).full().ravel()
         depends: list[set[int]] = [set() for _ in rows]
         for i, j in zip(*ca.jacobian_sparsity(g, x).get_triplet(), strict=True):
             depends[i].add(j)
@@ -411,7 +414,7 @@ class Transcription:
             best = np.where(finite > 0, np.minimum(np.maximum(size, 0.1 * finite), np.maximum(finite, 1e-12)), size)
             out[nodes] = np.where(best > 1e-9, best, 1.0)[:, None]
             inside = self.sizes[k]
-            out[inside] = np.resize(out[nodes[self.models[k].of_sizes, 0]], len(inside))[:, None]
+            out[inside] = np.resize(out[nodes[list(self.models[k].of_sizes), 0]], len(inside))[:, None]
             out[self.constants[k]] = np.maximum(np.abs(guess[self.constants[k]]), 1e-3)
             length = self.lengths[k]
             out[[self.begins[k], length]] = max(abs(float(guess[length])), 1e-3)
@@ -434,8 +437,67 @@ class Transcription:
 
     def whole(self, k: int, x: np.ndarray) -> list[np.ndarray]:
         """q, v, a, u, f, z and q' of phase k, one row a node."""
-        here = x[self.nodes[k]].T, x[self.common(k)], self.fractions[k][:, None], self.p
+        here = self.at_nodes(k, x)
         return [np.reshape(part, (len(here[0]), -1)) for part in self.models[k].whole.batch(*here)]
+
+    def at_nodes(self, k: int, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Arguments of a phase's functions at all its nodes."""
+        return x[self.nodes[k]].T, x[self.common(k)], self.fractions[k][:, None], self.data
+
+    @property
+    def data(self) -> np.ndarray:
+        """Params, and roundings of absolute values."""
+        return np.concatenate([self.p, self.rounding])
+
+    def means(self, x: np.ndarray) -> np.ndarray:
+        """Mean of each absolute value over time; where it is zero, that of a motion beside this one."""
+        found = self._means(x)
+        if not found.size:
+            return found
+        self._pieces(x)  # bounds say how large things get
+        step = self.scales(x)
+        step[self.lengths] = 0.0
+        beside = np.maximum(self._means(x + step), self._means(x - step))
+        return np.where(found > 1e-6 * beside, found, np.where(beside > 0, beside / 10, 1.0))
+
+    def _means(self, x: np.ndarray) -> np.ndarray:
+        weights = [self.scheme.weights(mesh) * x[at] for mesh, at in zip(self.meshes, self.lengths, strict=True)]
+        totals = [weight @ self._measured(k, x) for k, weight in enumerate(weights)]
+        return np.asarray(sum(totals) / sum(weight.sum() for weight in weights))
+
+    def _measured(self, k: int, x: np.ndarray) -> np.ndarray:
+        """Absolute values at the nodes of phase k, one row a node."""
+        kernel = Kernel(self.models[k].measured, native=False)
+        return np.abs(kernel.batch(*self.at_nodes(k, x))).reshape(len(self.fractions[k]), -1)
+
+    def with_integrals(self, x: np.ndarray) -> np.ndarray:
+        """Unknowns with the absolute values as the motion has them, and integrals added up from it."""
+        out, before = x.copy(), np.zeros(len(self.summed))
+        for k, model in enumerate(self.models):
+            sizes = self._measured(k, x).T
+            out[self.nodes[k][list(model.of_sizes)]] = np.vstack([sizes, 0 * sizes])
+            if not self.summed:
+                continue
+            if self.sizes[k].size:
+                found = np.abs(self._inside(k, out, "measured")).reshape(len(self.meshes[k]) - 1, -1, len(sizes))
+                out[self.sizes[k]] = np.concatenate([found, 0 * found], axis=2).reshape(len(found), -1).T
+            gained = self._inside(k, out, "gained")
+            sums = before + np.vstack([0 * before, np.cumsum(gained, axis=0)])
+            for row, values in zip(self.nodes[k][model.n - len(before) :], sums.T, strict=True):
+                out[row] = np.interp(self.fractions[k], self.meshes[k], values)
+            before = sums[-1]
+        return out
+
+    def _inside(self, k: int, x: np.ndarray, what: str) -> np.ndarray:
+        """A quantity of every interval of phase k, one row each."""
+        ends = np.vstack([self.meshes[k][:-1], self.meshes[k][1:]]).T
+        kernel = Interval(self.scheme, self.models[k]).kernel(what)
+        given = x[self.taken(k)].T, x[self.common(k)], x[self.sizes[k]].T, ends, self.data
+        return np.reshape(kernel.batch(*given), (len(ends), -1))
+
+    def objective(self, x: np.ndarray) -> float:
+        """Cost with absolute values as they are, not rounded."""
+        return Programme(np.ones(self.n), self._pieces(x)).evaluate(self.with_integrals(x))[0]
 
     def times(self, k: int, x: np.ndarray) -> np.ndarray:
         """Times of the nodes of phase k (s)."""
