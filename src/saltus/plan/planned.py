@@ -224,6 +224,7 @@ def planned(
             "mesh_error": error,
             "coarse": False,
             "rounding": t.rounding.tolist(),
+            "middles": t.scheme.middles,
             "rounds": [vars(r) for r in rounds],
             "build_seconds": build_seconds,
             "params": {n: params[n] for n in plan.freed},

@@ -78,7 +78,7 @@ def solve(
     candidates += [bent(plan, candidates[0], np.random.default_rng([seed, i])) for i in range(starts)]
     tried = work.try_all(candidates, workers, everything=starts > 0)
     best = tried[0]
-    out = work.finish(best, tolerance, refinements)
+    out = work.finish(best, tolerance, refinements, fly)
     if tolerance is not None and out.mesh_error > tolerance:
         why = work.ended or f"{refinements} refinements were not enough; allow more, or start with more intervals"
         out.meta["plan"]["coarse"] = True
@@ -198,7 +198,9 @@ class _Work:
         self.used += max(r.iterations for r in results)
         return results
 
-    def finish(self, start: tuple[Transcription, Result], tolerance: float | None, refinements: int) -> Planned:
+    def finish(
+        self, start: tuple[Transcription, Result], tolerance: float | None, refinements: int, fly: bool
+    ) -> Planned:
         """Carry the best solution through finer meshes; where one of them is not solved on, the one before is kept."""
         t, result = start
         if not result.ok and result.status == "Maximum_Iterations_Exceeded" and self.used < self.limits.iterations:
@@ -206,7 +208,16 @@ class _Work:
             self._record(t, result)
         self._insist(t, result)
         t, result = self._over_meshes(t, result, tolerance, refinements)
-        for share in ROUNDINGS[1:] if t.rounding.size and not self.ended else ():
+        if t.rounding.size and not self.ended:
+            t, result = self._rounded_less(t, result, tolerance, refinements, fly)
+        return self.motion(t, result)
+
+    def _rounded_less(
+        self, t: Transcription, result: Result, tolerance: float | None, refinements: int, fly: bool
+    ) -> tuple[Transcription, Result]:
+        """Round absolute values less for as long as that matters, is solved, and (`fly`) can be followed as before."""
+        follows = not fly or self._follows(t, result)
+        for share in ROUNDINGS[1:]:
             sharp = self.transcription([m.rows for m in t.models], t.meshes)
             sharp.rounding = share * sharp.means(result.x)
             limit = 3 * max(r.iterations for r in self.rounds)
@@ -215,13 +226,19 @@ class _Work:
             if found.ok:
                 sharp, found = self._over_meshes(sharp, found, tolerance, refinements)
             if not found.ok or self.ended:
-                self.ended = ""
+                self.ended = ""  # what was solved before stands
+                break
+            still = not fly or self._follows(sharp, found)
+            if follows and not still:
                 break
             enough = abs(found.cost - result.cost) <= SAME * abs(found.cost)
-            t, result = sharp, found
+            t, result, follows = sharp, found, still
             if enough:
                 break
-        return self.motion(t, result)
+        return t, result
+
+    def _follows(self, t: Transcription, result: Result) -> bool:
+        return flown(self.motion(t, result))[1].follows
 
     def _over_meshes(
         self, t: Transcription, result: Result, tolerance: float | None, refinements: int
