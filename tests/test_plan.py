@@ -91,6 +91,45 @@ def test_least_fuel_with_an_absolute_value():
     assert np.abs(best.torques.x[coasting]).max() <= best.rounding[0] < 0.003 * U
 
 
+SCHEMES = [sl.plan.HermiteSimpson(), sl.plan.HermiteSimpson(compressed=True), sl.plan.Trapezoidal()]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
+def test_power_does_not_hide_between_the_nodes(scheme):
+    """A cart that comes with -v and leaves with v takes m v^2, whatever its motor does: braking and pushing.
+
+    A kick while a rate passes through zero at a node has no power at any node, and would cost nothing there.
+    """
+    m = sl.Mechanism("rail")
+    m.slide("x", m.ground, m.link("cart", mass=2.0), axes="x", motor=True)
+    plan = sl.Plan(m, duration=1.0, intervals=21)
+    plan.require(plan.start == m.assemble(x=0.0, rates={"x": -1.0}), plan.end.q.x == 0, plan.end.v.x == 1)
+    plan.bound(plan.u.x, -400.0, 400.0)
+    plan.minimise(plan.integral(plan.absolute(plan.power.x)))
+    best = sl.plan.solve(plan, scheme=scheme, tolerance=None)
+    assert best.objective == pytest.approx(2.0, rel=0.1)  # Simpson's rule over an |u v| with a kink
+    power = np.abs(best.flown.torques.x * best.flown.v.x)
+    assert (power[1:] + power[:-1]) @ np.diff(best.flown.t) / 2 > 2.0 * (1 - 1e-3)
+    assert "rounded off within" in best.report()
+
+
+def test_an_absolute_value_that_nothing_depends_on_changes_nothing():
+    plain = sl.plan.solve(effort(move(rail())), fly=False)
+    plan = move(rail())
+    plan.integral(plan.absolute(plan.u.x))
+    assert sl.plan.solve(effort(plan), fly=False).objective == plain.objective
+
+
+def test_an_absolute_value_in_a_condition_is_exact():
+    """|v| <= V is a bound on v from both sides."""
+    found = []
+    for say in (lambda p: p.require(p.absolute(p.v.x) <= 1.2), lambda p: p.bound(p.v.x, -1.2, 1.2)):
+        plan = move(rail())
+        say(plan)
+        found.append(sl.plan.solve(effort(plan), fly=False).objective)
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
 def test_a_ratio_of_an_integral():
     """(int u^2 dt + 3) / d with int u^2 dt = 12 d^2: d = 1/2, ratio 12."""
     m = rail()
@@ -365,6 +404,55 @@ def test_a_landing_in_closed_form():
     assert soft.events[0].impact.T_c == pytest.approx(1.0, abs=1e-5)
     assert soft.objective > best.objective
     assert lost.is_scalar()
+
+
+def test_an_impact_has_the_params_of_the_domain_it_leads_to():
+    """A bar falls on its foot and turns about it: w+ (I + m l^2) = -m l cos(theta) V, with the I of the stance.
+
+    The wheel on its centre gives the plan something to choose; no torque acts on it in the impact.
+    """
+    length, tilt, height, inertia = 0.4, 0.7, 0.2, 0.05
+    m = sl.Mechanism("bar")
+    bar, wheel = m.link("bar", mass=1.0, inertia=m.param("I", 0.01, "kg m2")), m.link("wheel", mass=0.5, inertia=0.01)
+    m.free("base", m.ground, bar)
+    m.revolute("wheel", bar, wheel, motor=True)
+    m.point("foot", bar.at(-length, 0))
+    system = sl.HybridSystem(m)
+    air = system.domain("air")
+    ground = system.domain("ground", contacts=[sl.Pinned("foot")], params={"I": inertia})
+    system.edge(air, ground, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
+    plan = sl.Plan(air, ground, duration=[(0.05, 0.5), 0.01], intervals=[4, 4])
+    start = m.assemble(**{"base.x": 0.0, "base.y": height + length * math.sin(tilt), "base.angle": tilt})
+    plan.require(plan.start == start)
+    falls = math.sqrt(2 * G * height)
+    best = sl.plan.solve(effort(plan), sl.simulate(system, start, domain=air, until=falls / G + 0.01))
+    turns = -1.5 * length * math.cos(tilt) * falls / (inertia + 1.5 * length**2)
+    before, after = 1.5 * falls**2 / 2, (inertia + 1.5 * length**2) * turns**2 / 2
+    (event,) = best.events
+    assert event.v[2] == pytest.approx(turns, rel=1e-3)
+    assert event.t == pytest.approx(falls / G, rel=1e-3)
+    assert best.objective == pytest.approx(0.0, abs=1e-6)
+    assert event.impact.T_c == pytest.approx(before - after, rel=1e-3)
+    assert best.flight.follows
+
+
+def test_a_floating_machine_is_where_it_is_along_the_way():
+    """A ceiling that is just not reached does not matter; one below the apex v^2 / (2 g) cannot be kept under."""
+
+    def under(ceiling):
+        m = sl.Mechanism("ball")
+        ball, wheel = m.link("ball", mass=1.0, inertia=0.01), m.link("wheel", mass=0.1, inertia=0.01)
+        m.free("base", m.ground, ball)
+        m.revolute("wheel", ball, wheel, motor=True)
+        plan = sl.Plan(m, duration=0.5, intervals=5)
+        plan.require(plan.start == m.assemble(rates={"base.y": 2.0}), plan.end.q.wheel == 1.0)
+        plan.bound(plan.q["base.y"], -math.inf, ceiling)
+        return sl.plan.solve(effort(plan), tolerance=None)
+
+    apex = 2.0**2 / (2 * G)
+    assert under(apex + 1e-3).flight.follows
+    with pytest.raises(NotSolved):
+        under(apex - 2e-3)
 
 
 def test_a_hop_repeats_itself():

@@ -12,10 +12,10 @@ import pytest
 import saltus as sl
 import test_plan
 from saltus.errors import NotSolved, UnknownName
-from saltus.plan.stages import Staged, stages_of
 from saltus.plan.guess import guesses
 from saltus.plan.solvers import Limits
 from saltus.plan.solving import _Work
+from saltus.plan.stages import Staged, stages_of
 from saltus.plan.starting_point import fill
 
 

@@ -107,7 +107,8 @@ class PhaseModel:
                 out = ca.substitute(out, symbol, self.sizes[i] + self.rests[i] ** 2 / (2 * self.rounding[i]))
         for symbol, e in reversed(self.plan.sizes):  # later ones may be made of earlier ones
             out = ca.substitute(out, symbol, ca.fabs(e))
-        return self.here(ca.substitute([out], [self._path[0]], [self._path[1]])[0])
+        # What is inserted has its time and constants already: the centre of mass would fall twice.
+        return ca.substitute([self.here(out)], [self._path[0]], [self._path[1]])[0]
 
     def _pull(self) -> SX:
         """What the slack adds to the integrated unknowns."""

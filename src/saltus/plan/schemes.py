@@ -22,7 +22,7 @@ class Trapezoidal:
     middles = False
     compressed = False
     places = (0.0, 1.0)
-    between, shares = (0.5,), (1 / 6, 1 / 6, 4 / 6)
+    between, shares = (0.25, 0.5, 0.75), (1 / 12, 1 / 12, 4 / 12, 2 / 12, 4 / 12)
 
     def instants(self, mesh: np.ndarray) -> np.ndarray:
         """Fractions of the phase at which there are nodes."""

@@ -79,6 +79,7 @@ def solve(
     tried = work.try_all(candidates, workers, everything=starts > 0)
     best = tried[0]
     out = work.finish(best, tolerance, refinements, fly)
+    out.meta["notes"] += work.notes
     if tolerance is not None and out.mesh_error > tolerance:
         why = work.ended or f"{refinements} refinements were not enough; allow more, or start with more intervals"
         out.meta["plan"]["coarse"] = True
@@ -112,6 +113,7 @@ class _Work:
         self.rounds: list[Round] = []
         self.used = 0
         self.solving = 0.0
+        self.notes: list[str] = []
         self.ended = ""  # why no finer mesh was solved on
         self._models: dict[tuple[tuple[int, ...], ...], list[PhaseModel]] = {}
         self._locals: dict[Any, Any] = {}
@@ -230,6 +232,11 @@ class _Work:
                 break
             still = not fly or self._follows(sharp, found)
             if follows and not still:
+                within = ", ".join(f"{r:.2g}" for r in sharp.rounding)
+                self.notes.append(
+                    f"with absolute values rounded off within {within} the objective would be {found.cost:.6g}, but "
+                    "the machine could not follow"
+                )
                 break
             enough = abs(found.cost - result.cost) <= SAME * abs(found.cost)
             t, result, follows = sharp, found, still

@@ -468,7 +468,7 @@ class Transcription:
     def _measured(self, k: int, x: np.ndarray) -> np.ndarray:
         """Absolute values at the nodes of phase k, one row a node."""
         kernel = Kernel(self.models[k].measured, native=False)
-        return np.abs(kernel.batch(*self.at_nodes(k, x))).reshape(len(self.fractions[k]), -1)
+        return np.abs(kernel.batch(*self.at_nodes(k, x))).reshape(len(self.fractions[k]), len(self.rounding))
 
     def with_integrals(self, x: np.ndarray) -> np.ndarray:
         """Unknowns with the absolute values as the motion has them, and integrals added up from it."""

@@ -47,12 +47,13 @@ class LQR(Schedule):
     those that stay past the reference's end hold it there. A and B are the exact derivatives of the dynamics along the
     reference on the directions that loops and contacts allow. Errors are taken in velocity coordinates: dq of a ball
     joint or a free body is its turn (rad) about the body's axes. `Q` weighs the errors (dq, dv): one number for all,
-    {name: weight} with "v." before the name of a velocity (parts as in `Track`), a list of 2 nv numbers or a matrix; `R`
+    {name: weight} with "v." before the name of a velocity (parts as in `Track`), 2 nv numbers or a matrix; `R`
     the efforts likewise. Gains are linear between the reference's samples. `limit` (Nm, N) cuts the efforts; motors'
     own limits cut them as ever.
 
-    Time counts as in `Track`; past the reference's end its last gains stay. Where a stay of the reference serves once
-    more, as in a gait, coordinates on which nothing depends, such as the way along the ground, count from entry.
+    Time counts as in `Track`; past the reference's end its last gains stay, with efforts that hold it at rest. Where a
+    stay of the reference serves once more, as in a gait, coordinates on which nothing depends, such as the way along
+    the ground, count from entry.
     """
 
     reference: Trajectory
@@ -100,11 +101,13 @@ class LQR(Schedule):
             i = m.q_names.index(name)
             values[:, i] += float(entry.q[name]) - values[0, i]
         flat = K.reshape(len(K), -1)
+        u = stay.beyond(stay.efforts)
+        u[-1, 0] = along.rest
         rows = self._blocks(m).rows(
             stay,
             q=stay.beyond(quintic(h, values, along.q_dot, along.q_ddot), 3),
             v=stay.beyond(cubic(h, stay.v, stay.a), 2, at_rest=True),
-            u=stay.beyond(stay.efforts),
+            u=u,
             K=stay.beyond(linear(flat)),
         )
         return Table(entry.t + stay.knots, rows, stay.over("LQR"))
@@ -208,6 +211,9 @@ class Linearised:
             self.A[i] = np.block([[G, np.eye(nv)], [moved[:, : 2 * nv]]])
             self.B[i, nv:] = moved[:, 2 * nv :]
             self.allowed[i] = _projector(np.block([[J, np.zeros_like(J)], [rate_q @ N, J]]))
+        M, J, load, bent, *_ = first(t, q, 0 * v, np.zeros(nv), np.zeros(e.phi.numel()), 0 * u, p)
+        falls = accelerations(M, J, load, bent)[0][:, 0]
+        self.rest = -np.linalg.lstsq(self.B[-1, nv:], falls, rcond=None)[0]  # efforts that hold the end at rest best
         felt = np.abs(self.A[:, nv:, :nv]).max(axis=(0, 1), initial=0.0)
         self.free = [n for n, x in zip(m.v_names, felt, strict=True) if n in m.q_names and x <= 1e-9 * felt.max()]
 

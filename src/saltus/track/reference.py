@@ -97,7 +97,7 @@ class Reference:
                 given=trajectory,
             )
         self.trajectory, self.owner = trajectory, owner
-        self.stays = _stays(trajectory)
+        self.stays = stays_of(trajectory)
 
     def check(self, mechanism: Mechanism) -> None:
         """Refuse a reference of another machine."""
@@ -142,7 +142,7 @@ class Reference:
         return next((s for s in reversed(mine) if s.left), mine[-1])
 
 
-def _stays(trajectory: Trajectory) -> list[Stay]:
+def stays_of(trajectory: Trajectory) -> list[Stay]:
     """Split at the events; a mere change of coordinates on the way leaves no trace."""
     arrays, phases = trajectory.arrays, np.asarray(trajectory.arrays["phase"])
     starts = [0, *(e.phase for e in trajectory.events if e.target is not None)]
