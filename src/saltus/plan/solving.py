@@ -18,6 +18,7 @@ from saltus.plan import solvers
 from saltus.plan.conditions import in_words
 from saltus.plan.flight import fly as flown
 from saltus.plan.guess import Guess, PhaseGuess, bent, guesses, rows_at
+from saltus.plan.integrals import means, objective, with_integrals
 from saltus.plan.mesh import errors, inputs, refined, states
 from saltus.plan.phase_model import PhaseModel
 from saltus.plan.planned import Planned, Round, planned
@@ -143,7 +144,7 @@ class _Work:
         self.used += result.iterations
         self.solving += result.seconds
         x = t.filled(result.x)
-        return replace(result, x=x, cost=t.objective(x) if t.rounding.size else result.cost)
+        return replace(result, x=x, cost=objective(t, x) if t.rounding.size else result.cost)
 
     def try_all(
         self, candidates: Sequence[Guess], workers: int = 1, everything: bool = False
@@ -178,7 +179,7 @@ class _Work:
         meshes = [np.linspace(0, 1, p.intervals + 1) for p in self.plan.phases]
         rows = [rows_at(self.plan, p, g.q[0]) for p, g in zip(self.plan.phases, guess, strict=True)]
         t = self.transcription(rows, meshes)
-        t.rounding = ROUNDINGS[0] * t.means(fill(t, guess))
+        t.rounding = ROUNDINGS[0] * means(t, fill(t, guess))
         return t
 
     def from_guess(self, i: int, candidates: Sequence[Guess], limit: int) -> Result:
@@ -221,9 +222,9 @@ class _Work:
         follows = not fly or self._follows(t, result)
         for share in ROUNDINGS[1:]:
             sharp = self.transcription([m.rows for m in t.models], t.meshes)
-            sharp.rounding = share * sharp.means(result.x)
+            sharp.rounding = share * means(sharp, result.x)
             limit = 3 * max(r.iterations for r in self.rounds)
-            found = self._solve(sharp, sharp.with_integrals(result.x), "rounded less", limit, warm=True)
+            found = self._solve(sharp, with_integrals(sharp, result.x), "rounded less", limit, warm=True)
             self._record(sharp, found)
             if found.ok:
                 sharp, found = self._over_meshes(sharp, found, tolerance, refinements)

@@ -7,6 +7,7 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.model.assembly import assembler
 from saltus.plan.guess import Guess
+from saltus.plan.integrals import with_integrals
 from saltus.plan.transcription import Transcription
 
 
@@ -31,7 +32,7 @@ def fill(t: Transcription, guess: Guess) -> np.ndarray:
         x[t.constants[k]] = constants[0] if model.floating else anchors
         begin += length
     _fill_impulses(t, x)
-    return t.with_integrals(x)
+    return with_integrals(t, x)
 
 
 def _fill_impulses(t: Transcription, x: np.ndarray) -> None:

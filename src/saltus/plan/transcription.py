@@ -9,14 +9,13 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.compile import Kernel
 from saltus.errors import BadValue
 from saltus.hybrid.graph import Edge, Liftoff, PlasticImpact, Touchdown, same_point
 from saltus.model.symbols import SX
 from saltus.plan.conditions import FREE, in_words
 from saltus.plan.nlp import Local, Piece, Programme
 from saltus.plan.phase_model import BEFORE, PhaseModel, with_freed
-from saltus.plan.schemes import Interval, Scheme, inequalities, sizes_inside
+from saltus.plan.schemes import Scheme, inequalities, sizes_inside
 from saltus.plan.statement import Plan
 
 
@@ -96,7 +95,7 @@ class Transcription:
 
     def programme(self, guess: np.ndarray) -> Programme:
         """Pieces with bounds, scaled at a guess; sets `low` and `high` of the unknowns."""
-        pieces = self._pieces(guess)
+        pieces = self.pieces(guess)
         if (self.low > self.high).any():
             i = int(np.argmax(self.low - self.high))
             raise BadValue(
@@ -109,7 +108,8 @@ class Transcription:
         programme.rescale(near[0], slack, near[1])
         return programme
 
-    def _pieces(self, guess: np.ndarray) -> list[Piece]:
+    def pieces(self, guess: np.ndarray) -> list[Piece]:
+        """Everything that the programme is made of, not yet scaled; sets `low` and `high` of the unknowns."""
         self.low, self.high = np.full(self.n, -FREE), np.full(self.n, FREE)
         self._bound_common()
         out = []
@@ -448,56 +448,6 @@ class Transcription:
     def data(self) -> np.ndarray:
         """Params, and roundings of absolute values."""
         return np.concatenate([self.p, self.rounding])
-
-    def means(self, x: np.ndarray) -> np.ndarray:
-        """Mean of each absolute value over time; where it is zero, that of a motion beside this one."""
-        found = self._means(x)
-        if not found.size:
-            return found
-        self._pieces(x)  # bounds say how large things get
-        step = self.scales(x)
-        step[self.lengths] = 0.0
-        beside = np.maximum(self._means(x + step), self._means(x - step))
-        return np.where(found > 1e-6 * beside, found, np.where(beside > 0, beside / 10, 1.0))
-
-    def _means(self, x: np.ndarray) -> np.ndarray:
-        weights = [self.scheme.weights(mesh) * x[at] for mesh, at in zip(self.meshes, self.lengths, strict=True)]
-        totals = [weight @ self._measured(k, x) for k, weight in enumerate(weights)]
-        return np.asarray(sum(totals) / sum(weight.sum() for weight in weights))
-
-    def _measured(self, k: int, x: np.ndarray) -> np.ndarray:
-        """Absolute values at the nodes of phase k, one row a node."""
-        kernel = Kernel(self.models[k].measured, native=False)
-        return np.abs(kernel.batch(*self.at_nodes(k, x))).reshape(len(self.fractions[k]), len(self.rounding))
-
-    def with_integrals(self, x: np.ndarray) -> np.ndarray:
-        """Unknowns with the absolute values as the motion has them, and integrals added up from it."""
-        out, before = x.copy(), np.zeros(len(self.summed))
-        for k, model in enumerate(self.models):
-            sizes = self._measured(k, x).T
-            out[self.nodes[k][list(model.of_sizes)]] = np.vstack([sizes, 0 * sizes])
-            if not self.summed:
-                continue
-            if self.sizes[k].size:
-                found = np.abs(self._inside(k, out, "measured")).reshape(len(self.meshes[k]) - 1, -1, len(sizes))
-                out[self.sizes[k]] = np.concatenate([found, 0 * found], axis=2).reshape(len(found), -1).T
-            gained = self._inside(k, out, "gained")
-            sums = before + np.vstack([0 * before, np.cumsum(gained, axis=0)])
-            for row, values in zip(self.nodes[k][model.n - len(before) :], sums.T, strict=True):
-                out[row] = np.interp(self.fractions[k], self.meshes[k], values)
-            before = sums[-1]
-        return out
-
-    def _inside(self, k: int, x: np.ndarray, what: str) -> np.ndarray:
-        """A quantity of every interval of phase k, one row each."""
-        ends = np.vstack([self.meshes[k][:-1], self.meshes[k][1:]]).T
-        kernel = Interval(self.scheme, self.models[k]).kernel(what)
-        given = x[self.taken(k)].T, x[self.common(k)], x[self.sizes[k]].T, ends, self.data
-        return np.reshape(kernel.batch(*given), (len(ends), -1))
-
-    def objective(self, x: np.ndarray) -> float:
-        """Cost with absolute values as they are, not rounded."""
-        return Programme(np.ones(self.n), self._pieces(x)).evaluate(self.with_integrals(x))[0]
 
     def times(self, k: int, x: np.ndarray) -> np.ndarray:
         """Times of the nodes of phase k (s)."""
