@@ -56,7 +56,7 @@ def with_integrals(t: Transcription, x: np.ndarray) -> np.ndarray:
 def _inside(t: Transcription, k: int, x: np.ndarray, what: str) -> np.ndarray:
     """A quantity of every interval of phase k, one row each."""
     ends = np.vstack([t.meshes[k][:-1], t.meshes[k][1:]]).T
-    kernel = Interval(t.scheme, t.models[k]).kernel(what)
+    kernel = t.kept((what, k, t.scheme), lambda: Interval(t.scheme, t.models[k]).kernel(what))
     given = x[t.taken(k)].T, x[t.common(k)], x[t.sizes[k]].T, ends, t.data
     return np.reshape(kernel.batch(*given), (len(ends), -1))
 

@@ -35,7 +35,7 @@ class Transcription:
     ) -> None:
         self.plan, self.models, self.meshes, self.scheme = plan, list(models), list(meshes), scheme
         self.summed, self.direct = list(summed), dict(direct)
-        self._locals, self._native = locals_, native
+        self._kept, self._native = locals_, native
         self.p = np.array([plan.params[n] for n in plan.mechanism.params])
         self.rounding = np.ones(len(self.models[0].absolutes))  # of absolute values
         self._place()
@@ -134,10 +134,11 @@ class Transcription:
     def _limit(self, index: int, low: float, high: float) -> None:
         self.low[index], self.high[index] = max(self.low[index], low), min(self.high[index], high)
 
-    def _local(self, key: Any, build: Any) -> Local:
-        if key not in self._locals:
-            self._locals[key] = build()
-        return self._locals[key]
+    def kept(self, key: Any, build: Any) -> Any:
+        """What is derived once for all meshes."""
+        if key not in self._kept:
+            self._kept[key] = build()
+        return self._kept[key]
 
     def _node_piece(self, k: int) -> Piece:
         """Dynamics, and what must hold along the way, at every node."""
@@ -157,7 +158,7 @@ class Transcription:
             x, d = ca.vertcat(model.x, model.common), ca.vertcat(model.s, weight, model.p)
             return Local(x, d, weight * model.length * cost, g, model.point_names, self._native)
 
-        local = self._local(("node", k), build)
+        local = self.kept(("node", k), build)
         count = int(own.sum())
         at = np.vstack([nodes[:, own], np.tile(self.common(k)[:, None], count)])
         data = np.vstack([s[own], self.scheme.weights(self.meshes[k])[own], np.tile(self.data[:, None], count)])
@@ -186,7 +187,7 @@ class Transcription:
     def _interval_piece(self, k: int) -> Piece:
         """Collocation within every interval; its end is put onto the constraints."""
         model, mesh = self.models[k], self.meshes[k]
-        local = self._local(("interval", k, self.scheme), lambda: self.scheme.local(model, self._native))
+        local = self.kept(("interval", k, self.scheme), lambda: self.scheme.local(model, self._native))
         count = len(mesh) - 1
         at = np.vstack([self.taken(k), self.slacks[k], self.sizes[k], np.tile(self.common(k)[:, None], count)])
         data = np.vstack([mesh[:-1], mesh[1:], np.tile(self.data[:, None], count)])
