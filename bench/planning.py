@@ -83,7 +83,7 @@ def _timed(statement: sl.Plan, guess: Any, solver: str, found: dict[str, Any]) -
     """Seconds in a solver for all guesses; iterations and cost go into `found`."""
 
     def seconds() -> float:
-        best = statement.solve(guess, solver=solver, tolerance=None, native=None, fly=False)
+        best = sl.plan.solve(statement, guess, solver=solver, tolerance=None, native=None, fly=False)
         found[solver] = sum(r.iterations for r in best.rounds), best.objective
         return float(best.solve_seconds)
 

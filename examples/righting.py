@@ -14,7 +14,7 @@ plan.bound(plan.v.tail, -60, 60)  # without it the tail whips about between the 
 plan.bound(plan.q.tail, -math.pi / 3, math.pi / 3)  # each joint's range
 plan.bound(plan.v.tail, -60, 60)  # what is quicker only exploits the mesh
 plan.minimise(plan.integral(u.tail.squared_norm))
-best = plan.solve()  # NotSolved names the worst constraints
+best = sl.plan.solve(plan)  # NotSolved names the worst constraints
 
 flown = sl.simulate(
     rat,

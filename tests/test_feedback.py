@@ -1,16 +1,22 @@
 """Feedback along a reference: tables in compiled laws, partial feedback linearisation, LQR; start, end and tilt."""
 
 import math
+from types import SimpleNamespace
 
+import casadi as ca
 import numpy as np
 import pytest
 from scipy.linalg import expm, solve_continuous_are
 
 import saltus as sl
+from saltus.errors import BadValue
 from saltus.hybrid.constrained import Constrained
-from saltus.simulation.run import alone
+from saltus.hybrid.graph import HybridSystem
+from saltus.hybrid.signals import Entry
+from saltus.model.symbols import Named
 from saltus.track.lqr import Linearised
 from saltus.track.reference import Reference
+from saltus.track.tables import knots_and_rows
 
 
 def block(motor=True):
@@ -54,8 +60,8 @@ def held_five_bar(rate=200, until=0.3):
 
 
 def stage_of(m):
-    system = alone(m)
-    return Stage(system, next(iter(system.domains.values())))
+    system = HybridSystem.alone(m)
+    return Constrained(system, next(iter(system.domains.values())))
 
 
 def solved(m, state, load, t=0.0):
@@ -128,7 +134,7 @@ def test_tables_are_refused_by_name_where_they_do_not_serve(tmp_path):
     law = sl.control.Scheduled(lambda t, s, row: {"x": row[0]}, [0.0], [[1.0]])
     with pytest.raises(sl.errors.BadModel, match="Scheduled"):
         sl.export(m, tmp_path, to="c", control=law)
-    system = alone(m)
+    system = HybridSystem.alone(m)
     with pytest.raises(sl.errors.BadValue, match="Scheduled"):
         sl.find_orbit(system, m.assemble(), control=sl.control.PerDomain(motion=law))
     system.controls["mine"] = law
@@ -546,7 +552,7 @@ def test_linearisation_carries_small_differences(machine):
     """
     if machine == "five-bar":
         m = sl.zoo.five_bar()
-        system, domain, start = alone(m), "motion", m.keyframe("stand")
+        system, domain, start = HybridSystem.alone(m), "motion", m.keyframe("stand")
         sides = [
             m.assemble(near=start, left=start.q.left + e, right=start.q.right - 2 * e, rates={"left": 3 * e})
             for e in (-1e-5, 1e-5)
@@ -577,7 +583,7 @@ def test_linearisation_carries_small_differences(machine):
     for rate in (250, 1000):
         plan = sl.simulate(system, start, control=control, rate=rate, **given)
         values = np.array(list(plan.params.values()))
-        along = Linearised(Stage(system, system.domains[domain]), Reference(plan, "test").stays[0], values)
+        along = Linearised(Constrained(system, system.domains[domain]), Reference(plan, "test").stays[0], values)
         carried = before
         for i in range(len(along.t) - 1):
             carried = expm((along.A[i] + along.A[i + 1]) / 2 * (along.t[i + 1] - along.t[i])) @ carried
@@ -623,3 +629,121 @@ def test_bad_weights():
             sl.simulate(m, plan.start, until=0.1, control=sl.control.LQR(plan, **given))
     with pytest.raises(sl.errors.UnknownName, match=r"v\.theta"):
         sl.simulate(m, plan.start, until=0.1, control=sl.control.LQR(plan, Q={"phi": 1.0}))
+
+
+# ---- plans as references ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def swung():
+    """Cart and pole swung up in 2 s, planned on a mesh whose efforts are parabolas over its intervals."""
+    m = sl.Mechanism("cart and pole")
+    cart, pole = m.link("cart", mass=1.0), m.rod("pole", mass=0.3, length=0.5)
+    m.slide("x", m.ground, cart, axes="x", motor=True)
+    m.revolute("swing", cart.at(0, 0), pole.start)
+    plan = sl.Plan(m, duration=2.0, intervals=25)
+    plan.require(plan.start == m.assemble(x=0.0, swing=-math.pi / 2))
+    plan.require(plan.end.q.swing == math.pi / 2, plan.end.v.swing == 0, plan.end.q.x == 1.0, plan.end.v.x == 0)
+    plan.bound(plan.u.x, -20.0, 20.0)
+    plan.minimise(plan.integral(plan.u.x**2))
+    return sl.plan.solve(plan, tolerance=1e-5)
+
+
+def test_efforts_of_a_plan_are_those_it_was_found_with(swung):
+    """Flown open loop, a plan's own efforts lead through a swing-up, which straight lines between samples do not."""
+    run = sl.simulate(swung.mechanism, swung.start, until=2.0, control=sl.control.JointPD(swung), tolerance=1e-10)
+    off = np.abs(run.arrays["q"] - swung.states(run.t)[:, :2]).max()
+    assert off < 1e-3
+    stay = Reference(swung, "test").stays[0]
+    tau = np.linspace(0, 1, 5)
+    values = np.einsum("pt,ipk->itk", tau ** np.arange(3)[:, None], stay.efforts)[:, :, 0]
+    assert values[:, 0] == pytest.approx(swung.torques.x[:-1])
+    assert values[:, -1] == pytest.approx(swung.torques.x[1:])
+    for i in range(0, len(values), 2):  # one parabola over two intervals: third differences vanish
+        both = np.concatenate([values[i], values[i + 1, 1:]])
+        assert np.diff(both, 3) == pytest.approx(0.0, abs=1e-9 * np.abs(values).max())
+
+
+@pytest.mark.parametrize(("Q", "R"), [(1.0, 1.0), (100.0, 0.1)])
+def test_lqr_holds_the_end_of_its_reference(swung, Q, R):
+    """Past the end its gains are those of the algebraic Riccati equation there, and it stands for as long as asked."""
+    m, law = swung.mechanism, sl.control.LQR(swung, Q=Q, R=R)
+    along = Linearised(stage_of(m), law._reference.stays[0], law._reference.params(m))
+    A, B = along.A[-1], along.B[-1]
+    P = solve_continuous_are(A, B, Q * np.eye(4), R * np.eye(1))
+    assert law.gains(stage_of(m))[-1] == pytest.approx(B.T @ P / R, rel=1e-4)
+    run = sl.simulate(m, swung.start, until=8.0, control=law)
+    assert run.q.swing[-1] == pytest.approx(math.pi / 2, abs=1e-3)
+    assert run.q.x[-1] == pytest.approx(1.0, abs=1e-3)
+    assert sl.control.following(run, law).holds
+
+
+def test_feedback_that_falls_is_found_out(swung):
+    """With weights that fade (final = Q) the pole falls after the end; the law is named, with what is off and when."""
+    m, law = swung.mechanism, sl.control.LQR(swung, final=1.0)
+    run = sl.simulate(m, swung.start, until=8.0, control=law)
+    found = sl.control.following(run, law)
+    assert not found.holds
+    held = np.abs(run.arrays["q"] - [1.0, math.pi / 2])[run.t > 2]
+    assert np.abs(run.q.swing[-1] - math.pi / 2) > 1.0
+    assert found.largest == pytest.approx(held.max(), rel=1e-6)
+    assert found.name == m.q_names[int(held.max(axis=0).argmax())]
+    assert f"LQR does not hold the reference: {found.name}" in found.detail
+    weak = sl.control.LQR(swung, Q=1e-6, R=1e6, final=0.0)
+    off = sl.simulate(m, m.assemble(x=0.0, swing=-math.pi / 2 + 0.1), until=2.0, control=weak)
+    assert not sl.control.following(off, weak).holds
+    assert sl.plan.fly(swung, sl.control.LQR(swung))[1].follows
+    with pytest.raises(BadValue, match="follows no reference"):
+        sl.control.following(run, sl.control.PD("x", 0.0, 1.0, 1.0))
+
+
+def test_a_gait_goes_on_under_lqr():
+    """Where the last stride of a reference serves for all, the way along the ground is no error."""
+    m = sl.Mechanism("slider")
+    body, foot = m.link("body", mass=2.0), m.link("foot", mass=0.5)
+    m.slide("base", m.ground, body, axes="xy")
+    m.slide("leg", body, foot, axes="y", motor=True)
+    m.point("foot", foot.origin)
+    system = sl.HybridSystem(m)
+    air, ground = system.domain("air"), system.domain("ground", contacts=[sl.Sliding("foot", friction=0.0)])
+    system.edge(air, ground, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
+    system.edge(ground, air, guard=sl.Liftoff("foot"), reset=sl.Continuous())
+    plan = sl.Plan(ground, air, duration=[(0.1, 0.5), (0.15, 0.5)], intervals=[10, 8])
+    plan.periodic(advance="base.x")
+    plan.require(plan.start.q["base.x"] == 0, plan.start.v["base.x"] == 1.0)
+    plan.bound(plan.q.leg, -0.6, -0.3)
+    plan.bound(plan.u.leg, -200.0, 200.0)
+    plan.minimise(plan.integral(plan.u.leg**2))
+    best = sl.plan.solve(plan)
+    law = sl.control.LQR(best, Q={"leg": 1e4, "base.x": 1e4, "v.leg": 10.0}, R=0.01)
+    strides = 5
+    run = sl.simulate(system, best.start, domain="ground", until=strides * best.duration, control=law)
+    assert run.outcome.ok
+    assert run.q["base.x"][-1] == pytest.approx(strides * best.duration, rel=1e-6)  # nothing pushes along x
+    assert len(run.events) >= 2 * strides - 1
+    assert sl.control.following(run, law).holds
+    stage, visit = Constrained(system, ground), 3
+    entry = Entry(1.0, Named(m.q_names, [7.0, *best.start.positions[1:]]), best.start.v)
+    rows = law.table(stage, visit, entry).rows
+    assert rows[0, 2] == pytest.approx(7.0)  # the first number of the positions' block
+    assert law.table(stage, 0, entry).rows[0, 2] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("kind", ["JointPD", "LQR"])
+def test_a_law_is_its_formula_with_its_table(swung, kind):
+    """Knots and rows as arrays, put into the traced formula, give the efforts that the compiled run delivered."""
+    m, system = swung.mechanism, swung.plan.system
+    law = {"JointPD": sl.control.JointPD(swung, kp=5.0, kd=1.0), "LQR": sl.control.LQR(swung)}[kind]
+    off = m.assemble(x=0.02, swing=-math.pi / 2 + 0.03)
+    knots, rows = knots_and_rows(law, system, system.domains["motion"], off)
+    assert knots[0] == 0.0
+    assert rows.shape == (len(knots), law.width(Constrained(system, system.domains["motion"])))
+    t, q, v, row = ca.SX.sym("t"), ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("row", rows.shape[1])
+    named = Named(m.q_names, q), Named(m.v_names, v, "velocity")
+    s = SimpleNamespace(mechanism=m, q=named[0], v=named[1], entry=Entry(0.0, off.q, off.v))
+    formula = ca.Function("formula", [t, q, v, row], [ca.vertcat(*law.law(t, s, row).values())])
+    run = sl.simulate(m, off, until=2.5, control=law, rate=50)
+    for i in range(0, len(run.t), 7):
+        place = max(int(np.searchsorted(knots, run.t[i], side="right")) - 1, 0)
+        u = formula(run.t[i], run.arrays["q"][i], run.arrays["v"][i], rows[place])
+        assert float(u) == pytest.approx(run.torques.x[i], abs=1e-6)

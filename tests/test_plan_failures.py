@@ -47,7 +47,7 @@ def swing_up(m, seconds=2.0, intervals=30):
 def test_too_weak_or_too_little_time(duration, limit):
     """1 m in 1 s from rest to rest takes 4 N."""
     with pytest.raises(NotSolved, match="looks infeasible") as caught:
-        move(rail(), duration, limit).solve()
+        sl.plan.solve(move(rail(), duration, limit))
     problem = caught.value
     assert problem.looks_infeasible
     name, when, value, low, high = problem.worst[0]
@@ -62,7 +62,7 @@ def test_too_weak_or_too_little_time(duration, limit):
 
 
 def test_what_is_just_possible_is_found():
-    best = move(rail(), 1.0, 4.2).solve()
+    best = sl.plan.solve(move(rail(), 1.0, 4.2))
     assert best.outcome.ok
 
 
@@ -73,7 +73,7 @@ def test_a_motor_that_cannot_hold_the_load():
     plan.require(plan.q.pin == math.pi / 2)
     plan.minimise(plan.integral(plan.u.pin**2))
     with pytest.raises(NotSolved) as caught:
-        plan.solve({"t": [0, 1], "pin": [math.pi / 2] * 2})
+        sl.plan.solve(plan, {"t": [0, 1], "pin": [math.pi / 2] * 2})
     assert caught.value.looks_infeasible
     assert caught.value.best.torques.pin.max() <= 4.0 + 1e-9
 
@@ -88,11 +88,11 @@ def test_contradictory_bounds_are_refused():
         plan.bound(plan.v.x, 2, 1)
     plan.bound(plan.q.x, high=0.5)
     with pytest.raises(BadValue, match=r"contradictory bounds on q.x in motion: at least 1 and at most 0.5"):
-        plan.solve()
+        sl.plan.solve(plan)
     twice = move(m, 1.0, 10.0)
     twice.require(twice.end.v.x == 1)
     with pytest.raises(BadValue, match=r"contradictory bounds on v.x"):
-        twice.solve()
+        sl.plan.solve(twice)
 
 
 def test_a_start_that_opens_a_loop_is_refused():
@@ -107,7 +107,7 @@ def test_a_start_that_opens_a_loop_is_refused():
     plan.require(*[plan.start.q[n] == x + 0.1 for n, x in zip(m.q_names, closed.positions, strict=True)])
     plan.require(*[plan.start.v[n] == 0 for n in m.v_names])
     with pytest.raises(BadValue, match=r"contradicts itself: pin: .* at the start is .*m.assemble"):
-        plan.solve()
+        sl.plan.solve(plan)
 
 
 def test_statements_without_meaning_are_refused():
@@ -134,7 +134,7 @@ def test_statements_without_meaning_are_refused():
         with pytest.raises(BadValue, match="intervals"):
             sl.Plan(m, duration=1.0, intervals=intervals)
     with pytest.raises(BadValue, match="tolerance"):
-        plan.solve(tolerance=0.0)
+        sl.plan.solve(plan, tolerance=0.0)
     with pytest.raises(UnknownName, match="y"):
         plan.periodic(advance="y")
 
@@ -155,7 +155,7 @@ def test_an_edge_that_is_missing_or_cannot_be_planned():
 
 def test_the_limit_on_iterations_is_obeyed():
     with pytest.raises(NotSolved, match="Allow more iterations") as caught:
-        swing_up(pendulum()).solve(iterations=3)
+        sl.plan.solve(swing_up(pendulum()), iterations=3)
     assert caught.value.status == "Maximum_Iterations_Exceeded"
     assert caught.value.iterations <= 3
     assert not caught.value.looks_infeasible
@@ -164,7 +164,7 @@ def test_the_limit_on_iterations_is_obeyed():
 def test_the_limit_on_time_is_obeyed():
     """With no time at all one look is taken; nothing is claimed about feasibility."""
     with pytest.raises(NotSolved) as caught:
-        swing_up(pendulum()).solve(seconds=1e-3)
+        sl.plan.solve(swing_up(pendulum()), seconds=1e-3)
     assert "Time" in caught.value.status
     assert caught.value.iterations <= 3
     assert not caught.value.looks_infeasible
@@ -174,11 +174,33 @@ def test_ctrl_c_between_two_meshes_keeps_the_solution(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("saltus.plan.refinement.refined", interrupted)
-    with pytest.raises(NotSolved) as caught:
-        swing_up(pendulum()).solve(tolerance=1e-9)
-    assert caught.value.status == "Interrupted"
-    assert np.isfinite(caught.value.best.arrays["q"]).all()
+    monkeypatch.setattr("saltus.plan.solving.refined", interrupted)
+    best = sl.plan.solve(swing_up(pendulum()), tolerance=1e-9)
+    assert best.coarse
+    assert "interrupted before a finer one" in best.report()
+    assert best.flight.follows
+
+
+@pytest.mark.parametrize("why", ["iterations", "seconds"])
+def test_a_finer_mesh_that_is_not_solved_on_leaves_the_coarse_solution(why):
+    """The pendulum's swing-up takes a few iterations more on every mesh; the limit is hit on the second one."""
+    plan = swing_up(pendulum())
+    first = sl.plan.solve(plan, tolerance=None, fly=False)
+    spent = {"iterations": first.rounds[0].iterations + 1, "seconds": 600.0}
+    if why == "seconds":  # the clock is past its end once the first mesh is solved on
+        spent = {"iterations": 1000, "seconds": first.rounds[0].seconds}
+    try:
+        best = sl.plan.solve(plan, tolerance=1e-9, **spent)
+    except NotSolved:
+        assert why == "seconds"  # a busy machine was too slow for the first mesh this time
+        return
+    assert best.coarse
+    assert best.objective == pytest.approx(first.objective, rel=1e-6)
+    assert best.mesh_error == pytest.approx(first.mesh_error, rel=1e-3)
+    assert best.rounds[-1].status != "solved"
+    assert "on a coarse mesh" in best.report()
+    assert "the solver ended with Maximum" in best.report()
+    assert best.outcome.ok == best.flight.follows
 
 
 def test_ctrl_c_returns_the_best_iterate(tmp_path):
@@ -192,7 +214,7 @@ def test_ctrl_c_returns_the_best_iterate(tmp_path):
     before = signal.getsignal(signal.SIGINT)
     plan = swing_up(pendulum())
     with pytest.raises(NotSolved) as caught:
-        plan.solve(progress=interrupt, tolerance=None)
+        sl.plan.solve(plan, progress=interrupt, tolerance=None)
     assert signal.getsignal(signal.SIGINT) is before
     problem = caught.value
     assert problem.status == "Interrupted"
@@ -201,12 +223,12 @@ def test_ctrl_c_returns_the_best_iterate(tmp_path):
     assert best.outcome.kind == "not solved"
     assert len(best.t) == 61
     assert "Interrupted" in str(problem)
-    loaded = sl.read(sl.write(best, tmp_path / "best"))
+    loaded = sl.read(sl.write(best, tmp_path / "best.nc"))
     assert loaded.q.pin == pytest.approx(best.q.pin)
     assert loaded.outcome.kind == "not solved"
     sl.view.report(best, tmp_path / "best.html")
     assert "pendulum" in (tmp_path / "best.html").read_text()
     for plot in (sl.view.plot_coordinates, sl.view.plot_torques, sl.view.plot_energy):
         assert plot(best).axes[0].lines
-    again = plan.solve(best, tolerance=None, fly=False)
+    again = sl.plan.solve(plan, best, tolerance=None, fly=False)
     assert again.outcome.ok

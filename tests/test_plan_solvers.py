@@ -12,11 +12,11 @@ import pytest
 import saltus as sl
 import test_plan
 from saltus.errors import NotSolved, UnknownName
-from saltus.plan.fatrop_stages import Staged, stages_of
 from saltus.plan.guess import guesses
-from saltus.plan.optimisers import Limits
-from saltus.plan.refinement import _Work
-from saltus.plan.unknowns import fill
+from saltus.plan.solvers import Limits
+from saltus.plan.solving import _Work
+from saltus.plan.stages import Staged, stages_of
+from saltus.plan.starting_point import fill
 
 
 def rail(k=0.0):
@@ -72,7 +72,7 @@ def hop():
 @pytest.mark.parametrize("scheme", [sl.plan.HermiteSimpson(), sl.plan.HermiteSimpson(compressed=True)])
 def test_least_effort_of_a_double_integrator(scheme):
     """x'' = u from rest to rest over 1 m in 1 s: u = 6 - 12 t, which Hermite-Simpson integrates exactly."""
-    best = move(rail()).solve(scheme=scheme, solver="fatrop")
+    best = sl.plan.solve(move(rail()), scheme=scheme, solver="fatrop")
     assert best.objective == pytest.approx(12.0, abs=1e-9)
     assert best.torques.x == pytest.approx(6 - 12 * best.t, abs=1e-8)
     assert best.flight.follows
@@ -83,7 +83,7 @@ def test_least_time_is_bang_bang():
     plan = move(rail(), duration=(0.5, 10.0), end=4.0, intervals=20)
     plan.bound(plan.u.x, -1, 1)
     plan.minimise(plan.duration)
-    best = plan.solve(solver="fatrop")
+    best = sl.plan.solve(plan, solver="fatrop")
     assert best.duration == pytest.approx(4.0, abs=1e-4)
     assert np.abs(best.torques.x).max() <= 1.0
 
@@ -92,7 +92,7 @@ def test_a_freed_param_takes_its_best_value():
     """A block of 1 kg that swings from -1 m to 1 m in 1 s needs no motor if its spring has k = pi^2."""
     plan = move(rail(4.0), start=-1.0, intervals=20)
     plan.param("k", 0.0, 100.0)
-    best = plan.solve(tolerance=1e-6, solver="fatrop")
+    best = sl.plan.solve(plan, tolerance=1e-6, solver="fatrop")
     assert best.params["k"] == pytest.approx(math.pi**2, rel=1e-5)
     assert best.objective == pytest.approx(0.0, abs=1e-6)
 
@@ -101,14 +101,16 @@ def test_a_freed_param_takes_its_best_value():
 @pytest.mark.parametrize("problem", [swing_up, four_bar, hop])
 def test_both_solvers_find_one_optimum(problem, scheme):
     plan, guess = problem()
-    ours, theirs = (plan.solve(guess, scheme=scheme, tolerance=None, solver=s, fly=False) for s in ("fatrop", "ipopt"))
+    ours, theirs = (
+        sl.plan.solve(plan, guess, scheme=scheme, tolerance=None, solver=s, fly=False) for s in ("fatrop", "ipopt")
+    )
     assert ours.objective == pytest.approx(theirs.objective, rel=1e-6)
     assert ours.arrays["q"] == pytest.approx(theirs.arrays["q"], abs=1e-4)
 
 
 def test_meshes_are_refined_and_flown():
     plan, guess = four_bar()
-    best = plan.solve(guess, tolerance=1e-6, solver="fatrop")
+    best = sl.plan.solve(plan, guess, tolerance=1e-6, solver="fatrop")
     assert best.mesh_error <= 1e-6
     assert len(best.rounds) > 1
     assert best.flight.follows
@@ -172,7 +174,7 @@ def test_too_weak():
     plan = move(rail())
     plan.bound(plan.u.x, -3.9, 3.9)
     with pytest.raises(NotSolved, match="looks infeasible") as caught:
-        plan.solve(solver="fatrop")
+        sl.plan.solve(plan, solver="fatrop")
     assert caught.value.worst
     assert np.abs(caught.value.best.torques.x).max() <= 3.9 + 1e-9
 
@@ -183,18 +185,18 @@ def test_a_given_start_that_breaks_a_condition():
     plan = move(m)
     plan.require(plan.q.x**2 + plan.v.x**2 >= 0.01)
     with pytest.raises(NotSolved, match="looks infeasible") as caught:
-        plan.solve(solver="fatrop")
+        sl.plan.solve(plan, solver="fatrop")
     assert caught.value.status == "Infeasible_Problem_Detected"
 
 
 def test_limits_are_obeyed():
     plan, guess = swing_up()
     with pytest.raises(NotSolved) as caught:
-        plan.solve(guess, iterations=3, solver="fatrop")
+        sl.plan.solve(plan, guess, iterations=3, solver="fatrop")
     assert caught.value.status == "Maximum_Iterations_Exceeded"
     assert caught.value.iterations <= 3
     with pytest.raises(NotSolved) as caught:
-        plan.solve(guess, seconds=1e-3, solver="fatrop")
+        sl.plan.solve(plan, guess, seconds=1e-3, solver="fatrop")
     assert "Time" in caught.value.status
     assert caught.value.iterations <= 3
     assert not caught.value.looks_infeasible
@@ -208,11 +210,11 @@ def test_ctrl_c_returns_the_best_iterate():
 
     plan, guess = swing_up()
     with pytest.raises(NotSolved) as caught:
-        plan.solve(guess, progress=interrupt, tolerance=None, solver="fatrop")
+        sl.plan.solve(plan, guess, progress=interrupt, tolerance=None, solver="fatrop")
     assert caught.value.status == "Interrupted"
     assert np.isfinite(caught.value.best.arrays["q"]).all()
 
 
 def test_an_unknown_solver():
     with pytest.raises(UnknownName, match="Did you mean 'fatrop'"):
-        move(rail()).solve(solver="fattrop")
+        sl.plan.solve(move(rail()), solver="fattrop")

@@ -15,7 +15,7 @@ from saltus.studies import rat_plans as rp
 
 @pytest.fixture(scope="module")
 def best():
-    return rp.righting(1, 3, 180.0, rp.intervals_at(100.0, "hermite-simpson")).solve(tolerance=rp.TOLERANCE)
+    return sl.plan.solve(rp.righting(1, 3, 180.0, rp.intervals_at(100.0, "hermite-simpson")), tolerance=rp.TOLERANCE)
 
 
 @pytest.fixture(scope="module")

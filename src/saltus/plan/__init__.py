@@ -1,7 +1,9 @@
 """Motions planned by direct collocation: said with named quantities, solved over ever finer meshes, flown."""
 
+from saltus.plan.flight import fly
 from saltus.plan.planned import Planned
 from saltus.plan.schemes import HermiteSimpson, Trapezoidal
+from saltus.plan.solving import solve
 from saltus.plan.statement import Plan
 
-__all__ = ["HermiteSimpson", "Plan", "Planned", "Trapezoidal"]
+__all__ = ["HermiteSimpson", "Plan", "Planned", "Trapezoidal", "fly", "solve"]

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
 from saltus.errors import SaltusError
 from saltus.hybrid.constrained import tree_of
-from saltus.plan.nodes import centre_of_mass, floats
+from saltus.plan.node import centre_of_mass, floats
 from saltus.plan.planned import Flight, Planned
 from saltus.simulation.run import simulate
 from saltus.simulation.trajectory import Trajectory
+from saltus.track.following import following
+from saltus.track.lqr import LQR
 from saltus.track.tracking import JointPD, Track
 
 FOLLOWS = 0.02  # rad or m: a plan is followed if no position ever differs by more
 KP, KD = 4e4, 400.0  # 1/s2 and 1/s: gains of the kangaroo rat paper, both poles at -200/s
 
 
-def fly(best: Planned, *, tolerance: float = 1e-10) -> tuple[Trajectory | None, Flight]:
-    """Simulate a plan from its start and compare."""
+def fly(best: Planned, control: Any = None, *, tolerance: float = 1e-10) -> tuple[Trajectory | None, Flight]:
+    """Simulate a plan from its start and compare; without a law its motors are tracked.
+
+    `sl.plan.fly(best, sl.control.LQR(best, Q=..., R=...))` says whether that law holds the plan.
+    """
     plan = best.plan
     motors = [n for n in plan.mechanism.inputs if plan.mechanism.motor_of(n)]
     try:
-        control = Track(best, outputs=motors, kp=KP, kd=KD) if motors else JointPD(best, joints=(), kp=0.0, kd=0.0)
+        if control is None:
+            control = Track(best, outputs=motors, kp=KP, kd=KD) if motors else JointPD(best, joints=(), kp=0.0, kd=0.0)
         flown = simulate(
             plan.system,
             best.start,
@@ -36,10 +44,10 @@ def fly(best: Planned, *, tolerance: float = 1e-10) -> tuple[Trajectory | None, 
     except SaltusError as problem:
         nan = float("nan")
         return None, Flight(False, nan, nan, nan, momentum_drift(best), nan, f"cannot be flown: {problem}")
-    return flown, _compared(best, flown, motors)
+    return flown, _compared(best, flown, motors, control)
 
 
-def _compared(best: Planned, flown: Trajectory, motors: list[str]) -> Flight:
+def _compared(best: Planned, flown: Trajectory, motors: list[str], control: Any) -> Flight:
     m = best.plan.mechanism
     planned = best.states(flown.t)
     nq = len(m.q_names)
@@ -63,7 +71,9 @@ def _compared(best: Planned, flown: Trajectory, motors: list[str]) -> Flight:
     elif not same:
         detail = f"the machine does not follow the plan: its events come in another order; {reached}"
     else:
-        detail = f"the machine does not follow the plan: {reached}, allowed is {FOLLOWS:g}; ask for a smaller tolerance"
+        held = following(flown, control) if isinstance(control, LQR) else None
+        advice = "ask for a smaller tolerance" if held is None or held.holds else held.detail
+        detail = f"the machine does not follow the plan: {reached}, allowed is {FOLLOWS:g}; {advice}"
     return Flight(follows, float(worst[-1]), dynamics, tracking, momentum_drift(best), peak, detail)
 
 

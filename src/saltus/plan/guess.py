@@ -12,7 +12,8 @@ import numpy as np
 from saltus.errors import BadValue, SaltusError, UnknownName
 from saltus.model.assembly import State, assembler
 from saltus.model.rank import independent_rows
-from saltus.plan.statement import Instant, Phase, Plan
+from saltus.plan.phase import Instant, Phase
+from saltus.plan.statement import Plan
 from saltus.simulation.run import simulate
 from saltus.simulation.trajectory import Trajectory
 

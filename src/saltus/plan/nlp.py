@@ -37,11 +37,6 @@ class Local:
         }
         self._kernels = {name: Kernel(f, native=native) for name, f in functions.items()}
 
-    @property
-    def instructions(self) -> dict[str, int]:
-        """Length of each function."""
-        return {name: int(k.function.n_instructions()) for name, k in self._kernels.items()}
-
     def mapped(self, name: str, places: int) -> ca.Function:
         """One of "values", "slope", "first", "second" for many places at once, one column each."""
         shared = [2] if name == "second" else []

@@ -11,7 +11,7 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.dynamics.impulse import plastic_impact
-from saltus.plan.accuracy import states
+from saltus.plan.mesh import states
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 from saltus.simulation.record import contact_index, contact_summary, contacts_of, labels
@@ -52,8 +52,8 @@ class Flight:
 class Planned(Trajectory):
     """A planned motion: samples at its nodes, dense output in between, like any run.
 
-    `objective`, `rounds` (meshes and iterations), `mesh_error` and `others`, the other local minima, say how it was
-    found; `flown` is the simulation that follows it, `flight` what came of it.
+    `objective`, `rounds` (meshes and iterations), `mesh_error`, `coarse` and `others`, the other local minima, say how
+    it was found; `flown` is the simulation that follows it, `flight` what came of it.
     """
 
     plan: Plan
@@ -72,6 +72,16 @@ class Planned(Trajectory):
     def mesh_error(self) -> float:
         """Largest relative error of an interval."""
         return float(self.meta["plan"]["mesh_error"])
+
+    @property
+    def coarse(self) -> bool:
+        """Whether the mesh error stayed above the tolerance asked for; `report` says why."""
+        return bool(self.meta["plan"]["coarse"])
+
+    @property
+    def rounding(self) -> list[float]:
+        """How far from zero each absolute value in an integral was rounded off; `objective` has them as they are."""
+        return list(self.meta["plan"]["rounding"])
 
     @property
     def rounds(self) -> list[Round]:
@@ -101,7 +111,8 @@ class Planned(Trajectory):
         """Text for print: how the plan was found, what it does, whether it can be flown."""
         p = self.meta["plan"]
         lines = [
-            f"{self.meta['name']}: planned {self.duration:.6g} s, objective {self.objective:.6g}",
+            f"{self.meta['name']}: planned {self.duration:.6g} s, objective {self.objective:.6g}"
+            + (", on a coarse mesh" if self.coarse else ""),
             f"  {self.meta['formulation']}: built in {self.build_seconds:.2f} s, solved in {self.solve_seconds:.2f} s",
         ]
         for r in self.rounds:
@@ -112,6 +123,8 @@ class Planned(Trajectory):
             )
         if p["params"]:
             lines.append("  params: " + ", ".join(f"{k} = {v:.6g}" for k, v in p["params"].items()))
+        if self.rounding:
+            lines.append("  absolute values rounded off within " + ", ".join(f"{r:.3g}" for r in self.rounding))
         lines.append(f"  largest loop gap: {self.loop_gap:.3g} m")
         if self.others:
             lines.append("  other local minima: " + ", ".join(f"{o.objective:.6g}" for o in self.others))
@@ -209,6 +222,9 @@ def planned(
         "plan": {
             "objective": objective,
             "mesh_error": error,
+            "coarse": False,
+            "rounding": t.rounding.tolist(),
+            "middles": t.scheme.middles,
             "rounds": [vars(r) for r in rounds],
             "build_seconds": build_seconds,
             "params": {n: params[n] for n in plan.freed},

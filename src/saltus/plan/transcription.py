@@ -17,8 +17,8 @@ from saltus.hybrid.resets import PlasticImpact
 from saltus.model.symbols import SX
 from saltus.plan.conditions import FREE, in_words
 from saltus.plan.nlp import Local, Piece, Programme
-from saltus.plan.phase_equations import BEFORE, PhaseModel, with_freed
-from saltus.plan.schemes import Scheme
+from saltus.plan.phase_model import BEFORE, PhaseModel, with_freed
+from saltus.plan.schemes import Scheme, inequalities, sizes_inside
 from saltus.plan.statement import Plan
 
 
@@ -38,8 +38,9 @@ class Transcription:
     ) -> None:
         self.plan, self.models, self.meshes, self.scheme = plan, list(models), list(meshes), scheme
         self.summed, self.direct = list(summed), dict(direct)
-        self._locals, self._native = locals_, native
+        self._kept, self._native = locals_, native
         self.p = np.array([plan.params[n] for n in plan.mechanism.params])
+        self.rounding = np.ones(len(self.models[0].absolutes))  # of absolute values
         self._place()
 
     # ---- where everything is ------------------------------------------------------------------------------------
@@ -60,15 +61,17 @@ class Transcription:
             n = len(after.rows) if after is not None else 0
             self.impulses.append(np.arange(at, at + n))
             at += n
-        self.nodes, self.slacks, self.fractions = [], [], []
+        self.nodes, self.fractions = [], []
+        self.slacks: list[np.ndarray] = []
+        self.sizes: list[np.ndarray] = []
         for model, mesh in zip(self.models, self.meshes, strict=True):
             s = self.scheme.instants(mesh)
             self.fractions.append(s)
             self.nodes.append(np.arange(at, at + len(s) * model.n).reshape(len(s), model.n).T)
             at += len(s) * model.n
-            n = model.slack.numel()
-            self.slacks.append(np.arange(at, at + (len(mesh) - 1) * n).reshape(len(mesh) - 1, n).T)
-            at += (len(mesh) - 1) * n
+            for kept, n in ((self.slacks, model.slack.numel()), (self.sizes, sizes_inside(self.scheme, model))):
+                kept.append(np.arange(at, at + (len(mesh) - 1) * n).reshape(len(mesh) - 1, n).T)
+                at += (len(mesh) - 1) * n
         self.n = at
 
     @property
@@ -95,12 +98,7 @@ class Transcription:
 
     def programme(self, guess: np.ndarray) -> Programme:
         """Pieces with bounds, scaled at a guess; sets `low` and `high` of the unknowns."""
-        self.low, self.high = np.full(self.n, -FREE), np.full(self.n, FREE)
-        self._bound_common()
-        pieces = []
-        for k in range(len(self.models)):
-            pieces += [self._node_piece(k), self._interval_piece(k)]
-        pieces.append(self._boundary_piece(guess))
+        pieces = self.pieces(guess)
         if (self.low > self.high).any():
             i = int(np.argmax(self.low - self.high))
             raise BadValue(
@@ -112,6 +110,15 @@ class Transcription:
         near = [np.clip(x, self.low, self.high) for x in (guess, guess + programme.scale)]
         programme.rescale(near[0], slack, near[1])
         return programme
+
+    def pieces(self, guess: np.ndarray) -> list[Piece]:
+        """Everything that the programme is made of, not yet scaled; sets `low` and `high` of the unknowns."""
+        self.low, self.high = np.full(self.n, -FREE), np.full(self.n, FREE)
+        self._bound_common()
+        out = []
+        for k in range(len(self.models)):
+            out += [self._node_piece(k), self._interval_piece(k)]
+        return [*out, self._boundary_piece(guess)]
 
     def _bound_common(self) -> None:
         for k, model in enumerate(self.models):
@@ -130,10 +137,11 @@ class Transcription:
     def _limit(self, index: int, low: float, high: float) -> None:
         self.low[index], self.high[index] = max(self.low[index], low), min(self.high[index], high)
 
-    def _local(self, key: Any, build: Any) -> Local:
-        if key not in self._locals:
-            self._locals[key] = build()
-        return self._locals[key]
+    def kept(self, key: Any, build: Any) -> Any:
+        """What is derived once for all meshes."""
+        if key not in self._kept:
+            self._kept[key] = build()
+        return self._kept[key]
 
     def _node_piece(self, k: int) -> Piece:
         """Dynamics, and what must hold along the way, at every node."""
@@ -153,10 +161,10 @@ class Transcription:
             x, d = ca.vertcat(model.x, model.common), ca.vertcat(model.s, weight, model.p)
             return Local(x, d, weight * model.length * cost, g, model.point_names, self._native)
 
-        local = self._local(("node", k), build)
+        local = self.kept(("node", k), build)
         count = int(own.sum())
         at = np.vstack([nodes[:, own], np.tile(self.common(k)[:, None], count)])
-        data = np.vstack([s[own], self.scheme.weights(self.meshes[k])[own], np.tile(self.p[:, None], count)])
+        data = np.vstack([s[own], self.scheme.weights(self.meshes[k])[own], np.tile(self.data[:, None], count)])
         low, high = (np.tile(b[:, None], count) for b in (model.point_low, model.point_high))
         given = [i for i, name in enumerate(model.point_names) if name.startswith(BEFORE)]
         for place in self._joined(k):  # the foot is on the ground there, as the neighbouring phase says
@@ -182,12 +190,18 @@ class Transcription:
     def _interval_piece(self, k: int) -> Piece:
         """Collocation within every interval; its end is put onto the constraints."""
         model, mesh = self.models[k], self.meshes[k]
-        local = self._local(("interval", k, self.scheme), lambda: self.scheme.local(model, self._native))
+        local = self.kept(("interval", k, self.scheme), lambda: self.scheme.local(model, self._native))
         count = len(mesh) - 1
-        at = np.vstack([self.scheme.takes(self.nodes[k]), self.slacks[k], np.tile(self.common(k)[:, None], count)])
-        data = np.vstack([mesh[:-1], mesh[1:], np.tile(self.p[:, None], count)])
-        low, high = (np.tile(b[:, None], count) for b in self.scheme.bounds(model, local.m))
+        at = np.vstack([self.taken(k), self.slacks[k], self.sizes[k], np.tile(self.common(k)[:, None], count)])
+        data = np.vstack([mesh[:-1], mesh[1:], np.tile(self.data[:, None], count)])
+        low, high = np.zeros((local.m, count)), np.zeros((local.m, count))
+        for row, (_, least, most) in enumerate(reversed(inequalities(self.scheme, model)), start=1):
+            low[-row], high[-row] = least, most
         return Piece(local, at, data, low, high, self._times(k, mesh[1:]))
+
+    def taken(self, k: int) -> np.ndarray:
+        """Unknowns of the nodes that each interval of phase k is made of."""
+        return self.scheme.takes(self.nodes[k])
 
     def filled(self, x: np.ndarray) -> np.ndarray:
         """Unknowns with the states in the middle of intervals that the scheme eliminated."""
@@ -197,7 +211,7 @@ class Transcription:
             if not own.all():
                 ends = out[self.nodes[k][:, ::2]]
                 s = self.meshes[k][:, None]
-                rates = np.asarray(model.rates.batch(ends.T, out[self.common(k)], s, self.p)).T
+                rates = np.asarray(model.rates.batch(ends.T, out[self.common(k)], s, self.data)).T
                 y, h = ends[model.integrated], np.diff(self.meshes[k]) * out[self.lengths[k]]
                 middle = (y[:, :-1] + y[:, 1:]) / 2 + h * (rates[:, :-1] - rates[:, 1:]) / 8
                 out[self.nodes[k][np.ix_(np.array(model.integrated), ~own)]] = middle
@@ -227,13 +241,14 @@ class Transcription:
                 *[nodes[:, -1] for nodes in self.nodes],
             ]
         ).astype(int)
-        p = SX.sym("p", len(self.p))
+        params = SX.sym("p", len(self.p))
+        p = ca.vertcat(params, SX.sym("rounding", len(self.rounding)))
 
         def put(k: int, expression: SX, node: SX, s: float) -> SX:
             m = self.models[k]
             return ca.substitute([SX(expression)], [m.x, m.common, m.s, m.p], [node, common[k], SX(s), p])[0]
 
-        symbols, values = [self.plan.mechanism.p], [with_freed(self.plan, p, freed)]
+        symbols, values = [self.plan.mechanism.p], [with_freed(self.plan, params, freed)]
         for k, m in enumerate(self.models):
             for instant, node, s in ((m.phase.start, starts[k], 0.0), (m.phase.end, ends[k], 1.0)):
                 symbol, value = m.instant(instant, s)
@@ -273,7 +288,7 @@ class Transcription:
         g = ca.vertcat(SX(0, 1), *[r[0] for r in rows])
         local = Local(x, p, cost, g, [r[3] for r in rows], False)
         bounds = [np.array([r[i] for r in rows], float).reshape(-1, 1) for i in (1, 2)]
-        return Piece(local, at[:, None], self.p[:, None], bounds[0], bounds[1], np.array([math.nan]))
+        return Piece(local, at[:, None], self.data[:, None], bounds[0], bounds[1], np.array([math.nan]))
 
     def _first_rows(self, put: Any, starts: list[SX]) -> list[tuple[SX, float, float, str]]:
         """Constraints at the very start, unless the end of the gait brings them along."""
@@ -370,7 +385,7 @@ class Transcription:
         g = ca.vertcat(*[r[0] for r in rows])
         fixed = self.low[at] == self.high[at]
         values = ca.Function("g", [x, p], [ca.densify(g)])
-        numbers = values(np.where(fixed, self.low[at], guess[at]), self.p).full().ravel()
+        numbers = values(np.where(fixed, self.low[at], guess[at]), self.data).full().ravel()
         depends: list[set[int]] = [set() for _ in rows]
         for i, j in zip(*ca.jacobian_sparsity(g, x).get_triplet(), strict=True):
             depends[i].add(j)
@@ -402,6 +417,8 @@ class Transcription:
                 size[block] = np.maximum(size[block], 0.1 * size[block].max(initial=0.0))
             best = np.where(finite > 0, np.minimum(np.maximum(size, 0.1 * finite), np.maximum(finite, 1e-12)), size)
             out[nodes] = np.where(best > 1e-9, best, 1.0)[:, None]
+            inside = self.sizes[k]
+            out[inside] = np.resize(out[nodes[list(self.models[k].of_sizes), 0]], len(inside))[:, None]
             out[self.constants[k]] = np.maximum(np.abs(guess[self.constants[k]]), 1e-3)
             length = self.lengths[k]
             out[[self.begins[k], length]] = max(abs(float(guess[length])), 1e-3)
@@ -424,8 +441,17 @@ class Transcription:
 
     def whole(self, k: int, x: np.ndarray) -> list[np.ndarray]:
         """q, v, a, u, f, z and q' of phase k, one row a node."""
-        here = x[self.nodes[k]].T, x[self.common(k)], self.fractions[k][:, None], self.p
+        here = self.at_nodes(k, x)
         return [np.reshape(part, (len(here[0]), -1)) for part in self.models[k].whole.batch(*here)]
+
+    def at_nodes(self, k: int, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Arguments of a phase's functions at all its nodes."""
+        return x[self.nodes[k]].T, x[self.common(k)], self.fractions[k][:, None], self.data
+
+    @property
+    def data(self) -> np.ndarray:
+        """Params, and roundings of absolute values."""
+        return np.concatenate([self.p, self.rounding])
 
     def times(self, k: int, x: np.ndarray) -> np.ndarray:
         """Times of the nodes of phase k (s)."""

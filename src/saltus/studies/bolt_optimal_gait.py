@@ -123,10 +123,10 @@ def planned(own: sl.Orbit, speed: float, minimise: str) -> sl.plan.Planned:
         system, own.start, domain="flight", until=period, control=control, params=params, stop_after={"touchdown": 2}
     )
     count = math.ceil(abs(speed - AT_HAND) / STEP - 1e-9)
-    best = _plan(system, AT_HAND, "heat").solve(guess=guess, tolerance=None, fly=False)
+    best = sl.plan.solve(_plan(system, AT_HAND, "heat"), guess=guess, tolerance=None, fly=False)
     for v in np.linspace(AT_HAND, speed, count + 1)[1:]:
-        best = _plan(system, float(v), "heat").solve(guess=best, tolerance=None, fly=False)
-    return _plan(system, speed, minimise).solve(guess=best, tolerance=TOLERANCE)
+        best = sl.plan.solve(_plan(system, float(v), "heat"), guess=best, tolerance=None, fly=False)
+    return sl.plan.solve(_plan(system, speed, minimise), guess=best, tolerance=TOLERANCE)
 
 
 def _plan(system: sl.HybridSystem, speed: float, minimise: str) -> sl.Plan:

@@ -29,8 +29,8 @@ def study(
         if count != int(count) or count < 1:
             raise sl.errors.BadValue(f"--{name} {count:g}: give a whole number, one or more", given=count)
     m, n = int(segments), int(links)
-    best = rp.righting(m, n, WORKSPACE, rp.intervals_at(rate, scheme)).solve(
-        scheme=rp.SCHEMES[scheme], tolerance=rp.TOLERANCE
+    best = sl.plan.solve(
+        rp.righting(m, n, WORKSPACE, rp.intervals_at(rate, scheme)), scheme=rp.SCHEMES[scheme], tolerance=rp.TOLERANCE
     )
     case = rp.numbers(best)
     naive = rp.plain(m, n, WORKSPACE, rate)

@@ -33,6 +33,8 @@ from saltus.track.reference import (
     limits,
 )
 
+SETTLED = 30  # lengths of a stay in which the Riccati equation settles at its end, or does not
+
 Weights = float | Mapping[str, float] | Sequence[float] | np.ndarray
 
 
@@ -41,13 +43,17 @@ class LQR(Schedule):
     """Hold a machine near a reference with least cost: u = u_r - K(t) (dq, dv), K = R^-1 B' P.
 
     -P' = A' P + P A - P B R^-1 B' P + Q is integrated backwards over every stay in a domain from P = `final` (as
-    weights; None: Q). A and B are the exact derivatives of the dynamics along the reference on the directions that
-    loops and contacts allow. Errors are taken in velocity coordinates: dq of a ball joint or a free body is its turn
-    (rad) about the body's axes. `Q` weighs the errors (dq, dv): one number for all, {name: weight} with "v." before
-    the name of a velocity (parts as in `Track`), a list of 2 nv numbers or a matrix; `R` the efforts likewise. Gains
-    are linear between the reference's samples. `limit` (Nm, N) cuts the efforts; motors' own limits cut them as ever.
+    weights). None takes the P to which the end of the stay leads if it goes on: gains do not fade towards an event, and
+    those that stay past the reference's end hold it there. A and B are the exact derivatives of the dynamics along the
+    reference on the directions that loops and contacts allow. Errors are taken in velocity coordinates: dq of a ball
+    joint or a free body is its turn (rad) about the body's axes. `Q` weighs the errors (dq, dv): one number for all,
+    {name: weight} with "v." before the name of a velocity (parts as in `Track`), 2 nv numbers or a matrix; `R`
+    the efforts likewise. Gains are linear between the reference's samples. `limit` (Nm, N) cuts the efforts; motors'
+    own limits cut them as ever.
 
-    Time counts as in `Track`; past the reference's end its last gains stay.
+    Time counts as in `Track`; past the reference's end its last gains stay, with efforts that hold it at rest. Where a
+    stay of the reference serves once more, as in a gait, coordinates on which nothing depends, such as the way along
+    the ground, count from entry.
     """
 
     reference: Trajectory
@@ -63,7 +69,7 @@ class LQR(Schedule):
 
     def _blocks(self, m: Mechanism) -> Blocks:
         nq, nv, nu = len(m.q_names), len(m.v_names), len(m.inputs)
-        return Blocks(q=6 * nq, v=4 * nv, u=2 * nu, K=2 * nu * 2 * nv)
+        return Blocks(q=6 * nq, v=4 * nv, u=3 * nu, K=2 * nu * 2 * nv)
 
     def width(self, stage: Constrained) -> int:
         """Count the numbers of a row."""
@@ -74,29 +80,34 @@ class LQR(Schedule):
         """K at every sample of a stay (sample, input, (dq, dv)), in Nm or N a unit of the error."""
         return self._along(stage, self._reference.stay(stage.domain.name, visit))[0]
 
-    def _along(self, stage: Constrained, stay: Stay) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _along(self, stage: Constrained, stay: Stay) -> tuple[np.ndarray, Linearised]:
         key = (id(stage), id(stay))
         if key not in self._kept:
             m = stage.system.mechanism
             along = Linearised(stage, stay, self._reference.params(m))
             errors = [*m.v_names, *(f"v.{n}" for n in m.v_names)]
             Q = _weights("Q", self.Q, errors)
-            final = Q if self.final is None else _weights("final", self.final, errors)
+            final = None if self.final is None else _weights("final", self.final, errors)
             K = along.regulator(Q, _weights("R", self.R, list(m.inputs), definite=True), final)
-            self._kept[key] = stage, K, along.q_dot, along.q_ddot
+            self._kept[key] = stage, K, along
         return self._kept[key][1:]
 
     def table(self, stage: Constrained, visit: int, entry: Entry) -> Table:
         """State, efforts and gains of every interval between the reference's samples."""
         m, stay = stage.system.mechanism, self._reference.stay(stage.domain.name, visit)
-        K, q_dot, q_ddot = self._along(stage, stay)
+        K, along = self._along(stage, stay)
         h, values = np.diff(stay.t), stay.q + full_turns(m, m.q_names, stay, entry)
+        for name in along.free if self._reference.repeats(stage.domain.name, visit) else ():
+            i = m.q_names.index(name)
+            values[:, i] += float(entry.q[name]) - values[0, i]
         flat = K.reshape(len(K), -1)
+        u = stay.beyond(stay.efforts)
+        u[-1, 0] = along.rest
         rows = self._blocks(m).rows(
             stay,
-            q=stay.beyond(quintic(h, values, q_dot, q_ddot), 3),
+            q=stay.beyond(quintic(h, values, along.q_dot, along.q_ddot), 3),
             v=stay.beyond(cubic(h, stay.v, stay.a), 2, at_rest=True),
-            u=stay.beyond(linear(stay.torques)),
+            u=u,
             K=stay.beyond(linear(flat)),
         )
         return Table(entry.t + stay.knots, rows, stay.over("LQR"))
@@ -200,29 +211,51 @@ class Linearised:
             self.A[i] = np.block([[G, np.eye(nv)], [moved[:, : 2 * nv]]])
             self.B[i, nv:] = moved[:, 2 * nv :]
             self.allowed[i] = _projector(np.block([[J, np.zeros_like(J)], [rate_q @ N, J]]))
+        M, J, load, bent, *_ = first(t, q, 0 * v, np.zeros(nv), np.zeros(e.phi.numel()), 0 * u, p)
+        falls = accelerations(M, J, load, bent)[0][:, 0]
+        self.rest = -np.linalg.lstsq(self.B[-1, nv:], falls, rcond=None)[0]  # efforts that hold the end at rest best
+        felt = np.abs(self.A[:, nv:, :nv]).max(axis=(0, 1), initial=0.0)
+        self.free = [n for n, x in zip(m.v_names, felt, strict=True) if n in m.q_names and x <= 1e-9 * felt.max()]
 
-    def regulator(self, Q: np.ndarray, R: np.ndarray, final: np.ndarray) -> np.ndarray:
+    def regulator(self, Q: np.ndarray, R: np.ndarray, final: np.ndarray | None) -> np.ndarray:
         """Gains K at every sample: the Riccati equation backwards, each interval by its mean Hamiltonian matrix."""
-        from scipy.linalg import expm
-
-        n, P = len(Q), self.allowed[-1] @ final @ self.allowed[-1]
         weighed = np.linalg.solve(R, np.swapaxes(self.B, 1, 2))  # R^-1 B'
         S = self.B @ weighed
         K = np.empty((len(self.t), *weighed.shape[1:]))
+        P = self._settled(Q, S[-1]) if final is None else self.allowed[-1] @ final @ self.allowed[-1]
         K[-1] = weighed[-1] @ P
         for i in reversed(range(len(self.t) - 1)):
-            A, mean = (self.A[i] + self.A[i + 1]) / 2, (S[i] + S[i + 1]) / 2
-            hamiltonian = np.block([[A, -mean], [-Q, -A.T]])
-            h = self.t[i + 1] - self.t[i]
-            steps = int(np.ceil(h * np.abs(np.linalg.eigvals(hamiltonian)).max())) or 1
-            back = expm(-hamiltonian * h / steps)
-            for _ in range(steps):
-                both = back @ np.vstack([np.eye(n), P])
-                P = np.linalg.solve(both[:n].T, both[n:].T)
-                P = (P + P.T) / 2
+            mean = (self.A[i] + self.A[i + 1]) / 2, (S[i] + S[i + 1]) / 2
+            P = _backwards(*mean, Q, P, self.t[i + 1] - self.t[i])
             P = self.allowed[i] @ P @ self.allowed[i]
             K[i] = weighed[i] @ P
         return K
+
+    def _settled(self, Q: np.ndarray, S: np.ndarray) -> np.ndarray:
+        """P that the end of the stay leads to, going on for up to SETTLED times the stay's length; it grows for good
+        where inputs do not reach a direction that does not decay, and then counts from the first of them."""
+        allowed = self.allowed[-1]
+        first = P = allowed @ Q @ allowed
+        for k in range(SETTLED):
+            before, P = P, allowed @ _backwards(self.A[-1], S, Q, P, self.t[-1] - self.t[0]) @ allowed
+            first = P if k == 0 else first
+            if np.abs(P - before).max() <= 1e-6 * np.abs(P).max():
+                return P
+        return first
+
+
+def _backwards(A: np.ndarray, S: np.ndarray, Q: np.ndarray, P: np.ndarray, h: float) -> np.ndarray:
+    """P a time h earlier, with constant matrices."""
+    from scipy.linalg import expm
+
+    hamiltonian = np.block([[A, -S], [-Q, -A.T]])
+    steps = int(np.ceil(h * np.abs(np.linalg.eigvals(hamiltonian)).max())) or 1
+    back = expm(-hamiltonian * h / steps)
+    for _ in range(steps):
+        both = back @ np.vstack([np.eye(len(Q)), P])
+        P = np.linalg.solve(both[: len(Q)].T, both[len(Q) :].T)
+        P = (P + P.T) / 2
+    return P
 
 
 def _numbers(stage: Constrained, name: str, symbols: list[SX], expressions: list[SX]) -> Any:

@@ -16,6 +16,7 @@ from saltus.model.mechanism import Mechanism
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX
 from saltus.simulation.trajectory import Trajectory
+from saltus.track.polynomials import linear, parabola
 
 CLOSEST = 0.02  # of the usual distance: samples nearer to one another are one knot
 LATE = 0.1  # of a stay: for so long the reference goes on as it ended while the event that ended it is late
@@ -23,7 +24,11 @@ LATE = 0.1  # of a stay: for so long the reference goes on as it ended while the
 
 @dataclass(frozen=True, eq=False)
 class Stay:
-    """Samples of a reference while it is in one domain; `left` says whether an event ended the stay."""
+    """Samples of a reference while it is in one domain; `left` says whether an event ended the stay.
+
+    `pairs` says that samples are ends and middles of intervals over which efforts are parabolas, as in a plan by
+    Hermite-Simpson: without them the reference is no motion of the machine.
+    """
 
     domain: str
     t: np.ndarray
@@ -32,6 +37,18 @@ class Stay:
     a: np.ndarray
     torques: np.ndarray
     left: bool
+    pairs: bool = False
+
+    @property
+    def efforts(self) -> np.ndarray:
+        """Coefficients of the efforts between samples: parabolas through `pairs` of intervals, else straight lines."""
+        if self.pairs:
+            c = parabola(self.torques)
+            first = np.stack([c[:, 0], c[:, 1] / 2, c[:, 2] / 4], axis=1)
+            second = np.stack([first.sum(axis=1), (c[:, 1] + c[:, 2]) / 2, c[:, 2] / 4], axis=1)
+            return np.stack([first, second], axis=1).reshape(-1, *c.shape[1:])
+        lines = linear(self.torques)
+        return np.concatenate([lines, 0 * lines[:, :1]], axis=1)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -80,7 +97,7 @@ class Reference:
                 given=trajectory,
             )
         self.trajectory, self.owner = trajectory, owner
-        self.stays = _stays(trajectory)
+        self.stays = stays_of(trajectory)
 
     def check(self, mechanism: Mechanism) -> None:
         """Refuse a reference of another machine."""
@@ -104,6 +121,10 @@ class Reference:
         """Values of the machine's Params in the reference."""
         return np.array([self.trajectory.params[name] for name in mechanism.params], float)
 
+    def repeats(self, domain: str, visit: int) -> bool:
+        """Whether the `visit`-th stay (from 0) in a domain follows one that was followed before."""
+        return visit >= sum(s.domain == domain for s in self.stays)
+
     def stay(self, domain: str, visit: int) -> Stay:
         """Return what the `visit`-th stay (from 0) in a domain follows."""
         mine = [s for s in self.stays if s.domain == domain]
@@ -121,7 +142,7 @@ class Reference:
         return next((s for s in reversed(mine) if s.left), mine[-1])
 
 
-def _stays(trajectory: Trajectory) -> list[Stay]:
+def stays_of(trajectory: Trajectory) -> list[Stay]:
     """Split at the events; a mere change of coordinates on the way leaves no trace."""
     arrays, phases = trajectory.arrays, np.asarray(trajectory.arrays["phase"])
     starts = [0, *(e.phase for e in trajectory.events if e.target is not None)]
@@ -131,12 +152,13 @@ def _stays(trajectory: Trajectory) -> list[Stay]:
         mine = np.flatnonzero((phases >= first) & (phases < last))
         if not len(mine):
             continue
-        mine = mine[_knots(arrays["t"][mine])]
+        count, mine = len(mine), mine[_knots(arrays["t"][mine])]
         if len(mine) < 2:
             continue
+        pairs = bool(trajectory.meta.get("plan", {}).get("middles")) and len(mine) == count
         samples = {name: arrays[name][mine] for name in ("t", "q", "v", "a", "torques")}
         left = number < len(trajectory.events)
-        out.append(Stay(trajectory.meta["domains"][phases[mine[0]]], **samples, left=left))
+        out.append(Stay(trajectory.meta["domains"][phases[mine[0]]], **samples, left=left, pairs=pairs))
     if not out:
         raise BadValue("the reference has no two samples between events; simulate it for longer or at a higher rate")
     return out

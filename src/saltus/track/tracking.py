@@ -19,7 +19,7 @@ from saltus.model.linear import Factored, Positive
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, Named, members
 from saltus.simulation.trajectory import Trajectory
-from saltus.track.polynomials import linear, quintic
+from saltus.track.polynomials import quintic
 from saltus.track.reference import (
     Blocks,
     Reference,
@@ -71,7 +71,7 @@ class Track(Schedule):
         return self._kept[id(stage)][1]
 
     def _blocks(self, mechanism: Mechanism, count: int) -> Blocks:
-        efforts = 2 * len(mechanism.inputs) if count < len(mechanism.inputs) else 0
+        efforts = 3 * len(mechanism.inputs) if count < len(mechanism.inputs) else 0
         return Blocks(kp=count, kd=count, y=6 * count, u=efforts)
 
     def width(self, stage: Constrained) -> int:
@@ -86,7 +86,7 @@ class Track(Schedule):
         values = values + full_turns(stage.system.mechanism, out.names, stay, entry)
         y = stay.beyond(quintic(np.diff(stay.t), values, rates, seconds), 3)
         blocks = self._blocks(stage.system.mechanism, count)
-        u = stay.beyond(linear(stay.torques)) if blocks.sizes["u"] else np.zeros(0)
+        u = stay.beyond(stay.efforts) if blocks.sizes["u"] else np.zeros(0)
         kp, kd = (gains("Track", name, getattr(self, name), count) for name in ("kp", "kd"))
         return Table(entry.t + stay.knots, blocks.rows(stay, kp=kp, kd=kd, y=y, u=u), stay.over("Track"))
 
@@ -142,7 +142,7 @@ class JointPD(Schedule):
         return names
 
     def _blocks(self, count: int, inputs: int) -> Blocks:
-        return Blocks(kp=count, kd=count, q=6 * count, u=2 * inputs)
+        return Blocks(kp=count, kd=count, q=6 * count, u=3 * inputs)
 
     def width(self, stage: Constrained) -> int:
         """Count the numbers of a row."""
@@ -158,7 +158,7 @@ class JointPD(Schedule):
         values = stay.q[:, at_q] + full_turns(m, names, stay, entry)
         q = stay.beyond(quintic(np.diff(stay.t), values, stay.v[:, at_v], stay.a[:, at_v]), 3)
         kp, kd = (gains("JointPD", name, getattr(self, name), len(names)) for name in ("kp", "kd"))
-        u = stay.beyond(linear(stay.torques))
+        u = stay.beyond(stay.efforts)
         rows = self._blocks(len(names), len(m.inputs)).rows(stay, kp=kp, kd=kd, q=q, u=u)
         return Table(entry.t + stay.knots, rows, stay.over("JointPD"))
 

@@ -13,8 +13,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.plan.fatrop_stages import Staged
 from saltus.plan.nlp import Programme
+from saltus.plan.stages import Staged
 
 SOLVERS = ("ipopt", "fatrop")
 SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")

@@ -14,21 +14,24 @@ import numpy as np
 
 from saltus.errors import BadValue, NotSolved, UnknownName
 from saltus.model.symbols import SX
-from saltus.plan import optimisers
-from saltus.plan.accuracy import errors, inputs, refined, states
+from saltus.plan import solvers
 from saltus.plan.conditions import in_words
-from saltus.plan.fatrop_stages import stages_of
 from saltus.plan.flight import fly as flown
 from saltus.plan.guess import Guess, PhaseGuess, bent, guesses, rows_at
-from saltus.plan.optimisers import SOLVERS, Limits, Result
-from saltus.plan.phase_equations import PhaseModel
+from saltus.plan.integrals import means, objective, with_integrals
+from saltus.plan.mesh import errors, inputs, refined, states
+from saltus.plan.phase_model import PhaseModel
 from saltus.plan.planned import Planned, Round, planned
 from saltus.plan.schemes import HermiteSimpson, Scheme
+from saltus.plan.solvers import SOLVERS, Limits, Result
+from saltus.plan.stages import stages_of
+from saltus.plan.starting_point import fill
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
-from saltus.plan.unknowns import fill
 
 LOOK = 50  # iterations that a further guess gets, once one has led to a solution
+ROUNDINGS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of absolute values, as shares of their means, one after the other
+SAME = 1e-3  # relative change of the objective below which they need not be rounded less
 
 
 def solve(
@@ -54,7 +57,9 @@ def solve(
 
     `guess` is a trajectory, an orbit, an earlier plan or values by name; without one the machine is let go from its
     start. Meshes are refined until the relative error of every interval is below `tolerance` (None keeps the first
-    mesh). `iterations` and `seconds` limit the solver, Ctrl-C stops it; NotSolved carries the motion reached.
+    mesh); where the solver ends without a solution on a finer one, the last solution is kept and is `coarse`.
+    `iterations` and `seconds` limit the solver, Ctrl-C stops it; NotSolved, where no mesh was solved on, carries the
+    motion reached.
     `momentum` keeps the momentum of a floating machine exact. `native` compiles the derivatives, which pays for
     large problems solved often. `solver` is "ipopt", or "fatrop", which goes stage by stage. `fly` simulates the result
     with feedback. `starts` further guesses are the first one bent at random (`seed`); `workers` processes share all
@@ -74,11 +79,13 @@ def solve(
     candidates += [bent(plan, candidates[0], np.random.default_rng([seed, i])) for i in range(starts)]
     tried = work.try_all(candidates, workers, everything=starts > 0)
     best = tried[0]
-    out = work.finish(best, tolerance, refinements)
+    out = work.finish(best, tolerance, refinements, fly)
+    out.meta["notes"] += work.notes
     if tolerance is not None and out.mesh_error > tolerance:
+        why = work.ended or f"{refinements} refinements were not enough; allow more, or start with more intervals"
+        out.meta["plan"]["coarse"] = True
         out.meta["notes"].append(
-            f"the mesh error {out.mesh_error:.2g} is above the tolerance {tolerance:g} after {refinements} "
-            "refinements; allow more, or start with more intervals"
+            f"the mesh is coarse, its error {out.mesh_error:.2g} above the tolerance {tolerance:g}: {why}"
         )
     out.others = [work.motion(*one) for one in _distinct(tried)[1:]]
     if fly:
@@ -107,6 +114,8 @@ class _Work:
         self.rounds: list[Round] = []
         self.used = 0
         self.solving = 0.0
+        self.notes: list[str] = []
+        self.ended = ""  # why no finer mesh was solved on
         self._models: dict[tuple[tuple[int, ...], ...], list[PhaseModel]] = {}
         self._locals: dict[Any, Any] = {}
         self._known: tuple[Result, list[np.ndarray]] | None = None
@@ -131,10 +140,11 @@ class _Work:
         tell = None if self.progress is None else partial(self.progress, what)
         allowed = replace(self.limits, iterations=max(min(limit, self.limits.iterations - self.used), 1), seconds=left)
         stages = stages_of(t) if self.method == "fatrop" else None
-        result = optimisers.run(programme, x, t.low, t.high, allowed, warm=warm, stages=stages, progress=tell)
+        result = solvers.run(programme, x, t.low, t.high, allowed, warm=warm, stages=stages, progress=tell)
         self.used += result.iterations
         self.solving += result.seconds
-        return replace(result, x=t.filled(result.x))
+        x = t.filled(result.x)
+        return replace(result, x=x, cost=objective(t, x) if t.rounding.size else result.cost)
 
     def try_all(
         self, candidates: Sequence[Guess], workers: int = 1, everything: bool = False
@@ -168,7 +178,9 @@ class _Work:
     def _on_first_mesh(self, guess: Guess) -> Transcription:
         meshes = [np.linspace(0, 1, p.intervals + 1) for p in self.plan.phases]
         rows = [rows_at(self.plan, p, g.q[0]) for p, g in zip(self.plan.phases, guess, strict=True)]
-        return self.transcription(rows, meshes)
+        t = self.transcription(rows, meshes)
+        t.rounding = ROUNDINGS[0] * means(t, fill(t, guess))
+        return t
 
     def from_guess(self, i: int, candidates: Sequence[Guess], limit: int) -> Result:
         """Solve from one of the guesses on the first mesh."""
@@ -189,28 +201,77 @@ class _Work:
         self.used += max(r.iterations for r in results)
         return results
 
-    def finish(self, start: tuple[Transcription, Result], tolerance: float | None, refinements: int) -> Planned:
-        """Carry the best solution through finer meshes."""
+    def finish(
+        self, start: tuple[Transcription, Result], tolerance: float | None, refinements: int, fly: bool
+    ) -> Planned:
+        """Carry the best solution through finer meshes; where one of them is not solved on, the one before is kept."""
         t, result = start
         if not result.ok and result.status == "Maximum_Iterations_Exceeded" and self.used < self.limits.iterations:
             result = self._solve(t, result.x, "going on", self.limits.iterations)
             self._record(t, result)
         self._insist(t, result)
-        if tolerance is None:
-            return self.motion(t, result)
+        t, result = self._over_meshes(t, result, tolerance, refinements)
+        if t.rounding.size and not self.ended:
+            t, result = self._rounded_less(t, result, tolerance, refinements, fly)
+        return self.motion(t, result)
+
+    def _rounded_less(
+        self, t: Transcription, result: Result, tolerance: float | None, refinements: int, fly: bool
+    ) -> tuple[Transcription, Result]:
+        """Round absolute values less for as long as that matters, is solved, and (`fly`) can be followed as before."""
+        follows = not fly or self._follows(t, result)
+        for share in ROUNDINGS[1:]:
+            sharp = self.transcription([m.rows for m in t.models], t.meshes)
+            sharp.rounding = share * means(sharp, result.x)
+            limit = 3 * max(r.iterations for r in self.rounds)
+            found = self._solve(sharp, with_integrals(sharp, result.x), "rounded less", limit, warm=True)
+            self._record(sharp, found)
+            if found.ok:
+                sharp, found = self._over_meshes(sharp, found, tolerance, refinements)
+            if not found.ok or self.ended:
+                self.ended = ""  # what was solved before stands
+                break
+            still = not fly or self._follows(sharp, found)
+            if follows and not still:
+                within = ", ".join(f"{r:.2g}" for r in sharp.rounding)
+                self.notes.append(
+                    f"with absolute values rounded off within {within} the objective would be {found.cost:.6g}, but "
+                    "the machine could not follow"
+                )
+                break
+            enough = abs(found.cost - result.cost) <= SAME * abs(found.cost)
+            t, result, follows = sharp, found, still
+            if enough:
+                break
+        return t, result
+
+    def _follows(self, t: Transcription, result: Result) -> bool:
+        return flown(self.motion(t, result))[1].follows
+
+    def _over_meshes(
+        self, t: Transcription, result: Result, tolerance: float | None, refinements: int
+    ) -> tuple[Transcription, Result]:
+        """Refine until the tolerance is met, or say in `ended` what was in the way."""
         for _ in range(refinements):
             try:
                 error = self._errors(t, result)
-                if _largest(error) <= tolerance:
+                if tolerance is None or _largest(error) <= tolerance:
                     break
                 finer, x = self._finer(t, result, error, tolerance)
+                next_result = self._solve(finer, x, "finer mesh", self.limits.iterations, warm=True)
+                self._record(finer, next_result)
             except KeyboardInterrupt:
-                self._insist(t, replace(result, status="Interrupted"))
-            next_result = self._solve(finer, x, "finer mesh", self.limits.iterations, warm=True)
-            self._record(finer, next_result)
-            self._insist(finer, next_result)
+                self.ended = "interrupted before a finer one was solved on"
+                break
+            if not next_result.ok:
+                count = " + ".join(str(len(mesh) - 1) for mesh in finer.meshes)
+                self.ended = (
+                    f"the solver ended with {next_result.status} on {count} intervals after {next_result.iterations} "
+                    f"iterations and {next_result.seconds:.1f} s; {_advice(next_result)}"
+                )
+                break
             t, result = finer, next_result
-        return self.motion(t, result)
+        return t, result
 
     def _finer(
         self, t: Transcription, result: Result, error: Sequence[np.ndarray], tolerance: float
@@ -218,6 +279,7 @@ class _Work:
         """A mesh that should do, and the solution there."""
         meshes = [refined(m, e, tolerance, self.scheme.order) for m, e in zip(t.meshes, error, strict=True)]
         finer = self.transcription([m.rows for m in t.models], meshes)
+        finer.rounding = t.rounding
         return finer, fill(finer, guess_of(t, result.x, finer.fractions))
 
     def _errors(self, t: Transcription, result: Result) -> list[np.ndarray]:
@@ -253,21 +315,22 @@ class _Work:
             f"  {name}{f' at {when:.4g} s' if np.isfinite(when) else ''}: {value:.4g}, should be {in_words(low, high)}"
             for name, when, value, low, high in worst[:5]
         ]
-        stuck = result.status in optimisers.INFEASIBLE
-        advice = {
-            True: "It looks infeasible from here: give it more time or larger limits, or another guess",
-            False: "Allow more iterations or seconds, or give a better guess",
-        }[stuck]
         raise NotSolved(
             f"{self.plan!r}: the solver ended with {result.status} after {result.iterations} iterations and "
-            f"{result.seconds:.1f} s.\n" + "\n".join(["Most wrong:", *lines, advice]),
+            f"{result.seconds:.1f} s.\n" + "\n".join(["Most wrong:", *lines, _advice(result)]),
             worst=worst,
             best=self.motion(t, result),
             status=result.status,
-            looks_infeasible=stuck,
+            looks_infeasible=result.status in solvers.INFEASIBLE,
             iterations=result.iterations,
             seconds=result.seconds,
         )
+
+
+def _advice(result: Result) -> str:
+    if result.status in solvers.INFEASIBLE:
+        return "It looks infeasible from here: give it more time or larger limits, or another guess"
+    return "Allow more iterations or seconds, or give a better guess"
 
 
 def _distinct(tried: Sequence[tuple[Transcription, Result]]) -> list[tuple[Transcription, Result]]:
@@ -306,9 +369,14 @@ def _integrals(plan: Plan) -> tuple[list[int], dict[int, float]]:
     """Integrals that are unknowns of their own, and those the objective just adds up, with their factors."""
     summed, direct = [], {}
     conditions = ca.vertcat(SX(0, 1), *[c.expression for c in plan.conditions])
-    for i, (symbol, _, _) in enumerate(plan.integrals):
+    wanted = ca.vertcat(conditions, plan.objective)
+    sizes = ca.vertcat(SX(0, 1), *[symbol for symbol, _ in plan.sizes])
+    for i, (symbol, integrand, _) in enumerate(plan.integrals):
         factor = ca.simplify(ca.jacobian(plan.objective, symbol))
-        if factor.is_constant() and not ca.depends_on(conditions, symbol):
+        plain = not (ca.depends_on(conditions, symbol) or ca.depends_on(integrand, sizes))
+        if not ca.depends_on(wanted, symbol):
+            continue
+        if factor.is_constant() and plain:
             direct[i] = float(factor)
         else:
             summed.append(i)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import casadi as ca
@@ -15,14 +14,20 @@ from saltus.hybrid.guards import Touchdown
 from saltus.hybrid.signals import Entry, Signals
 from saltus.model.symbols import SX, Named, number
 from saltus.plan.conditions import FREE, Condition
-from saltus.plan.nodes import fallen_constants, node_of
-from saltus.plan.statement import Instant, Phase, Plan, _inputs
+from saltus.plan.node import fallen_constants, node_of
+from saltus.plan.phase import Instant, Phase, inputs_of
+from saltus.plan.statement import Plan
 
 BEFORE = "before "  # conditions that a guard has not fired yet
 
 
 class PhaseModel:
-    """Symbols and functions of one phase: its node, with integrals and sizes as further unknowns."""
+    """Symbols and functions of one phase: its node, with integrals and parts of absolute values as further unknowns.
+
+    An absolute value |e| stands in integrals as the least of s + w^2 / (2 r) with s >= |e - w|: e^2 / (2 r) up to the
+    rounding r and |e| - r / 2 beyond (Huber 1964, eq. 3.3), without a kink for the solver. Roundings are data beside
+    the Params. In conditions it is |e|, as they bind where e is not zero.
+    """
 
     def __init__(
         self,
@@ -36,33 +41,33 @@ class PhaseModel:
         self.plan, self.phase, self.rows = plan, phase, tuple(rows)
         m = plan.mechanism
         self.node = node = node_of(phase.stage, rows, momentum=momentum)
-        self.sizes = SX.sym("size", len(plan.sizes))
+        self.absolutes = absolutes_in(plan, summed)
+        count, first = len(self.absolutes), node.x.numel()
+        self.sizes, self.rests = SX.sym("size", count), SX.sym("rest", count)
         self.sums = SX.sym("sum", len(summed))
-        self.x = ca.vertcat(node.x, self.sizes, self.sums)
+        self.x = ca.vertcat(node.x, self.sizes, self.rests, self.sums)
         self.n = int(self.x.numel())
-        self.names = (
-            *node.names,
-            *(f"size {i + 1}" for i in range(len(plan.sizes))),
-            *(f"integral {i + 1}" for i in summed),
-        )
+        parts = tuple(f"{word} of absolute value {i + 1}" for word in ("size", "rest") for i in range(count))
+        self.names = (*node.names, *parts, *(f"integral {i + 1}" for i in summed))
+        self.of_sizes = range(first, first + 2 * count)
         # What is the same all along: when the phase begins, how long it lasts, its constants, freed Params.
         self.begin, self.length = SX.sym("begin"), SX.sym("length")
         self.freed = SX.sym("freed", len(plan.freed))
         self.common = ca.vertcat(self.begin, self.length, node.c, self.freed)
-        self.s, self.p = SX.sym("s"), SX.sym("p", len(m.params))
+        params, self.rounding = SX.sym("p", len(m.params)), SX.sym("rounding", count)
+        self.s, self.p = SX.sym("s"), ca.vertcat(params, self.rounding)
         self.elapsed = self.s * self.length
         constants = fallen_constants(m.gravity, node.c, self.elapsed) if self.floating else node.c
-        params = with_freed(plan, self.p, self.freed)
-        self._own = ca.vertcat(m.time, node.c, m.p), ca.vertcat(self.begin + self.elapsed, constants, params)
+        inserted = ca.vertcat(self.begin + self.elapsed, constants, with_freed(plan, params, self.freed))
+        self._own = ca.vertcat(m.time, node.c, m.p), inserted
         e = phase.stage.equations
         full = {k: self.here(v) for k, v in node.full.items()}
-        sizes = ca.vertcat(SX(0, 1), *[s for s, _ in plan.sizes])
         self._path = (
-            ca.vertcat(m.time, e.q, e.v, _inputs(m), e.z, phase.forces, sizes),
-            ca.densify(ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"], self.sizes)),
+            ca.vertcat(m.time, e.q, e.v, inputs_of(m), e.z, phase.forces),
+            ca.densify(ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"])),
         )
         self.full = full
-        integrands = [self.along(plan.integrals[i][1]) * self._counts(i) for i in summed]
+        integrands = [self.along(plan.integrals[i][1], rounded=True) * self._counts(i) for i in summed]
         rates = [self.here(r) for r in node.rates.values()] + [ca.vertcat(SX(0, 1), *integrands)]
         self.integrated = [i for b in node.rates for i in range(*node.blocks[b].indices(self.n))]
         self.integrated += list(range(self.n - len(summed), self.n))
@@ -76,6 +81,8 @@ class PhaseModel:
         whole = [*(full[k] for k in "qvaufz"), q_dot]
         self.whole = Kernel(ca.Function("whole", arguments, [ca.densify(y) for y in whole]), native=False)
         self.rates = Kernel(self.rate, native=False)
+        measured = ca.vertcat(SX(0, 1), *[self.along(e) for _, e in self.absolutes])
+        self.measured = ca.Function("measured", arguments, [ca.densify(measured)])
         self._held(arguments, direct)
 
     @property
@@ -88,12 +95,20 @@ class PhaseModel:
         return 1.0 if only is None or only is self.phase else 0.0
 
     def here(self, expression: SX) -> SX:
-        """Insert time, constants and Params of this phase."""
-        return ca.substitute([SX(expression)], [self._own[0]], [self._own[1]])[0]
+        """Insert time, constants and Params of this phase, those that its domain gives first."""
+        given = self.phase.stage.with_params([SX(expression)])
+        return ca.substitute(given, [self._own[0]], [self._own[1]])[0]
 
-    def along(self, expression: SX) -> SX:
+    def along(self, expression: SX, *, rounded: bool = False) -> SX:
         """Insert the unknowns of a node into an expression along the way."""
-        return self.here(ca.substitute([SX(expression)], [self._path[0]], [self._path[1]])[0])
+        out = SX(expression)
+        if rounded:
+            for i, (symbol, _) in enumerate(self.absolutes):
+                out = ca.substitute(out, symbol, self.sizes[i] + self.rests[i] ** 2 / (2 * self.rounding[i]))
+        for symbol, e in reversed(self.plan.sizes):  # later ones may be made of earlier ones
+            out = ca.substitute(out, symbol, ca.fabs(e))
+        # What is inserted has its time and constants already: the centre of mass would fall twice.
+        return ca.substitute([self.here(out)], [self._path[0]], [self._path[1]])[0]
 
     def _pull(self) -> SX:
         """What the slack adds to the integrated unknowns."""
@@ -161,13 +176,10 @@ class PhaseModel:
         for edge in plan.system.leaving(phase.domain):
             if isinstance(edge.guard, Touchdown):
                 out.append(Condition(SX(edge.guard.expression(self.signals)), 0.0, FREE, f"{BEFORE}{edge.name}"))
-        motors = self._motors()
-        inserted = phase.stage.with_params([c.expression for c in motors])
-        out += [replace(c, expression=e) for c, e in zip(motors, inserted, strict=True)]
-        for symbol, expression in plan.sizes:
-            out.append(Condition(symbol - expression, 0.0, FREE, "size"))
-            out.append(Condition(symbol + expression, 0.0, FREE, "size"))
-        return out
+        for i, (_, e) in enumerate(self.absolutes):
+            rest = e - self.rests[i]
+            out += [Condition(self.sizes[i] + side * rest, 0.0, FREE, self.names[self.of_sizes[i]]) for side in (1, -1)]
+        return out + self._motors()
 
     def _motors(self) -> list[Condition]:
         """Limits of the motors."""
@@ -245,3 +257,9 @@ def with_freed(plan: Plan, p: SX, freed: SX) -> SX:
     for i, name in enumerate(plan.freed):
         out[list(plan.mechanism.params).index(name)] = freed[i]
     return out
+
+
+def absolutes_in(plan: Plan, summed: Sequence[int]) -> list[tuple[SX, SX]]:
+    """Absolute values that stand in integrals which are unknowns: their symbols and what they are of."""
+    integrands = ca.vertcat(SX(0, 1), *[plan.integrals[i][1] for i in summed])
+    return [(symbol, e) for symbol, e in plan.sizes if ca.depends_on(integrands, symbol)]

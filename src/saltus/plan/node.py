@@ -58,15 +58,6 @@ class Node:
     pulls: dict[str, SX]
     unknowns: ca.Function
 
-    def block(self, name: str, of: SX | None = None) -> SX:
-        """Part of x, or of another vector laid out like it."""
-        return (self.x if of is None else of)[self.blocks[name]]
-
-    @property
-    def algebraic(self) -> list[str]:
-        """Blocks that are not integrated."""
-        return [b for b in self.blocks if b not in self.rates]
-
 
 def node_of(stage: Constrained, rows: Sequence[int], *, momentum: bool = True) -> Node:
     """Return the node of a domain; `rows` are the constraint rows that are independent."""

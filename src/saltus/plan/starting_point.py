@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
 from saltus.model.assembly import assembler
 from saltus.plan.guess import Guess
+from saltus.plan.integrals import with_integrals
 from saltus.plan.transcription import Transcription
 
 
@@ -28,13 +28,11 @@ def fill(t: Transcription, guess: Guess) -> np.ndarray:
         z = np.zeros(0 if model.floating else model.full["z"].numel())
         unknowns = Kernel(model.node.unknowns, native=False)
         values, constants = unknowns.batch(q, v, a, u, f, z, t.p)
-        sizes = np.zeros((len(s), model.sizes.numel() + model.sums.numel()))
-        x[t.nodes[k]] = np.hstack([values, sizes]).T
+        x[t.nodes[k]] = np.hstack([values, np.zeros((len(s), model.n - values.shape[1]))]).T
         x[t.constants[k]] = constants[0] if model.floating else anchors
-        _fill_sizes(t, k, x)
         begin += length
     _fill_impulses(t, x)
-    return x
+    return with_integrals(t, x)
 
 
 def _fill_impulses(t: Transcription, x: np.ndarray) -> None:
@@ -53,24 +51,3 @@ def _anchors(t: Transcription, k: int, q: np.ndarray, v: np.ndarray) -> np.ndarr
     anchors = np.ravel(stage.touching(0.0, q, v, t.p)[0]).copy()
     anchors[stage.dimension - 1 :: stage.dimension] = t.plan.system.ground
     return anchors
-
-
-def _fill_sizes(t: Transcription, k: int, x: np.ndarray) -> None:
-    """Sizes of expressions, and integrals added up so far."""
-    model = t.models[k]
-    if not (model.sizes.numel() or model.sums.numel()):
-        return
-    first = model.node.x.numel()
-    arguments = [model.x, model.common, model.s, model.p]
-    values = ca.vertcat(*[model.along(e) for _, e in t.plan.sizes]) if t.plan.sizes else ca.SX(0, 1)
-    here = x[t.nodes[k]].T, x[t.common(k)], t.fractions[k][:, None], t.p
-    if model.sizes.numel():
-        sizes = Kernel(ca.Function("sizes", arguments, [ca.densify(values)]), native=False).batch(*here)
-        x[t.nodes[k][first : first + model.sizes.numel()]] = np.abs(sizes).T
-    n = model.sums.numel()
-    if n:
-        rate = np.asarray(model.rates.batch(x[t.nodes[k]].T, *here[1:]))[:, -n:]
-        h = np.diff(t.fractions[k]) * x[t.lengths[k]]
-        sums = np.vstack([np.zeros(n), np.cumsum((rate[1:] + rate[:-1]) / 2 * h[:, None], axis=0)])
-        before = x[t.nodes[k - 1][-n:, -1]] if k else 0.0
-        x[t.nodes[k][-n:]] = (sums + before).T

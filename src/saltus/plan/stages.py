@@ -23,7 +23,8 @@ def stages_of(t: Transcription) -> np.ndarray:
         first.append(at)
         out[t.common(k)] = at
         out[t.nodes[k]] = at + np.searchsorted(mesh, t.fractions[k])
-        out[t.slacks[k]] = at + 1 + np.arange(len(mesh) - 1)
+        for inside in (t.slacks[k], t.sizes[k]):
+            out[inside] = at + 1 + np.arange(len(mesh) - 1)
         at += len(mesh)
     for (a, b, _), impulse in zip(t.joins, t.impulses, strict=True):
         out[impulse] = first[b] if b > a else at - 1

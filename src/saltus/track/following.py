@@ -1,0 +1,88 @@
+"""Whether a run stayed with the reference that its law follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from saltus.errors import BadValue
+from saltus.hybrid.laws import law_in
+from saltus.hybrid.signals import Entry
+from saltus.model.assembly import assembler
+from saltus.model.mechanism import Mechanism
+from saltus.model.symbols import Named
+from saltus.simulation.trajectory import Trajectory
+from saltus.track.lqr import LQR
+from saltus.track.reference import full_turns, stays_of
+from saltus.track.tracking import JointPD, Track
+
+LOST = 0.2  # rad or m: feedback that lets a coordinate go so far, and further than it began, does not hold
+
+
+@dataclass(frozen=True)
+class Following:
+    """How far a run was from its reference: `begun` with, `largest` (rad, m) of coordinate `name` at time t (s)."""
+
+    holds: bool
+    begun: float
+    largest: float
+    name: str
+    t: float
+    detail: str
+
+
+def following(run: Trajectory, control: Any) -> Following:
+    """Compare a run with the reference of its law (Track, JointPD, LQR, or PerDomain of them), stay by stay.
+
+    Feedback holds unless a coordinate is ever more than 0.2 (rad, m) off and further than three times what it
+    began with. Coordinates of a free base that inputs do not reach count as well: it is they that fall.
+    """
+    m = run.mechanism
+    if not isinstance(m, Mechanism):
+        raise BadValue("a run read from a file knows no machine; compare the run as simulate returned it")
+    visits: dict[str, int] = {}
+    begun, worst = None, (0.0, m.q_names[0], float(run.t[0]))
+    law_name = ""
+    for stay in stays_of(run):
+        visit = visits[stay.domain] = visits.get(stay.domain, -1) + 1
+        law = law_in(control, stay.domain)
+        if not isinstance(law, Track | JointPD | LQR):
+            continue
+        law_name = type(law).__name__
+        off = _off(m, stay, law, visit)
+        begun = float(off[0].max()) if begun is None else begun
+        i, j = np.unravel_index(int(off.argmax()), off.shape)
+        if off[i, j] > worst[0]:
+            worst = float(off[i, j]), m.q_names[j], float(stay.t[i])
+    if begun is None:
+        raise BadValue("the law follows no reference in any domain of the run; give Track, JointPD or LQR")
+    largest, name, t = worst
+    holds = largest <= max(LOST, 3 * begun)
+    reached = f"{name} is {largest:.3g} off at {t:.4g} s, {begun:.3g} at the start"
+    if holds:
+        return Following(holds, begun, *worst, f"{law_name} holds the reference: {reached}")
+    advice = {
+        "LQR": "it is built on small differences: raise Q over R, weigh all that must not fall, or use Track",
+        "Track": "what its outputs leave free does as it likes: choose other outputs, or use LQR",
+        "JointPD": "raise its gains, or use Track or LQR, which know the machine",
+    }[law_name]
+    return Following(holds, begun, *worst, f"{law_name} does not hold the reference: {reached}; {advice}")
+
+
+def _off(m: Mechanism, stay: Any, law: Any, visit: int) -> np.ndarray:
+    """Differences of positions at the samples of a stay; the way along the ground counts from entry in later ones."""
+    reference = law._reference
+    mine = reference.stay(stay.domain, visit)
+    entry = Entry(float(stay.t[0]), Named(m.q_names, stay.q[0]), Named(m.v_names, stay.v[0], "velocity"))
+    elapsed = np.clip(stay.t - stay.t[0], 0.0, mine.t[-1] - mine.t[0]) + mine.t[0]
+    wanted = np.stack([np.interp(elapsed, mine.t, column) for column in mine.q.T], axis=1)
+    wanted += full_turns(m, m.q_names, mine, entry)
+    if reference.repeats(stay.domain, visit):
+        advancing = np.abs(stay.q[0] - wanted[0]) > LOST
+        wanted += np.where(advancing, stay.q[0] - wanted[0], 0.0)
+    for b in assembler(m).balls:  # a quaternion and its negative are one turn
+        turn = slice(b, b + 4)
+        wanted[:, turn] *= np.where((stay.q[:, turn] * wanted[:, turn]).sum(axis=1) < 0, -1, 1)[:, None]
+    return np.abs(stay.q - wanted)
