@@ -215,6 +215,8 @@ def planned(
         "energy_end": float(energies[-1]),
         "energy_scale": float(np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()),
         "energy_of_resets": 0.0,
+        "energy_drift": 0.0,
+        "feet": {},
         "work": dict(zip(channels, map(float, done), strict=True)),
         "contacts": contact_summary(
             plan.system, [model.phase.domain.contacts for model in t.models], arrays, contacts, d
