@@ -132,8 +132,8 @@ def load(path: str | Path) -> Trajectory:
         raise BadFile(f"{path} does not exist or is no file", path=str(path))
     if not _whole(path):
         raise BadFile(
-            f"{path} is damaged or truncated, or no trajectory of Saltus: it does not end with the checksum of its contents; "
-            "simulate again, or get another copy",
+            f"{path} is damaged or truncated, or no trajectory of Saltus: it does not end with the checksum of its "
+            "contents; simulate again, or get another copy",
             path=str(path),
         )
     try:
