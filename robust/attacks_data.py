@@ -78,10 +78,15 @@ def _somewhere(rng: random.Random, data: Any) -> tuple[Any, Any]:
         data = inner
 
 
+def _unseal(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: -len(store.MARK) - 32])
+
+
 def _hostile(rng: random.Random, path: Path) -> None:
     """Change what a file says, and give it the checksum of what it says now."""
     from netCDF4 import Dataset
 
+    _unseal(path)
     with Dataset(path, "a") as file:
         for _ in range(rng.randint(1, 3)):
             if rng.random() < 0.6:
@@ -103,10 +108,7 @@ def _hostile(rng: random.Random, path: Path) -> None:
                     variable[at] = number
         if rng.random() < 0.2:
             file.renameVariable(rng.choice([n for n in file.variables if n not in file.dimensions]), "other")
-    attributes, variables = store._contents(path)
-    attributes.pop("checksum")
-    with Dataset(path, "a") as file:
-        file.setncattr("checksum", store._checksum(attributes, variables))
+    store.seal(path)
 
 
 def _used(run: sl.Trajectory, folder: Path, whole: bool) -> None:
@@ -143,13 +145,11 @@ def run_file(seed: int, folder: Path) -> str:
     name = rng.choice(
         ["evil.py", "./evil.py", f"{folder}/evil.py", "hopper.py", "Evil.py", "evil", "HOPPER", "zoo/x", *MARKS]
     )
+    _unseal(path)
     with Dataset(path, "a") as file:
         meta = json.loads(file.getncattr("meta")) | {"name": name}
         file.setncattr("meta", json.dumps(meta))
-    attributes, variables = store._contents(path)
-    attributes.pop("checksum")
-    with Dataset(path, "a") as file:
-        file.setncattr("checksum", store._checksum(attributes, variables))
+    store.seal(path)
     saved(path)
     return "a machine of the zoo"
 

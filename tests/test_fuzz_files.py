@@ -12,6 +12,7 @@ import saltus as sl
 from saltus.errors import BadFile, SaltusError
 from saltus.files.model.documents import parse
 from saltus.files.model_file import build
+from saltus.simulation import store
 
 QUICK, LONG = 5_000, 100_000
 
@@ -133,18 +134,14 @@ def good_run():
 
 
 def test_every_flipped_bit_of_a_run_is_found(good_run, tmp_path):
-    """300 single flips spread over the file: BadFile, or nothing changed (bytes that HDF5 does not use)."""
-    good, whole = good_run
+    """300 single flips spread over the file."""
+    _, whole = good_run
     rng = np.random.default_rng(5)
     path = tmp_path / "run.nc"
-    found = 0
     for at in np.linspace(0, len(whole) - 1, 300).astype(int).tolist():
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << int(rng.integers(8))]) + whole[at + 1 :])
-        try:
-            attacks_data._same(sl.read(path), good)
-        except BadFile:
-            found += 1
-    assert found > 150
+        with pytest.raises(BadFile, match="damaged"):
+            sl.read(path)
 
 
 def test_runs_of_an_older_format_are_refused_by_name(good_run, tmp_path):
@@ -165,6 +162,7 @@ def test_a_small_file_that_claims_much_is_refused_unread(tmp_path):
         file.setncatts({"format": "saltus-trajectory-2"})
         file.createDimension("time", 10**11)
         file.createVariable("time", "f8", ("time",), zlib=True)
+    store.seal(tmp_path / "bomb.nc")
     with pytest.raises(BadFile, match="cannot be read"):
         sl.read(tmp_path / "bomb.nc")
 

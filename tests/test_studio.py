@@ -721,11 +721,12 @@ def test_report_animates_from_a_file(chrome, tmp_path, complaints):
     page.get_by_label("time").fill("0")
     first = page.evaluate(picture)
     page.get_by_role("button", name="Play").click()
-    page.wait_for_function("Number(document.querySelector('figure.player').dataset.picture) > 10", timeout=LONG)
+    shown = "document.querySelector('figure.player').dataset.picture"
+    until(lambda: int(page.evaluate(shown) or 0) > 10)
     page.get_by_role("button", name="Pause").click()
     assert page.evaluate(picture) != first
     page.get_by_label("time").fill("0")
-    page.wait_for_function("document.querySelector('figure.player').dataset.picture == '0'")
+    until(lambda: page.evaluate(shown) == "0")
     assert page.evaluate(picture) == first
     if SHOTS is not None:
         page.get_by_label("time").fill("60")

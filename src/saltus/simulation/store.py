@@ -22,6 +22,7 @@ from saltus.model.registry import readable
 from saltus.simulation.trajectory import SAMPLES, Event, Piece, Trajectory
 
 FORMAT = "saltus-trajectory-2"
+MARK = b"\nsaltus\n"  # before the checksum at the end of a file
 STATES = ("q_before", "v_before", "q", "v")  # around an event
 
 # What `meta` holds at least: a text, a number, a list of names, a dict of numbers.
@@ -42,25 +43,27 @@ def save(trajectory: Trajectory, path: str | Path) -> Path:
     variables = _variables(trajectory)
     try:
         with Dataset(temporary, "w") as file:
-            file.setncatts({**attributes, "checksum": _checksum(attributes, {n: x[1] for n, x in variables.items()})})
+            file.setncatts(attributes)
             for name, (dimensions, array, unit) in variables.items():
                 _put(file, name, dimensions, array, unit)
+        seal(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
 
 
-def _checksum(attributes: Mapping[str, str], variables: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 over the attributes and over name, type, shape and content of every variable."""
-    digest = hashlib.sha256()
-    for name, text in sorted(attributes.items()):
-        digest.update(json.dumps([name, text]).encode())
-    for name, array in sorted(variables.items()):
-        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        plain = array.dtype == object
-        digest.update(json.dumps(array.tolist()).encode() if plain else np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+def seal(path: Path) -> None:
+    """Append the SHA-256 of a file to it: readers of NetCDF do not look behind the end of the data."""
+    content = path.read_bytes()
+    path.write_bytes(content + MARK + hashlib.sha256(content).digest())
+
+
+def _whole(path: Path) -> bool:
+    """Whether a file ends with the checksum of what comes before. The C library may hang on what is damaged."""
+    content = path.read_bytes()
+    end = len(content) - len(MARK) - 32
+    return end > 0 and content[end:] == MARK + hashlib.sha256(content[:end]).digest()
 
 
 def _put(file: Any, name: str, dimensions: tuple[str, ...], array: np.ndarray, unit: str) -> None:
@@ -127,6 +130,12 @@ def load(path: str | Path) -> Trajectory:
     path = Path(path)
     if not path.is_file():
         raise BadFile(f"{path} does not exist or is no file", path=str(path))
+    if not _whole(path):
+        raise BadFile(
+            f"{path} is damaged or truncated, or no trajectory of Saltus: it does not end with the checksum of its "
+            "contents; simulate again, or get another copy",
+            path=str(path),
+        )
     try:
         attributes, variables = _contents(path)
     except (OSError, RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError) as problem:
@@ -140,10 +149,7 @@ def load(path: str | Path) -> Trajectory:
             f"{path} is no trajectory of Saltus: its format is {found!r}, expected {FORMAT!r}; simulate again",
             path=str(path),
         )
-    given = attributes.pop("checksum", None)
     try:
-        if given != _checksum(attributes, variables):
-            raise ValueError("its contents are not those that were written (checksum)")
         return _rebuilt(attributes, variables)
     except (BadValue, LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
         said = str(problem) if isinstance(problem, BadValue) else f"{type(problem).__name__}: {problem}"

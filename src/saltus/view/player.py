@@ -120,7 +120,7 @@ SCRIPT = """
   canvas.onkeydown = (e) => { if (e.key === " ") { e.preventDefault(); toggle(!playing); } };
   new ResizeObserver(draw).observe(canvas.parentElement); draw();
 })();
-"""
+""".replace("@scale@", str(SCALE))
 
 PAGE = """<figure class="player" style="margin:0">
 <canvas tabindex="0" role="img" aria-label="animation of the run"
@@ -134,7 +134,7 @@ PAGE = """<figure class="player" style="margin:0">
 <label><input type="checkbox" class="follow" checked> follow</label>
 </div>
 <script type="application/json" class="data">@data@</script>
-<script>@script@</script></figure>""".replace("@scale@", str(SCALE))
+<script>@script@</script></figure>"""
 
 
 def player(run: Trajectory, *, mechanism: Mechanism | None = None, ground: float = 0.0) -> str:
