@@ -11,8 +11,8 @@ import numpy as np
 
 from saltus.model.bend import Arc, bending
 from saltus.model.joints import Ball, Bend, Joint, Shift, Turn, perpendicular
-from saltus.model.mechanism import Mechanism, Placement
 from saltus.model.parts import Frame
+from saltus.model.structure import Placement, Structure
 from saltus.model.symbols import SX, quaternion_rotation, rotation, vector
 
 
@@ -98,7 +98,7 @@ class Kinematics:
     With `released` drives the virtual displacements of given motions are coordinates too, after all others.
     """
 
-    def __init__(self, mechanism: Mechanism, *, released: bool = False) -> None:
+    def __init__(self, mechanism: Structure, *, released: bool = False) -> None:
         m = mechanism
         self.mechanism = m
         self.t = m.time
