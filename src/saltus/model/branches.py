@@ -71,7 +71,7 @@ def _newton_on_all(a: Assembler, q: np.ndarray, free: Sequence[int], p: np.ndarr
     sizes = a.scale.of_columns(p)[free]
     for _ in range(60):
         phi, J = a.closures_at(q, p)
-        rows = a.scale.of_rows(J, p)
+        rows = a.scale.of_rows(p)
         Jf = J[:, :, free] * sizes / rows[..., None]
         normal = np.einsum("nij,nik->njk", Jf, Jf)
         size = np.trace(normal, axis1=1, axis2=2)[:, None, None] + 1e-30
@@ -80,4 +80,4 @@ def _newton_on_all(a: Assembler, q: np.ndarray, free: Sequence[int], p: np.ndarr
         step *= np.minimum(1.0, 0.6 / (np.abs(step).max(axis=1, keepdims=True) + 1e-300))
         q[:, free] += step * sizes
     phi, J = a.closures_at(q, p)
-    return q[np.abs(phi / a.scale.of_rows(J, p)).max(axis=1) < 1e-8]
+    return q[np.abs(phi / a.scale.of_rows(p)).max(axis=1) < 1e-8]

@@ -24,6 +24,7 @@ from saltus.model.symbols import SX, flatten
 
 CLOSED = 1e-12  # of the machine's length, or rad: a loop counts as closed
 EXACT = 1e-15  # of the same: closed to round-off
+ROUND_OFF = 1e-14  # an entry of J without units
 CAP = 0.5  # rad or machine lengths: longest Newton step of a coordinate
 NEARBY = 0.05  # rad or machine lengths: how far neighbours of a singular configuration are looked at
 TRIES = 60  # random starts before a linkage is said not to close
@@ -48,7 +49,7 @@ class Assembler:
         self.owner = [c.name for c in self.closures for _ in range(c.phi.numel())]
         self.balls = k.balls
         self.v_of_q = self._velocity_index()
-        self.scale = Scale(m, self.closures, self.J)
+        self.scale = Scale(k, self.closures, self.J)
         self._closings: dict[tuple[tuple[int, ...], tuple[int, ...]], Closing] = {}
 
     def closure(self, t: float, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -198,7 +199,7 @@ class Assembler:
     def gap(self, q: np.ndarray, p: np.ndarray) -> float:
         """Largest constraint error, in machine lengths or rad."""
         phi, J = self.closure(0.0, q, p)
-        return float(np.abs(phi / self.scale.of_rows(J, p)).max(initial=0.0))
+        return float(np.abs(phi / self.scale.of_rows(p)).max(initial=0.0))
 
     def close(self, q: np.ndarray, free: Sequence[int], p: np.ndarray, held: Sequence[str] = ()) -> np.ndarray:
         """Move the free coordinates until the loops close, as near to the start as they do."""
@@ -222,7 +223,7 @@ class Assembler:
             elif gap < best_gap:
                 best, best_gap = candidate, gap
         if found:
-            return min(found, key=lambda c: float(np.linalg.norm((c - q) / q_sizes)))
+            return min(found, key=lambda c: round(float(np.linalg.norm((c - q) / q_sizes)), 9))  # of two the first
         phi, _ = self.closure(0.0, best, p)
         gaps = {c.name: 0.0 for c in self.closures}
         for name, value in zip(self.owner, phi, strict=True):
@@ -238,32 +239,34 @@ class Assembler:
             positions=best,
         )
 
-    def newton(self, q: np.ndarray, free: Sequence[int], p: np.ndarray) -> tuple[np.ndarray, float]:
+    def newton(
+        self, q: np.ndarray, free: Sequence[int], p: np.ndarray, t: float = 0.0
+    ) -> tuple[np.ndarray, float]:
         """Gauss-Newton with least-norm steps, limited to CAP per coordinate and shortened until the gap shrinks.
 
         Returns the positions and the gap left, in machine lengths or rad.
         """
         free = [i for i in free if self.moved_by[:, i].any()]
-        phi, J = self.closure(0.0, q, p)
-        columns, rows = self.scale.of_columns(p), self.scale.of_rows(J, p)
+        phi, J = self.closure(t, q, p)
+        columns, rows = self.scale.of_columns(p), self.scale.of_rows(p)
         for _ in range(60):
             if np.abs(phi / rows).max(initial=0.0) < EXACT or not free:
                 break
             step = np.zeros(self.nv)
             scaled = J[:, free] * columns[free] / rows[:, None]
-            step[free] = -np.linalg.lstsq(scaled, phi / rows, rcond=1e-10)[0]
+            step[free] = -least(scaled, phi / rows)
             largest = np.abs(step).max()
             step *= min(1.0, CAP / largest) if largest > 0 else 1.0
             for _ in range(12):
                 trial = self.move(q, step * columns, p)
-                phi_new, J_new = self.closure(0.0, trial, p)
+                phi_new, J_new = self.closure(t, trial, p)
                 if np.linalg.norm(phi_new / rows) < np.linalg.norm(phi / rows):
                     break
                 step /= 2
             else:
                 break
             q, phi, J = trial, phi_new, J_new
-        return q, float(np.abs(phi / self.scale.of_rows(J, p)).max(initial=0.0))
+        return q, float(np.abs(phi / self.scale.of_rows(p)).max(initial=0.0))
 
     def right_way_round(self, q: np.ndarray, p: np.ndarray) -> bool:
         """Whether no loop joint is closed in its mirror image."""
@@ -285,10 +288,10 @@ class Assembler:
         _, J = self.closure(0.0, q, p)
         phi_t, _, _ = self._moving(0.0, q, p)
         free = [i for i, name in enumerate(m.v_names) if name not in given and self.moved_by[:, i].any()]
-        columns, rows = self.scale.of_columns(p), self.scale.of_rows(J, p)
+        columns, rows = self.scale.of_columns(p), self.scale.of_rows(p)
         wanted = -(J @ v + phi_t) / rows
         scaled = J[:, free] * columns[free] / rows[:, None]
-        v[free] = np.linalg.lstsq(scaled, wanted, rcond=1e-10)[0] * columns[free]
+        v[free] = least(scaled, wanted) * columns[free]
         left = np.abs(J @ v + phi_t).max()
         if np.abs((J @ v + phi_t) / rows).max() > 1e-9 * max(1.0, np.abs(v / columns).max()):
             what = f"rates {', '.join(given)} contradict" if given else "motions given in time contradict"
@@ -395,6 +398,11 @@ class Closing:
             names.append(owner[rows[0]])
         table = np.array(values)
         return table.min(axis=0), [names[i] for i in table.argmin(axis=0)]
+
+
+def least(J: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Shortest x that comes nearest to J x = b, for a J without units: entries of mere round-off count as none."""
+    return np.linalg.lstsq(np.where(np.abs(J) > ROUND_OFF, J, 0.0), b, rcond=1e-10)[0]
 
 
 def assembler(mechanism: Structure) -> Assembler:

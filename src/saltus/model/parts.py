@@ -33,8 +33,7 @@ def gravity_vector(given: Any, spatial: bool) -> SX:
         given = float(np.ravel(given)[0])
     if isinstance(given, Param | SX | int | float | np.number) and not (isinstance(given, SX) and given.numel() > 1):
         _finite(given, part)
-        size = SX(given.symbol) if isinstance(given, Param) else SX(given)
-        return vector(*((0, 0, -size) if spatial else (0, -size, 0)))
+        return vector(*((0, 0, -given) if spatial else (0, -given, 0)))
     if isinstance(given, SX | ca.DM | np.ndarray):
         if 1 not in np.shape(given) and len(np.shape(given)) > 1:
             raise BadValue(f"{part}: a vector has one row or one column; shape {np.shape(given)} given", given=given)

@@ -8,16 +8,17 @@ directions are left as they are. Assembly works on these numbers alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
 from saltus.model.joints import Ball, Bend, Shift
-from saltus.model.kinematics import Closure
+from saltus.model.kinematics import Closure, Kinematics
 from saltus.model.structure import Structure
 from saltus.model.symbols import SX
+
+DRAWS = 3
 
 
 def length(m: Structure) -> SX:
@@ -50,30 +51,38 @@ def _diagonal(places: Sequence[SX]) -> SX:
 class Scale:
     """Sizes of a machine's velocity coordinates and constraint rows: a length for metres, 1 for angles.
 
-    A row written by hand has a unit that nobody declared; its size is how far it goes when every coordinate moves by
-    its own size.
+    A row written by hand has a unit that nobody declared. Its size is how far it goes while every coordinate moves by
+    its own size, the most of a few configurations drawn at random (with a fixed seed).
     """
 
-    def __init__(self, m: Structure, closures: Sequence[Closure], J: SX) -> None:
+    def __init__(self, kinematics: Kinematics, closures: Sequence[Closure], J: SX) -> None:
+        k, m = kinematics, kinematics.mechanism
         self.length = length(m)
         self.columns: SX = ca.vertcat(SX(0, 1), *[self.length if shifts else SX(1) for shifts in shifted(m)])
-        self.by_hand = np.array([c.joint is None for c in closures for _ in c.locks], bool)
-        rows: list[SX] = []
-        at = 0
+        sizes: list[SX] = []
         for closure in closures:
-            for lock in closure.locks:
-                moved = ca.sqrt(ca.sumsqr(J[at, :].T * self.columns))
-                own = ca.if_else(moved > 0, moved, 1)
-                rows.append(own if closure.joint is None else self.length if lock.startswith("shift") else SX(1))
-                at += 1
-        self.rows: SX = ca.vertcat(SX(0, 1), *rows)
-        self._p = m.p
+            at = len(sizes)
+            if closure.joint is None:
+                sizes += ca.vertsplit(self._by_hand(k, J[at : at + len(closure.locks), :]))
+            else:
+                sizes += [self.length if lock.startswith("shift") else SX(1) for lock in closure.locks]
+        self.rows: SX = ca.vertcat(SX(0, 1), *sizes)
+        outputs = [ca.densify(x) for x in (self.rows, self.columns, self.length)]
+        function = ca.Function("sizes", [k.p], outputs, ["p"], ["rows", "columns", "length"])
+        self._sizes = Kernel(function, native=False)
 
-    @cached_property
-    def _sizes(self) -> Kernel:
-        known = [SX(1) if hand else row for hand, row in zip(self.by_hand, ca.vertsplit(self.rows), strict=True)]
-        outputs = [ca.densify(x) for x in (ca.vertcat(SX(0, 1), *known), self.columns, self.length)]
-        return Kernel(ca.Function("sizes", [self._p], outputs, ["p"], ["rows", "columns", "length"]), native=False)
+    def _by_hand(self, k: Kinematics, J: SX) -> SX:
+        lengths = ca.sqrt(ca.sum2((J * ca.repmat(self.columns.T, J.shape[0], 1)) ** 2))
+        at = ca.Function("at", [k.t, k.q, k.p], [ca.densify(lengths)])
+        slides = {n for n, shifts in zip(k.mechanism.v_names, shifted(k.mechanism), strict=True) if shifts}
+        shifts = [name in slides for name in k.mechanism.q_names]  # a slide has one name in positions and velocities
+        out = SX.zeros(J.shape[0])
+        for draw in np.random.default_rng(0).uniform(-np.pi, np.pi, (DRAWS, k.q.numel())):
+            q = ca.vertcat(*[x * self.length if shift else SX(x) for x, shift in zip(draw, shifts, strict=True)])
+            for b in k.balls:
+                q[b : b + 4] = SX(draw[b : b + 4] / np.linalg.norm(draw[b : b + 4]))
+            out = ca.fmax(out, at(0, q, k.p))
+        return ca.if_else(out > 0, out, 1)
 
     def metres(self, p: np.ndarray) -> float:
         """The characteristic length (m) for given Params."""
@@ -81,20 +90,15 @@ class Scale:
 
     def of_columns(self, p: np.ndarray) -> np.ndarray:
         """Size of every velocity coordinate for given Params."""
-        return np.ravel(self._sizes(p)[1])
+        return np.ravel(self._sizes(p)[1]).copy()
 
-    def of_rows(self, J: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Size of every constraint row for given Params, where its Jacobian is J (or many of them)."""
-        rows, columns, _ = self._sizes(p)
-        out = np.broadcast_to(np.ravel(rows), J.shape[:-1]).copy()
-        if self.by_hand.any():
-            moved = np.linalg.norm(J[..., self.by_hand, :] * np.ravel(columns), axis=-1)
-            out[..., self.by_hand] = np.where(moved > 0, moved, 1.0)
-        return out
+    def of_rows(self, p: np.ndarray) -> np.ndarray:
+        """Size of every constraint row for given Params."""
+        return np.ravel(self._sizes(p)[0]).copy()
 
     def scaled(self, J: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """J without units: rows and columns over and times their sizes."""
-        return J * self.of_columns(p) / self.of_rows(J, p)[..., None]
+        """J (or many of them) without units: how many of its sizes a row moves with a coordinate by one of its own."""
+        return J * self.of_columns(p) / self.of_rows(p)[:, None]
 
 
 def shifted(m: Structure) -> list[bool]:

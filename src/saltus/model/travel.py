@@ -10,7 +10,7 @@ import numpy as np
 
 from saltus.compile import Bound
 from saltus.errors import Singular
-from saltus.model.closing import CLOSED, Assembler
+from saltus.model.closing import CLOSED, Assembler, least
 from saltus.model.joints import Turn
 
 LEAP = 0.2  # rad or machine lengths: longest step of a driver that is taken at once
@@ -155,10 +155,10 @@ def _along(
     ahead = a.move(q, step * tangent * sizes, p)
     for _ in range(12):
         phi, J = a.closure(0.0, ahead, p)
-        rows = a.scale.of_rows(J, p)
+        rows = a.scale.of_rows(p)
         if np.abs(phi / rows).max(initial=0.0) < 1e-14:
             break
-        back = np.linalg.lstsq(J * sizes / rows[:, None], phi / rows, rcond=1e-10)[0]
+        back = least(J * sizes / rows[:, None], phi / rows)
         ahead = a.move(ahead, -back * sizes, p)
     null = _motions(a, ahead, p)
     new = null.T @ (null @ tangent)
