@@ -114,7 +114,11 @@ class Balance:
 
     @cached_property
     def transmits(self) -> Kernel:
-        """Wrench of each joint on its frame b about that point: (force, moment) one per row, and its part by f."""
+        """Wrench of each joint on its frame b about that point, and its derivatives by f and by idle reactions.
+
+        Those are of locks that no motion of the machine ever tries, such as across the plane of a planar linkage in
+        space: nothing determines them.
+        """
         e, k, m = self.e, self.e.kinematics, self.mechanism
         hand = [c.name for c in m.constraints.values() if c.drives is None]
         if hand:
@@ -123,14 +127,15 @@ class Balance:
                 "is not said; write it as a joint, or as a given motion with m.prescribe(...)",
                 constraints=hand,
             )
-        f = SX.sym("f", self.rows)
+        f, idle = SX.sym("f", self.rows), []
         needed = self._needed()
         loops: dict[str, tuple[SX, SX]] = {}
         at = 0
         for closure in e.closures:
             rows, at = f[at : at + len(closure.locks)], at + len(closure.locks)
             if closure.joint is not None:
-                loops[closure.name] = force, moment = self._across(closure.joint, closure.locks, rows)
+                idle.append(SX.sym("idle", 6))
+                loops[closure.name] = force, moment = self._across(closure.joint, closure.locks, rows, idle[-1])
                 place = k.position(closure.joint.b)
                 for frame, sign in ((closure.joint.b, -1), (closure.joint.a, 1)):
                     _add(needed, frame.link.name, sign * force, sign * (moment + cross(place, force)))
@@ -142,8 +147,10 @@ class Balance:
             out[joint.name] = sign * force, sign * (moment - cross(place, force))
         out.update(loops)
         W = ca.vertcat(*[ca.densify(ca.vertcat(*pair)) for pair in out.values()])
-        inputs = [e.t, e.q, e.v, e.a, e.u, e.p, e.z, f]
-        function = ca.Function("transmits", inputs, ca.cse([W, ca.densify(ca.jacobian(W, f))]))
+        extra = ca.vertcat(SX(0, 1), *idle)
+        by_f, by_idle = (ca.densify(ca.jacobian(W, x)) for x in (f, extra))
+        plain = ca.substitute([W, by_f, by_idle], [extra], [SX.zeros(extra.numel())])
+        function = ca.Function("transmits", [e.t, e.q, e.v, e.a, e.u, e.p, e.z, f], ca.cse(plain))
         return Kernel(function, native=False)
 
     def _needed(self) -> dict[str, tuple[SX, SX]]:
@@ -165,7 +172,8 @@ class Balance:
             elif isinstance(element, CompliantContact):
                 if isinstance(element.place, Joint):
                     raise BadModel(
-                        f"forces in the joints of {m.name!r} are not known: contact {name!r} acts along a segment", name=name
+                        f"forces in the joints of {m.name!r} are not known: contact {name!r} acts along a segment",
+                        name=name,
                     )
                 self._apply(out, element.place, e.touches[name].force, -1)
         return out
@@ -202,7 +210,7 @@ class Balance:
         a, _ = k.relative(spring.a, spring.b)
         return size * ca.mtimes([k.frame_pose(spring.a).R, a.R.T, direction])
 
-    def _across(self, joint: Joint, locks: Sequence[str], f: SX) -> tuple[SX, SX]:
+    def _across(self, joint: Joint, locks: Sequence[str], f: SX, idle: SX) -> tuple[SX, SX]:
         """Force and moment of a loop joint on frame b, about its point, by virtual displacements of that frame."""
         e, k, m = self.e, self.e.kinematics, self.mechanism
         a, b = k.relative(joint.a, joint.b)
@@ -211,6 +219,9 @@ class Balance:
         phi, labels = closed_by(joint, a, moved)
         rows = [phi[labels.index(lock)] for lock in locks]
         efforts = list(ca.vertsplit(f)) if f.numel() else []
+        untried = [label for label in labels if label not in locks]
+        rows += [phi[labels.index(label)] for label in untried]
+        efforts += [idle[i] for i in range(len(untried))]
         for i, name in enumerate(m.inputs):
             if name in joint.v_names and m.motor_of(name) is not None:
                 rows.append(measured(joint, name, a, moved))
@@ -220,7 +231,8 @@ class Balance:
                 value = k.coordinate(element.coordinate)
                 rows.append(measured(joint, element.coordinate, a, moved))
                 efforts.append(
-                    -number(element.stiffness) * (value - number(element.rest)) - number(element.damping) * k.rate(value)
+                    -number(element.stiffness) * (value - number(element.rest))
+                    - number(element.damping) * k.rate(value)
                 )
         B = ca.substitute(ca.jacobian(ca.vertcat(SX(0, 1), *rows), shift), shift, SX.zeros(6))
         wrench = ca.mtimes(B.T, ca.vertcat(SX(0, 1), *efforts))
@@ -241,7 +253,7 @@ class Instant:
     ) -> None:
         self.balance, self.t, self.u, self.p, self.z = balance, t, u, p, z
         self.q, self.v = balance.full(q), balance.full(v)
-        inputs = [t, self.q, self.v, u, p, *([z] if len(z) else [])]
+        inputs: list[Any] = [t, self.q, self.v, u, p, *([z] if len(z) else [])]
         M, h, Q, J, gamma, phi_t = (np.asarray(x) for x in balance._terms(*inputs))
         n = balance.nv + balance.slack
         self.M, self.r = M.reshape(n, n), np.ravel(Q) - np.ravel(h)
@@ -293,15 +305,16 @@ class Instant:
 
     def transmitted(self, solved: Solved) -> np.ndarray:
         """Wrenches of all joints, one per row, NaN where redundant constraints leave a component open."""
-        k = self.balance.rows
-        W, by_f = self.balance.transmits(
-            self.t, self.q, self.v, solved.a, self.u, self.p, self.z, np.asarray(solved.f[:k])
-        )
-        W = np.ravel(W).copy()
-        if len(solved.open) and k:
-            open_ = np.abs(np.reshape(by_f, (len(W), k)) @ solved.open[:, :k].T).max(axis=1)
-            largest = np.abs(np.reshape(by_f, (len(W), k))).max(initial=0.0) * np.abs(solved.open).max()
-            W[open_ > UNIQUE * largest] = np.nan
+        b, k = self.balance, self.balance.rows
+        inputs: list[Any] = [self.t, self.q, self.v, solved.a, self.u, self.p, self.z, solved.f[:k]]
+        W, by_f, by_idle = (np.array(x) for x in b.transmits(*inputs))
+        W = W.ravel()
+        by_f, by_idle = by_f.reshape(len(W), -1), by_idle.reshape(len(W), -1)
+        largest = max(np.abs(by_f).max(initial=0.0), np.abs(by_idle).max(initial=0.0))
+        if len(solved.open):
+            shares = solved.open[:, :k] / np.abs(solved.open).max(axis=1, keepdims=True)
+            W[np.abs(by_f @ shares.T).max(axis=1) > UNIQUE * largest] = np.nan
+        W[np.abs(by_idle).max(axis=1, initial=0.0) > UNIQUE * largest] = np.nan
         return W.reshape(-1, 6)
 
 

@@ -98,7 +98,8 @@ class Forward:
     def _motion(self) -> Any:
         m, s = self.state.mechanism, self.state
         kernel = m.once(
-            "energies", lambda: Kernel(Equations(m).function("kinetic_energy", "potential_energy", "momentum"), native=False)
+            "energies",
+            lambda: Kernel(Equations(m).function("kinetic_energy", "potential_energy", "momentum"), native=False),
         )
         return kernel(self.t, s.positions, s.velocities, self._u, s.p, *([self._z] if len(self._z) else []))
 

@@ -130,9 +130,17 @@ def inverse(
             raise UnknownName("coordinate that can be driven", name, [n for n in m.q_names if n in m.v_names])
     own = [n for n in m.inputs if m.motor_of(n) is None]
     if own:
-        raise BadModel(f"inverse: input {own[0]!r} of {m.name!r} is set by nobody; put a force in its place", name=own[0])
+        raise BadModel(
+            f"inverse: input {own[0]!r} of {m.name!r} is set by nobody; put a force in its place", name=own[0]
+        )
     if m.forces and balance_of(m, passive=True).e.z.numel():
         raise BadModel(f"inverse: friction of soft ground under {m.name!r} has a memory; simulate the machine instead")
+    if begin is not None and len(given) > begin.mobility().freedom:
+        raise BadValue(
+            f"inverse: {len(given)} motions are given ({', '.join(given)}), which contradict one another: {m.name!r} has "
+            f"{begin.mobility().freedom} freedom(s) here",
+            given=list(given),
+        )
     numbers = m.values(params if begin is None or params is not None else begin.params)
     driven = [m.v_names.index(n) for n in given]
     known = {n: float(begin.q[n]) for n in given} if begin is not None else {}
@@ -140,7 +148,10 @@ def inverse(
     times = np.linspace(0.0, _end(given, until), _count(samples))
     values = [[np.ravel(np.asarray(x)) for x in law(t, numbers)] for t in times]
     if not all(np.isfinite(x).all() for row in values for x in row):
-        raise BadValue("inverse: a given motion is not a finite number at all times, or has no acceleration there")
+        raise BadValue(
+            "inverse: a given motion, its speed or acceleration is not a finite number at all times; write it with "
+            "sl.math functions, smooth in time"
+        )
     first = dict(zip(given, values[0][0].tolist(), strict=True))
     named = dict(zip(m.params, numbers.tolist(), strict=True))
     begin = m.assemble(params=named, near=begin, **first)

@@ -81,7 +81,9 @@ class State(Generic[M]):
             k = Kinematics(m)
             rate = k.rate(k.position(frame))[:d]
             outputs = ca.cse([ca.densify(rate), ca.densify(ca.jacobian(rate, k.v))])
-            return Kernel(ca.Function("moving", [k.t, k.q, k.v, k.p], outputs, list("tqvp"), ["v", "J"]), native=False)
+            return Kernel(
+                ca.Function("moving", [k.t, k.q, k.v, k.p], outputs, list("tqvp"), ["rate", "J"]), native=False
+            )
 
         velocity, J = m.once(("moving", frame), make)(t, self.positions, self.velocities, self.p)
         return np.ravel(velocity).copy(), np.reshape(J, (d, len(m.v_names))).copy()

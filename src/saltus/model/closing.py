@@ -239,9 +239,7 @@ class Assembler:
             positions=best,
         )
 
-    def newton(
-        self, q: np.ndarray, free: Sequence[int], p: np.ndarray, t: float = 0.0
-    ) -> tuple[np.ndarray, float]:
+    def newton(self, q: np.ndarray, free: Sequence[int], p: np.ndarray, t: float = 0.0) -> tuple[np.ndarray, float]:
         """Gauss-Newton with least-norm steps, limited to CAP per coordinate and shortened until the gap shrinks.
 
         Returns the positions and the gap left, in machine lengths or rad.
