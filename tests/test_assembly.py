@@ -501,4 +501,5 @@ def test_params_of_any_size_are_followed_on_the_branch(s):
         there = m.assemble(near=start, params=new, q1=1.1)
         ways = m.branches(params=new, q1=1.1)
         side = [math.sin(w.q.q2) > 0 for w in (start, there)]
-        assert side[0] == side[1] and min(abs(there.q.q2 - w.q.q2) for w in ways) < 1e-9
+        assert side[0] == side[1]
+        assert min(abs(there.q.q2 - w.q.q2) for w in ways) < 1e-9

@@ -92,7 +92,7 @@ def test_four_bar_against_free_bodies_in_maximal_coordinates():
 
 
 def odd_machine():
-    """A six-bar of pins and slides with a spring, a damper, a motor and a spiral on loop joints, a force and a torque."""
+    """A six-bar of pins and slides with springs, dampers, a motor and a spiral on a loop joint, a force, a torque."""
     m = sl.Mechanism("odd")
     crank, rod = m.rod("crank", mass=0.3, length=0.1), m.rod("rod", mass=0.4, length=0.35)
     rocker = m.link("rocker", mass=0.5, inertia=0.01, com=(0.1, 0.02))
@@ -114,7 +114,7 @@ def odd_machine():
 
 
 def test_every_link_of_an_odd_machine_is_in_balance():
-    """Joint forces and springs, summed by hand, give mass times acceleration, this by differences of recorded places."""
+    """Joint forces and springs, summed by hand, give mass times acceleration, which is a difference of places."""
     m = odd_machine()
     begin = m.assemble(q1=0.5, near={"q2": 0.28, "q3": -1.78, "along": 0.14, "q5": -1.7})
     samples, dt = 9, 1e-3
@@ -181,7 +181,7 @@ def test_a_pin_without_motor_and_spring_bears_no_moment():
 
 
 def test_rotor_with_a_product_of_inertia():
-    """A body at steady speed w about z: bearing force -m w^2 r + m g, moment w^2 (Iyz, -Ixz, 0) by Euler's equations."""
+    """A body at steady speed w about z bears the force m (g - w^2 r) and, by Euler, the moment w^2 (-Iyz, Ixz, 0)."""
     m = sl.Mechanism("rotor", spatial=True)
     tensor = [[0.02, 0.0, 0.004], [0.0, 0.03, 0.001], [0.004, 0.001, 0.025]]
     body = m.link("body", mass=2.0, inertia=tensor, com=(0.01, 0, 0))

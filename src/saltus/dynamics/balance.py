@@ -123,8 +123,8 @@ class Balance:
         hand = [c.name for c in m.constraints.values() if c.drives is None]
         if hand:
             raise BadModel(
-                f"forces in the joints of {m.name!r} are not known: where constraint {hand[0]!r}, written by hand, acts "
-                "is not said; write it as a joint, or as a given motion with m.prescribe(...)",
+                f"forces in the joints of {m.name!r} are not known: where constraint {hand[0]!r}, written by hand, "
+                "acts is not said; write it as a joint, or as a given motion with m.prescribe(...)",
                 constraints=hand,
             )
         f, idle = SX.sym("f", self.rows), []

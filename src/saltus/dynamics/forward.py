@@ -37,7 +37,7 @@ def forward(state: State, efforts: Mapping[str, float] | None = None, *, t: floa
 
 
 class Forward:
-    """A state with the efforts that act on it: accelerations, energies, forces. Everything is computed when asked for."""
+    """A state with the efforts that act on it: accelerations, energies, forces, each computed when it is asked for."""
 
     def __init__(self, state: State, u: np.ndarray, t: float) -> None:
         self.state, self.t, self._u = state, t, u

@@ -137,8 +137,8 @@ def inverse(
         raise BadModel(f"inverse: friction of soft ground under {m.name!r} has a memory; simulate the machine instead")
     if begin is not None and len(given) > begin.mobility().freedom:
         raise BadValue(
-            f"inverse: {len(given)} motions are given ({', '.join(given)}), which contradict one another: {m.name!r} has "
-            f"{begin.mobility().freedom} freedom(s) here",
+            f"inverse: {len(given)} motions are given ({', '.join(given)}), which contradict one another: {m.name!r} "
+            f"has {begin.mobility().freedom} freedom(s) here",
             given=list(given),
         )
     numbers = m.values(params if begin is None or params is not None else begin.params)

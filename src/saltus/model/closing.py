@@ -198,7 +198,7 @@ class Assembler:
 
     def gap(self, q: np.ndarray, p: np.ndarray) -> float:
         """Largest constraint error, in machine lengths or rad."""
-        phi, J = self.closure(0.0, q, p)
+        phi, _ = self.closure(0.0, q, p)
         return float(np.abs(phi / self.scale.of_rows(p)).max(initial=0.0))
 
     def close(self, q: np.ndarray, free: Sequence[int], p: np.ndarray, held: Sequence[str] = ()) -> np.ndarray:

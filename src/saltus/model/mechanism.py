@@ -66,8 +66,9 @@ class Mechanism(Loads):
 
     @gravity.setter
     def gravity(self, given: Any) -> None:
-        self._gravity = gravity_vector(given, self.spatial)
-        self.registry.known_symbols("gravity", self._gravity)
+        gravity = gravity_vector(given, self.spatial)
+        self.registry.known_symbols("gravity", gravity)
+        self._gravity = gravity
 
     @property
     def contents(self) -> tuple[Hashable, ...]:

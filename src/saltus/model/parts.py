@@ -35,8 +35,8 @@ def gravity_vector(given: Any, spatial: bool) -> SX:
         _finite(given, part)
         return vector(*((0, 0, -given) if spatial else (0, -given, 0)))
     if isinstance(given, SX | ca.DM | np.ndarray):
-        if 1 not in np.shape(given) and len(np.shape(given)) > 1:
-            raise BadValue(f"{part}: a vector has one row or one column; shape {np.shape(given)} given", given=given)
+        if len(given.shape) > 1 and 1 not in given.shape:
+            raise BadValue(f"{part}: a vector has one row or one column; shape {given.shape} given", given=given)
         given = ca.vertsplit(ca.vec(ca.densify(given))) if isinstance(given, SX) else np.ravel(given).tolist()
     if isinstance(given, str) or not hasattr(given, "__len__"):
         raise BadValue(f"{part}: {given!r} is neither a number (m/s2, downwards) nor a vector", given=given)
