@@ -148,7 +148,7 @@ class Named:
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _no_number
-    __pow__ = __rpow__ = __neg__ = __abs__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = _no_number
+    __pow__ = __rpow__ = __neg__ = __abs__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = __SX__ = _no_number
 
 
 def members(name: str, names: Sequence[str]) -> list[str]:
