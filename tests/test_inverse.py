@@ -173,6 +173,52 @@ def test_every_link_of_an_odd_machine_is_in_balance():
     assert turn.effort.q1[middle] - turn.load("q1").moment[middle] == pytest.approx(9e-4 * turn.a.q1[middle], rel=1e-6)
 
 
+def test_every_link_of_a_spatial_linkage_is_in_balance():
+    """Crank, ball, coupler, universal joint, rocker: Newton and Euler for each, motion by differences of places."""
+    m = sl.Mechanism("RSUR", spatial=True, gravity=(1.0, 2.0, -9.0))
+    tensor = [[0.010, 0.001, -0.002], [0.001, 0.020, 0.003], [-0.002, 0.003, 0.022]]
+    com = (0.05, 0.01, -0.02)
+    tilted = [[1, 0, 0], [0, math.cos(0.2), -math.sin(0.2)], [0, math.sin(0.2), math.cos(0.2)]]
+    a, b, c = (m.link(n, mass=1.0 + k, inertia=tensor, com=com) for k, n in enumerate(("a", "b", "c")))
+    m.revolute("q", m.ground, a, axis=(0.1, 0.2, 1.0), motor=True)
+    m.spherical("ball", a.at(0.1, 0, 0), b)
+    m.revolute("r", c.at(0, 0, 0), m.ground.at(0.3, 0.25, 0.1), axis="x")  # written child first
+    m.universal("end", b.at(0.4, 0, 0, rotation=tilted), c.at(0, 0, 0.25), axes=("y", "x"))
+    m.spring("spring", b.at(0.2, 0.1, 0), m.ground.at(0.2, 0, 0.5), stiffness=30.0, length=0.1)
+    dt, half = 1e-3, 4
+    start = m.assemble(q=0.9, near={"r": 0.3})
+    assert start.mobility().freedom == 1
+    turn = inverse(start, q=lambda t: 0.9 + t + 0.3 * sl.math.sin(6 * t), until=2 * half * dt, samples=2 * half + 1)
+    one = np.array([1 / 280, -4 / 105, 1 / 5, -4 / 5, 0, 4 / 5, -1 / 5, 4 / 105, -1 / 280]) / dt
+    two = np.array([-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560]) / dt**2
+
+    def axial(W):
+        return np.array([W[2, 1] - W[1, 2], W[0, 2] - W[2, 0], W[1, 0] - W[0, 1]]) / 2
+
+    gap = turn.position(m.ground.at(0.2, 0, 0.5))[half] - turn.position(b.at(0.2, 0.1, 0))[half]
+    pull = 30.0 * (np.linalg.norm(gap) - 0.1) * gap / np.linalg.norm(gap)
+    acting = {"a": [], "b": [(pull, np.zeros(3), turn.position(b.at(0.2, 0.1, 0))[half])], "c": []}
+    for joint, (first, second) in {"q": ("", "a"), "ball": ("a", "b"), "r": ("c", ""), "end": ("b", "c")}.items():
+        load, at = turn.load(joint), turn.position(m.joints[joint].b)[half]
+        for link, sign in ((first, -1), (second, 1)):
+            if link:
+                acting[link].append((sign * load.vector[half], sign * load.moment[half], at))
+    for name, wrenches in acting.items():
+        link = m.links[name]
+        track = turn.position(link.at(*com))
+        R = np.stack([turn.position(link.at(*(np.array(com) + e))) - track for e in np.eye(3)], axis=2)
+        R0, R1, R2 = R[half], np.tensordot(one, R, 1), np.tensordot(two, R, 1)
+        w, alpha = axial(R1 @ R0.T), axial(R2 @ R0.T + R1 @ R1.T)
+        world = R0 @ np.array(tensor) @ R0.T
+        force = sum(f for f, _, _ in wrenches) + link.mass * np.array([1.0, 2.0, -9.0])
+        moment = sum(n + np.cross(at - track[half], f) for f, n, at in wrenches)
+        assert np.allclose(force, link.mass * (two @ track), atol=1e-6), name
+        assert np.allclose(moment, world @ alpha + np.cross(w, world @ w), atol=1e-6), name
+    assert turn.effort.q[half] == pytest.approx(
+        turn.load("q").moment[half] @ np.array([0.1, 0.2, 1.0]) / math.sqrt(1.05), abs=1e-9
+    )
+
+
 def test_a_pin_without_motor_and_spring_bears_no_moment():
     turn = inverse(sl.zoo.four_bar().keyframe("middle"), crank=Turning(5.0), samples=13)
     for pin in ("coupler", "rocker", "pin"):
@@ -303,12 +349,38 @@ def test_what_the_machine_is_given_in_time_counts():
         (UnknownName, lambda m, s: forward(s, {"crnk": 1.0}), "Did you mean 'crank'"),
         (BadValue, lambda m, s: forward(s, {}), "leaves out crank"),
         (BadValue, lambda m, s: forward(s, {"crank": math.nan}), "finite"),
+        (BadValue, lambda m, s: forward(sl.State(m, s.positions, s.velocities, {"l_1": 0.05})).a, "does not satisfy"),
+        (BadValue, lambda m, s: forward(sl.State(m, s.positions, np.array([1.0, 0, 0]), {})).a, "does not satisfy"),
+        (BadValue, lambda m, s: inverse(sl.zoo.slider_crank(), slider=Turning(1.0)), "slides and cannot turn"),
     ],
 )
 def test_mistakes_are_named(kind, call, said):
     m = sl.zoo.four_bar()
     with pytest.raises(kind, match=said):
         call(m, m.keyframe("middle"))
+
+
+def test_the_unit_of_length_does_not_matter():
+    """Lengths and gravity times s: the same motion, forces times s, torques times s squared."""
+
+    def answers(s):
+        m = sl.zoo.slider_crank()
+        m.gravity = G * s
+        params = {n: p.value * s if p.unit == "m" else p.value for n, p in m.params.items()}
+        start = m.assemble(crank=0.3, near={"slider": 0.16 * s}, params=params)
+        turn = inverse(start, crank=Turning(300, "rpm"), samples=25)
+        return turn.effort.crank / s**2, turn.load("wrist").vector / s, turn.load("slider").vector / s
+
+    for s in (1e-4, 0.7e-3, 1e4):
+        for found, expected in zip(answers(s), answers(1.0), strict=True):
+            assert np.allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_machine_without_a_state_begins_at_zero():
+    turn = inverse(sl.zoo.four_bar(), crank=Turning(10, "rad/s"), samples=19)
+    assert turn.q.crank[0] == 0.0
+    assert turn.t[-1] == pytest.approx(2 * math.pi / 10)
+    assert turn.positions[-1] - turn.positions[0] == pytest.approx([2 * math.pi, -2 * math.pi, 0.0], abs=1e-9)
 
 
 def test_a_constraint_written_by_hand_has_no_place():

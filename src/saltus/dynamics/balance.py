@@ -29,6 +29,7 @@ from saltus.model.symbols import SX, cross, number, skew
 RANK = 1e-9  # singular values of constraints without units: below, they do not hold
 UNIQUE = 1e-7  # share of a redundant set of reactions above which a force is not determined
 CONTRADICTION = 1e-7
+OPEN = 1e-5  # machine lengths or rad: a loop that far open is no configuration of the machine
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ class Balance:
 
     @cached_property
     def _terms(self) -> Kernel:
-        return Kernel(self.e.function("M", "h", "Q", "J", "gamma", "phi_t"), native=False)
+        return Kernel(self.e.function("M", "h", "Q", "J", "gamma", "phi_t", "phi"), native=False)
 
     def at(self, t: float, q: np.ndarray, v: np.ndarray, u: np.ndarray, p: np.ndarray, z: np.ndarray) -> Instant:
         """Numbers of the equations at an instant."""
@@ -254,10 +255,24 @@ class Instant:
         self.balance, self.t, self.u, self.p, self.z = balance, t, u, p, z
         self.q, self.v = balance.full(q), balance.full(v)
         inputs: list[Any] = [t, self.q, self.v, u, p, *([z] if len(z) else [])]
-        M, h, Q, J, gamma, phi_t = (np.asarray(x) for x in balance._terms(*inputs))
+        M, h, Q, J, gamma, phi_t, phi = (np.array(x) for x in balance._terms(*inputs))
         n = balance.nv + balance.slack
         self.M, self.r = M.reshape(n, n), np.ravel(Q) - np.ravel(h)
         self.J, self.gamma, self.phi_t = J.reshape(-1, n), np.ravel(gamma), np.ravel(phi_t)
+        self.phi = np.ravel(phi)
+
+    def check(self) -> None:
+        """Refuse a configuration whose loops are open, or move apart: its forces would be those of no machine."""
+        rows, columns = self.balance.scale.of_rows(self.p), self.balance.scale.of_columns(self.p)
+        gap = np.abs(self.phi / rows).max(initial=0.0)
+        speed = np.abs((self.J @ self.v + self.phi_t) / rows).max(initial=0.0)
+        if gap > OPEN or speed > OPEN * max(1.0, np.abs(self.v[: self.balance.nv] / columns).max(initial=0.0)):
+            off = f"{np.abs(self.phi).max():.3g} m, {np.abs(self.J @ self.v + self.phi_t).max():.3g} m/s"
+            raise BadValue(
+                f"this state does not satisfy the loops of {self.balance.mechanism.name!r} at t = {self.t:.6g} s (off "
+                f"by {off}); put it together with m.assemble(...), with the same Params",
+                gap=float(np.abs(self.phi).max()),
+            )
 
     def rates(self, driven: Sequence[int], values: np.ndarray, drift: np.ndarray) -> np.ndarray:
         """Velocities (or accelerations) with the loops kept and the driven ones given; NaN-free or Singular."""

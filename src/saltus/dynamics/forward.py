@@ -48,7 +48,9 @@ class Forward:
     @cached_property
     def _instant(self) -> Instant:
         s = self.state
-        return self._balance.at(self.t, s.positions, s.velocities, self._u, s.p, self._z)
+        out = self._balance.at(self.t, s.positions, s.velocities, self._u, s.p, self._z)
+        out.check()
+        return out
 
     @cached_property
     def _solved(self) -> Solved:

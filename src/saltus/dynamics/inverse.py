@@ -128,6 +128,10 @@ def inverse(
     for name in given:
         if name not in m.q_names or len(assembler(m).v_of_q[m.q_names.index(name)]) > 1:
             raise UnknownName("coordinate that can be driven", name, [n for n in m.q_names if n in m.v_names])
+        if isinstance(given[name], Turning) and name not in m.turns:
+            raise BadValue(
+                f"inverse: {name!r} slides and cannot turn; give a function of time, such as lambda t: 0.1 * t"
+            )
     own = [n for n in m.inputs if m.motor_of(n) is None]
     if own:
         raise BadModel(
