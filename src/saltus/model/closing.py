@@ -196,11 +196,6 @@ class Assembler:
         locked = {v for name in held for v in self.v_of_q[self.mechanism.q_names.index(name)]}
         return [i for i in range(self.nv) if i not in locked]
 
-    def gap(self, q: np.ndarray, p: np.ndarray) -> float:
-        """Largest constraint error, in machine lengths or rad."""
-        phi, _ = self.closure(0.0, q, p)
-        return float(np.abs(phi / self.scale.of_rows(p)).max(initial=0.0))
-
     def close(self, q: np.ndarray, free: Sequence[int], p: np.ndarray, held: Sequence[str] = ()) -> np.ndarray:
         """Move the free coordinates until the loops close, as near to the start as they do."""
         if not self.owner:
@@ -225,9 +220,8 @@ class Assembler:
         if found:
             return min(found, key=lambda c: round(float(np.linalg.norm((c - q) / q_sizes)), 9))  # of two the first
         phi, _ = self.closure(0.0, best, p)
-        gaps = {c.name: 0.0 for c in self.closures}
-        for name, value in zip(self.owner, phi, strict=True):
-            gaps[name] = max(gaps[name], abs(float(value)))
+        sizes = np.abs(phi)
+        gaps = {c.name: float(sizes[[o == c.name for o in self.owner]].max(initial=0.0)) for c in self.closures}
         worst = max(gaps, key=lambda n: gaps[n])
         holding = f" with {', '.join(held)} held" if held else ""
         raise CannotClose(
@@ -251,8 +245,7 @@ class Assembler:
             if np.abs(phi / rows).max(initial=0.0) < EXACT or not free:
                 break
             step = np.zeros(self.nv)
-            scaled = J[:, free] * columns[free] / rows[:, None]
-            step[free] = -least(scaled, phi / rows)
+            step[free] = -least(J[:, free] * columns[free] / rows[:, None], phi / rows)
             largest = np.abs(step).max()
             step *= min(1.0, CAP / largest) if largest > 0 else 1.0
             for _ in range(12):
@@ -288,8 +281,7 @@ class Assembler:
         free = [i for i, name in enumerate(m.v_names) if name not in given and self.moved_by[:, i].any()]
         columns, rows = self.scale.of_columns(p), self.scale.of_rows(p)
         wanted = -(J @ v + phi_t) / rows
-        scaled = J[:, free] * columns[free] / rows[:, None]
-        v[free] = least(scaled, wanted) * columns[free]
+        v[free] = least(J[:, free] * columns[free] / rows[:, None], wanted) * columns[free]
         left = np.abs(J @ v + phi_t).max()
         if np.abs((J @ v + phi_t) / rows).max() > 1e-9 * max(1.0, np.abs(v / columns).max()):
             what = f"rates {', '.join(given)} contradict" if given else "motions given in time contradict"

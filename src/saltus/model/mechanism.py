@@ -81,10 +81,7 @@ class Mechanism(Loads):
         inputs = tuple((name, Expression(symbol)) for name, symbol in self.inputs.items())
         return (*named, inputs, Expression(self._gravity))
 
-    @property
-    def extent(self) -> tuple[Hashable, ...]:
-        """The old name of `contents`."""
-        return self.contents
+    extent = contents  # its old name
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` derives from the machine as it is now, made once and again after every change."""
