@@ -374,3 +374,132 @@ def test_a_slider_cranks_transmission_is_the_cosine_of_its_rods_angle():
     across = m.assemble(crank=math.pi / 2, near=m.keyframe("extended"))
     assert across.mobility().transmission == pytest.approx(math.sqrt(1 - (0.04 / 0.12) ** 2), rel=1e-12)
     assert across.mobility().worst_loop == "wrist"
+
+
+# ---- the unit of length ---------------------------------------------------------------------------------------------
+
+
+def quick_return(s):
+    """Crank-shaper: a block on the crank slides in a lever that turns about a pin below."""
+    m = sl.Mechanism("quick-return")
+    crank, lever = m.rod("crank", mass=1.0, length=0.1 * s), m.rod("lever", mass=1.0, length=0.6 * s)
+    block = m.link("block", mass=0.1)
+    m.revolute("q1", m.ground, crank.start, motor=True)
+    m.revolute("q2", m.ground.at(0, -0.3 * s), lever.start)
+    m.slide("along", lever.start, block, axes="x")
+    m.revolute("pin", crank.end, block)
+    return m
+
+
+def scotch_yoke(s):
+    m = sl.Mechanism("Scotch yoke")
+    crank, block, yoke = m.rod("crank", mass=1.0, length=0.2 * s), m.link("block", mass=0.1), m.link("yoke", mass=1.0)
+    m.revolute("q1", m.ground, crank.start, motor=True)
+    m.slide("x", m.ground, yoke, axes="x")
+    m.slide("y", yoke, block, axes="y")
+    m.revolute("pin", crank.end, block)
+    return m
+
+
+def six_bar(s):
+    """Watt's chain: a four-bar whose coupler carries a second dyad down to a slider."""
+    m = four_bar(0.4 * s, 0.1 * s, 0.35 * s, 0.3 * s)
+    rod, block = m.rod("rod", mass=1.0, length=0.5 * s), m.link("block", mass=1.0)
+    m.revolute("q4", m.links["coupler"].at(0.2 * s, 0.1 * s), rod.start)
+    m.slide("x", m.ground.at(0, 0.1 * s), block, axes="x")
+    m.revolute("wrist", rod.end, block)
+    return m
+
+
+def tied(s):
+    """Two arms on a rope: a constraint in square metres, written by hand."""
+    m = sl.Mechanism("tied")
+    arm, hand = m.rod("arm", mass=1.0, length=0.3 * s), m.rod("hand", mass=0.5, length=0.2 * s)
+    m.revolute("q1", m.ground, arm.start, motor=True)
+    m.revolute("q2", arm.end, hand.start)
+    tip = m.position(hand.end)
+    m.constraint("rope", tip[0] ** 2 + tip[1] ** 2 - (0.4 * s) ** 2)
+    return m
+
+
+def ball_chain(s):
+    m = sl.Mechanism("RSSR", spatial=True)
+    crank, coupler, rocker = (m.link(n, mass=1.0, inertia=(0.1, 0.1, 0.1)) for n in ("crank", "coupler", "rocker"))
+    m.revolute("q1", m.ground, crank, axis="z", motor=True)
+    m.spherical("ball", crank.at(0.1 * s, 0, 0), coupler)
+    m.revolute("q3", m.ground.at(0.3 * s, 0.25 * s, 0.1 * s), rocker, axis="x")
+    m.spherical("end", coupler.at(0.4 * s, 0, 0), rocker.at(0, 0, 0.25 * s))
+    return m
+
+
+LINKAGES = {
+    "crank-rocker": lambda s: four_bar(0.4 * s, 0.1 * s, 0.35 * s, 0.3 * s),
+    "spatial four-bar": lambda s: four_bar(0.4 * s, 0.1 * s, 0.35 * s, 0.3 * s, spatial=True),
+    "slider-crank": lambda s: slider_crank(0.1 * s, 0.3 * s),
+    "offset slider": lambda s: slider_crank(0.1 * s, 0.3 * s, 0.05 * s),
+    "long rod": lambda s: slider_crank(0.1 * s, 30.0 * s),
+    "quick-return": quick_return,
+    "Scotch yoke": scotch_yoke,
+    "six-bar": six_bar,
+    "tied": tied,
+    "RSSR": ball_chain,
+}
+SCALES = (1e-4, 0.7e-3, 1e-2, 30.0, 1e3, 1e4)
+
+
+def in_lengths(state, s):
+    """Positions with shifts in units of the scale."""
+    slides = {n for j in state.mechanism.joints.values() if j.kind == "slide" for n in j.q_names}
+    return np.array([x / s if n in slides else x for n, x in state.q.items()])
+
+
+@pytest.mark.parametrize("name", LINKAGES)
+def test_nothing_depends_on_the_unit_of_length(name):
+    """A machine and its enlargement have the same angles, branches, travel and freedom."""
+
+    def answers(s):
+        m = LINKAGES[name](s)
+        rough, there = m.assemble(q1=0.9), m.assemble(near=m.assemble(q1=0.9), q1=2.4)
+        size = (30.0 if name == "long rod" else 1.0) * s
+        assert max(rough.gap, there.gap) < 1e-12 * (size**2 if name == "tied" else size)  # the rope's in square metres
+        ways = [] if name == "RSSR" else [in_lengths(way, s) for way in m.branches(q1=0.9)]
+        moved = m.assemble(q1=0.9, rates={"q1": 2.0})
+        rates = [x / s if n in ("x", "y", "along") else x for n, x in moved.v.items()]
+        path = rough.follow("q1", np.linspace(0.9, 1.4, 6))[-1]
+        path = in_lengths(sl.State(m, path, moved.velocities, moved.params), s)
+        travel, mobility = rough.travel("q1"), rough.mobility()
+        limits = [travel.full_turn, travel.low, travel.high]
+        counts = [mobility.freedom, mobility.rank, mobility.transmission]
+        return [in_lengths(rough, s), in_lengths(there, s), rates, path, limits, counts, *ways]
+
+    expected = answers(1.0)
+    for s in SCALES:
+        found = answers(s)
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            assert np.allclose(np.array(a, float), np.array(b, float), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("rod", [0.3, 3.0, 30.0, 300.0, 3e4])
+def test_a_slider_crank_closes_forwards_whatever_its_rod(rod):
+    """x = r cos q + sqrt(l^2 - r^2 sin^2 q) with the rod forward."""
+    state = slider_crank(0.1, rod).assemble(q1=0.7, near={"x": rod})
+    assert state.q.x == pytest.approx(0.1 * math.cos(0.7) + math.sqrt(rod**2 - (0.1 * math.sin(0.7)) ** 2), rel=1e-12)
+
+
+@pytest.mark.parametrize("s", [1e-4, 1.0, 1e4])
+def test_params_of_any_size_are_followed_on_the_branch(s):
+    m = sl.Mechanism("four-bar")
+    sizes = {"crank": 0.1 * s, "coupler": 0.35 * s, "rocker": 0.3 * s}
+    a, b, c = (m.rod(n, mass=1.0, length=m.param(n + "_length", x, "m")) for n, x in sizes.items())
+    m.revolute("q1", m.ground, a.start, motor=True)
+    m.revolute("q2", a.end, b.start)
+    m.revolute("q3", m.ground.at(0.4 * s, 0), c.start)
+    m.revolute("pin", b.end, c.end)
+    new = {"coupler_length": 0.5 * s, "rocker_length": 0.25 * s}
+    for start in m.branches(q1=0.9):
+        there = m.assemble(near=start, params=new, q1=1.1)
+        ways = m.branches(params=new, q1=1.1)
+        side = [math.sin(w.q.q2) > 0 for w in (start, there)]
+        assert side[0] == side[1]
+        assert min(abs(there.q.q2 - w.q.q2) for w in ways) < 1e-9

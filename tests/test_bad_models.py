@@ -1,6 +1,8 @@
 """Bad models: every mistake has its own error, which names the part and the remedy."""
 
+import copy
 import math
+import pickle
 
 import casadi as ca
 import numpy as np
@@ -458,3 +460,185 @@ def test_a_refused_part_leaves_nothing_behind():
     assert "extra" not in m.joints
     m.revolute("extra", m.links["arm"].at(1, 0), m.link("other", mass=1.0))
     assert m.assemble(extra=0.3).q.extra == 0.3
+
+
+# ---- gravity --------------------------------------------------------------------------------------------------------
+
+
+def swing(m):
+    """Acceleration of a level pendulum rod: 3 g / 2 l, from its equations."""
+    e = sl.Equations(m)
+    M, h = e.function("M", "h")(0.0, [0.0], [0.0], [], m.values())
+    return -float(h) / float(M)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [(3.0, 3.0), ([0, -3.0], 3.0), ((0, -3.0, 0), 3.0), (np.array([1.0, -3.0]), 3.0), (np.float64(3.0), 3.0), (3, 3.0)],
+)
+def test_gravity_is_set_later(given, size):
+    m = planar()
+    m.revolute("pin", m.ground, m.rod("rod", mass=2.0, length=1.5).start)
+    m.gravity = given
+    assert swing(m) == pytest.approx(-1.5 * size / 1.5)
+
+
+def test_gravity_may_be_params_and_expressions():
+    """On a slope of angle b under a gravity of size g the part across a level rod is g cos b."""
+    m = planar()
+    m.revolute("pin", m.ground, m.rod("rod", mass=2.0, length=1.5).start)
+    g, slope = m.param("g", 2.0, "m/s2"), m.param("slope", 0.3, "rad")
+    m.gravity = g
+    assert swing(m) == pytest.approx(-2.0)
+    m.gravity = 2 * g
+    assert swing(m) == pytest.approx(-4.0)
+    for form in (tuple, list, lambda x: ca.vertcat(*x), lambda x: ca.horzcat(*x)):
+        m.gravity = form((g * sl.math.sin(slope), -g * sl.math.cos(slope)))
+        assert swing(m) == pytest.approx(-2.0 * math.cos(0.3))
+
+
+@pytest.mark.parametrize(
+    "given", ["down", None, [1.0], [1, 2, 3, 4], math.inf, [0, math.nan], True, np.eye(3), ca.SX.eye(2)]
+)
+def test_gravity_is_a_number_or_a_vector(given):
+    m = planar()
+    before = m.contents
+    with pytest.raises(BadValue, match="gravity"):
+        m.gravity = given
+    assert m.contents == before
+
+
+def test_gravity_stays_in_the_plane_and_in_the_machine():
+    m = planar()
+    with pytest.raises(BadValue, match="leaves the plane"):
+        m.gravity = (0, 0, -9.81)
+    with pytest.raises(BadModel, match="'other'"):
+        m.gravity = sl.Param("other", 1.0)
+    assert float(m.gravity[1]) == -9.81
+    with pytest.raises(BadValue, match="shape"):
+        m.force("f", pendulum(m).links["arm"], (ca.SX.sym("x", 2), 0))
+
+
+@pytest.mark.parametrize(
+    "matrix", [np.eye(3) * 1.001, np.diag([1, 1, -1]), np.eye(2), np.full((3, 3), np.nan), "turned"]
+)
+def test_rotations_are_rotations(matrix):
+    refused(BadValue, lambda: spatial().ground.at(0, 0, 0, rotation=matrix), "link 'ground': rotation")
+
+
+# ---- named vectors --------------------------------------------------------------------------------------------------
+
+
+def test_named_vectors_answer_hasattr():
+    m = planar()
+    m.free("base", m.ground, m.link("body", mass=1.0, inertia=1.0))
+    q = m.assemble().q
+    asked = [hasattr(q, "base"), hasattr(q.base, "x"), hasattr(q, "bose"), hasattr(q.base, "w")]
+    assert asked == [True, True, False, False]
+    assert getattr(q, "bose", 7) == 7
+    assert [name in q for name in ("base", "base.x", "bose", 0.0)] == [True, True, False, False]
+    for wrong in (lambda: q.bose, lambda: q["bose"], lambda: q[0]):
+        with pytest.raises(
+            UnknownName, match=r"no coordinate named .* Valid names: base.angle, base.x, base.y"
+        ) as caught:
+            wrong()
+        assert isinstance(caught.value, AttributeError | KeyError)
+    assert caught.value.name == 0
+    assert caught.value.valid == ["base.angle", "base.x", "base.y"]
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    assert list(copy.copy(q)) == list(q)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda g: g + 1,
+        lambda g: 1 + g,
+        lambda g: 2.0 * g,
+        lambda g: g / 2,
+        lambda g: -g,
+        lambda g: g**2,
+        lambda g: g > 0,
+        lambda g: ca.SX.sym("x") * g,
+        lambda g: ca.SX.sym("x") - g,
+        lambda g: abs(g),
+        float,
+    ],
+)
+def test_a_group_is_no_number(use):
+    m = planar()
+    m.free("base", m.ground, m.link("body", mass=1.0, inertia=1.0))
+    for q in (m.q, m.assemble().q):
+        with pytest.raises(BadValue, match=r"group of 3 coordinate entries \(x, y, angle\) is no number"):
+            use(q.base)
+
+
+# ---- changes --------------------------------------------------------------------------------------------------------
+
+
+def _gravity_in_place(m):
+    m.gravity[0] = 1e-9
+
+
+CHANGES = {
+    "param": lambda m: m.param("new"),
+    "param replaced": lambda m: m.params.update(k=sl.Param("k", 2.0)),
+    "link": lambda m: m.link("more", mass=1.0),
+    "link replaced": lambda m: m.links.update(arm=sl.Mechanism("n").link("arm", mass=1.0)),
+    "massless": lambda m: m.massless("more"),
+    "joint": lambda m: m.revolute("more", m.links["arm"], m.links["loose"]),
+    "point": lambda m: m.point("more", m.ground.at(0, 1)),
+    "point replaced": lambda m: m.points.update(tip=m.ground.at(0, 1)),
+    "spring": lambda m: m.spring("more", m.ground, m.links["arm"]),
+    "joint spring": lambda m: m.joint_spring("more", "pin"),
+    "force": lambda m: m.force("more", m.ground, (0, 0)),
+    "force replaced": lambda m: m.forces.update(f=m.torque("f2", m.links["arm"], 1.0)),
+    "force taken away": lambda m: m.forces.pop("f"),
+    "torque": lambda m: m.torque("more", m.links["arm"], 1.0),
+    "contact": lambda m: m.compliant_contact("more", m.links["arm"], stiffness=1.0),
+    "input": lambda m: m.input("more"),
+    "constraint": lambda m: m.constraint("more", m.q.pin),
+    "prescribed": lambda m: m.prescribe("pin", m.time),
+    "driven": lambda m: m.driven("more", m.time),
+    "gravity": lambda m: setattr(m, "gravity", 9.81 + 1e-9),
+    "gravity by param": lambda m: setattr(m, "gravity", m.params["k"]),
+    "gravity in place": _gravity_in_place,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_contents_see_every_change(change):
+    m = pendulum()
+    m.param("k", 1.0)
+    m.link("loose", mass=1.0)
+    m.point("tip", m.links["arm"].at(1, 0))
+    m.force("f", m.links["arm"], (1.0, 0))
+    before = m.contents
+    assert m.contents == before
+    assert hash(m.contents) == hash(before)
+    made = m.once("something", lambda: object())
+    assert m.once("something", lambda: object()) is made
+    CHANGES[change](m)
+    assert m.contents != before
+    assert m.once("something", lambda: object()) is not made
+
+
+def test_contents_hold_no_keyframes_and_know_gravity_by_value():
+    m = pendulum()
+    before = m.contents
+    m.keyframes["here"] = {"pin": 1.0}
+    m.gravity = 9.81
+    assert m.contents == before
+    assert pendulum().contents != before
+
+
+def test_what_is_derived_follows_a_change():
+    """Positions and loops after a change are those of the machine as it is."""
+    m = four_bar()
+    first = m.assemble(q1=0.5)
+    m.point("tip", m.links["crank"].at(0.1, 0))
+    assert np.allclose(first.position("tip"), [0.1 * math.cos(0.5), 0.1 * math.sin(0.5)])
+    m.points["tip"] = m.links["crank"].at(0.2, 0)
+    assert np.allclose(first.position("tip"), [0.2 * math.cos(0.5), 0.2 * math.sin(0.5)])
+    m.prescribe("q1", 0.7)
+    assert m.assemble(near=dict(first.q.items())).q.q1 == pytest.approx(0.7)

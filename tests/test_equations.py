@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import saltus as sl
 from saltus.dynamics.choice import choose
+from saltus.model.assembly import assembler
 from saltus.model.joints import Ball, Shift, Turn
 from saltus.model.kinematics import Closure
 
@@ -459,3 +460,33 @@ def test_motor_limits(motor, command, rate, expected):
     torque, effort = e.function("torques", "Q")(0, 0.3, rate, command, [])
     assert float(torque) == pytest.approx(expected, abs=1e-12)
     assert float(effort) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1e-3, 1e-5])
+@pytest.mark.parametrize("name", ["Index1", "Projection", "Baumgarte", "Minimal", "SPF"])
+def test_a_large_and_a_small_linkage_do_not_disturb_each_other(name, ratio):
+    """Two linkages on one ground: each falls as it does alone, whatever their sizes.
+
+    A ball joint and a universal joint close each of them, with rows in metres and one without unit.
+    """
+
+    def crank_acceleration(sizes):
+        m, near = sl.Mechanism("linkages", spatial=True), {}
+        for k, s in enumerate(sizes):
+            inertia = tuple(x * s * s for x in (0.01, 0.02, 0.02))
+            a, b, c = (m.link(f"{n}{k}", mass=1.0, inertia=inertia, com=(0.05 * s, 0, 0)) for n in "abc")
+            m.revolute(f"q{k}", m.ground, a, axis="z")
+            m.spherical(f"ball{k}", a.at(0.1 * s, 0, 0), b)
+            m.revolute(f"r{k}", m.ground.at(0.3 * s, 0.25 * s, 0.1 * s), c, axis="x")
+            m.universal(f"end{k}", b.at(0.4 * s, 0, 0), c.at(0, 0, 0.25 * s), axes=("y", "x"))
+            near |= {f"r{k}": 0.3}
+        state = m.assemble(near=near, **{f"q{k}": 0.9 for k in range(len(sizes))})
+        e = sl.Equations(m)
+        ode = getattr(sl.formulations, name)().ode(e, choose(m, assembler(m).closure(0.0, state.positions, state.p)[1]))
+        f = ca.Function("a", [e.t, e.q, ode.w, e.u, e.p], [ca.densify(ode.a)])
+        a = np.ravel(f(0.0, state.positions, np.zeros(ode.w.numel()), [], state.p))
+        return [a[m.v_names.index(f"q{k}")] for k in range(len(sizes))]
+
+    both, alone = crank_acceleration((1.0, ratio)), [crank_acceleration((s,))[0] for s in (1.0, ratio)]
+    assert both == pytest.approx(alone, rel=1e-7)
+    assert alone[1] * ratio == pytest.approx(alone[0], rel=1e-7)  # the smaller the quicker

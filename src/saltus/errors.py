@@ -28,8 +28,11 @@ def _rebuild(kind: type[SaltusError], message: str, data: dict[str, Any]) -> Sal
     return kind(message, **data)
 
 
-class UnknownName(SaltusError):
-    """A name that does not exist; the message lists those that do."""
+class UnknownName(SaltusError, AttributeError, KeyError):
+    """A name that does not exist; the message lists those that do.
+
+    It is an AttributeError and a KeyError too, so that `hasattr` and `getattr` with a default work on named vectors.
+    """
 
     def __init__(self, kind: str, name: str, valid: Iterable[str], **data: Any) -> None:
         if "message" in data:
@@ -41,6 +44,7 @@ class UnknownName(SaltusError):
             listed = ", ".join(valid) if valid else "none"
             message = f"no {kind} named {name!r}.{hint} Valid names: {listed}"
         super().__init__(message, kind=kind, name=name, valid=list(valid), **data)
+        self.name = name  # AttributeError has a field of this name
 
     def __reduce__(self) -> tuple[Any, ...]:
         extra = {k: v for k, v in self.data.items() if k not in ("kind", "name", "valid")}

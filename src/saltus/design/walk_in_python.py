@@ -50,7 +50,7 @@ def _one(turn: Turn, p: np.ndarray, determinants: ca.Function) -> tuple[np.ndarr
             q, gap = newton(guess, columns, p)
         path[s] = q
         if gap > CLOSED:
-            worst = max(worst, gap)
+            worst = max(worst, gap * turn.assembler.scale.metres(p))
         elif (np.asarray(determinants(q, p)).ravel() * turn.signs <= 0).any():
             flips += 1
     return path, worst, flips

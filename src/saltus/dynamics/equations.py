@@ -201,7 +201,7 @@ class Equations:
         out: dict[str, SX] = {}
         for name, element in m.forces.items():
             if isinstance(element, Spring):
-                stretch, rate = self._stretch(element)
+                stretch, rate, _ = self.stretch(element)
                 pull = number(element.stiffness) * (stretch - number(element.length))
                 if not _is_zero(element.damping):
                     pull += number(element.damping) * rate
@@ -238,16 +238,18 @@ class Equations:
         """Rates of the states z."""
         return ca.densify(ca.vertcat(SX(0, 1), *[t.stretch_rate for t in self.touches.values()]))
 
-    def _stretch(self, spring: Spring) -> tuple[SX, SX]:
-        """Length of a spring and its rate; both stay smooth where its ends meet.
+    def stretch(self, spring: Spring) -> tuple[SX, SX, SX]:
+        """Length of a spring, its rate, and the direction from end a to b in axes of the nearest link above both.
 
-        Along a fixed line and without a rest length it is the signed shift, which may pass through zero.
+        All stay smooth where the ends meet. Along a fixed line and without a rest length the length is the signed
+        shift, which may pass through zero.
         """
         a, b = self.kinematics.relative(spring.a, spring.b)
         gap = ca.sparsify(b.p - a.p)
         along_line = gap.nnz() == 1 and _is_zero(spring.length)
         distance = gap[gap.row()[0]] if along_line else ca.sqrt(ca.sumsqr(gap) + 1e-24)
-        return distance, self.kinematics.rate(distance)
+        direction = SX(ca.DM.ones(gap.sparsity())) if along_line else gap / distance
+        return distance, self.kinematics.rate(distance), direction
 
     def _rate(self, coordinate: str) -> SX:
         if coordinate in self.mechanism.v_names:
@@ -347,7 +349,7 @@ class Equations:
             total -= number(self.mechanism.links[name].mass) * ca.dot(self.mechanism.gravity, com)
         for element in self.mechanism.forces.values():
             if isinstance(element, Spring):
-                total += number(element.stiffness) * (self._stretch(element)[0] - number(element.length)) ** 2 / 2
+                total += number(element.stiffness) * (self.stretch(element)[0] - number(element.length)) ** 2 / 2
             elif isinstance(element, JointSpring):
                 deflection = self.kinematics.coordinate(element.coordinate) - number(element.rest)
                 total += number(element.stiffness) * deflection**2 / 2
@@ -374,7 +376,7 @@ class Equations:
             element = self.mechanism.forces.get(name)
             if isinstance(element, Spring):
                 if not _is_zero(element.damping):
-                    out[name] = -number(element.damping) * self._stretch(element)[1] ** 2
+                    out[name] = -number(element.damping) * self.stretch(element)[1] ** 2
             elif isinstance(element, JointSpring):
                 if not _is_zero(element.damping):
                     out[name] = -number(element.damping) * self._rate(element.coordinate) ** 2

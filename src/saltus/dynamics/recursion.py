@@ -19,7 +19,7 @@ from saltus.dynamics.equations import Equations
 from saltus.model.linear import Positive
 from saltus.model.symbols import SX, number, skew
 
-# Of the mean of a loop's own inverse inertia: solvable where its constraints lose rank. Reactions are off by about
+# Of a constraint's own inverse inertia: solvable where a loop's constraints lose rank. Reactions are off by about
 # (DAMPING / r)^2, r the ratio of the lightest link to the others, so it stays near round-off.
 DAMPING = 1e-14
 Label = Hashable  # a coordinate or a constraint row by number, or (link, component) of an acceleration
@@ -193,8 +193,8 @@ class Recursion:
         kept = [x for x in form.labels if x not in gone]
         i, j = form.at(gone), form.at(kept)
         D = sign * form.H[i, i]
-        if sign < 0:
-            D += DAMPING * ca.trace(D) / len(i) * SX.eye(len(i))
+        if sign < 0:  # each row by its own size: they may differ by the square of two lengths of the machine
+            D += ca.diag(DAMPING * ca.diag(D) + DAMPING**2 * ca.trace(D) / len(i))
         factor, K = Positive(D), form.H[i, j]
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))

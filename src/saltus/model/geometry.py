@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -13,11 +12,11 @@ from saltus.compile import Kernel
 from saltus.errors import BadValue
 from saltus.model.forces import JointSpring, Spring
 from saltus.model.kinematics import Kinematics
-from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
+from saltus.model.structure import Structure
 from saltus.model.symbols import SX
 
-SAME = 1e-9  # m: two points of a link this near are one
+SAME = 1e-9  # of the farthest point's distance in its link: two points of a link this near are one
 COMPILED = 50_000  # rows from which compiling pays
 
 
@@ -40,7 +39,7 @@ class Skeleton:
     named: Mapping[str, int]
 
 
-def skeleton(mechanism: Mechanism, params: Mapping[str, float] | None = None) -> Skeleton:
+def skeleton(mechanism: Structure, params: Mapping[str, float] | None = None) -> Skeleton:
     """Points of every link that joints, springs and names refer to, and the outline through them."""
     m = mechanism
     joints = list(m.joints.values())
@@ -51,11 +50,12 @@ def skeleton(mechanism: Mechanism, params: Mapping[str, float] | None = None) ->
     wanted = [f for joint in joints for f in (joint.a, joint.b)]
     wanted += [f for spring in springs for f in spring] + list(m.points.values())
     local = _local(m, wanted, params)
+    near = SAME * float(np.abs(local).max(initial=0.0))
     frames: list[Frame] = []
     places: list[np.ndarray] = []
     index: dict[int, int] = {}  # of each wanted frame among those kept
     for frame, place in zip(wanted, local, strict=True):
-        same = [i for i, f in enumerate(frames) if f.link is frame.link and np.abs(places[i] - place).max() < SAME]
+        same = [i for i, f in enumerate(frames) if f.link is frame.link and np.abs(places[i] - place).max() <= near]
         if not same:
             frames.append(frame)
             places.append(place)
@@ -78,7 +78,7 @@ def skeleton(mechanism: Mechanism, params: Mapping[str, float] | None = None) ->
         here = places[index[id(frame)]]
         reach = {i: float(np.linalg.norm(places[i] - here)) for i in outlines.get(frame.link.name, ())}
         best = max(reach, key=lambda i: reach[i], default=pin)
-        return best if reach.get(best, 0.0) > SAME else pin
+        return best if reach.get(best, 0.0) > near else pin
 
     wound = [(p := index[id(j.b)], far(j.a, p), far(j.b, p)) for j in at_joints if j in pins]
     used = sorted({i for o in outlines.values() for i in o} | on_ground | moving | spring_ends | set(named.values()))
@@ -101,7 +101,7 @@ def spiral(pin: np.ndarray, a: np.ndarray, b: np.ndarray, radius: float, turns: 
     """
     planar = len(pin) == 2 or a[2] == b[2] == pin[2]
     down = -np.eye(len(pin))[1 if planar else 2]
-    first, second = (x / n if (n := float(np.linalg.norm(x))) > SAME else down for x in (a - pin, b - pin))
+    first, second = (x / n if (n := float(np.linalg.norm(x))) > SAME * radius else down for x in (a - pin, b - pin))
     aside = second - (second @ first) * first
     if np.linalg.norm(aside) < 1e-6:  # in line: any direction across will do
         aside = np.eye(len(pin))[int(np.abs(first).argmin())]
@@ -113,7 +113,7 @@ def spiral(pin: np.ndarray, a: np.ndarray, b: np.ndarray, radius: float, turns: 
 
 
 def trace(
-    mechanism: Mechanism,
+    mechanism: Structure,
     q: np.ndarray,
     points: Sequence[Frame | str] | None = None,
     *,
@@ -135,21 +135,19 @@ def trace(
     return np.asarray(out).reshape(len(rows), len(frames), d)
 
 
-def _kernel(m: Mechanism, frames: Sequence[Frame], d: int, rows: int) -> Kernel:
+def _kernel(m: Structure, frames: Sequence[Frame], d: int, rows: int) -> Kernel:
     native = None if rows > COMPILED else False
-    key = (tuple(id(f) for f in frames), native, len(m.q_names), len(m.params))
-    kept: dict[Any, Any] = m.__dict__.setdefault("_traces", {})
-    if key not in kept:
+
+    def make() -> Kernel:
         k = Kinematics(m)
         places = [ca.densify(k.position(f))[:d] for f in frames]
-        function = ca.Function(
-            "trace", [k.t, k.q, k.p], ca.cse([ca.vertcat(SX(0, 1), *places)]), ["t", "q", "p"], ["x"]
-        )
-        kept[key] = (Kernel(function, native), tuple(frames))  # frames are kept alive: their ids are the key
-    return kept[key][0]
+        outputs = ca.cse([ca.vertcat(SX(0, 1), *places)])
+        return Kernel(ca.Function("trace", [k.t, k.q, k.p], outputs, ["t", "q", "p"], ["x"]), native)
+
+    return m.once(("trace", tuple(frames), native), make)
 
 
-def _local(m: Mechanism, frames: Sequence[Frame], params: Mapping[str, float] | None) -> np.ndarray:
+def _local(m: Structure, frames: Sequence[Frame], params: Mapping[str, float] | None) -> np.ndarray:
     """Positions of frames in their own links as numbers."""
     stacked = ca.horzcat(SX(3, 0), *[ca.densify(f.position) for f in frames])
     return np.asarray(ca.Function("local", [m.p], [stacked])(m.values(params)).full()).T.reshape(-1, 3)
@@ -170,6 +168,7 @@ def _outline(points: np.ndarray) -> list[int]:
 def hull(xy: np.ndarray) -> list[int]:
     """Indices of the convex hull of points (x, y), counterclockwise (Andrew's monotone chain)."""
     place: list[list[float]] = xy.tolist()
+    flat = 1e-15 * float(np.ptp(xy, axis=0).max(initial=0.0)) ** 2
     order = sorted(range(len(place)), key=lambda i: place[i])
 
     def half(indices: Sequence[int]) -> list[int]:
@@ -177,7 +176,7 @@ def hull(xy: np.ndarray) -> list[int]:
         for i in indices:
             while len(out) > 1:
                 (x0, y0), (x1, y1), (x2, y2) = place[out[-2]], place[out[-1]], place[i]
-                if (x1 - x0) * (y2 - y0) - (y1 - y0) * (x2 - x0) > 1e-15:
+                if (x1 - x0) * (y2 - y0) - (y1 - y0) * (x2 - x0) > flat:
                     break
                 out.pop()
             out.append(i)

@@ -159,7 +159,7 @@ class Joint:
             rows.append(ca.dot(first, ca.mtimes(rotation, second)))
             what.append("angle between the two axes")
         phi = ca.vertcat(SX(0, 1), *rows)
-        keep = [i for i, zero in enumerate(_vanishes(phi)) if not zero]
+        keep = [i for i, zero in enumerate(_vanishes(phi, offset)) if not zero]
         return phi[keep], [what[i] for i in keep]
 
     def is_right_way_round(self, rotation: np.ndarray) -> bool:
@@ -184,13 +184,18 @@ def leaves_plane(primitives: Sequence[Primitive]) -> bool:
     )
 
 
-def _vanishes(rows: SX) -> list[bool]:
-    """Which rows are zero whatever their symbols are: seen from values, as one number may be written in two ways."""
-    symbols = ca.vertcat(SX(0, 1), *ca.symvar(rows))
-    values = ca.Function("rows", [symbols], [ca.densify(rows)])
+def _vanishes(rows: SX, offset: SX) -> list[bool]:
+    """Which rows are zero whatever their symbols are: seen from values, as one number may be written in two ways.
+
+    Rows along the offset come first and are measured by it, those of directions by one.
+    """
+    symbols = ca.vertcat(SX(0, 1), *ca.symvar(ca.vertcat(rows, offset)))
+    values = ca.Function("rows", [symbols], [ca.densify(rows), ca.sqrt(ca.sumsqr(offset))])
     draws = np.random.default_rng(0).uniform(0.5, 1.5, (symbols.numel(), 3))
-    size = np.abs(np.reshape([values(draw).full().ravel() for draw in draws.T], (3, rows.numel()))).max(axis=0)
-    return [bool(x) for x in size < 1e-12]
+    seen = [[np.asarray(x).ravel() for x in values(draw)] for draw in draws.T]
+    size = np.abs(np.reshape([x for x, _ in seen], (3, rows.numel()))).max(axis=0)
+    metres = max(float(x[0]) for _, x in seen)
+    return [bool(x <= 1e-12 * max(1.0, metres)) for x in size]
 
 
 def perpendicular(directions: Sequence[np.ndarray]) -> list[np.ndarray]:

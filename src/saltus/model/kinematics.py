@@ -11,8 +11,8 @@ import numpy as np
 
 from saltus.model.bend import Arc, bending
 from saltus.model.joints import Ball, Bend, Joint, Shift, Turn, perpendicular
-from saltus.model.mechanism import Mechanism, Placement
 from saltus.model.parts import Frame
+from saltus.model.structure import Placement, Structure
 from saltus.model.symbols import SX, quaternion_rotation, rotation, vector
 
 
@@ -102,7 +102,7 @@ class Kinematics:
     With `released` drives the virtual displacements of given motions are coordinates too, after all others.
     """
 
-    def __init__(self, mechanism: Mechanism, *, released: bool = False) -> None:
+    def __init__(self, mechanism: Structure, *, released: bool = False) -> None:
         m = mechanism
         self.mechanism = m
         self.t = m.time
@@ -309,11 +309,7 @@ class Kinematics:
         """Equations of every loop and every hand-written constraint."""
         out = []
         for joint in self.mechanism.loops:
-            a, b = self.relative(joint.a, joint.b)
-            offset = b.p - a.p
-            if any(isinstance(p, Shift) for p in joint.primitives):
-                offset = ca.mtimes(a.R.T, offset)
-            phi, locks = joint.closure(ca.mtimes(a.R.T, b.R), ca.sparsify(offset))
+            phi, locks = closed_by(joint, *self.relative(joint.a, joint.b))
             out.append(Closure(joint.name, phi, tuple(locks), joint))
         for c in self.mechanism.constraints.values():
             labels = tuple(f"row {i + 1}" for i in range(c.phi.numel()))
@@ -327,21 +323,7 @@ class Kinematics:
         joint = self.mechanism.joints[name.split(".")[0]]
         if joint.follows is not None:
             return self.follows(joint)[joint.q_names.index(name)]
-        a, b = self.relative(joint.a, joint.b)
-        primitive = joint.primitives[joint.q_names.index(name)]
-        assert isinstance(primitive, Turn | Shift)
-        axis = np.array(primitive.axis)
-        if isinstance(primitive, Shift):
-            axes = np.array([p.axis for p in joint.primitives if isinstance(p, Shift)])
-            dual = np.linalg.pinv(axes)[:, [tuple(e) for e in axes].index(primitive.axis)]  # they may be oblique
-            return ca.dot(vector(*dual), ca.mtimes(a.R.T, b.p - a.p))
-        turned, sense = ca.mtimes(a.R.T, b.R), 1
-        others = [np.array(p.axis) for p in joint.primitives if isinstance(p, Turn) and p is not primitive]
-        first = others[0] if others else perpendicular([axis])[0]
-        if others and primitive is joint.primitives[-1]:  # the second turn of a universal joint, seen from frame b
-            turned, sense = turned.T, -1
-        carried = ca.mtimes(turned, vector(*first))
-        return ca.atan2(sense * ca.dot(vector(*np.cross(axis, first)), carried), ca.dot(vector(*first), carried))
+        return measured(joint, name, *self.relative(joint.a, joint.b))
 
     def _ancestors(self, link: str) -> list[str]:
         out = [link]
@@ -355,6 +337,32 @@ class Kinematics:
             chain.append(self.local[link])
             link = self.parent[link]
         return reduce(matmul, reversed(chain))
+
+
+def closed_by(joint: Joint, a: Pose, b: Pose) -> tuple[SX, list[str]]:
+    """Equations by which a joint closes a loop between two frames, and what each of them locks."""
+    offset = b.p - a.p
+    if any(isinstance(p, Shift) for p in joint.primitives):
+        offset = ca.mtimes(a.R.T, offset)
+    return joint.closure(ca.mtimes(a.R.T, b.R), ca.sparsify(offset))
+
+
+def measured(joint: Joint, name: str, a: Pose, b: Pose) -> SX:
+    """Coordinate of a joint, an angle or a shift, seen from the poses of its two frames."""
+    primitive = joint.primitives[joint.q_names.index(name)]
+    assert isinstance(primitive, Turn | Shift)
+    axis = np.array(primitive.axis)
+    if isinstance(primitive, Shift):
+        axes = np.array([p.axis for p in joint.primitives if isinstance(p, Shift)])
+        dual = np.linalg.pinv(axes)[:, [tuple(e) for e in axes].index(primitive.axis)]  # they may be oblique
+        return ca.dot(vector(*dual), ca.mtimes(a.R.T, b.p - a.p))
+    turned, sense = ca.mtimes(a.R.T, b.R), 1
+    others = [np.array(p.axis) for p in joint.primitives if isinstance(p, Turn) and p is not primitive]
+    first = others[0] if others else perpendicular([axis])[0]
+    if others and primitive is joint.primitives[-1]:  # the second turn of a universal joint, seen from frame b
+        turned, sense = turned.T, -1
+    carried = ca.mtimes(turned, vector(*first))
+    return ca.atan2(sense * ca.dot(vector(*np.cross(axis, first)), carried), ca.dot(vector(*first), carried))
 
 
 def _is_identity(R: SX) -> bool:

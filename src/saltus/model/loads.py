@@ -11,16 +11,19 @@ from saltus.model.joints import Ball, Joint
 from saltus.model.parts import Frame, Link, point_of
 from saltus.model.registry import Registry
 from saltus.model.symbols import SX, Number
+from saltus.model.tree import Tree
 
 
-class Loads(Registry):
+class Loads:
     """What acts on the links of a machine beside gravity and its joints."""
 
     def __init__(self, name: str, spatial: bool) -> None:
-        super().__init__(name)
-        self.spatial = spatial
+        self.name, self.spatial = name, spatial
+        self.registry = Registry(name)
+        self.tree = Tree(self.registry, spatial)
         self.links: dict[str, Link] = {}
-        self.joints: dict[str, Joint] = {}
+        self.joints = self.tree.joints
+        self.inputs = self.registry.inputs
         self.points: dict[str, Frame] = {}
         self.forces: dict[str, ForceElement] = {}
 
@@ -30,8 +33,8 @@ class Loads(Registry):
         """Add a linear spring (N/m, rest length m) and damper (N s/m) between two points."""
         part = f"spring {name!r}"
         for what, value in (("stiffness", stiffness), ("length", length)):
-            self._number(value, f"{part}: {what}", lowest=0.0)
-        self._number(damping, f"{part}: damping")
+            self.registry.number(value, f"{part}: {what}", lowest=0.0)
+        self.registry.number(damping, f"{part}: damping")
         return self._add_force(Spring(name, self._frame(a, name), self._frame(b, name), stiffness, length, damping))
 
     def joint_spring(
@@ -39,9 +42,9 @@ class Loads(Registry):
     ) -> JointSpring:
         """Add a spring and damper on a joint's coordinate ("boom.y" where the joint has several)."""
         part = f"spring {name!r}"
-        self._number(stiffness, f"{part}: stiffness", lowest=0.0)
-        self._number(rest, f"{part}: rest")
-        self._number(damping, f"{part}: damping")
+        self.registry.number(stiffness, f"{part}: stiffness", lowest=0.0)
+        self.registry.number(rest, f"{part}: rest")
+        self.registry.number(damping, f"{part}: damping")
         coordinate = joint.name if isinstance(joint, Joint) else joint
         plain = [j for j in self.joints.values() if not any(isinstance(p, Ball) for p in j.primitives)]
         valid = [n for j in plain for n in j.v_names]
@@ -53,7 +56,7 @@ class Loads(Registry):
         """Apply a force (N, world axes) at a point: constants, Params, inputs, state, time."""
         frame = self._frame(point, name)
         expression = point_of(value, self.spatial, f"force {name!r}")
-        self._known_symbols(f"force {name!r}", expression, state=True)
+        self.registry.known_symbols(f"force {name!r}", expression, state=True)
         return self._add_force(Force(name, frame, expression))
 
     def compliant_contact(
@@ -83,17 +86,17 @@ class Loads(Registry):
             ("friction_stiffness", tangential),
             ("friction_damping", friction_damping),
         ):
-            self._positive(value, part, what)
+            self.registry.positive(value, part, what)
         for what, value in (("damping", damping), ("friction", friction)):
-            self._number(value, f"{part}: {what}", lowest=0.0)
-        self._number(exponent, f"{part}: exponent", lowest=1.0)
+            self.registry.number(value, f"{part}: {what}", lowest=0.0)
+        self.registry.number(exponent, f"{part}: exponent", lowest=1.0)
         if isinstance(place, Joint):
             if place.kind != "bend" or self.joints.get(place.name) is not place:
                 raise BadValue(f"{part}: {place!r} is no bend joint of {self.name!r}; give one or a point", given=place)
         else:
             place = self._frame(place, name)
         if not callable(ground):
-            self._number(ground, f"{part}: ground")
+            self.registry.number(ground, f"{part}: ground")
         has_friction = not isinstance(friction, int | float) or friction > 0
         memory = SX.sym(f"stretch_{name}", (2 if self.spatial else 1) if has_friction else 0)
         return self._add_force(
@@ -107,17 +110,17 @@ class Loads(Registry):
         given = (0, 0, value) if not self.spatial else tuple(value)
         expression = point_of(given, True, f"torque {name!r}")
         self._mine(link.origin, f"torque {name!r}")
-        self._known_symbols(f"torque {name!r}", expression, state=True)
+        self.registry.known_symbols(f"torque {name!r}", expression, state=True)
         return self._add_force(Torque(name, link, expression))
 
     def input(self, name: str) -> SX:
         """Declare an input a controller sets by name, for use in forces and torques."""
-        self._new_name("input", name, self.inputs)
+        self.registry.new_name("input", name, self.inputs)
         self.inputs[name] = SX.sym(f"u_{name}")
         return self.inputs[name]
 
     def _add_force(self, element: Any) -> Any:
-        self._new_name("force", element.name, self.forces)
+        self.registry.new_name("force", element.name, self.forces)
         self.forces[element.name] = element
         return element
 
@@ -142,4 +145,4 @@ class Loads(Registry):
     def _mine(self, frame: Frame, part: str) -> None:
         if self.links.get(frame.link.name) is not frame.link:
             raise BadModel(f"{part}: link {frame.link.name!r} belongs to another mechanism than {self.name!r}")
-        self._known_symbols(part, frame.position, frame.rotation)
+        self.registry.known_symbols(part, frame.position, frame.rotation)

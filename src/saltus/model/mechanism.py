@@ -3,53 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import casadi as ca
 import numpy as np
 
 from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
 from saltus.model import joints
-from saltus.model.contents import Derived, Same
+from saltus.model.assembly import State, assembler
+from saltus.model.branches import branches
+from saltus.model.contents import Derived
 from saltus.model.joints import Ball, Joint
+from saltus.model.kinematics import Kinematics
 from saltus.model.loads import Loads
-from saltus.model.parts import Frame, Link, Motor, inertia_tensor, point_of
-from saltus.model.symbols import SX, Named, Number, vector
+from saltus.model.parts import Frame, Link, Motor, gravity_vector, inertia_tensor, point_of
+from saltus.model.structure import Constraint, Drive, Placement
+from saltus.model.symbols import SX, Expression, Named, Number, Param, vector
 
-if TYPE_CHECKING:
-    from saltus.model.assembly import State
+__all__ = ["Constraint", "Drive", "Mechanism", "Placement"]
 
-
-@dataclass(frozen=True, eq=False)
-class Placement:
-    """A joint that places `child` relative to `parent`; `reversed` if it was written child first."""
-
-    joint: Joint
-    parent: Link
-    child: Link
-    reversed: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Constraint:
-    """A hand-written constraint phi(q, t) = 0; `drives` names the coordinate it prescribes, if it does."""
-
-    name: str
-    phi: SX
-    drives: str | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Drive:
-    """A coordinate whose motion is given: `symbol` is a virtual displacement from it (zero), `speed` its rate.
-
-    The effort a drive takes is the generalised force on `symbol`, its power that times `speed`.
-    """
-
-    name: str
-    symbol: SX
-    speed: SX
+T = TypeVar("T")
 
 
 class Mechanism(Loads):
@@ -66,17 +40,51 @@ class Mechanism(Loads):
         self.keyframes: dict[str, dict[str, Any]] = {}
         self.ground = Link("ground", 0.0, SX(3, 1), SX(3, 3), spatial)
         self.links["ground"] = self.ground
-        self.placements: list[Placement] = []
-        self.loops: list[Joint] = []
-        self._waiting: list[Joint] = []
+        self.params, self.time = self.registry.params, self.registry.time
+        self.placements, self.loops = self.tree.placements, self.tree.loops
         self._derived = Derived()
-        self._placed: set[str] = {"ground"}
-        down = (0, -1, 0) if not spatial else (0, 0, -1)
-        if isinstance(gravity, Sequence | np.ndarray):
-            self.gravity = point_of(list(gravity), spatial, "gravity")
-        else:
-            self._number(gravity, "gravity")
-            self.gravity = vector(*[g * gravity for g in down])
+        self.gravity = gravity
+
+    # ---- numbers ------------------------------------------------------------------------------------------------
+
+    def param(self, name: str, value: float | None = None, unit: str = "") -> Param:
+        """Declare a named number. Without a value it must be given wherever numbers are needed."""
+        return self.registry.param(name, value, unit)
+
+    def values(self, given: Mapping[str, float] | None = None) -> np.ndarray:
+        """Return the vector of all Params, defaults overridden by `given`, checked."""
+        return self.registry.values(given)
+
+    @property
+    def p(self) -> SX:
+        """All Params as one symbol vector."""
+        return self.registry.p
+
+    @property
+    def gravity(self) -> SX:
+        """Acceleration of free fall (m/s2, world axes). Set a number (downwards), or a vector of numbers and Params."""
+        return self._gravity
+
+    @gravity.setter
+    def gravity(self, given: Any) -> None:
+        gravity = gravity_vector(given, self.spatial)
+        self.registry.known_symbols("gravity", gravity)
+        self._gravity = gravity
+
+    @property
+    def contents(self) -> tuple[Hashable, ...]:
+        """All that equations of motion are derived from; equal as long as nothing of it was changed.
+
+        Parts compare by identity, since they cannot be changed themselves; expressions node by node.
+        """
+        parts = (self.params, self.links, self.joints, self.points, self.forces, self.constraints, self.drives)
+        named = tuple(tuple(part.items()) for part in parts)
+        inputs = tuple((name, Expression(symbol)) for name, symbol in self.inputs.items())
+        return (*named, inputs, Expression(self._gravity))
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` derives from the machine as it is now, made once and again after every change."""
+        return self._derived.once(self.contents, key, make)
 
     # ---- links --------------------------------------------------------------------------------------------------
 
@@ -85,43 +93,43 @@ class Mechanism(Loads):
 
         Planar machines take one number for the inertia, 3D ones (Ixx, Iyy, Izz) or a full tensor.
         """
-        self._new_name("link", name, self.links)
+        self.registry.new_name("link", name, self.links)
         part = f"link {name!r}"
-        self._positive(mass, part, "mass")
+        self.registry.positive(mass, part, "mass")
         if not self.spatial:
-            self._number(inertia, f"{part}: inertia", lowest=0.0)
+            self.registry.number(inertia, f"{part}: inertia", lowest=0.0)
         tensor = inertia_tensor(inertia, self.spatial, part)
         if not tensor.is_constant():
-            self._checks.append((part, "inertia", tensor if self.spatial else tensor[2, 2]))
+            self.registry.checks.append((part, "inertia", tensor if self.spatial else tensor[2, 2]))
         link = Link(name, mass, point_of(com, self.spatial, part), tensor, self.spatial)
-        self._known_symbols(part, SX(vector(mass)), link.com, link.inertia)
+        self.registry.known_symbols(part, SX(vector(mass)), link.com, link.inertia)
         self.links[name] = link
         return link
 
     def massless(self, name: str) -> Link:
         """Add a link without mass, moved by a joint that `follows`, or with something heavy further out."""
-        self._new_name("link", name, self.links)
+        self.registry.new_name("link", name, self.links)
         self.links[name] = Link(name, 0.0, SX(3, 1), SX(3, 3), self.spatial)
         return self.links[name]
 
     def rod(self, name: str, *, mass: Number, length: Number, radius: Number = 0.0) -> Link:
         """Add a uniform rod along x from its start to its end; centre of mass and inertia follow."""
-        self._new_name("link", name, self.links)
+        self.registry.new_name("link", name, self.links)
         part = f"rod {name!r}"
-        self._positive(mass, part, "mass")
-        self._positive(length, part, "length")
-        self._number(radius, f"{part}: radius", lowest=0.0)
+        self.registry.positive(mass, part, "mass")
+        self.registry.positive(length, part, "length")
+        self.registry.number(radius, f"{part}: radius", lowest=0.0)
         across = mass * (length * length / 12 + radius * radius / 4)
         along = mass * (radius * radius) / 2
         tensor = inertia_tensor((along, across, across) if self.spatial else across, self.spatial, part)
         link = Link(name, mass, vector(length / 2, 0, 0), tensor, self.spatial, length=length)
-        self._known_symbols(part, link.com, link.inertia)
+        self.registry.known_symbols(part, link.com, link.inertia)
         self.links[name] = link
         return link
 
     def point(self, name: str, frame: Frame) -> Frame:
         """Give a frame a name, by which trajectories, plots and contacts know it."""
-        self._new_name("point", name, self.points)
+        self.registry.new_name("point", name, self.points)
         self._mine(frame, f"point {name!r}")
         self.points[name] = frame
         return frame
@@ -163,7 +171,7 @@ class Mechanism(Loads):
         orientation. A straight segment is a state like any other.
         """
         part = f"joint {name!r}"
-        self._positive(length, part, "length")
+        self.registry.positive(length, part, "length")
         primitives = joints.bend(vector(length), along, towards, fraction, turns, part)
         return self._join(name, "bend", a, b, primitives, motor, follows)
 
@@ -173,8 +181,8 @@ class Mechanism(Loads):
         Runs report the effort it takes as `run.drives[name]` and its work in the energy account.
         """
         expression = vector(value)
-        self._known_symbols(f"driven {name!r}", expression, state=True)
-        moving = ca.vertcat(SX(0, 1), *self._q.values(), *self._v.values(), *self.inputs.values())
+        self.registry.known_symbols(f"driven {name!r}", expression, state=True)
+        moving = ca.vertcat(SX(0, 1), *self.registry.q.values(), *self.registry.v.values(), *self.inputs.values())
         if ca.depends_on(expression, moving):
             raise BadModel(f"driven {name!r} uses the state; it is a function of m.time and Params", name=name)
         return self._drive(name, expression)
@@ -219,14 +227,14 @@ class Mechanism(Loads):
 
     def constraint(self, name: str, phi: Any) -> Constraint:
         """Require phi(q, t) = 0, an expression (or several) of `m.q`, `m.position(...)`, `m.time` and Params."""
-        self._new_name("constraint", name, {**self.constraints, **self.joints})
+        self.registry.new_name("constraint", name, {**self.constraints, **self.joints})
         try:
             expression: SX = ca.vertcat(SX(0, 1), *phi) if isinstance(phi, list | tuple) else SX(phi)
         except NotImplementedError:
             raise BadValue(f"constraint {name!r}: {phi!r} is no expression of coordinates", given=phi) from None
-        self._known_symbols(f"constraint {name!r}", expression, state=True)
-        self._without_rates(f"constraint {name!r}", expression)
-        moved = ca.which_depends(expression, ca.vertcat(SX(0, 1), *self._q.values()), 1, True)
+        self.registry.known_symbols(f"constraint {name!r}", expression, state=True)
+        self.registry.without_rates(f"constraint {name!r}", expression)
+        moved = ca.which_depends(expression, ca.vertcat(SX(0, 1), *self.registry.q.values()), 1, True)
         if not moved or not all(moved):
             row = f" in row {moved.index(False) + 1}" if len(moved) > 1 else ""
             raise BadModel(
@@ -239,7 +247,7 @@ class Mechanism(Loads):
     def _join(
         self, name: str, kind: str, a: Any, b: Any, primitives: tuple[joints.Primitive, ...], motor: Any, follows: Any
     ) -> Joint:
-        self._new_name("joint", name, {**self.joints, **self.constraints})
+        self.registry.new_name("joint", name, {**self.joints, **self.constraints})
         a, b = self._frame(a, name), self._frame(b, name)
         if a.link is b.link:
             raise BadModel(
@@ -256,16 +264,14 @@ class Mechanism(Loads):
         if isinstance(motor, Motor):
             for quantity in ("torque", "speed", "power", "gear"):
                 if getattr(motor, quantity) is not None:
-                    self._positive(getattr(motor, quantity), f"motor on joint {name!r}", quantity)
-            self._number(motor.rotor_inertia, f"motor on joint {name!r}: rotor_inertia", lowest=0.0)
+                    self.registry.positive(getattr(motor, quantity), f"motor on joint {name!r}", quantity)
+            self.registry.number(motor.rotor_inertia, f"motor on joint {name!r}: rotor_inertia", lowest=0.0)
         elif motor not in (None, False):
             raise BadValue(f"joint {name!r}: motor takes True or a Motor(...), not {motor!r}", given=motor)
         joint = Joint(name, kind, a, b, primitives, motor or None)
         if follows is not None:
             joint = replace(joint, follows=self._followed(joint, follows))
-        self.joints[name] = joint
-        self._waiting.append(joint)
-        self._place()
+        self.tree.add(joint)
         return joint
 
     def _followed(self, joint: Joint, follows: Any) -> tuple[SX, ...]:
@@ -279,59 +285,12 @@ class Mechanism(Loads):
         expressions = tuple(vector(e) for e in given)
         slack = ca.vertcat(SX(0, 1), *[d.symbol for d in self.drives.values()])
         plain = ca.substitute(list(expressions), [slack], [SX.zeros(slack.numel())])
-        self._known_symbols(f"joint {joint.name!r}: follows", *plain, state=True)
-        self._without_rates(f"joint {joint.name!r}: follows", *plain)
+        self.registry.known_symbols(f"joint {joint.name!r}: follows", *plain, state=True)
+        self.registry.without_rates(f"joint {joint.name!r}: follows", *plain)
         return tuple(
             self._drive(name, e) if ca.depends_on(e, self.time) and not ca.depends_on(e, slack) else e
             for name, e in zip(joint.q_names, expressions, strict=True)
         )
-
-    def _place(self) -> None:
-        """Place every waiting joint that touches the placed part, in the order they were written."""
-        progress = True
-        while progress:
-            progress = False
-            for joint in list(self._waiting):
-                a_in, b_in = joint.a.link.name in self._placed, joint.b.link.name in self._placed
-                if not (a_in or b_in):
-                    continue
-                self._waiting.remove(joint)
-                if a_in and b_in:
-                    self._close(joint)
-                else:
-                    parent, child = (joint.a.link, joint.b.link) if a_in else (joint.b.link, joint.a.link)
-                    self.placements.append(Placement(joint, parent, child, reversed=not a_in))
-                    self._placed.add(child.name)
-                    if joint.follows is None:
-                        self._q |= {n: SX.sym(n) for n in joint.q_names}
-                        self._v |= {n: SX.sym(n + "'") for n in joint.v_names}
-                    if joint.motor:
-                        self._add_motor(joint)
-                progress = True
-                break
-
-    def _close(self, joint: Joint) -> None:
-        problem = None
-        if joint.kind == "bend":
-            problem = f"{joint.title}: a bend places a link and cannot close a loop; weld its end where it belongs"
-        elif joint.follows is not None:
-            problem = f"{joint.title} closes a loop and cannot also follow an expression; give it no `follows`"
-        elif joint.kind == "free" or (joint.kind == "planar" and not self.spatial):
-            problem = f"{joint.title}: both links are placed already and a free joint removes no freedom; leave it out"
-        elif joint.motor and len(joint.v_names) != 1:
-            count = len(joint.v_names)
-            problem = f"{joint.title} closes a loop and has {count} motions; a motor there needs a joint with one"
-        if problem is not None:
-            del self.joints[joint.name]
-            raise BadModel(problem, joint=joint.name)
-        self.loops.append(joint)
-        if joint.motor:
-            self._add_motor(joint)
-
-    def _add_motor(self, joint: Joint) -> None:
-        for n in joint.v_names:
-            self._new_name("input", n, self.inputs)
-            self.inputs[n] = SX.sym(f"u_{n}")
 
     def motor_of(self, name: str) -> Motor | None:
         """Motor that an input commands; None for inputs of the user's own."""
@@ -339,17 +298,6 @@ class Mechanism(Loads):
         return joint.motor if joint is not None and name in joint.v_names else None
 
     # ---- coordinates --------------------------------------------------------------------------------------------
-
-    @property
-    def contents(self) -> Hashable:
-        """All that equations of the machine depend on; parts are frozen, so the same parts are the same machine."""
-        parts = (self.links, self.joints, self.params, self.forces, self.constraints, self.drives, self.inputs)
-        named = tuple((name, Same(part)) for group in (*parts, self.points) for name, part in group.items())
-        return str(self.gravity), named
-
-    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What was derived of the machine under a key, as long as its contents stay."""
-        return self._derived.once(self.contents, key, make)
 
     @property
     def turns(self) -> list[str]:
@@ -364,22 +312,22 @@ class Mechanism(Loads):
     @property
     def q(self) -> Named:
         """Position coordinates as named symbols (rad, m)."""
-        return Named(list(self._q), list(self._q.values()))
+        return Named(list(self.registry.q), list(self.registry.q.values()))
 
     @property
     def v(self) -> Named:
         """Velocity coordinates as named symbols (rad/s, m/s)."""
-        return Named(list(self._v), list(self._v.values()), "velocity")
+        return Named(list(self.registry.v), list(self.registry.v.values()), "velocity")
 
     @property
     def q_names(self) -> list[str]:
         """Names of the position coordinates, in order."""
-        return list(self._q)
+        return list(self.registry.q)
 
     @property
     def v_names(self) -> list[str]:
         """Names of the velocity coordinates, in order."""
-        return list(self._v)
+        return list(self.registry.v)
 
     @property
     def floating_body(self) -> Link:
@@ -393,44 +341,12 @@ class Mechanism(Loads):
 
     def position(self, point: Frame | str) -> SX:
         """World position of a point as an expression (m): (x, y) in the plane, (x, y, z) in 3D."""
-        from saltus.model.kinematics import Kinematics
-
         world = ca.densify(Kinematics(self).position(self.frame(point)))
         return world if self.spatial else world[:2]
 
     def check(self) -> None:
-        """Raise BadModel unless every link hangs together with the ground."""
-        loose = [n for n in self.links if n not in self._placed]
-        if loose:
-            raise BadModel(
-                f"links {', '.join(map(repr, loose))} of {self.name!r} are not connected to the ground; join them "
-                "(m.free(...) lets a link float)",
-                links=loose,
-            )
-        self._check_masses()
-        if not self._v:
-            raise BadModel(f"{self.name!r} has no coordinate: nothing in it can move; add a joint", name=self.name)
-
-    def _check_masses(self) -> None:
-        """Refuse coordinates that move nothing heavy: their acceleration would be undefined."""
-        heavy = {name for name, link in self.links.items() if not isinstance(link.mass, float) or link.mass > 0}
-        idle: list[Joint] = []
-        carrying: list[SX] = []
-        for placement in reversed(self.placements):
-            joint = placement.joint
-            if placement.child.name in heavy:
-                heavy.add(placement.parent.name)
-                carrying += joint.follows or ()
-            elif joint.follows is None and joint.v_names:
-                idle.append(joint)
-        for joint in idle:
-            own = ca.vertcat(*[self._q[n] for n in joint.q_names])
-            if not self.loops and not ca.depends_on(ca.vertcat(SX(0, 1), *carrying), own):
-                raise BadModel(
-                    f"{joint.title} moves a link without mass; let it follow a given motion "
-                    "(follows=m.driven(...)) or give the link a mass",
-                    joint=joint.name,
-                )
+        """Raise BadModel unless every link hangs together with the ground and something heavy moves."""
+        self.tree.check(self.links)
 
     # ---- configurations -----------------------------------------------------------------------------------------
 
@@ -441,24 +357,29 @@ class Mechanism(Loads):
         rates: Mapping[str, Any] | None = None,
         params: Mapping[str, float] | None = None,
         **fixed: Any,
-    ) -> State:
+    ) -> State[Mechanism]:
         """Close all loops with the given coordinates held, the others free to move from `near`.
 
         `near` is a rough guess by name, or a State: then its branch is followed to the new values.
 
         `rates` holds velocities; those not given follow from the loops, or are zero where they are free.
         """
-        from saltus.model.assembly import assembler
+        a, p, rates = assembler(self), self.values(params), rates or {}
+        if isinstance(near, State):
+            if near.mechanism is not self:
+                raise BadValue(f"near is a state of {near.mechanism.name!r}, not of {self.name!r}")
+            q, v = a.from_neighbour(fixed, near.positions, near.p, rates, p)
+        else:
+            q, v = a.assemble(fixed, near or {}, rates, p)
+        return State(self, q, v, dict(zip(self.params, p.tolist(), strict=True)))
 
-        return assembler(self).assemble(fixed, near or {}, rates or {}, params)
-
-    def branches(self, *, params: Mapping[str, float] | None = None, **fixed: Any) -> list[State]:
+    def branches(self, *, params: Mapping[str, float] | None = None, **fixed: Any) -> list[State[Mechanism]]:
         """All ways to close the loops with the given coordinates held, which must use up the freedom."""
-        from saltus.model.branches import branches
+        a, p = assembler(self), self.values(params)
+        numbers = dict(zip(self.params, p.tolist(), strict=True))
+        return [State(self, q, np.zeros(a.nv), numbers) for q in branches(a, p, fixed)]
 
-        return branches(self, params, fixed)
-
-    def keyframe(self, name: str, **overrides: Any) -> State:
+    def keyframe(self, name: str, **overrides: Any) -> State[Mechanism]:
         """Assemble one of the machine's own named configurations."""
         if name not in self.keyframes:
             raise UnknownName("keyframe", name, self.keyframes)
@@ -467,5 +388,5 @@ class Mechanism(Loads):
     def __repr__(self) -> str:
         return (
             f"Mechanism({self.name!r}: {len(self.links) - 1} links, {len(self.joints)} joints, "
-            f"{len(self.loops)} loops, {len(self._v)} velocities)"
+            f"{len(self.loops)} loops, {len(self.registry.v)} velocities)"
         )

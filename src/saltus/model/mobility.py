@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from saltus.model.assembly import State, assembler
+from saltus.model.closing import Assembler
 from saltus.model.rank import rank
 
 
@@ -39,11 +39,10 @@ class Mobility:
         return text
 
 
-def mobility(state: State, drivers: Sequence[str] | None = None) -> Mobility:
-    """Count freedom at a state; `drivers` default to the joints with motors."""
-    m, p = state.mechanism, state.p
-    a = assembler(m)
-    _, J = a.closure(0.0, state.positions, p)
+def mobility(a: Assembler, q: np.ndarray, p: np.ndarray, drivers: Sequence[str] | None = None) -> Mobility:
+    """Count freedom at a configuration; `drivers` default to the joints with motors."""
+    m = a.mechanism
+    J = a.scaled(q, p)
     r = rank(J)
     redundant = {}
     owner = np.array(a.owner)
@@ -57,6 +56,6 @@ def mobility(state: State, drivers: Sequence[str] | None = None) -> Mobility:
     moved = [v for d in drivers for v in a.v_of_q[a.driver(d)]]
     transmission, worst = 1.0, None
     if r:
-        sizes, names = a.closing(state.positions, p, moved).transmission(J[None])
+        sizes, names = a.closing(q, p, moved).transmission(J[None])
         transmission, worst = float(sizes[0]), names[0]
     return Mobility(a.nv - r, a.nv, len(a.owner), r, redundant, transmission, worst)

@@ -26,9 +26,33 @@ def point_of(xyz: Sequence[Number], spatial: bool, part: str) -> SX:
     return vector(*xyz, *([0] * (3 - len(xyz))))
 
 
+def gravity_vector(given: Any, spatial: bool) -> SX:
+    """Gravity (m/s2) from its size, which then points down, or from its components in world axes."""
+    part = "gravity"
+    if isinstance(given, np.ndarray | ca.DM) and np.size(given) == 1:
+        given = float(np.ravel(given)[0])
+    if isinstance(given, Param | SX | int | float | np.number) and not (isinstance(given, SX) and given.numel() > 1):
+        _finite(given, part)
+        return vector(*((0, 0, -given) if spatial else (0, -given, 0)))
+    if isinstance(given, SX | ca.DM | np.ndarray):
+        if len(given.shape) > 1 and 1 not in given.shape:
+            raise BadValue(f"{part}: a vector has one row or one column; shape {given.shape} given", given=given)
+        given = ca.vertsplit(ca.vec(ca.densify(given))) if isinstance(given, SX) else np.ravel(given).tolist()
+    if isinstance(given, str) or not hasattr(given, "__len__"):
+        raise BadValue(f"{part}: {given!r} is neither a number (m/s2, downwards) nor a vector", given=given)
+    out = point_of(given, spatial, part)
+    if not spatial and out.sparsity().has_nz(2, 0):
+        raise BadValue(
+            f"{part} leaves the plane of this machine; give (x, y), or make the machine with spatial=True", given=given
+        )
+    return out
+
+
 def _finite(value: Number, part: str) -> None:
     """Refuse what is neither a finite number nor an expression."""
     if isinstance(value, Param | SX):
+        if not isinstance(value, Param) and value.numel() != 1:
+            raise BadValue(f"{part}: an expression of shape {value.shape} is not one number", given=value)
         return
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
         raise BadValue(f"{part}: {value!r} is not a finite number", given=value)

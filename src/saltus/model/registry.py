@@ -35,16 +35,16 @@ class Registry:
         self.params: dict[str, Param] = {}
         self.inputs: dict[str, SX] = {}
         self.time = SX.sym("t")
-        self._q: dict[str, SX] = {}
-        self._v: dict[str, SX] = {}
-        self._checks: list[tuple[str, str, SX]] = []
-        self._checker: tuple[tuple[int, int], ca.Function] | None = None
+        self.q: dict[str, SX] = {}
+        self.v: dict[str, SX] = {}
+        self.checks: list[tuple[str, str, SX]] = []
+        self._checker: tuple[tuple[tuple[Param, ...], int], ca.Function] | None = None
 
     def param(self, name: str, value: float | None = None, unit: str = "") -> Param:
         """Declare a named number. Without a value it must be given wherever numbers are needed."""
-        self._new_name("param", name, self.params)
+        self.new_name("param", name, self.params)
         if value is not None:
-            self._plain(value, f"param {name!r}")
+            self.plain(value, f"param {name!r}")
         param = Param(name, None if value is None else float(value), readable(unit, f"unit of param {name!r}"))
         self.params[name] = param
         return param
@@ -63,7 +63,7 @@ class Registry:
                     f"param {name!r} of {self.name!r} has no value; pass params={{{name!r}: ...}} or give it a default",
                     param=name,
                 )
-            self._plain(value, f"param {name!r}")
+            self.plain(value, f"param {name!r}")
             out.append(float(value))
         p = np.array(out)
         self._check_numbers(p)
@@ -75,14 +75,14 @@ class Registry:
         return ca.vertcat(SX(0, 1), *[param.symbol for param in self.params.values()])
 
     def _check_numbers(self, p: np.ndarray) -> None:
-        if not self._checks:
+        if not self.checks:
             return
-        key = (len(self.params), len(self._checks))
+        key = (tuple(self.params.values()), len(self.checks))
         if self._checker is None or self._checker[0] != key:
-            checked = ca.vertcat(*[ca.vec(ca.densify(e)) for *_, e in self._checks])
+            checked = ca.vertcat(*[ca.vec(ca.densify(e)) for *_, e in self.checks])
             self._checker = key, ca.Function("check", [self.p], [checked])
         flat = np.asarray(self._checker[1](p)).ravel()
-        for part, what, expression in self._checks:
+        for part, what, expression in self.checks:
             numbers, flat = flat[: expression.numel()], flat[expression.numel() :]
             if len(numbers) == 9:
                 check_tensor(numbers.reshape(3, 3), part)
@@ -93,7 +93,8 @@ class Registry:
                     f"{part}: {what} is {numbers[0]:.6g} for the given Params; it must be positive", part=part
                 )
 
-    def _new_name(self, kind: str, name: str, taken: Mapping[str, Any]) -> None:
+    def new_name(self, kind: str, name: str, taken: Mapping[str, Any]) -> None:
+        """Refuse a name that is taken or that Python could not write."""
         if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
             raise BadValue(f"{kind} name {name!r}: use letters, digits and _ (a valid Python name)", given=name)
         if "." in name and kind != "input":
@@ -105,21 +106,24 @@ class Registry:
         if name in taken:
             raise DuplicateName(f"{kind} {name!r} exists already in {self.name!r}; choose another name", name=name)
 
-    def _number(self, value: Number, part: str, lowest: float = -math.inf) -> None:
+    def number(self, value: Number, part: str, lowest: float = -math.inf) -> None:
+        """Refuse what is neither a finite number nor an expression of known Params."""
         if isinstance(value, Param | SX):
-            self._known_symbols(part, vector(value))
+            self.known_symbols(part, vector(value))
             return
-        self._plain(value, part)
+        self.plain(value, part)
         if value < lowest:
             raise BadValue(f"{part}: {value} is below {lowest:g}", given=value)
 
     @staticmethod
-    def _plain(value: Any, part: str) -> None:
+    def plain(value: Any, part: str) -> None:
+        """Refuse what is no finite number."""
         if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
             raise BadValue(f"{part}: {value!r} is not a finite number", given=value)
 
-    def _positive(self, value: Number, part: str, what: str) -> None:
-        self._number(value, f"{part}: {what}")
+    def positive(self, value: Number, part: str, what: str) -> None:
+        """Refuse what is not positive, now or for Params that come later."""
+        self.number(value, f"{part}: {what}")
         expression = None
         if isinstance(value, Param | SX):
             expression = vector(value)
@@ -131,12 +135,13 @@ class Registry:
         if not isinstance(value, Param | SX) and not value > 0:
             raise BadValue(f"{part}: {what} is {value}; it must be positive", part=part, given=value)
         if expression is not None:
-            self._checks.append((part, what, ca.densify(expression)))
+            self.checks.append((part, what, ca.densify(expression)))
 
-    def _known_symbols(self, part: str, *expressions: SX, state: bool = False) -> None:
+    def known_symbols(self, part: str, *expressions: SX, state: bool = False) -> None:
+        """Refuse symbols of other machines; with `state` those of coordinates, inputs and time are known too."""
         known = {param.symbol.element_hash() for param in self.params.values()}
         if state:
-            of_state = (*self._q.values(), *self._v.values(), *self.inputs.values(), self.time)
+            of_state = (*self.q.values(), *self.v.values(), *self.inputs.values(), self.time)
             known |= {symbol.element_hash() for symbol in of_state}
         for expression in expressions:
             for symbol in ca.symvar(expression):
@@ -147,9 +152,9 @@ class Registry:
                         symbol=symbol.name(),
                     )
 
-    def _without_rates(self, part: str, *expressions: SX) -> None:
+    def without_rates(self, part: str, *expressions: SX) -> None:
         """Refuse velocities and inputs where only positions and time have a meaning."""
-        rates = {s.element_hash() for s in (*self._v.values(), *self.inputs.values())}
+        rates = {s.element_hash() for s in (*self.v.values(), *self.inputs.values())}
         for symbol in (s for e in expressions for s in ca.symvar(e)):
             if symbol.element_hash() in rates:
                 raise BadModel(

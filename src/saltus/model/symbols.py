@@ -70,10 +70,28 @@ class Param:
         return -self.symbol
 
 
+class Expression:
+    """An expression that compares by what it is made of: the same operations on the same symbols and numbers."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: SX) -> None:
+        self.value = SX(value)  # a copy: entries of the original may be assigned to
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Expression) or self.value.sparsity() != other.value.sparsity():
+            return False
+        return bool(ca.is_equal(self.value, other.value, 100))
+
+    def __hash__(self) -> int:
+        return hash(self.value.shape)
+
+
 class Named:
     """A vector whose entries have dotted names: `s.q.hip`, `s.q.boom.x`, `s.q["boom.x"]`, all of `s.q.tail`.
 
-    Values may be floats, SX symbols or arrays over time; a wrong name lists the valid ones.
+    Values may be floats, SX symbols or arrays over time; a wrong name lists the valid ones. `"hip" in s.q` asks for a
+    name; a loop runs over the values.
     """
 
     __slots__ = ("_kind", "_names", "_values")
@@ -84,19 +102,22 @@ class Named:
         self._kind = kind
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or name in self.__slots__:
             raise AttributeError(name)
         return self[name]
 
     def __getitem__(self, name: str) -> Any:
         if name in self._names:
             return self._values[self._names.index(name)]
-        names = members(name, self._names)
+        names = members(name, self._names) if isinstance(name, str) else []
         if not names:
             raise UnknownName(self._kind, name, self._names)
         values = [self._values[self._names.index(full)] for full in names]
         own = [full.removeprefix(name + ".") for full in names]
         return Named(own, values, self._kind)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(members(name, self._names))
 
     def __iter__(self) -> Iterator[Any]:
         return (self._values[i] for i in range(len(self._names)))
@@ -118,6 +139,16 @@ class Named:
     def items(self) -> Iterator[tuple[str, Any]]:
         """Name and value of every entry."""
         return zip(self._names, self, strict=True)
+
+    def _no_number(self, *_: Any) -> Any:
+        raise BadValue(
+            f"a group of {len(self)} {self._kind} entries ({', '.join(self._names)}) is no number: calculate with its "
+            "entries by name, or with .squared_norm",
+            names=list(self._names),
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _no_number
+    __pow__ = __rpow__ = __neg__ = __abs__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = __SX__ = _no_number
 
 
 def members(name: str, names: Sequence[str]) -> list[str]:

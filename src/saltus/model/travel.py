@@ -10,12 +10,12 @@ import numpy as np
 
 from saltus.compile import Bound
 from saltus.errors import Singular
-from saltus.model.assembly import CLOSED, Assembler, State, assembler
+from saltus.model.closing import CLOSED, Assembler, least
 from saltus.model.joints import Turn
 
-LEAP = 0.2  # rad or m: longest step of a driver that is taken at once
-STRIDE = 0.02  # rad or m: arc length between the points at which a branch is looked at
-LONGEST = 200.0  # rad or m: arc length after which a slide is said to have no limit
+LEAP = 0.2  # rad or machine lengths: longest step of a driver that is taken at once
+STRIDE = 0.02  # the same: arc length between the points at which a branch is looked at
+LONGEST = 200.0  # the same: arc length after which a slide is said to have no limit
 
 
 @dataclass(frozen=True)
@@ -36,55 +36,55 @@ class Travel:
 # ---- following ------------------------------------------------------------------------------------------------------
 
 
-def follow(start: State, driver: str, values: Sequence[float]) -> np.ndarray:
-    """Positions, one row a value, while the driver moves through `values` on the start's branch.
+def follow(a: Assembler, start: np.ndarray, p: np.ndarray, driver: str, values: Sequence[float]) -> np.ndarray:
+    """Positions, one row per value, while the driver moves through `values` on the branch of the start.
 
     Raises Singular at a dead centre, with the value reached.
     """
-    a = assembler(start.mechanism)
     index = a.driver(driver)
-    closing = a.closing(start.positions, start.p, a.v_of_q[index])
+    closing = a.closing(start, p, a.v_of_q[index])
     if a.v_of_q[index][0] in closing.columns:
         raise Singular(
-            f"{driver} cannot drive {start.mechanism.name!r}: the loops hold it where it is; drive another one",
+            f"{driver} cannot drive {a.mechanism.name!r}: the loops hold it where it is; drive another one",
             driver=driver,
-            reached=float(start.positions[index]),
-            positions=start.positions,
+            reached=float(start[index]),
+            positions=start,
         )
+    size = float(a.scale.of_columns(p)[a.v_of_q[index][0]])
     track = closing.track.bind()
-    _, past, drive, value, p = track.args
+    _, past, drive, value, numbers = track.args
     now, checks = track.results
-    drive[index], p[:] = 1.0, start.p
-    past[:] = start.positions[:, None]
+    drive[index], numbers[:] = 1.0, p
+    past[:] = start[:, None]
     out = np.empty((len(values), a.nq))
-    at, fresh = float(start.positions[index]), True
+    at, fresh = float(start[index]), True
     for row, target in enumerate(np.asarray(values, float).tolist()):
         value[0] = target
         track.evaluate()
         gap, jump = checks.tolist()
-        step = abs(target - at)
+        step = abs(target - at) / size
         if gap < CLOSED and step <= LEAP and jump <= 6 * step + 0.2:
             past[:] = now
             if fresh:  # only two positions are known: make the next guess a linear one
                 past[:, 2] = 2 * past[:, 1] - past[:, 0]
                 fresh = False
         else:
-            past[:] = _carefully(start.mechanism.name, driver, track, index, target)[:, None]
+            past[:] = _carefully(a.mechanism.name, driver, track, index, target, size)[:, None]
             fresh = True
         out[row] = past[:, 0]
         at = target
     return out
 
 
-def _carefully(name: str, driver: str, track: Bound, index: int, end: float) -> np.ndarray:
-    """Small steps with step control, for where the quick way fails."""
+def _carefully(name: str, driver: str, track: Bound, index: int, end: float, size: float) -> np.ndarray:
+    """Small steps with step control, for where the quick way fails; `size` is that of the driver."""
     _, past, _, value, _ = track.args
     now, checks = track.results
     q = past[:, 0].copy()
     start = float(q[index])
-    step = math.copysign(LEAP, end - start)
+    step = math.copysign(LEAP * size, end - start)
     while q[index] != end:
-        if abs(step) < 1e-7:
+        if abs(step) < 1e-7 * size:
             raise Singular(
                 f"{name!r}: dead centre near {driver} = {q[index]:.9g} on the way from {start:.6g} to {end:.6g}; "
                 "the linkage cannot follow further on this branch",
@@ -95,8 +95,8 @@ def _carefully(name: str, driver: str, track: Bound, index: int, end: float) -> 
         target = end if abs(end - q[index]) <= abs(step) else q[index] + step
         past[:], value[0] = q[:, None], target
         track.evaluate()
-        if checks[0] < CLOSED and checks[1] < 5 * abs(target - q[index]) + 0.05:
-            q, step = now[:, 0].copy(), math.copysign(min(2 * abs(step), LEAP), step)
+        if checks[0] < CLOSED and checks[1] < 5 * abs(target - q[index]) / size + 0.05:
+            q, step = now[:, 0].copy(), math.copysign(min(2 * abs(step), LEAP * size), step)
             q[index] = target
         else:
             step /= 4
@@ -106,21 +106,16 @@ def _carefully(name: str, driver: str, track: Bound, index: int, end: float) -> 
 # ---- limits ---------------------------------------------------------------------------------------------------------
 
 
-def travel(start: State, driver: str) -> Travel:
+def travel(a: Assembler, start: np.ndarray, p: np.ndarray, driver: str) -> Travel:
     """Whether the driver can turn fully on the start's branch and, if not, between which values it moves."""
-    a, p = assembler(start.mechanism), start.p
     index = a.driver(driver)
     v = a.v_of_q[index][0]
-    is_turn = any(
-        isinstance(primitive, Turn) and name == driver
-        for joint in start.mechanism.joints.values()
-        if driver in joint.q_names
-        for primitive, name in zip(joint.primitives, joint.q_names, strict=False)
-    )
-    first = float(start.positions[index])
+    joint = a.mechanism.joints[driver.split(".")[0]]
+    is_turn = isinstance(joint.primitives[joint.q_names.index(driver)], Turn) if driver in joint.q_names else False
+    first = float(start[index])
     limits = []
     for sense in (-1.0, 1.0):
-        q, length = start.positions.copy(), 0.0
+        q, length = start.copy(), 0.0
         tangent = _tangent(a, q, p, v, sense)
         while True:
             ahead, tangent_ahead = _along(a, q, tangent, STRIDE, p)
@@ -137,7 +132,7 @@ def travel(start: State, driver: str) -> Travel:
 
 
 def _tangent(a: Assembler, q: np.ndarray, p: np.ndarray, v: int, sense: float) -> np.ndarray:
-    """Unit motion of the machine that moves coordinate v in the given sense."""
+    """Unit motion of the machine that moves coordinate v in the given sense, in sizes of the coordinates."""
     null = _motions(a, q, p)
     direction = null.T @ null[:, v]
     if np.linalg.norm(direction) < 1e-9:
@@ -147,9 +142,8 @@ def _tangent(a: Assembler, q: np.ndarray, p: np.ndarray, v: int, sense: float) -
 
 
 def _motions(a: Assembler, q: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Orthonormal velocities that the loops allow, one a row."""
-    _, J = a.closure(0.0, q, p)
-    _, singular, Vt = np.linalg.svd(J)
+    """Orthonormal velocities that the loops allow, one per row, in sizes of the coordinates."""
+    _, singular, Vt = np.linalg.svd(a.scaled(q, p))
     return Vt[int((singular > 1e-8 * singular[0]).sum()) if len(singular) else 0 :]
 
 
@@ -157,12 +151,15 @@ def _along(
     a: Assembler, q: np.ndarray, tangent: np.ndarray, step: float, p: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """One pseudo-arclength step and the tangent there, in the sense of the old one."""
-    ahead = a.move(q, step * tangent, p)
+    sizes = a.scale.of_columns(p)
+    ahead = a.move(q, step * tangent * sizes, p)
     for _ in range(12):
         phi, J = a.closure(0.0, ahead, p)
-        if np.abs(phi).max(initial=0.0) < 1e-14:
+        rows = a.scale.of_rows(p)
+        if np.abs(phi / rows).max(initial=0.0) < 1e-14:
             break
-        ahead = a.move(ahead, -np.linalg.lstsq(J, phi, rcond=1e-10)[0], p)
+        back = least(J * sizes / rows[:, None], phi / rows)
+        ahead = a.move(ahead, -back * sizes, p)
     null = _motions(a, ahead, p)
     new = null.T @ (null @ tangent)
     return ahead, new / np.linalg.norm(new)

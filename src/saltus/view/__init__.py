@@ -5,6 +5,7 @@ from saltus.view.design_plots import plot_front, plot_paths, plot_study, plot_to
 from saltus.view.drawing import plot_machine, plot_snapshots, plot_strobe
 from saltus.view.gallery import gallery
 from saltus.view.impact_plots import plot_impact_curves, plot_impact_map
+from saltus.view.load_plots import plot_loads
 from saltus.view.orbit_plots import plot_family
 from saltus.view.plots import (
     plot_contacts,
@@ -37,6 +38,7 @@ __all__ = [
     "plot_gaps",
     "plot_impact_curves",
     "plot_impact_map",
+    "plot_loads",
     "plot_machine",
     "plot_path",
     "plot_paths",

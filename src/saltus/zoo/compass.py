@@ -41,8 +41,7 @@ def compass_linkage(*, mu: float = 1.0, slope: float = 0.0) -> sl.Mechanism:
     rho = m.param("rho", 0.25)
     share = m.param("mu", mu)
     downhill = m.param("slope", slope, "rad")
-    m.gravity = sl.SX([0, 0, 0])
-    m.gravity[0], m.gravity[1] = G * sl.math.sin(downhill), -G * sl.math.cos(downhill)
+    m.gravity = (G * sl.math.sin(downhill), -G * sl.math.cos(downhill))
     leg = (total - hip_mass) / (2 * (1 + share))
     reach = length * (1 - rho)  # from the centre of a foot's circle to the hip
 

@@ -1,0 +1,99 @@
+"""Tree: which joint places which link, which closes a loop, and the coordinates that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import casadi as ca
+
+from saltus.errors import BadModel
+from saltus.model.joints import Joint
+from saltus.model.parts import Link
+from saltus.model.registry import Registry
+from saltus.model.structure import Placement
+from saltus.model.symbols import SX
+
+
+class Tree:
+    """Joints in the order they were written. One that reaches a new link places it; one between placed links closes."""
+
+    def __init__(self, registry: Registry, spatial: bool) -> None:
+        self.registry, self.spatial = registry, spatial
+        self.joints: dict[str, Joint] = {}
+        self.placements: list[Placement] = []
+        self.loops: list[Joint] = []
+        self._waiting: list[Joint] = []
+        self._placed: set[str] = {"ground"}
+
+    def add(self, joint: Joint) -> None:
+        """Take a joint in, and place what now hangs together with the ground."""
+        self.joints[joint.name] = joint
+        self._waiting.append(joint)
+        while found := next((j for j in self._waiting if {j.a.link.name, j.b.link.name} & self._placed), None):
+            self._waiting.remove(found)
+            if {found.a.link.name, found.b.link.name} <= self._placed:
+                self._close(found)
+            else:
+                self._place(found)
+            for name in found.v_names if found.motor else ():
+                self.registry.new_name("input", name, self.registry.inputs)
+                self.registry.inputs[name] = SX.sym(f"u_{name}")
+
+    def _place(self, joint: Joint) -> None:
+        backwards = joint.a.link.name not in self._placed
+        parent, child = (joint.b.link, joint.a.link) if backwards else (joint.a.link, joint.b.link)
+        self.placements.append(Placement(joint, parent, child, reversed=backwards))
+        self._placed.add(child.name)
+        if joint.follows is None:
+            self.registry.q.update((n, SX.sym(n)) for n in joint.q_names)
+            self.registry.v.update((n, SX.sym(n + "'")) for n in joint.v_names)
+
+    def _close(self, joint: Joint) -> None:
+        problem = None
+        if joint.kind == "bend":
+            problem = f"{joint.title}: a bend places a link and cannot close a loop; weld its end where it belongs"
+        elif joint.follows is not None:
+            problem = f"{joint.title} closes a loop and cannot also follow an expression; give it no `follows`"
+        elif joint.kind == "free" or (joint.kind == "planar" and not self.spatial):
+            problem = f"{joint.title}: both links are placed already and a free joint removes no freedom; leave it out"
+        elif joint.motor and len(joint.v_names) != 1:
+            count = len(joint.v_names)
+            problem = f"{joint.title} closes a loop and has {count} motions; a motor there needs a joint with one"
+        if problem is not None:
+            del self.joints[joint.name]
+            raise BadModel(problem, joint=joint.name)
+        self.loops.append(joint)
+
+    def check(self, links: Mapping[str, Link]) -> None:
+        """Raise BadModel unless every link hangs together with the ground and something heavy moves."""
+        name, loose = self.registry.name, [n for n in links if n not in self._placed]
+        if loose:
+            raise BadModel(
+                f"links {', '.join(map(repr, loose))} of {name!r} are not connected to the ground; join them "
+                "(m.free(...) lets a link float)",
+                links=loose,
+            )
+        self._check_masses(links)
+        if not self.registry.v:
+            raise BadModel(f"{name!r} has no coordinate: nothing in it can move; add a joint", name=name)
+
+    def _check_masses(self, links: Mapping[str, Link]) -> None:
+        """Refuse coordinates that move nothing heavy: their acceleration would be undefined."""
+        heavy = {name for name, link in links.items() if not isinstance(link.mass, float) or link.mass > 0}
+        idle: list[Joint] = []
+        carrying: list[SX] = []
+        for placement in reversed(self.placements):
+            joint = placement.joint
+            if placement.child.name in heavy:
+                heavy.add(placement.parent.name)
+                carrying += joint.follows or ()
+            elif joint.follows is None and joint.v_names:
+                idle.append(joint)
+        for joint in idle:
+            own = ca.vertcat(*[self.registry.q[n] for n in joint.q_names])
+            if not self.loops and not ca.depends_on(ca.vertcat(SX(0, 1), *carrying), own):
+                raise BadModel(
+                    f"{joint.title} moves a link without mass; let it follow a given motion "
+                    "(follows=m.driven(...)) or give the link a mass",
+                    joint=joint.name,
+                )
