@@ -22,7 +22,7 @@ from bench import Row, growing
 from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice
 from saltus.hybrid.mode import Program, Stage
-from saltus.simulation.engines import choose as engine
+from saltus.engines import choose as engine
 from saltus.simulation.run import alone
 
 TITLE = "How cost grows"

@@ -12,6 +12,7 @@ SOURCE = ROOT / "src" / "saltus"
 ORDER = [
     "errors",
     "compile",
+    "engines",
     "model",
     "math",
     "dynamics",

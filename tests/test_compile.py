@@ -14,8 +14,8 @@ import pytest
 
 from saltus.compile import CompileError, Kernel, build, cache_dir, find_compiler, on_progress
 from saltus.errors import BadValue, NoCompiler
-from saltus.simulation.engines import choose
-from saltus.simulation.engines.port import Flow, Request
+from saltus.engines import choose
+from saltus.engines.port import Flow, Request
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 

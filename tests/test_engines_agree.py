@@ -21,7 +21,7 @@ from scipy.special import ellipk
 from saltus import errors
 from saltus.compile import find_compiler, on_progress
 from saltus.simulation import engines
-from saltus.simulation.engines.port import Flow, Request, Stop
+from saltus.engines.port import Flow, Request, Stop
 
 G = 9.81
 T, X, P = ca.SX.sym("t"), ca.SX.sym("x", 2), ca.SX.sym("p")
@@ -325,6 +325,6 @@ def test_without_a_compiler_heyoka_is_chosen(monkeypatch):
 
 
 def test_engines_are_imported_when_chosen():
-    code = "import sys, saltus.simulation.engines; print({'heyoka', 'sksundae'} & set(sys.modules))"
+    code = "import sys, saltus.engines; print({'heyoka', 'sksundae'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -9,8 +9,8 @@ import pytest
 
 from saltus.compile import find_compiler
 from saltus.errors import BadValue
-from saltus.simulation.engines.native import NativeEngine
-from saltus.simulation.engines.port import Flow, Request, Stop
+from saltus.engines.native import NativeEngine
+from saltus.engines.port import Flow, Request, Stop
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 GRAVITY = 9.81

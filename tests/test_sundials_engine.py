@@ -12,9 +12,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from saltus import errors
-from saltus.simulation.engines.hush import hushed
-from saltus.simulation.engines.port import Flow, Request, Stop
-from saltus.simulation.engines.sundials import SundialsEngine
+from saltus.engines.hush import hushed
+from saltus.engines.port import Flow, Request, Stop
+from saltus.engines.sundials import SundialsEngine
 
 T, P = ca.SX.sym("t"), ca.SX.sym("p")
 X = ca.SX.sym("x", 2)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from saltus import errors
-from saltus.simulation.engines import taylor
-from saltus.simulation.engines.convert import convert
-from saltus.simulation.engines.port import Flow, Request, Stop
+from saltus.engines import taylor
+from saltus.engines.convert import convert
+from saltus.engines.port import Flow, Request, Stop
 
 T, P = ca.SX.sym("t"), ca.SX.sym("p")
 X = ca.SX.sym("x", 2)

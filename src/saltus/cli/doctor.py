@@ -32,7 +32,7 @@ def doctor() -> None:
 def environment() -> list[tuple[str, str]]:
     """Python, compiler, cache directory and engines, as rows of a table."""
     from saltus.compile import cache_dir, find_compiler
-    from saltus.simulation.engines import NAMES
+    from saltus.engines import NAMES
 
     compiler = find_compiler()
     rows = [

@@ -26,7 +26,7 @@ from saltus.model.kinematics import Kinematics
 from saltus.model.parts import Frame
 from saltus.model.rank import scaled_rows
 from saltus.model.symbols import SX
-from saltus.simulation.engines.port import Flow
+from saltus.engines.port import Flow
 
 SLIP_ENDS = 1e-6  # m/s: a contact that slides so slowly in 3D has come to rest
 NO_MASS = 1e-14  # smallest eigenvalue of a mass matrix scaled to a diagonal of ones

@@ -28,7 +28,7 @@ from saltus.hybrid.signals import traced
 from saltus.model.assembly import assembler
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX, flatten, members
-from saltus.simulation.engines.port import Segment
+from saltus.engines.port import Segment
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
 WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that forbids a place or a force

@@ -17,7 +17,7 @@ from saltus.hybrid.guards import Touchdown
 from saltus.hybrid.mode import action, mode
 from saltus.hybrid.transition import memory
 from saltus.model.symbols import SX
-from saltus.simulation.engines.port import Flow
+from saltus.engines.port import Flow
 
 
 class Rows:

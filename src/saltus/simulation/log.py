@@ -9,7 +9,7 @@ import numpy as np
 from saltus.dynamics.formulations import Formulation
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.mode import Mode
-from saltus.simulation.engines.port import Segment
+from saltus.engines.port import Segment
 from saltus.simulation.trajectory import Event, Outcome
 
 

@@ -25,8 +25,8 @@ from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots
 from saltus.model.symbols import Named
-from saltus.simulation.engines import choose as choose_engine
-from saltus.simulation.engines.port import Request, Segment, Stop
+from saltus.engines import choose as choose_engine
+from saltus.engines.port import Request, Segment, Stop
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory

@@ -14,9 +14,9 @@ import numpy as np
 
 from saltus import errors
 from saltus.compile import Kernel, compiling
-from saltus.simulation.engines.convert import convert, scalar
-from saltus.simulation.engines.port import Flow, Kept, Request, Segment, Stop, check_times
-from saltus.simulation.engines.steps import Steps, Surroundings
+from saltus.engines.convert import convert, scalar
+from saltus.engines.port import Flow, Kept, Request, Segment, Stop, check_times
+from saltus.engines.steps import Steps, Surroundings
 
 _LOOK_BACK = 6  # Taylor coefficients that the first step of a run is judged by
 _KEPT = Kept()

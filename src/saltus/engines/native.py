@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from saltus.compile import CompileError, build, c_source, densified, left_as_it_is
 from saltus.errors import BadValue
-from saltus.simulation.engines.events import guards_with_rates
-from saltus.simulation.engines.port import Flow, Kept, Request, Segment, Stepper, Stop, check_times
-from saltus.simulation.engines.substitute import substitute
+from saltus.engines.events import guards_with_rates
+from saltus.engines.port import Flow, Kept, Request, Segment, Stepper, Stop, check_times
+from saltus.engines.substitute import substitute
 
 _STOPS = (Stop.END, Stop.EVENT, Stop.LIMIT, Stop.NOT_FINITE, Stop.STEP_TOO_SMALL)
 _NO_MEMORY = len(_STOPS)

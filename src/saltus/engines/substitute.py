@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saltus.simulation.engines.port import Engine, Flow
+from saltus.engines.port import Engine, Flow
 
 
 def substitute(flow: Flow | None = None) -> Engine:
@@ -10,9 +10,9 @@ def substitute(flow: Flow | None = None) -> Engine:
     does not see, and for one that heyoka cannot read.
     """
     if flow is not None and flow.has_kinks:
-        from saltus.simulation.engines.sundials import SundialsEngine
+        from saltus.engines.sundials import SundialsEngine
 
         return SundialsEngine()
-    from saltus.simulation.engines.taylor import TaylorEngine
+    from saltus.engines.taylor import TaylorEngine
 
     return TaylorEngine()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saltus.compile import Kernel
-from saltus.simulation.engines.port import TIE, Array, Flow, Mask, Request
+from saltus.engines.port import TIE, Array, Flow, Mask, Request
 
 NODES = np.linspace(0, 1, 9)  # of a step, at which guards and their slopes are looked at first
 PROBES = 400  # further looks at one guard in one step

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from saltus.compile import Kernel
-from saltus.simulation.engines.events import Watch, guards_with_rates
-from saltus.simulation.engines.port import Array, Flow, Request, Segment, Stop
+from saltus.engines.events import Watch, guards_with_rates
+from saltus.engines.port import Array, Flow, Request, Segment, Stop
 
 
 @dataclass(frozen=True)

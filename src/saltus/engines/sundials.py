@@ -11,9 +11,9 @@ from sksundae.cvode import CVODE
 
 from saltus import errors
 from saltus.compile import Kernel
-from saltus.simulation.engines.hush import hushed
-from saltus.simulation.engines.port import TIE, Array, Flow, Kept, Request, Segment, Stop, check_times
-from saltus.simulation.engines.steps import Steps, Surroundings
+from saltus.engines.hush import hushed
+from saltus.engines.port import TIE, Array, Flow, Kept, Request, Segment, Stop, check_times
+from saltus.engines.steps import Steps, Surroundings
 
 DRIFT = 100.0  # tolerances a state may be off its manifold before the run is started anew on it
 DEGREE = 5  # of CVODE's own interpolant at its highest order

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from saltus import errors
 from saltus.compile import find_compiler
-from saltus.simulation.engines.port import Engine, Flow
-from saltus.simulation.engines.substitute import substitute
+from saltus.engines.port import Engine, Flow
+from saltus.engines.substitute import substitute
 
 NAMES = ("native", "heyoka", "sundials")
 
@@ -20,15 +20,15 @@ def choose(name: str | None = None, flow: Flow | None = None) -> Engine:
             return substitute(flow)
         name = "native"
     if name == "native":
-        from saltus.simulation.engines.native import NativeEngine
+        from saltus.engines.native import NativeEngine
 
         return NativeEngine()
     if name == "heyoka":
-        from saltus.simulation.engines.taylor import TaylorEngine
+        from saltus.engines.taylor import TaylorEngine
 
         return TaylorEngine()
     if name == "sundials":
-        from saltus.simulation.engines.sundials import SundialsEngine
+        from saltus.engines.sundials import SundialsEngine
 
         return SundialsEngine()
     raise errors.UnknownName("engine", name, NAMES)
