@@ -67,6 +67,21 @@ def test_imports_go_one_way():
     assert not wrong
 
 
+def test_no_module_imports_itself_by_way_of_others():
+    """Imports at any depth count, also those for types and those inside functions."""
+    known = {".".join(("saltus", *parts)).removesuffix(".__init__"): path for path, parts in modules()}
+    uses = {name: {n for n in imported(path) if n in known and n != name} for name, path in known.items()}
+    for name, others in uses.items():  # `from package import module` uses the module, not the package
+        uses[name] = {o for o in others if not any(x.startswith(o + ".") for x in others)}
+    reached = {name: set(others) for name, others in uses.items()}
+    for _ in range(len(known)):
+        grown = {n: r.union(*(uses[o] for o in r)) for n, r in reached.items()}
+        if grown == reached:
+            break
+        reached = grown
+    assert not [name for name, others in reached.items() if name in others]
+
+
 def test_nothing_imports_files():
     """Files read every noun there is; only the command line and the package itself know them."""
     for path, parts in modules():

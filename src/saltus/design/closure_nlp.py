@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import casadi as ca
 import numpy as np
 
 from saltus.design.cycle import MX, Cycle, scalar
+from saltus.design.turn import Turn
 
-if TYPE_CHECKING:
-    from saltus.design.problem import Problem
+
+class Stated(Protocol):
+    """What a problem says: the turn, Params with their bounds, aims and limits; and how to judge designs."""
+
+    turn: Turn
+    names: list[str]
+    index: list[int]
+    low: np.ndarray
+    high: np.ndarray
+    aims: dict[str, Callable[[Cycle], Any]]
+    limits: dict[str, Any]
+
+    def full(self, u: np.ndarray) -> np.ndarray:
+        """All Params of designs."""
+
+    def evaluate(self, u: np.ndarray) -> Any:
+        """Aims and limits of designs."""
 
 
 class Programme:
     """Minimise over Params and closure angles together: loop equations are constraints, so gradients are exact."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Stated) -> None:
         self.problem = problem
         turn, n = problem.turn, len(problem.names)
         nq, samples, columns = turn.q.numel(), turn.samples, turn.columns
@@ -110,7 +127,7 @@ class Programme:
         return problem.low + u * (problem.high - problem.low), word, int(stats["iter_count"])
 
 
-def reach(problem: Problem, point: str, target: np.ndarray, x: np.ndarray) -> float:
+def reach(problem: Stated, point: str, target: np.ndarray, x: np.ndarray) -> float:
     """Least distance (m) from a target point that any design within the bounds reaches anywhere on its turn."""
     turn = problem.turn
     n = len(problem.names)

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import casadi as ca
 import numpy as np
 
 from saltus.model.assembly import CLOSED
 
-if TYPE_CHECKING:
-    from saltus.design.turn import Turn
-
 HOMOTOPY = 16  # steps from the start's Params to a design's
 
 
+class Turning(Protocol):
+    """What the walk reads of a turn."""
+
+    mechanism: Any
+    assembler: Any
+    start: Any
+    samples: int
+    values: np.ndarray
+    index: int
+    columns: list[int]
+    q: Any
+    p: Any
+    signs: np.ndarray
+
+    @property
+    def begin(self) -> np.ndarray:
+        """Positions the walk begins from."""
+
+    @property
+    def determinants(self) -> Any:
+        """Determinants of the loops' blocks, whose signs tell branches apart."""
+
+
 def walk_plainly(
-    turn: Turn, p: np.ndarray, reading: ca.Function | None
+    turn: Turning, p: np.ndarray, reading: ca.Function | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Positions, readings, gaps and flips of every design, as the compiled walk gives them."""
     q = np.empty((len(p), turn.samples, len(turn.mechanism.q_names)))
@@ -30,7 +50,7 @@ def walk_plainly(
     return q, values, gap, flips
 
 
-def _one(turn: Turn, p: np.ndarray, determinants: ca.Function) -> tuple[np.ndarray, float, int]:
+def _one(turn: Turning, p: np.ndarray, determinants: ca.Function) -> tuple[np.ndarray, float, int]:
     newton, columns = turn.assembler.newton, turn.columns
     q, gap = newton(turn.begin.copy(), columns, p)
     if gap > CLOSED:  # not from the start's configuration: along the line from its Params
