@@ -14,7 +14,7 @@ from saltus.model import joints
 from saltus.model.joints import Ball, Joint
 from saltus.model.loads import Loads
 from saltus.model.parts import Frame, Link, Motor, inertia_tensor, point_of
-from saltus.model.symbols import SX, Named, Number, vector
+from saltus.model.symbols import SX, Named, Number, Param, vector
 
 if TYPE_CHECKING:
     from saltus.model.assembly import State
@@ -85,7 +85,8 @@ class Mechanism(Loads):
         """
         self._new_name("link", name, self.links)
         part = f"link {name!r}"
-        self._positive(mass, part, "mass")
+        if not (isinstance(mass, int | float) and mass == 0 and np.any(np.asarray(inertia, object) != 0)):
+            self._positive(mass, part, "mass")  # inertia without mass is a flywheel whose mass is counted elsewhere
         if not self.spatial:
             self._number(inertia, f"{part}: inertia", lowest=0.0)
         tensor = inertia_tensor(inertia, self.spatial, part)
@@ -252,9 +253,12 @@ class Mechanism(Loads):
         if motor is True:
             motor = Motor()
         if isinstance(motor, Motor):
-            for quantity in ("torque", "speed", "power", "gear"):
+            for quantity in ("torque", "speed", "power", "stall", "current", "torque_constant"):
                 if getattr(motor, quantity) is not None:
                     self._positive(getattr(motor, quantity), f"motor on joint {name!r}", quantity)
+            if isinstance(motor.gear, Param | SX):
+                self._positive(motor.gear, f"motor on joint {name!r}", "gear")
+            self._number(motor.gear, f"motor on joint {name!r}: gear")
             self._number(motor.rotor_inertia, f"motor on joint {name!r}: rotor_inertia", lowest=0.0)
         elif motor not in (None, False):
             raise BadValue(f"joint {name!r}: motor takes True or a Motor(...), not {motor!r}", given=motor)
@@ -341,7 +345,7 @@ class Mechanism(Loads):
     @property
     def extent(self) -> tuple[int, ...]:
         """How many parts of each kind there are: what was derived of a machine holds as long as this stays."""
-        parts = (self.links, self.joints, self.params, self.forces, self.constraints, self.drives)
+        parts = (self.links, self.joints, self.params, self.forces, self.armatures, self.constraints, self.drives)
         return tuple(len(part) for part in parts)
 
     @property
@@ -406,7 +410,12 @@ class Mechanism(Loads):
 
     def _check_masses(self) -> None:
         """Refuse coordinates that move nothing heavy: their acceleration would be undefined."""
-        heavy = {name for name, link in self.links.items() if not isinstance(link.mass, float) or link.mass > 0}
+        heavy = {
+            name
+            for name, link in self.links.items()
+            if not isinstance(link.mass, float) or link.mass > 0 or link.inertia.nnz()
+        }
+        turning = {name for name, _ in self.reflected}
         idle: list[Joint] = []
         carrying: list[SX] = []
         for placement in reversed(self.placements):
@@ -414,7 +423,7 @@ class Mechanism(Loads):
             if placement.child.name in heavy:
                 heavy.add(placement.parent.name)
                 carrying += joint.follows or ()
-            elif joint.follows is None and joint.v_names:
+            elif joint.follows is None and joint.v_names and not turning.issuperset(joint.v_names):
                 idle.append(joint)
         for joint in idle:
             own = ca.vertcat(*[self._q[n] for n in joint.q_names])
