@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -50,11 +51,16 @@ class Result:
 
 def files_of(directory: Path) -> Iterator[Path]:
     """Model files below a directory whose root is a robot's, without those that only belong to others."""
-    for path in sorted(directory.rglob("*")):
-        if path.suffix.lower() in KINDS and path.is_file():
-            head = path.read_bytes()[:4000]
-            if any(tag in head for tag in (b"<mujoco", b"<robot", b"<sdf")):
-                yield path
+    texts = {p: p.read_bytes() for p in sorted(directory.rglob("*")) if p.suffix.lower() in KINDS and p.is_file()}
+    parts = {
+        (path.parent / name.decode()).resolve()
+        for path, text in texts.items()
+        for name in re.findall(rb'<include\s+file="([^"]+)"', text)
+    }
+    for path, text in texts.items():
+        whole = b"<worldbody" in text or path.resolve() not in parts
+        if whole and any(tag in text[:6000] for tag in (b"<mujoco", b"<robot", b"<sdf")):
+            yield path
 
 
 def survey(path: Path, states: int, move: bool) -> Result:

@@ -48,6 +48,8 @@ class Acting:
 
     def _usable(self, a: Actuator, say: bool = True) -> bool:
         e, reasons = a.element, list(a.unknown)
+        if e.tag == "adhesion" and "body" in e.attributes:
+            return True
         if a.dynamics != "none":
             reasons.append(f"dyntype {a.dynamics!r}")
         if a.gain_type not in ("fixed", "affine") or a.bias_type not in ("none", "affine"):
@@ -84,16 +86,19 @@ class Acting:
     def _effort(self, a: Actuator, name: str, ties: Ties, shared: dict[str, SX]) -> None:
         r, m, e = self.tree, self.tree.m, a.element
         command = m.input(name)
+        if e.tag == "adhesion":
+            self.left.remark(e, f"adhesion{called(e)} acts in contacts, which do not act yet")
+            return
         label = name if name not in m.forces else f"{name}_effort"
         if "site" in e.attributes:
             self._site(a, label, command, ties)
             return
         lever: dict[str, float] = {}  # by coordinate of a joint
         if "tendon" in e.attributes:
-            if e.get("tendon") not in ties.tendons:
+            tendon = ties.tendon(e.get("tendon"))
+            if tendon is None:
                 self.left.out(e, f"actuator{called(e)} on tendon {e.get('tendon')!r}, which is not read")
                 return
-            tendon = ties.tendons[e.get("tendon")]
             length, rate = a.gear[0] * tendon.length, a.gear[0] * tendon.rate
             slopes = ca.jacobian(rate, ties.kinematics.v)
             if slopes.is_constant():
@@ -128,8 +133,8 @@ class Acting:
 
     def _felt(self, lever: dict[str, float]) -> float:
         """Inertia behind a transmission at the start, as MuJoCo takes it for a damping ratio."""
-        by_label = {x.label: x for x in self.tree.joints.values()}
-        return sum(self.tree.inertia(by_label[n]) / c**2 for n, c in lever.items() if c)
+        slope = np.array([lever.get(n, 0.0) for n in self.tree.m.v_names])
+        return float(1 / (slope @ np.linalg.solve(self.tree.mass_matrix(), slope)))
 
     def _site(self, a: Actuator, label: str, command: SX, ties: Ties) -> None:
         r, m, e = self.tree, self.tree.m, a.element

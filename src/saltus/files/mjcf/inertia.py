@@ -68,8 +68,6 @@ class Masses:
         if kind not in SIZES and kind != "mesh":
             self.left.out(e, f"inertia of <geom>{called(e)} of type {kind!r}")
             return NOTHING
-        if e.get("fluidshape", "none") != "none":
-            self.left.out(e, f"fluidshape of <geom>{called(e)}")
         shell = e.get("shellinertia", "false") == "true"
         if kind == "mesh":
             volume, pose, moments = self._mesh(e, mesh, shell)
@@ -135,12 +133,12 @@ class Masses:
         return f"{folder.rstrip('/')}/{name}" if folder else name
 
     def _mesh(self, e: Element, name: str, shell: bool) -> tuple[float, Pose, np.ndarray]:
-        mesh, asset = self.mesh(e, name)
-        kind = asset.get("inertia", "legacy")
-        if shell:
-            kind = "shell"
+        if name not in self.assets:
+            raise bad(e, f"<geom>{called(e)} names no mesh {name!r}")
+        kind = "shell" if shell else self.assets[name].get("inertia", "legacy")
         key = (name, kind)
         if key not in self._meshes:
+            mesh, asset = self.mesh(e, name)
             try:
                 self._meshes[key] = mesh.inertia(kind)
             except ValueError as problem:

@@ -8,6 +8,7 @@ import numpy as np
 
 from saltus.files.mjcf.acting import Acting
 from saltus.files.mjcf.document import Document
+from saltus.files.mjcf.fluid import add_drag
 from saltus.files.mjcf.ties import Ties
 from saltus.files.mjcf.tree import Tree
 from saltus.files.xml.found import Found, Kept, Left
@@ -61,6 +62,7 @@ class _Reader:
         ties.read()
         self.acting.act(self.tree, ties)
         self._lifted()
+        add_drag(self.tree)
         keyframe = self._keyframes()
         return Found(self.m, self.left, self.kept, keyframe, self.acting.commands)
 

@@ -36,7 +36,8 @@ class Ties:
     def __init__(self, tree: Tree) -> None:
         self.tree, self.m, self.document, self.left = tree, tree.m, tree.document, tree.left
         self.kinematics = Kinematics(tree.m)
-        self.tendons: dict[str, Tendon] = {}
+        self._elements: dict[str, Element] = {}
+        self._tendons: dict[str, Tendon | None] = {}
 
     def read(self) -> None:
         """Read springs, tendons and equalities."""
@@ -68,7 +69,8 @@ class Ties:
             if dof.kind not in ("hinge", "slide"):
                 self.left.out(e, f"springdamper of {dof.kind} joint {dof.label!r}")
                 return
-            inertia = self.tree.inertia(dof)
+            i = self.m.v_names.index(dof.label)
+            inertia = float(1 / np.linalg.inv(self.tree.mass_matrix())[i, i])
             stiffness, damping = inertia / (time * ratio) ** 2, 2 * inertia / time
         stiffness = 0.0 if d.off("spring") or d.off("passive") else stiffness
         damping = 0.0 if d.off("damper") or d.off("passive") else damping
@@ -103,8 +105,8 @@ class Ties:
 
     def _tendon(self, e: Element) -> None:
         name, d = e.get("name"), self.document
-        found = self._fixed(e) if e.tag == "fixed" else self._spatial(e)
         self.left.attributes(e, TENDON, TENDON_QUIET)
+        self._elements[name] = e
         if ranged(e, d, "range", "limited") is not None and not d.off("limit"):
             low, high = numbers(e, "range", "0 0", 2)
             self.tree.kept.ranges[f"tendon {name}"] = (float(low), float(high))
@@ -112,14 +114,11 @@ class Ties:
             self.tree.kept.dry_friction[f"tendon {name}"] = scalar(e, "frictionloss")
         stiffness = 0.0 if d.off("spring") or d.off("passive") else self._number(e, "stiffness")
         damping = 0.0 if d.off("damper") or d.off("passive") else self._number(e, "damping")
-        if found is None:
-            if stiffness or damping:
-                self.left.out(e, f"spatial tendon{called(e)} that wraps around shapes or runs over pulleys")
-            else:
-                self.left.remark(e, f"spatial tendon{called(e)} wraps around shapes; it has no spring")
-            return
-        self.tendons[name] = found
         if not (stiffness or damping):
+            return
+        found = self.tendon(name)
+        if found is None:
+            self.left.out(e, f"spatial tendon{called(e)} that wraps around shapes or runs over pulleys")
             return
         label = self.tree.joint_names.new(name, "tendon")
         rest = numbers(e, "springlength", "-1", None)
@@ -132,6 +131,13 @@ class Ties:
         over, under = found.length - float(high), found.length - float(low)
         stretch = over if low == high else ca.if_else(over > 0, over, ca.if_else(under < 0, under, 0))
         self.m.effort(label, found.rate, -stiffness * stretch - damping * found.rate)
+
+    def tendon(self, name: str) -> Tendon | None:
+        """A tendon by name, made when it is asked for; None for one that is not there or cannot be read."""
+        e = self._elements.get(name)
+        if e is not None and name not in self._tendons:
+            self._tendons[name] = self._fixed(e) if e.tag == "fixed" else self._spatial(e)
+        return self._tendons.get(name)
 
     def _sprung(self, tendon: Tendon) -> float:
         """Length where the joints are at their springref."""
@@ -227,7 +233,7 @@ class Ties:
             m.constraint(name, m.q[one.label] - one.ref - _polynomial(e, x))
         elif e.tag == "tendon":
             self.left.attributes(e, "name class active tendon1 tendon2 polycoef", quiet)
-            ends = [self.tendons.get(e.get(t)) for t in ("tendon1", "tendon2")]
+            ends = [self.tendon(e.get(t)) for t in ("tendon1", "tendon2")]
             if ends[0] is None or (ends[1] is None and "tendon2" in e.attributes):
                 self.left.out(e, f"equality {name!r} of a tendon that is not read")
                 return

@@ -43,6 +43,14 @@ class Dof:
     force: Range | None = None
     v_names: list[str] = field(default_factory=list)
 
+    def motion(self, point: np.ndarray) -> np.ndarray:
+        """Velocity of a point it moves and spin, a column for each of its velocities, at the start."""
+        if self.kind == "slide":
+            return np.concatenate([self.axis, np.zeros(3)])[:, None]
+        axes = self.axis[:, None] if self.kind == "hinge" else self.at.R
+        turning = np.concatenate([np.cross(axes.T, point - self.at.p).T, axes])
+        return np.hstack([np.eye(6)[:, :3], turning]) if self.kind == "free" else turning
+
 
 class Tree:
     """Bodies of a document as links of a machine; what comes after finds its parts here by the file's names."""
@@ -61,8 +69,10 @@ class Tree:
         self.poses: dict[str, Pose] = {"ground": IDENTITY}  # in the world, at the start
         self.parents: dict[str, str] = {}
         self.mass: dict[str, Mass] = {}
+        self.axes: dict[str, np.ndarray] = {}  # principal axes, where the file gives them
         self.sites: dict[str, tuple[str, Pose]] = {}
         self.joints: dict[str, Dof] = {}
+        self.moving: dict[str, list[Dof]] = {}  # by the link they move
         self.start: dict[str, float] = {}
         self.compensated: list[tuple[Element, str, float]] = []
 
@@ -103,6 +113,8 @@ class Tree:
 
     def _geom(self, e: Element, link: str, at: Pose) -> None:
         pose = at @ (fromto(e)[0] if "fromto" in e.attributes else self.document.pose(e))
+        if e.get("fluidshape", "none") != "none":
+            self.left.out(e, f"fluidshape of <geom>{called(e)}")
         touches = bool(scalar(e, "contype", 1) or scalar(e, "conaffinity", 1)) and not self.document.off("contact")
         size = tuple(float(x) for x in numbers(e, "size", "", None))
         friction = float(numbers(e, "friction", "1", None)[0])
@@ -124,6 +136,9 @@ class Tree:
             self._link(name, mass)
         else:
             m.massless(name)
+        inertial = next((e for e, _, _ in d.members(body, childclass) if e.tag == "inertial"), None)
+        if inertial is not None and "fullinertia" not in inertial.attributes:
+            self.axes[name] = d.rotation(inertial)
         share = scalar(body, "gravcomp")
         if share:
             self.compensated.append((body, name, share))
@@ -181,6 +196,7 @@ class Tree:
         axis = np.where(np.abs(axis - np.round(axis)) < 1e-15, np.round(axis), axis)
         dof = Dof(label, kind, e, child, self.poses[body] @ place, self.poses[body].R @ axis)
         self.joints[e.get("name") or label] = dof
+        self.moving.setdefault(child, []).append(dof)
         if kind == "free":
             if parent != "ground":
                 raise bad(e, f"free joint {label!r} of a body that is not in the world; MuJoCo refuses it too")
@@ -227,19 +243,20 @@ class Tree:
         if loss and not d.off("frictionloss"):
             self.kept.dry_friction[dof.label] = loss
 
-    def inertia(self, dof: Dof) -> float:
-        """Inertia a hinge or slide feels at the start, the diagonal entry of the mass matrix (kg m2, kg)."""
-        total = dof.armature
+    def mass_matrix(self) -> np.ndarray:
+        """Mass matrix at the start, in the order of the velocities; MuJoCo finds some gains from it."""
+        n = len(self.m.v_names)
+        at = {name: i for i, name in enumerate(self.m.v_names)}
+        M = np.zeros((n, n))
         for link, mass in self.mass.items():
+            seen, J = mass.moved(self.poses[link]), np.zeros((6, n))
             above = link
-            while above not in ("ground", dof.link):
+            while above != "ground" and mass.mass:
+                for dof in self.moving.get(above, ()):
+                    J[:, [at[v] for v in dof.v_names]] = dof.motion(seen.com)
                 above = self.parents[above]
-            if above != dof.link:
-                continue
-            if dof.kind == "slide":
-                total += mass.mass
-            else:
-                seen = mass.moved(self.poses[link])
-                arm = np.cross(dof.axis, seen.com - dof.at.p)
-                total += float(dof.axis @ seen.inertia @ dof.axis + mass.mass * arm @ arm)
-        return total
+            M += mass.mass * J[:3].T @ J[:3] + J[3:].T @ seen.inertia @ J[3:]
+        for dof in self.joints.values():
+            for v in dof.v_names:
+                M[at[v], at[v]] += dof.armature
+        return M

@@ -50,19 +50,27 @@ def _stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _obj(text: str) -> tuple[np.ndarray, np.ndarray]:
-    points: list[list[float]] = []
+    points: list[list[str]] = []
     faces: list[tuple[int, int, int]] = []
+    quads: list[list[int]] = []
     for line in text.splitlines():
-        words = line.split()
-        if not words:
-            continue
-        if words[0] == "v":
-            points.append([float(x) for x in words[1:4]])
-        elif words[0] == "f":
-            corners = [int(w.split("/")[0]) for w in words[1:]]
+        if line[:2] == "v ":
+            points.append(line.split()[1:4])
+        elif line[:2] == "f ":
+            corners = [int(w.partition("/")[0]) for w in line.split()[1:]]
             corners = [c - 1 if c > 0 else len(points) + c for c in corners]
-            faces += [(corners[0], corners[k], corners[k + 1]) for k in range(1, len(corners) - 1)]
-    return np.array(points, float).reshape(-1, 3), np.array(faces, int).reshape(-1, 3)
+            if len(corners) == 4:
+                quads.append(corners)
+            else:
+                faces += [(corners[0], corners[k], corners[k + 1]) for k in range(1, len(corners) - 1)]
+    single = np.array(points, np.float32).astype(float).reshape(-1, 3)  # as other readers of OBJ files keep it
+    whole = [np.array(faces, int).reshape(-1, 3)]
+    if quads:  # cut along the shorter diagonal
+        q = np.array(quads)
+        first, second = (np.linalg.norm(single[q[:, i]] - single[q[:, i + 2]], axis=1) for i in (0, 1))
+        q = np.where((first < second)[:, None], q, np.roll(q, -1, axis=1))
+        whole += [q[:, [0, 1, 2]], q[:, [0, 2, 3]]]
+    return single, np.concatenate(whole)
 
 
 def _msh(data: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -111,21 +119,17 @@ class Mesh:
             raise ValueError("its surface has no area")
         middle = (area[:, None] * (A + B + C)).sum(axis=0) / (3 * area.sum())
         if kind == "shell":
-            weights, parts = area, 3
-            volume = float(area.sum())
-            com = middle
+            com, parts, weights = middle, 3, area
         else:
-            weights = np.einsum("ij,ij->i", A + B + C - 3 * middle, normal) / 18
-            if kind == "legacy":
-                weights = np.abs(weights)
-            volume, parts = float(weights.sum()), 4
-            if not volume > 1e-15:
-                raise ValueError(f"it encloses {volume:.3g} m3; turn its triangles outwards or give a mass")
-            com = middle + (weights[:, None] * (A + B + C - 3 * middle)).sum(axis=0) / (4 * volume)
-        # second moments of triangles (parts = 3) or of tetrahedra with their tip in the middle of the surface (4)
-        corners = [A - com, B - com, C - com, *([np.broadcast_to(middle - com, A.shape)] if parts == 4 else [])]
-        total = sum(corners)
-        scale = weights / (parts * (parts + 1))
+            weights = _tetrahedra(A - middle, B - middle, C - middle, kind)
+            if not weights.sum() > 1e-15:
+                raise ValueError(f"it encloses {weights.sum():.3g} m3; turn its triangles outwards or give a mass")
+            com = middle + (weights[:, None] * (A + B + C - 3 * middle)).sum(axis=0) / (4 * weights.sum())
+            parts, weights = 4, _tetrahedra(A - com, B - com, C - com, kind)
+        volume = float(weights.sum())
+        # second moments about the centre of mass: of triangles, or of tetrahedra with their tip there
+        corners = [A - com, B - com, C - com]
+        total, scale = sum(corners), weights / (parts * (parts + 1))
         S = np.einsum("i,ij,ik->jk", scale, total, total)
         for corner in corners:
             S += np.einsum("i,ij,ik->jk", scale, corner, corner)
@@ -135,3 +139,9 @@ class Mesh:
         if np.linalg.det(axes) < 0:
             axes[:, 0] *= -1
         return volume, Pose(axes, com), moments, tensor
+
+
+def _tetrahedra(A: np.ndarray, B: np.ndarray, C: np.ndarray, kind: str) -> np.ndarray:
+    """Volumes between triangles and the origin, negative where a triangle looks towards it (but not in "legacy")."""
+    volumes = np.einsum("ij,ij->i", A, np.cross(B, C)) / 6
+    return np.abs(volumes) if kind == "legacy" else volumes

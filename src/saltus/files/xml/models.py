@@ -27,10 +27,7 @@ def build_xml(root: Element, file: str, partial: bool, folder: Path | None = Non
     if root.tag not in KINDS:
         raise BadFile(f"{file}:{root.line}: <{root.tag}> is neither MJCF (<mujoco>) nor URDF (<robot>)", file=file)
     try:
-        if root.tag == "mujoco":
-            found = mjcf_mechanism(root, file, folder)
-        else:
-            found = urdf_mechanism(root, file, folder, base)
+        found = mjcf_mechanism(root, file, folder) if root.tag == "mujoco" else urdf_mechanism(root, file, folder, base)
         if found.left.refused and not partial:
             raise _refusal(file, found.left.refused)
         found.mechanism.check()
