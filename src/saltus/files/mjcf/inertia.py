@@ -9,7 +9,7 @@ import numpy as np
 from saltus.errors import BadFile
 from saltus.files.mjcf.document import Document, fromto, inside
 from saltus.files.xml.found import Left, called
-from saltus.files.xml.mesh import Mesh, read_mesh
+from saltus.files.xml.mesh import Mesh, hull, read_mesh
 from saltus.files.xml.rigid import Mass, Pose, shape, together
 from saltus.files.xml.tree import Element, bad, numbers, scalar
 
@@ -112,10 +112,14 @@ class Masses:
                 inside(asset, self.document.folder, self.path(asset), Path(asset.file).parent), asset
             )
         else:
-            points = numbers(asset, "vertex", "", None).reshape(-1, 3)
-            if "face" not in asset.attributes:
-                raise bad(asset, f"mesh {name!r} has no faces: its hull is not made here; give a file or faces")
-            faces = numbers(asset, "face", "", None).astype(int).reshape(-1, 3)
+            flat = numbers(asset, "vertex", "", None)
+            if not len(flat) or len(flat) % 3:
+                raise bad(asset, f"mesh {name!r} has neither a file nor points of three numbers")
+            points = flat.astype(np.float32).astype(float).reshape(-1, 3)  # as MuJoCo keeps them
+            given = numbers(asset, "face", "", None).astype(int)
+            if len(points) < 4 or len(given) % 3 or (len(given) and not 0 <= given.min() <= given.max() < len(points)):
+                raise bad(asset, f"mesh {name!r} has {len(points)} points and faces that do not fit them")
+            faces = given.reshape(-1, 3) if len(given) else hull(points)
         R = Document.rotation(self.document, asset.with_attributes({"quat": asset.get("refquat", "1 0 0 0")}))
         points = (points - numbers(asset, "refpos", "0 0 0", 3)) @ R
         scale = numbers(asset, "scale", "1 1 1", 3)

@@ -12,7 +12,7 @@ from saltus.errors import BadValue
 from saltus.files.urdf.beside import Beside
 from saltus.files.urdf.loops import Loops
 from saltus.files.xml.found import Found, Kept, Left, Shape, bounds
-from saltus.files.xml.rigid import IDENTITY, Mass, Pose, carried, frame_at, from_rpy, stands_alone
+from saltus.files.xml.rigid import IDENTITY, UPRIGHT, Mass, Pose, carried, frame_at, from_rpy, stands_alone
 from saltus.files.xml.tree import Element, Names, bad, located, numbers, scalar
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Motor
@@ -404,9 +404,6 @@ class _Reader:
             self.left.over(e)
         elif e.tag not in (*known, "force_element"):
             self.left.out(e, f"element <{e.tag}>")
-
-
-UPRIGHT = Pose(np.array([[1.0, 0, 0], [0, 0, -1.0], [0, 1.0, 0]]), np.zeros(3))  # our x, y, z in a file whose z is up
 
 
 def pose_of(origin: Element) -> Pose:

@@ -95,23 +95,7 @@ class Mesh:
         "exact" sums signed tetrahedra; "legacy", MuJoCo's old default, takes every tetrahedron about the centre of
         the surface as positive; "convex" is the hull; "shell" the surface itself.
         """
-        faces = self.faces
-        if kind == "convex":
-            from scipy.spatial import ConvexHull
-
-            hull = ConvexHull(self.points)
-            outward = (
-                np.einsum(
-                    "ij,ij->i",
-                    hull.equations[:, :3],
-                    np.cross(
-                        self.points[hull.simplices[:, 1]] - self.points[hull.simplices[:, 0]],
-                        self.points[hull.simplices[:, 2]] - self.points[hull.simplices[:, 0]],
-                    ),
-                )
-                > 0
-            )
-            faces = np.where(outward[:, None], hull.simplices, hull.simplices[:, ::-1])
+        faces = hull(self.points) if kind == "convex" else self.faces
         A, B, C = (self.points[faces[:, k]] for k in range(3))
         normal = np.cross(B - A, C - A)
         area = np.linalg.norm(normal, axis=1) / 2
@@ -145,3 +129,17 @@ def _tetrahedra(A: np.ndarray, B: np.ndarray, C: np.ndarray, kind: str) -> np.nd
     """Volumes between triangles and the origin, negative where a triangle looks towards it (but not in "legacy")."""
     volumes = np.einsum("ij,ij->i", A, np.cross(B, C)) / 6
     return np.abs(volumes) if kind == "legacy" else volumes
+
+
+def hull(points: np.ndarray) -> np.ndarray:
+    """Triangles of the convex hull, seen from outside."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        found = ConvexHull(points)
+    except QhullError as problem:
+        raise ValueError(f"its points have no hull: {str(problem).splitlines()[0]}") from None
+    faces = found.simplices
+    A, B, C = (points[faces[:, k]] for k in range(3))
+    outward = np.einsum("ij,ij->i", found.equations[:, :3], np.cross(B - A, C - A)) > 0
+    return np.where(outward[:, None], faces, faces[:, ::-1])

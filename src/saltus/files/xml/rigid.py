@@ -34,6 +34,7 @@ class Pose:
 
 
 IDENTITY = Pose(np.eye(3), np.zeros(3))
+UPRIGHT = Pose(np.array([[1.0, 0, 0], [0, 0, -1.0], [0, 1.0, 0]]), np.zeros(3))  # our x, y, z where a file's z is up
 
 
 def turn(axis: np.ndarray, angle: float) -> np.ndarray:
