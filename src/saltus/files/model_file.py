@@ -45,11 +45,13 @@ class ModelFile:
         return None if name is None else self.mechanism.keyframe(name)
 
 
-def read_model(path: str | Path, *, partial: bool = False, base: str | None = None) -> ModelFile:
+def read_model(path: str | Path, *, partial: bool = False, base: str | None = None, closing: float = 0.0) -> ModelFile:
     """Read a model file: .yaml, .json or .toml of Saltus, or MJCF or URDF (.xml, .urdf).
 
     BadFile says what is wrong with file, line and path. Opening a file never runs code. A foreign file with
-    features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list.
+    features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list. The root of a
+    URDF stands still or floats by `base`, "fixed" or "free". `closing` (m) is what loops may leave open where a file's
+    numbers are rounded.
     """
     path = Path(path)
     if path.suffix.lower() in XML:
@@ -57,6 +59,7 @@ def read_model(path: str | Path, *, partial: bool = False, base: str | None = No
 
         found = read_xml(path, partial, base)
         m, notes = found.mechanism, found.left.notes(found.kept)
+        m.closing = closing
         return ModelFile(m, m, keyframe=found.keyframe, notes=notes, kept=found.kept, commands=found.commands)
     return build(documents.read(path))
 
