@@ -102,7 +102,8 @@ def test_armature_makes_no_motor(tmp_path):
         '<motor name="one" joint="b" gear="2"/><motor name="two" joint="b" ctrlrange="-1 2"/><motor joint="a"/>',
         '<motor joint="a"/><position name="p" joint="b" kp="30" kv="2" forcerange="-4 3" ctrlrange="-1 1"/>',
         '<velocity joint="a" kv="7" gear="3"/><position joint="b" kp="10" dampratio="0.7"/>',
-        '<general joint="a" gainprm="3" biastype="affine" biasprm="0.5 -2 -0.3"/><damper joint="b" kv="2" ctrlrange="0 1"/>',
+        '<general joint="a" gainprm="3" biastype="affine" biasprm="0.5 -2 -0.3"/>'
+        '<damper joint="b" kv="2" ctrlrange="0 1"/>',
         '<motor tendon="t" gear="2"/><position tendon="t" kp="5" dampratio="1"/>',
         '<position class="servo" joint="a"/><motor class="servo" joint="b"/>',
         '<motor site="s" gear="1 2 3 .1 .2 .3"/>',
@@ -152,12 +153,13 @@ def test_includes_frames_and_files_inside_the_folder_only(tmp_path):
             "&quot;", '"'
         )
     }
-    body = '<frame pos="1 2 3" euler="10 20 30"><frame axisangle="1 0 0 40"><include file="parts/arm.xml"/></frame></frame>'
+    inner = '<frame axisangle="1 0 0 40"><include file="parts/arm.xml"/></frame>'
+    body = f'<frame pos="1 2 3" euler="10 20 30">{inner}</frame>'
     agree(tmp_path, mjcf(body), files)
     (tmp_path / "inner").mkdir()
     for text in ('<include file="../parts/arm.xml"/>', '<include file="/etc/passwd"/>', '<include file="none.xml"/>'):
         (tmp_path / "inner" / "m.xml").write_text(mjcf(text))
-        with pytest.raises(BadFile, match="outside the model|does not exist"):
+        with pytest.raises(BadFile, match=r"outside the model|does not exist"):
             sl.read(tmp_path / "inner" / "m.xml")
     (tmp_path / "m.xml").write_text(mjcf('<include file="m.xml"/>'))
     with pytest.raises(BadFile, match="twice"):
@@ -165,7 +167,8 @@ def test_includes_frames_and_files_inside_the_folder_only(tmp_path):
 
 
 def test_joints_inside_frames_ball_damping_gravity_compensation_and_drag(tmp_path):
-    inner = '<frame euler="0 0 90" pos="0 0 .1"><joint name="b" type="ball" damping=".3" stiffness="2" armature=".1"/></frame>'
+    ball = '<joint name="b" type="ball" damping=".3" stiffness="2" armature=".1"/>'
+    inner = f'<frame euler="0 0 90" pos="0 0 .1">{ball}</frame>'
     body = ARM.format(inner).replace('name="lower"', 'name="lower" gravcomp="0.7"')
     agree(tmp_path, mjcf(body, first='<option density="1.2" viscosity="0.3"/>'))
 

@@ -271,10 +271,12 @@ FOUR = (
 @pytest.mark.parametrize(
     "loop",
     [
-        "<loop name='l' type='revolute'><a link='coupler' xyz='.3 0 0'/><b link='rocker' xyz='.2 0 0'/><axis xyz='0 0 1'/></loop>",
+        "<loop name='l' type='revolute'><a link='coupler' xyz='.3 0 0'/><b link='rocker' xyz='.2 0 0'/>"
+        "<axis xyz='0 0 1'/></loop>",
         "<loop name='l' type='revolute'><predecessor link='coupler'><origin xyz='.3 0 0'/></predecessor>"
         "<successor link='rocker'><origin xyz='.2 0 0'/></successor><axis xyz='0 0 1'/></loop>",
-        "<loop_joint name='l'><link1 link='coupler' xyz='.3 0 0'/><link2 link='rocker' xyz='.2 0 0'/><axis xyz='0 0 1'/></loop_joint>",
+        "<loop_joint name='l'><link1 link='coupler' xyz='.3 0 0'/><link2 link='rocker' xyz='.2 0 0'/>"
+        "<axis xyz='0 0 1'/></loop_joint>",
     ],
 )
 def test_loops_in_every_dialect(loop):
@@ -287,7 +289,8 @@ def test_loops_in_every_dialect(loop):
 
 def test_loops_beside_the_file_and_couplings(tmp_path):
     tips = "".join(
-        f"<link name='{n}'/><joint name='{n}_j' type='fixed'><origin xyz='{x} 0 0'/><parent link='{p}'/><child link='{n}'/></joint>"
+        f"<link name='{n}'/><joint name='{n}_j' type='fixed'><origin xyz='{x} 0 0'/><parent link='{p}'/>"
+        f"<child link='{n}'/></joint>"
         for n, p, x in (("tip_a", "coupler", 0.3), ("tip_b", "rocker", 0.2))
     )
     (tmp_path / "robot.urdf").write_text(FOUR + tips + "</robot>")

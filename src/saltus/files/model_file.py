@@ -49,9 +49,9 @@ def read_model(path: str | Path, *, partial: bool = False, base: str | None = No
     """Read a model file: .yaml, .json or .toml of Saltus, or MJCF or URDF (.xml, .urdf).
 
     BadFile says what is wrong with file, line and path. Opening a file never runs code. A foreign file with
-    features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list. The root of a
-    URDF stands still or floats by `base`, "fixed" or "free". `closing` (m) is what loops may leave open where a file's
-    numbers are rounded.
+    features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list. The root
+    of a URDF stands still or floats by `base`, "fixed" or "free". `closing` (m) is what loops may leave open where the
+    numbers of a file are rounded.
     """
     path = Path(path)
     if path.suffix.lower() in XML:

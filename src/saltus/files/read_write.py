@@ -31,8 +31,8 @@ def read(
     A model (.yaml, .json, .toml of Saltus, MJCF or URDF as .xml, .mjcf, .urdf) gives a ModelFile, a run (.nc) a
     Trajectory, the store of a sweep an xarray Dataset. A family of orbits needs `like`, an orbit of the same machine
     and control. Opening a file never runs code. A foreign model with features Saltus has no part for is refused with
-    their list; `partial` reads the rest and keeps the list in `notes`. `base` ("fixed" or "free") says what holds the root
-    of a URDF, `closing` (m) how far loops may stay open where a file's numbers are rounded.
+    their list; `partial` reads the rest and keeps the list in `notes`. `base` ("fixed" or "free") says what holds
+    the root of a URDF, `closing` (m) how far loops may stay open where a file's numbers are rounded.
     """
     path = Path(path)
     if like is not None:
