@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -100,10 +101,11 @@ class _Reader:
                 first = label if first == "qpos0" else first
         return first
 
-    def _configuration(self, q: dict[str, float]) -> dict[str, object]:
+    def _configuration(self, q: dict[str, float]) -> dict[str, Any]:
         """Coordinates of a start: held in a tree, a guess where loops are to be closed."""
         whole = {n: float(x) for n, x in q.items()}
-        balls = [n for n in self.m.q_names if n.endswith(".qw") and n not in whole]
-        for n in balls:
+        for n in (n for n in self.m.q_names if n.endswith(".qw")):
+            if any(whole.get(n[:-1] + x) for x in "wxyz"):
+                continue  # no quaternion, or one of zeros, is none at all: MuJoCo takes it as no turn
             whole |= {n: 1.0, **{n[:-1] + x: 0.0 for x in "xyz"}}
         return {"near": whole} if self.m.loops or self.m.constraints else whole

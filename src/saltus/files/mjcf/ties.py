@@ -225,12 +225,12 @@ class Ties:
                 m.revolute(name, a, b)
         elif e.tag == "joint":
             self.left.attributes(e, "name class active joint1 joint2 polycoef", quiet)
-            one = self.dof(e, e.get("joint1"))
+            leader = self.dof(e, e.get("joint1"))
             x: Any = 0.0
             if "joint2" in e.attributes:
-                two = self.dof(e, e.get("joint2"))
-                x = m.q[two.label] - two.ref
-            m.constraint(name, m.q[one.label] - one.ref - _polynomial(e, x))
+                other = self.dof(e, e.get("joint2"))
+                x = m.q[other.label] - other.ref
+            m.constraint(name, m.q[leader.label] - leader.ref - _polynomial(e, x))
         elif e.tag == "tendon":
             self.left.attributes(e, "name class active tendon1 tendon2 polycoef", quiet)
             ends = [self.tendon(e.get(t)) for t in ("tendon1", "tendon2")]

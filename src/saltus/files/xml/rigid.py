@@ -10,6 +10,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.errors import BadModel
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, number
@@ -138,10 +139,14 @@ def carried(masses: dict[str, Mass], welds: dict[str, tuple[str, Pose]]) -> dict
     """
 
     def head(name: str) -> tuple[str, Pose]:
-        pose = IDENTITY
-        while name in welds:
+        pose, first = IDENTITY, name
+        for _ in welds:
+            if name not in welds:
+                break
             name, here = welds[name]
             pose = here @ pose
+        if name in welds:
+            raise BadModel(f"link {first!r} is fixed to itself: the fixed joints around it make a cycle", link=first)
         return name, pose
 
     groups: dict[str, list[str]] = {}
