@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import platform
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -66,7 +67,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(SUBJECTS)}; all without a name")
     parser.add_argument("--write", type=Path, metavar="FILE", help="also write the tables to a Markdown file")
-    given = parser.parse_args()
+    words = sys.argv[1:]
+    if words[:1] == ["robots"]:  # a survey of files of one's own
+        from bench import robots
+
+        print(table(robots.TITLE, robots.main(words[1:]).rows))
+        return
+    given = parser.parse_args(words)
     unknown = sorted(set(given.names) - set(SUBJECTS))
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")

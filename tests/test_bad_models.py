@@ -366,7 +366,7 @@ def test_bad_joint_options(call, said):
         {"torque": -1.0},
         {"speed": 0},
         {"power": math.nan},
-        {"gear": -2.0},
+        {"gear": 0.0},
         {"rotor_inertia": -1e-3},
     ],
 )

@@ -179,10 +179,9 @@ SAMPLE = """
 
 
 def test_inertias_from_geoms_defaults_and_orientations():
-    mechanism, left = build_xml(parse_xml(SAMPLE), "sample", partial=False)
-    assert left == ()
-    compared(mechanism, mujoco.MjModel.from_xml_string(SAMPLE), tolerance=1e-9)
-    assert mechanism.joints["hip"].motor == sl.Motor(torque=3.0, gear=5.0)
+    found = build_xml(parse_xml(SAMPLE), "sample", partial=False)
+    compared(found.mechanism, mujoco.MjModel.from_xml_string(SAMPLE), tolerance=1e-9)
+    assert list(found.mechanism.inputs) == ["drive"]
 
 
 def test_loops_of_a_foreign_file_assemble():
@@ -198,8 +197,7 @@ def test_loops_of_a_foreign_file_assemble():
   </worldbody>
   <equality><connect name="pin" body1="coupler" body2="rocker" anchor="0 0 .2"/></equality>
 </mujoco>"""
-    mechanism, left = build_xml(parse_xml(text), "loop", partial=False)
-    assert left == ()
+    mechanism = build_xml(parse_xml(text), "loop", partial=False).mechanism
     state = mechanism.assemble(crank=0.2)
     assert state.gap < 1e-12
     assert state.mobility().freedom == 1
@@ -207,42 +205,47 @@ def test_loops_of_a_foreign_file_assemble():
 
 
 def test_what_is_left_out_is_listed_with_its_line():
-    text = SAMPLE.replace(
-        '<joint name="hip" axis="1 0 0" damping="0"/>',
-        '<joint name="hip" axis="1 0 0" range="-30 30" frictionloss="1"/>',
-    )
-    text = text.replace("</worldbody>", '<replicate count="2"/></worldbody>').replace(
-        "<motor ", '<position kp="3" joint="hinge"/><motor '
+    text = SAMPLE.replace("</worldbody>", '<replicate count="2"/></worldbody>').replace(
+        "<motor ", '<muscle name="calf" joint="hinge"/><motor '
     )
     with pytest.raises(BadFile) as caught:
         build_xml(parse_xml(text), "bad.xml", partial=False)
     message = str(caught.value)
-    for words in ("range of joint 'hip'", "frictionloss of joint 'hip'", "<replicate>", "actuator <position>"):
-        assert words in message
+    for words in ("<replicate>", "actuator <muscle> 'calf'"):
         line = next(row for row in message.splitlines() if words in row)
-        assert f"bad.xml:{int(line.split(':')[1])}:" in line
-    mechanism, left = build_xml(parse_xml(text), "bad.xml", partial=True)
-    assert len(left) >= 4
-    assert "hip" in mechanism.v_names
+        number = next(i for i, row in enumerate(text.splitlines(), 1) if words.split()[-1].strip("'<>") in row)
+        assert f"text:{number}:" in line
+    found = build_xml(parse_xml(text), "bad.xml", partial=True)
+    assert len(found.left.refused) == 2
+    assert "hip" in found.mechanism.v_names
+
+
+def test_limits_friction_and_shapes_are_kept_and_listed(tmp_path):
+    text = SAMPLE.replace(
+        '<joint name="hip" axis="1 0 0" damping="0"/>',
+        '<joint name="hip" axis="1 0 0" range="-30 30" frictionloss="1.5"/>',
+    ).replace('<geom type="capsule" size=".03 .2"/>', '<geom name="foot" type="capsule" size=".03 .2" contype="1"/>')
+    (tmp_path / "m.xml").write_text(text)
+    found = sl.read(tmp_path / "m.xml")
+    assert found.kept.ranges == {"hip": pytest.approx((-np.pi / 6, np.pi / 6))}
+    assert found.kept.dry_friction == {"hip": 1.5}
+    assert [(s.name, s.link) for s in found.kept.shapes if s.touches] == [("foot", "leg")]
+    for words in ("joint limits (hip)", "dry friction in joints (hip)", "shapes that can touch (foot)"):
+        assert any(words in note for note in found.notes)
 
 
 def test_mujocos_own_example_file():
-    """Everything rigid in the file that comes with MuJoCo has MuJoCo's mass matrix; the rest is listed."""
+    """The file that comes with MuJoCo, with meshes, has MuJoCo's mass matrix; what is not read is listed."""
     path = Path(mujoco.__file__).parent / "testdata" / "model.xml"
     if not path.is_file():
         pytest.skip("this MuJoCo comes without its test data")
     found = sl.read(path, partial=True)
-    assert any("mesh" in note for note in found.notes)
     model = mujoco.MjModel.from_xml_path(str(path))
     data = at_random(model, 0)
     M, _ = mass_and_bias(model, data)
     e = Equations(found.mechanism)
     own = np.asarray(e.function("M")(0, data.qpos, data.qvel, np.zeros(len(found.mechanism.inputs)), []))
-    names = found.mechanism.v_names  # the body of mesh turns and slides; a ball joint's armature is left out as well
-    mesh = names.index("slider")
-    keep = [i for i in range(model.nv) if i not in (mesh, mesh + 1) and not names[i].startswith("wheel_0")]
-    assert len(keep) == 38
-    assert own[np.ix_(keep, keep)] == pytest.approx(M[np.ix_(keep, keep)], abs=1e-9 * np.abs(M).max())
+    assert own == pytest.approx(M, abs=1e-9 * np.abs(M).max())
 
 
 def test_what_mjcf_cannot_hold_is_named(tmp_path):

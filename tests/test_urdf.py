@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from casadi import trace
 
 import saltus as sl
 from saltus.dynamics.equations import Equations
@@ -89,7 +90,7 @@ def test_pinocchio_reads_the_same_tree(name, tmp_path):
     assert of_v.T @ M @ of_v + np.diag(rotor) == pytest.approx(own, abs=1e-11)
 
 
-def _as_pinocchio(pin, model, m, q):
+def _as_pinocchio(pin, model, m, q, names=None):
     """Pinocchio's configuration and the matrix that takes our velocities to its own.
 
     It has cos and sin for continuous joints, x, y, z, w for quaternions, and a floating base's speed in its own axes.
@@ -98,6 +99,7 @@ def _as_pinocchio(pin, model, m, q):
     for i, name in enumerate(model.names):
         if i == 0:
             continue
+        name = (names or {}).get(name, name)
         joint, iq, iv = model.joints[i], model.joints[i].idx_q, model.joints[i].idx_v
         if joint.nq == 7:
             k, kv = m.q_names.index(f"{name}.x"), m.v_names.index(f"{name}.x")
@@ -132,13 +134,12 @@ FOREIGN = """<robot name="arm">
 </robot>"""
 
 
-def test_a_foreign_file_and_what_it_leaves_out():
-    with pytest.raises(BadFile) as caught:
-        build_xml(parse_xml(FOREIGN), "arm.urdf", partial=False)
-    for words, line in (("limits of joint 'j2'", 13), ("friction of joint 'j2'", 13), ("<gazebo>", 16)):
-        assert any(words in row and f"arm.urdf:{line}:" in row for row in str(caught.value).splitlines())
-    m, left = build_xml(parse_xml(FOREIGN), "arm.urdf", partial=True)
-    assert len(left) == 3
+def test_a_foreign_file_and_what_it_keeps():
+    found = build_xml(parse_xml(FOREIGN), "arm.urdf", partial=False)
+    m = found.mechanism
+    assert found.kept.ranges == {"j2": (-1.0, 1.0)}
+    assert found.kept.dry_friction == {"j2": 0.5}
+    assert found.kept.speeds == {"j1": 5.0, "j2": 5.0}
     assert m.v_names == ["j1", "j2"]
     assert list(m.inputs) == ["j1"]
     pin = pytest.importorskip("pinocchio")
@@ -156,9 +157,152 @@ def test_a_foreign_file_and_what_it_leaves_out():
     assert own == pytest.approx(T.T @ M @ T, abs=1e-12)
 
 
-def test_impossible_inertia_is_refused_with_its_line():
+def test_impossible_inertia_is_refused_with_its_line_and_taken_as_it_stands_when_asked():
+    text = FOREIGN.replace('izz=".02"', 'izz=".2"', 1)
     with pytest.raises(BadFile, match=r"arm.urdf:3: .*no body has principal moments"):
-        build_xml(parse_xml(FOREIGN.replace('izz=".02"', 'izz=".2"', 1)), "arm.urdf", partial=True)
+        build_xml(parse_xml(text, "arm.urdf"), "arm.urdf", partial=False)
+    link = build_xml(parse_xml(text), "arm.urdf", partial=True).mechanism.links["upper"]
+    assert float(trace(link.inertia)) == pytest.approx(0.25)
+
+
+def link(name, mass, ixx=0.0, izz=None, xyz="0 0 0"):
+    izz = ixx if izz is None else izz
+    return (
+        f'<link name="{name}"><inertial><origin xyz="{xyz}"/><mass value="{mass}"/>'
+        f'<inertia ixx="{ixx}" iyy="{ixx}" izz="{izz}" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+    )
+
+
+def joint(name, kind, parent, child, more="", xyz="0 0 .3"):
+    return (
+        f'<joint name="{name}" type="{kind}"><origin xyz="{xyz}" rpy=".1 .2 .3"/><parent link="{parent}"/>'
+        f'<child link="{child}"/><axis xyz="0 1 0"/>{more}</joint>'
+    )
+
+
+def against_pinocchio(text, base=None):
+    """Mass matrix and bias of a tree of hinges, and Pinocchio's."""
+    pin = pytest.importorskip("pinocchio")
+    found = build_xml(parse_xml(text), "m.urdf", partial=False, base=base)
+    m = found.mechanism
+    model = pin.buildModelFromXML(text, pin.JointModelFreeFlyer()) if base == "free" else pin.buildModelFromXML(text)
+    rng = np.random.default_rng(0)
+    q, v = rng.normal(size=len(m.q_names)), np.zeros(len(m.v_names))
+    theirs, T = _as_pinocchio(pin, model, m, q, {"root_joint": "base"})
+    data = model.createData()
+    M = pin.crba(model, data, theirs)
+    M = np.triu(M) + np.triu(M, 1).T
+    own = [np.asarray(x) for x in Equations(m).function("M", "h")(0, q, v, np.zeros(len(m.inputs)), [])]
+    assert own[0] == pytest.approx(T.T @ M @ T, abs=1e-12)
+    assert own[1].ravel() == pytest.approx(T.T @ pin.nonLinearEffects(model, data, theirs, T @ v), abs=1e-11)
+    return found
+
+
+def test_inertia_without_mass_counts():
+    text = "<robot name='r'>" + link("root", 1, 1) + link("wheel", 0, 0.2) + link("arm", 2, 0.1, xyz="0 0 .1")
+    text += joint("a", "revolute", "root", "wheel", LIMIT) + joint("b", "revolute", "wheel", "arm", LIMIT) + "</robot>"
+    against_pinocchio(text)
+
+
+LIMIT = "<limit lower='-9' upper='9' effort='0' velocity='1'/>"
+
+
+def test_links_that_exist_only_together_are_taken_together():
+    text = "<robot name='r'>" + link("root", 1, 1) + link("body", 2, 0.1, 0.5, "0 .1 0") + link("cap", 1, 0.6, 0.1)
+    text += joint("a", "revolute", "root", "body", LIMIT) + joint("b", "fixed", "body", "cap") + "</robot>"
+    found = against_pinocchio(text)
+    assert found.mechanism.links["cap"].mass == 0.0
+    assert found.mechanism.links["body"].mass == pytest.approx(3.0)
+
+
+def test_the_base_is_fixed_or_free_as_told():
+    text = "<robot name='r'>" + link("root", 1, 1) + link("arm", 2, 0.1, xyz="0 0 .1")
+    text += joint("a", "revolute", "root", "arm", LIMIT) + "</robot>"
+    found = against_pinocchio(text)
+    assert any("base='free' lets it float" in note for note in found.left.remarks)
+    assert len(against_pinocchio(text, "free").mechanism.v_names) == 7
+    assert len(build_xml(parse_xml(text), "m", partial=False, base="fixed").mechanism.v_names) == 1
+    own = text.replace(
+        "<robot name='r'>", "<robot name='r'><link name='world'/>" + joint("f", "floating", "world", "root")
+    )
+    for base in (None, "free", "fixed"):
+        assert len(build_xml(parse_xml(own), "m", partial=False, base=base).mechanism.v_names) == 7
+    with pytest.raises(sl.errors.SaltusError, match="fixed"):
+        build_xml(parse_xml(text), "m", partial=False, base="floating")
+
+
+def test_a_planar_machine_stands_upright_for_other_readers(tmp_path):
+    pin = pytest.importorskip("pinocchio")
+    m = sl.zoo.four_bar()
+    model = pin.buildModelFromUrdf(str(sl.write(m, tmp_path / "m.urdf", partial=True)))
+    q = np.array([0.3, -0.4, 0.8])[: len(m.q_names)]
+    theirs, T = _as_pinocchio(pin, model, m, q)
+    weight = T.T @ pin.computeGeneralizedGravity(model, model.createData(), theirs)
+    own = np.asarray(Equations(m).function("g")(0, q, 0 * q, np.zeros(len(m.inputs)), m.values())).ravel()
+    assert np.abs(own).max() > 0.01
+    assert weight == pytest.approx(own, abs=1e-12)
+
+
+def test_followers_stand_in_any_order_and_transmissions_name_the_motors():
+    text = "<robot name='r'>" + link("root", 1, 1) + "".join(link(n, 1, 0.1, xyz="0 0 .1") for n in "abc")
+    text += joint("ja", "revolute", "root", "a", "<mimic joint='jc' multiplier='2' offset='.1'/>" + LIMIT)
+    text += joint("jb", "revolute", "a", "b", "<limit lower='-9' upper='9' effort='6' velocity='1'/>")
+    text += joint("jc", "revolute", "b", "c", "<limit lower='-9' upper='9' effort='5' velocity='1'/>")
+    text += (
+        "<transmission><joint name='jb'/><actuator name='m'><mechanicalReduction>-3</mechanicalReduction></actuator>"
+    )
+    m = build_xml(parse_xml(text + "</transmission></robot>"), "m", partial=False).mechanism
+    assert m.assemble(jc=0.2).q.ja == pytest.approx(0.5)
+    assert list(m.inputs) == ["jb"]
+    assert m.joints["jb"].motor == sl.Motor(torque=2.0, gear=-3.0)
+
+
+FOUR = (
+    "<robot name='r'><link name='root'/>"
+    + "".join(link(n, 1, 0.1, xyz=".05 0 0") for n in ("crank", "coupler", "rocker"))
+    + "".join(
+        f"<joint name='{n}' type='continuous'><origin xyz='{x} 0 0'/><parent link='{p}'/><child link='{n}'/>"
+        "<axis xyz='0 0 1'/></joint>"
+        for n, p, x in (("crank", "root", 0), ("coupler", "crank", 0.1), ("rocker", "root", 0.3))
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "<loop name='l' type='revolute'><a link='coupler' xyz='.3 0 0'/><b link='rocker' xyz='.2 0 0'/>"
+        "<axis xyz='0 0 1'/></loop>",
+        "<loop name='l' type='revolute'><predecessor link='coupler'><origin xyz='.3 0 0'/></predecessor>"
+        "<successor link='rocker'><origin xyz='.2 0 0'/></successor><axis xyz='0 0 1'/></loop>",
+        "<loop_joint name='l'><link1 link='coupler' xyz='.3 0 0'/><link2 link='rocker' xyz='.2 0 0'/>"
+        "<axis xyz='0 0 1'/></loop_joint>",
+    ],
+)
+def test_loops_in_every_dialect(loop):
+    m = build_xml(parse_xml(FOUR + loop + "</robot>"), "m", partial=False).mechanism
+    state = m.assemble(crank=1.0, near={"coupler": -0.5, "rocker": 1.5})
+    ends = [state.position(m.links[n].at(x, 0, 0)) for n, x in (("coupler", 0.3), ("rocker", 0.2))]
+    assert ends[0] == pytest.approx(ends[1], abs=1e-12)
+    assert state.mobility().freedom == 1
+
+
+def test_loops_beside_the_file_and_couplings(tmp_path):
+    tips = "".join(
+        f"<link name='{n}'/><joint name='{n}_j' type='fixed'><origin xyz='{x} 0 0'/><parent link='{p}'/>"
+        f"<child link='{n}'/></joint>"
+        for n, p, x in (("tip_a", "coupler", 0.3), ("tip_b", "rocker", 0.2))
+    )
+    (tmp_path / "robot.urdf").write_text(FOUR + tips + "</robot>")
+    (tmp_path / "robot.yaml").write_text("closed_loop: [['tip_a', 'tip_b']]\ntype: ['3d']\nname_mot: ['crank']\n")
+    m = sl.read(tmp_path / "robot.urdf").mechanism
+    assert list(m.inputs) == ["crank"]
+    assert [j.kind for j in m.loops] == ["spherical"]
+    assert m.assemble(crank=1.0, near={"coupler": -0.5, "rocker": 1.5}).gap < 1e-12
+    text = "<coupling name='belt'><predecessor link='coupler'/><successor link='rocker'/><ratio value='3'/></coupling>"
+    m = build_xml(parse_xml(FOUR + text + "</robot>"), "m", partial=False).mechanism
+    q = m.assemble(crank=0.2, coupler=0.3).q
+    assert q.rocker == pytest.approx(3 * (0.2 + 0.3))
 
 
 def test_what_urdf_cannot_hold_is_named(tmp_path):

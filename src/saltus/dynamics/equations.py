@@ -15,7 +15,7 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.dynamics.soft_contact import Touch, touch
-from saltus.model.forces import CompliantContact, Force, JointSpring, Spring, Torque
+from saltus.model.forces import CompliantContact, Effort, Force, JointSpring, Spring, Torque
 from saltus.model.kinematics import Closure, Kinematics, Motion
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
@@ -149,7 +149,7 @@ class Equations:
         wrench = {name: (zero, zero) for name in m.links}
         for name, (w, w_dot, a) in state.items():
             link = m.links[name]
-            if _is_zero(link.mass):
+            if _is_zero(link.mass) and not link.inertia.nnz():
                 continue
             at_com = a + cross(w_dot, link.com) + cross(w, cross(w, link.com))
             force = number(link.mass) * at_com
@@ -170,15 +170,11 @@ class Equations:
 
     @cached_property
     def rotors(self) -> SX:
-        """Efforts of the reflected rotor inertia, gear^2 J, of every motor."""
+        """Efforts of the inertia that rotors add to coordinates."""
         out = SX(self.nv, 1)
-        for joint in self.mechanism.joints.values():
-            if joint.motor is None:
-                continue
-            reflected = number(joint.motor.gear) ** 2 * number(joint.motor.rotor_inertia)
-            for name in joint.v_names:
-                rate = self._rate(name)
-                out += ca.jtimes(rate, self.v, reflected * self.kinematics.second_rate(rate), True)
+        for name, inertia in self.mechanism.reflected:
+            rate = self._rate(name)
+            out += ca.jtimes(rate, self.v, number(inertia) * self.kinematics.second_rate(rate), True)
         return ca.sparsify(out)
 
     # ---- applied forces -----------------------------------------------------------------------------------------
@@ -215,6 +211,8 @@ class Equations:
                 out[name] = ca.jtimes(self.velocity(element.point), self.v, element.value, True)
             elif isinstance(element, Torque):
                 out[name] = ca.jtimes(self.spin(element.link.name), self.v, element.value, True)
+            elif isinstance(element, Effort):
+                out[name] = ca.jtimes(element.rate, self.v, element.value, True)
             else:
                 out[name] = self.touches[name].effort(self.v)
         for i, name in enumerate(m.inputs):
@@ -335,10 +333,8 @@ class Equations:
             spin = ca.mtimes(self.kinematics.pose(name).R.T, self.spin(name))
             total += number(link.mass) * ca.sumsqr(velocity) / 2
             total += ca.dot(spin, ca.mtimes(link.inertia, spin)) / 2
-        for joint in self.mechanism.joints.values():
-            if joint.motor is not None:
-                reflected = number(joint.motor.gear) ** 2 * number(joint.motor.rotor_inertia)
-                total += sum((reflected * self._rate(n) ** 2 / 2 for n in joint.v_names), SX(1, 1))
+        for name, inertia in self.mechanism.reflected:
+            total += number(inertia) * self._rate(name) ** 2 / 2
         return ca.cse(total)
 
     @cached_property

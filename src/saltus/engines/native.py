@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saltus.compile import CompileError, build, c_source, densified, left_as_it_is
-from saltus.errors import BadValue
 from saltus.engines.events import guards_with_rates
 from saltus.engines.port import Flow, Kept, Request, Segment, Stepper, Stop, check_times
 from saltus.engines.substitute import substitute
+from saltus.errors import BadValue
 
 _STOPS = (Stop.END, Stop.EVENT, Stop.LIMIT, Stop.NOT_FINITE, Stop.STEP_TOO_SMALL)
 _NO_MEMORY = len(_STOPS)

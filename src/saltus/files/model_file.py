@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ class ModelFile:
     """A machine from a file, and what the file says about running it.
 
     `system` is what `sl.simulate` takes: the HybridSystem, or the Mechanism where the file names no domains.
-    `notes` lists by name and line what a foreign file holds and Saltus has no part for.
+    `notes` lists by name and line what a foreign file holds and Saltus has no part for, then what was `kept` and
+    does not act yet, and what was passed over. `commands` are the inputs a foreign file's keyframes hold.
     """
 
     mechanism: Mechanism
@@ -34,6 +35,8 @@ class ModelFile:
     until: float | None = None
     keyframe: str | None = None
     notes: tuple[str, ...] = ()
+    kept: Any = None
+    commands: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def start(self) -> State | None:
@@ -43,18 +46,22 @@ class ModelFile:
         return None if name is None else self.mechanism.keyframe(name)
 
 
-def read_model(path: str | Path, *, partial: bool = False) -> ModelFile:
+def read_model(path: str | Path, *, partial: bool = False, base: str | None = None, closing: float = 0.0) -> ModelFile:
     """Read a model file: .yaml or .json of Saltus, or MJCF or URDF (.xml, .urdf).
 
     BadFile says what is wrong with file, line and path. Opening a file never runs code. A foreign file with
-    features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list.
+    features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list. The root
+    of a URDF stands still or floats by `base`, "fixed" or "free". `closing` (m) is what loops may leave open where the
+    numbers of a file are rounded.
     """
     path = Path(path)
     if path.suffix.lower() in XML:
         from saltus.files.xml.models import read_xml
 
-        mechanism, notes = read_xml(path, partial)
-        return ModelFile(mechanism, mechanism, notes=notes)
+        found = read_xml(path, partial, base)
+        m, notes = found.mechanism, found.left.notes(found.kept)
+        m.closing = closing
+        return ModelFile(m, m, keyframe=found.keyframe, notes=notes, kept=found.kept, commands=found.commands)
     return build(documents.read(path))
 
 

@@ -18,13 +18,21 @@ from saltus.simulation.trajectory import Trajectory
 from saltus.sweeps import read_sweep
 
 
-def read(path: str | Path, *, like: Orbit | None = None, partial: bool = False) -> Any:
+def read(
+    path: str | Path,
+    *,
+    like: Orbit | None = None,
+    partial: bool = False,
+    base: str | None = None,
+    closing: float = 0.0,
+) -> Any:
     """Read a file by what it is.
 
     A model (.yaml or .json of Saltus, MJCF or URDF as .xml, .mjcf, .urdf) gives a ModelFile, a run (.nc) a
     Trajectory, the store of a sweep an xarray Dataset. A family of orbits needs `like`, an orbit of the same machine
     and control. Opening a file never runs code. A foreign model with features Saltus has no part for is refused with
-    their list; `partial` reads the rest and keeps the list in `notes`.
+    their list; `partial` reads the rest and keeps the list in `notes`. `base` ("fixed" or "free") says what holds
+    the root of a URDF, `closing` (m) how far loops may stay open where a file's numbers are rounded.
     """
     path = Path(path)
     if like is not None:
@@ -33,7 +41,7 @@ def read(path: str | Path, *, like: Orbit | None = None, partial: bool = False) 
         return read_sweep(path)
     if path.suffix.lower() == ".nc":
         return store.load(path)
-    return read_model(path, partial=partial)
+    return read_model(path, partial=partial, base=base, closing=closing)
 
 
 def write(

@@ -14,6 +14,7 @@ from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice
 from saltus.dynamics.equations import Equations
 from saltus.dynamics.formulations import Formulation
+from saltus.engines.port import Flow
 from saltus.errors import BadValue, Singular
 from saltus.hybrid.constrained import Constrained, Often
 from saltus.hybrid.contacts import Sliding, contact_closures, same_point
@@ -26,7 +27,6 @@ from saltus.model.kinematics import Kinematics
 from saltus.model.parts import Frame
 from saltus.model.rank import scaled_rows
 from saltus.model.symbols import SX
-from saltus.engines.port import Flow
 
 SLIP_ENDS = 1e-6  # m/s: a contact that slides so slowly in 3D has come to rest
 NO_MASS = 1e-14  # smallest eigenvalue of a mass matrix scaled to a diagonal of ones

@@ -19,6 +19,7 @@ from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice
 from saltus.dynamics.impulse import Impact
 from saltus.dynamics.project import consistent
+from saltus.engines.port import Segment
 from saltus.errors import BadModel, BadValue, Singular
 from saltus.hybrid.constrained import Constrained, constrained, rare
 from saltus.hybrid.graph import Edge, HybridSystem
@@ -28,7 +29,6 @@ from saltus.hybrid.signals import traced
 from saltus.model.assembly import assembler
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX, flatten, members
-from saltus.engines.port import Segment
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
 WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that forbids a place or a force

@@ -200,9 +200,11 @@ class Assembler:
         """Move the free coordinates until the loops close, as near to the start as they do."""
         if not self.owner:
             return q
+        closed = max(CLOSED, self.mechanism.closing / self.scale.metres(p))
         best, best_gap = self.newton(q, free, p)
-        if best_gap <= CLOSED and self.right_way_round(best, p):
+        if best_gap <= closed and self.right_way_round(best, p):
             return best
+        mirrored = best_gap <= closed
         generator = np.random.default_rng(0)
         sizes, q_sizes = self.scale.of_columns(p), self._q_sizes(p)
         found: list[np.ndarray] = []
@@ -211,7 +213,8 @@ class Assembler:
             step = np.zeros(self.nv)
             step[list(free)] = generator.uniform(-spread, spread, len(free))
             candidate, gap = self.newton(self.move(q, step * sizes, p), free, p)
-            if gap <= CLOSED and self.right_way_round(candidate, p):
+            mirrored |= gap <= closed
+            if gap <= closed and self.right_way_round(candidate, p):
                 found.append(candidate)
                 if len(found) == 8:
                     break
@@ -224,9 +227,12 @@ class Assembler:
         gaps = {c.name: float(sizes[[o == c.name for o in self.owner]].max(initial=0.0)) for c in self.closures}
         worst = max(gaps, key=lambda n: gaps[n])
         holding = f" with {', '.join(held)} held" if held else ""
+        left = f"the best configuration found leaves a gap of {gaps[worst]:.3g} m at {worst!r}"
+        if mirrored:
+            left = "only with a joint turned over by 180 degrees, its mirror image, was it found closed"
         raise CannotClose(
-            f"{self.mechanism.name!r} cannot close{holding}: the best configuration found leaves a gap of "
-            f"{gaps[worst]:.3g} m at {worst!r}. Hold fewer coordinates, give a better `near`, or change lengths",
+            f"{self.mechanism.name!r} cannot close{holding}: {left}. Hold fewer coordinates, give a better `near`, "
+            "change lengths, or set m.closing (m) where the numbers of a file are rounded",
             gaps=gaps,
             loop=worst,
             gap=gaps[worst],

@@ -58,6 +58,19 @@ class Torque:
 
 
 @dataclass(frozen=True, eq=False)
+class Effort:
+    """A generalised force along a rate: Q = (d rate / dv)' value, its power value x rate.
+
+    `rate` (m/s, rad/s) is linear in the velocities, such as 20 v.hip for a gear or the speed of a tendon; `value`
+    (N, Nm) an expression of time, state, Params and inputs.
+    """
+
+    name: str
+    rate: SX
+    value: SX
+
+
+@dataclass(frozen=True, eq=False)
 class CompliantContact:
     """Soft ground under a point, or under the lowest point of a constant-curvature segment (`place` its joint).
 
@@ -77,4 +90,4 @@ class CompliantContact:
     memory: SX = field(default_factory=lambda: SX(0, 1))
 
 
-ForceElement = Spring | JointSpring | Force | Torque | CompliantContact
+ForceElement = Spring | JointSpring | Force | Torque | Effort | CompliantContact

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import casadi as ca
+
 from saltus.errors import BadModel, BadValue, UnknownName
-from saltus.model.forces import CompliantContact, Force, ForceElement, JointSpring, Spring, Torque
+from saltus.model.forces import CompliantContact, Effort, Force, ForceElement, JointSpring, Spring, Torque
 from saltus.model.joints import Ball, Joint
 from saltus.model.parts import Frame, Link, point_of
 from saltus.model.registry import Registry
-from saltus.model.symbols import SX, Number
+from saltus.model.symbols import SX, Number, vector
 from saltus.model.tree import Tree
 
 
@@ -26,6 +28,7 @@ class Loads:
         self.inputs = self.registry.inputs
         self.points: dict[str, Frame] = {}
         self.forces: dict[str, ForceElement] = {}
+        self.armatures: dict[str, Number] = {}
 
     def spring(
         self, name: str, a: Any, b: Any, *, stiffness: Number = 0.0, length: Number = 0.0, damping: Number = 0.0
@@ -113,6 +116,35 @@ class Loads:
         self.registry.known_symbols(f"torque {name!r}", expression, state=True)
         return self._add_force(Torque(name, link, expression))
 
+    def effort(self, name: str, rate: Any, value: Any) -> Effort:
+        """Apply a generalised force `value` along `rate`, linear in `m.v`: Q = (d rate / dv)' value. Lists pair up.
+
+        `m.effort("hip", 20 * m.v.hip, m.input("u"))` is a torque u behind a gear of 20.
+        """
+        part, along, amount = f"effort {name!r}", _column(rate), _column(value)
+        self.registry.known_symbols(part, along, amount, state=True)
+        moving = ca.vertcat(SX(0, 1), *self.registry.v.values())
+        slope = ca.jacobian(along, moving)
+        if ca.depends_on(slope, moving) or not slope.nnz() or along.shape != amount.shape:
+            raise BadModel(f"{part}: its rate must be linear in m.v, such as 2 * m.v.hip, one a value", name=name)
+        return self._add_force(Effort(name, along, amount))
+
+    def armature(self, coordinate: str, inertia: Number) -> None:
+        """Add inertia (kg m2, kg) felt by one coordinate of a joint alone, as of a rotor behind a gear."""
+        valid = [n for j in self.joints.values() for n in j.v_names]
+        if coordinate not in valid:
+            raise UnknownName("joint coordinate", coordinate, valid)
+        if coordinate in self.armatures:
+            raise BadModel(f"armature of {coordinate!r} is given twice; give the sum", name=coordinate)
+        self.registry.number(inertia, f"armature of {coordinate!r}", lowest=0.0)
+        self.armatures[coordinate] = inertia
+
+    @property
+    def reflected(self) -> list[tuple[str, Number]]:
+        """Coordinates and the inertia that rotors add to them: gear^2 x rotor inertia, and armatures."""
+        motors = [(n, j.motor) for j in self.joints.values() if j.motor is not None for n in j.v_names]
+        return [*((n, x.reflected_inertia) for n, x in motors), *self.armatures.items()]
+
     def input(self, name: str) -> SX:
         """Declare an input a controller sets by name, for use in forces and torques."""
         self.registry.new_name("input", name, self.inputs)
@@ -146,3 +178,7 @@ class Loads:
         if self.links.get(frame.link.name) is not frame.link:
             raise BadModel(f"{part}: link {frame.link.name!r} belongs to another mechanism than {self.name!r}")
         self.registry.known_symbols(part, frame.position, frame.rotation)
+
+
+def _column(given: Any) -> SX:
+    return vector(*given) if isinstance(given, list | tuple) else vector(given)

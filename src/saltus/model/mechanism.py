@@ -38,6 +38,7 @@ class Mechanism(Loads):
         self.constraints: dict[str, Constraint] = {}
         self.drives: dict[str, Drive] = {}
         self.keyframes: dict[str, dict[str, Any]] = {}
+        self.closing = 0.0  # m: what loops may leave open at most, for machines whose lengths are rounded
         self.ground = Link("ground", 0.0, SX(3, 1), SX(3, 3), spatial)
         self.links["ground"] = self.ground
         self.params, self.time = self.registry.params, self.registry.time
@@ -80,7 +81,8 @@ class Mechanism(Loads):
         parts = (self.params, self.links, self.joints, self.points, self.forces, self.constraints, self.drives)
         named = tuple(tuple(part.items()) for part in parts)
         inputs = tuple((name, Expression(symbol)) for name, symbol in self.inputs.items())
-        return (*named, inputs, Expression(self._gravity))
+        rotors = tuple((name, Expression(SX(vector(x)))) for name, x in self.armatures.items())
+        return (*named, inputs, rotors, self.closing, Expression(self._gravity))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` derives from the machine as it is now, made once and again after every change."""
@@ -95,7 +97,10 @@ class Mechanism(Loads):
         """
         self.registry.new_name("link", name, self.links)
         part = f"link {name!r}"
-        self.registry.positive(mass, part, "mass")
+        if not (isinstance(mass, int | float) and mass == 0 and np.any(np.asarray(inertia, object) != 0)):
+            self.registry.positive(
+                mass, part, "mass"
+            )  # inertia without mass is a flywheel whose mass is counted elsewhere
         if not self.spatial:
             self.registry.number(inertia, f"{part}: inertia", lowest=0.0)
         tensor = inertia_tensor(inertia, self.spatial, part)
@@ -262,9 +267,12 @@ class Mechanism(Loads):
         if motor is True:
             motor = Motor()
         if isinstance(motor, Motor):
-            for quantity in ("torque", "speed", "power", "gear"):
+            for quantity in ("torque", "speed", "power", "stall", "current", "torque_constant"):
                 if getattr(motor, quantity) is not None:
                     self.registry.positive(getattr(motor, quantity), f"motor on joint {name!r}", quantity)
+            if isinstance(motor.gear, Param | SX):
+                self.registry.positive(motor.gear, f"motor on joint {name!r}", "gear")
+            self.registry.number(motor.gear, f"motor on joint {name!r}: gear")
             self.registry.number(motor.rotor_inertia, f"motor on joint {name!r}: rotor_inertia", lowest=0.0)
         elif motor not in (None, False):
             raise BadValue(f"joint {name!r}: motor takes True or a Motor(...), not {motor!r}", given=motor)
@@ -346,7 +354,7 @@ class Mechanism(Loads):
 
     def check(self) -> None:
         """Raise BadModel unless every link hangs together with the ground and something heavy moves."""
-        self.tree.check(self.links)
+        self.tree.check(self.links, {name for name, _ in self.reflected})
 
     # ---- configurations -----------------------------------------------------------------------------------------
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue
-from saltus.model.symbols import SX, Number, Param, rotation, vector
+from saltus.model.symbols import SX, Number, Param, number, rotation, vector
 
 
 def point_of(xyz: Sequence[Number], spatial: bool, part: str) -> SX:
@@ -189,8 +190,10 @@ def check_tensor(tensor: np.ndarray, part: str) -> None:
 class Motor:
     """An actuator on a joint. Commands are joint torques (Nm) or forces (N); limits cut them.
 
-    `torque` (Nm), `speed` (rad/s, no-load: driving torque falls to zero there) and `rotor_inertia` (kg m2)
-    are on the motor's side of the `gear` (joint torque = gear x motor torque); `power` is in watts.
+    All but `power` (W) are on the motor's side of the `gear` (joint torque = gear x motor torque, motor speed = gear x
+    joint speed; a negative gear turns the joint against the motor). `torque` (Nm) is the most it may give; `current`
+    (A) with `torque_constant` (Nm/A) limits it too. `speed` (rad/s) is where it runs without load: driving torque falls
+    from `stall` (Nm, at rest; the most it may give unless given) to zero there. `rotor_inertia` in kg m2.
     None means no limit.
     """
 
@@ -199,31 +202,79 @@ class Motor:
     power: Number = None
     gear: Number = 1.0
     rotor_inertia: Number = 0.0
+    stall: Number = None
+    current: Number = None
+    torque_constant: Number = None
 
     def __post_init__(self) -> None:
-        for name in ("torque", "speed", "power", "gear"):
+        for name in ("torque", "speed", "power", "stall", "current", "torque_constant"):
             value = getattr(self, name)
             if isinstance(value, int | float) and not value > 0:
                 raise BadValue(f"motor: {name} = {value}; expected a positive number or None", given=value)
+        if isinstance(self.gear, int | float) and not abs(self.gear) > 0:
+            raise BadValue(f"motor: gear = {self.gear}; expected a number other than zero", given=self.gear)
         if isinstance(self.rotor_inertia, int | float) and not self.rotor_inertia >= 0:
             raise BadValue(f"motor: rotor_inertia = {self.rotor_inertia}; expected zero or more, in kg m2")
+        if self.current is not None and self.torque_constant is None:
+            raise BadValue("motor: a limit of current needs torque_constant, in Nm/A", given=self.current)
+        if self.stall is not None and self.speed is None:
+            raise BadValue("motor: stall begins the line that ends at speed; give speed too", given=self.stall)
+
+    @classmethod
+    def from_voltage(
+        cls, voltage: float, *, resistance: float, torque_constant: float, current: float | None = None, **more: Any
+    ) -> Motor:
+        """A DC motor at a `voltage` (V) from its data sheet: `resistance` (ohm), `torque_constant` (Nm/A).
+
+        Stall torque torque_constant voltage / resistance, no-load speed voltage / torque_constant.
+        """
+        for name, value in (("voltage", voltage), ("resistance", resistance), ("torque_constant", torque_constant)):
+            if not value > 0:
+                raise BadValue(f"motor: {name} = {value}; expected a positive number", given=value)
+        stall, speed = torque_constant * voltage / resistance, voltage / torque_constant
+        return cls(stall=stall, speed=speed, current=current, torque_constant=torque_constant, **more)
+
+    @property
+    def reflected_inertia(self) -> Number:
+        """Rotor inertia as the joint feels it: gear^2 x rotor_inertia."""
+        return number(self.gear) ** 2 * number(self.rotor_inertia)
+
+    @property
+    def ratio(self) -> SX:
+        """Size of the gear."""
+        return ca.fabs(number(self.gear))
+
+    @property
+    def most(self) -> SX | None:
+        """The largest effort on the joint that torque and current allow; None without such a limit."""
+        given = [] if self.torque is None else [number(self.torque)]
+        if self.current is not None:
+            given.append(number(self.current) * number(self.torque_constant))
+        return None if not given else self.ratio * reduce(ca.fmin, given)
+
+    @property
+    def line(self) -> tuple[SX, SX] | None:
+        """Effort on the joint at rest and joint speed without load, the ends of the torque-speed line; None without."""
+        stall = self.most if self.stall is None else self.ratio * number(self.stall)
+        return None if self.speed is None or stall is None else (stall, number(self.speed) / self.ratio)
 
     def delivered(self, command: SX, rate: SX) -> SX:
         """Joint torque after the motor's limits, for a joint rate in rad/s or m/s."""
-        out = command
-        stall = None if self.torque is None else self.torque * self.gear
-        if stall is not None:
-            up, down = stall, stall
-            if self.speed is not None:
-                fade = rate * self.gear / self.speed
-                up = stall * ca.fmax(0, ca.fmin(1, 1 - fade))
-                down = stall * ca.fmax(0, ca.fmin(1, 1 + fade))
+        out, most, line = command, self.most, self.line
+        if line is not None:
+            stall, free = line
+            fade = rate / free
+            up, down = stall * ca.fmax(0, 1 - fade), stall * ca.fmax(0, 1 + fade)
+            if most is not None:
+                up, down = ca.fmin(up, most), ca.fmin(down, most)
             out = _clipped(out, down, up)
+        elif most is not None:
+            out = _clipped(out, most, most)
         elif self.speed is not None:
-            over = ca.fabs(rate * self.gear) >= self.speed
+            over = ca.fabs(rate) * self.ratio >= number(self.speed)
             out = ca.if_else(ca.logic_and(over, out * rate > 0), 0, out)
         if self.power is not None:
-            bound = self.power / ca.fmax(ca.fabs(rate), 1e-9)
+            bound = number(self.power) / ca.fmax(ca.fabs(rate), 1e-9)
             out = _clipped(out, bound, bound)
         return out
 

@@ -58,6 +58,7 @@ class Structure(Protocol):
     points: dict[str, Frame]
     params: dict[str, Param]
     forces: dict[str, ForceElement]
+    closing: float
     constraints: dict[str, Constraint]
     drives: dict[str, Drive]
     placements: list[Placement]

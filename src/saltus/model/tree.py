@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import casadi as ca
 
@@ -64,8 +64,11 @@ class Tree:
             raise BadModel(problem, joint=joint.name)
         self.loops.append(joint)
 
-    def check(self, links: Mapping[str, Link]) -> None:
-        """Raise BadModel unless every link hangs together with the ground and something heavy moves."""
+    def check(self, links: Mapping[str, Link], turning: Set[str] = frozenset()) -> None:
+        """Raise BadModel unless every link hangs together with the ground and something heavy moves.
+
+        `turning` are velocities that carry the inertia of a rotor.
+        """
         name, loose = self.registry.name, [n for n in links if n not in self._placed]
         if loose:
             raise BadModel(
@@ -73,13 +76,17 @@ class Tree:
                 "(m.free(...) lets a link float)",
                 links=loose,
             )
-        self._check_masses(links)
+        self._check_masses(links, turning)
         if not self.registry.v:
             raise BadModel(f"{name!r} has no coordinate: nothing in it can move; add a joint", name=name)
 
-    def _check_masses(self, links: Mapping[str, Link]) -> None:
+    def _check_masses(self, links: Mapping[str, Link], turning: Set[str]) -> None:
         """Refuse coordinates that move nothing heavy: their acceleration would be undefined."""
-        heavy = {name for name, link in links.items() if not isinstance(link.mass, float) or link.mass > 0}
+        heavy = {
+            name
+            for name, link in links.items()
+            if not isinstance(link.mass, int | float) or link.mass > 0 or link.inertia.nnz()
+        }
         idle: list[Joint] = []
         carrying: list[SX] = []
         for placement in reversed(self.placements):
@@ -87,7 +94,7 @@ class Tree:
             if placement.child.name in heavy:
                 heavy.add(placement.parent.name)
                 carrying += joint.follows or ()
-            elif joint.follows is None and joint.v_names:
+            elif joint.follows is None and joint.v_names and not turning >= set(joint.v_names):
                 idle.append(joint)
         for joint in idle:
             own = ca.vertcat(*[self.registry.q[n] for n in joint.q_names])

@@ -11,13 +11,13 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice
 from saltus.dynamics.formulations import Index1
+from saltus.engines.port import Flow
 from saltus.errors import BadModel
 from saltus.hybrid.constrained import Constrained, rare
 from saltus.hybrid.guards import Touchdown
 from saltus.hybrid.mode import action, mode
 from saltus.hybrid.transition import memory
 from saltus.model.symbols import SX
-from saltus.engines.port import Flow
 
 
 class Rows:

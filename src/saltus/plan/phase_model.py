@@ -189,15 +189,14 @@ class PhaseModel:
             motor = m.motor_of(name)
             if motor is None:
                 continue
-            rate, gear = e._rate(name), number(motor.gear)
-            if motor.torque is not None:
-                stall = number(motor.torque) * gear
-                sides = [(command, stall)] if stall.is_constant() else [(command / stall, SX(1))]
+            rate, most, line = e._rate(name), motor.most, motor.line
+            if most is not None:
+                sides = [(command, most)] if most.is_constant() else [(command / most, SX(1))]
                 out += [Condition(c, -float(s), float(s), f"torque of {name}") for c, s in sides]
-                if motor.speed is not None:
-                    fade = rate * gear / number(motor.speed)
-                    out.append(Condition(command / stall + fade, -FREE, 1.0, f"torque of {name} at its speed"))
-                    out.append(Condition(command / stall + fade, -1.0, FREE, f"torque of {name} at its speed"))
+            if line is not None:
+                share = command / line[0] + rate / line[1]
+                out.append(Condition(share, -FREE, 1.0, f"torque of {name} at its speed"))
+                out.append(Condition(share, -1.0, FREE, f"torque of {name} at its speed"))
             if motor.power is not None:
                 out.append(Condition(command * rate / number(motor.power), -1.0, 1.0, f"power of {name}"))
         return out

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from saltus.dynamics.formulations import Formulation
+from saltus.engines.port import Segment
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.mode import Mode
-from saltus.engines.port import Segment
 from saltus.simulation.trajectory import Event, Outcome
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from saltus.dynamics.choice import Choice, better, choose
 from saltus.dynamics.formulations import SPF, Baumgarte, Formulation, Projection
+from saltus.engines import choose as choose_engine
+from saltus.engines.port import Request, Segment, Stop
 from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
 from saltus.hybrid.constrained import Constrained, constrained
 from saltus.hybrid.contacts import Pinned, Rolling, Sliding
@@ -25,8 +27,6 @@ from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots
 from saltus.model.symbols import Named
-from saltus.engines import choose as choose_engine
-from saltus.engines.port import Request, Segment, Stop
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory

@@ -66,6 +66,13 @@ class _Writer:
                 self.left.append(f"motor {name!r} on a joint that closes a loop or follows another")
             else:
                 self.left.append(f"input {name!r}")
+        for name, inertia in m.reflected:
+            value = self.n.value(inertia)
+            tag = self.joint_tags.get(name)
+            if tag is not None and value:
+                tag.attributes["armature"] = repr(float(tag.get("armature", "0")) + value)
+            elif value and name in m.armatures:
+                self.left.append(f"armature of {name!r}, a coordinate of a ball joint or a loop")
         for part in (self.tendon, self.equality, self.actuator):
             if part.children:
                 root.children.append(part)
@@ -99,7 +106,7 @@ class _Writer:
             if follows is not None:
                 self._followers(joint, follows)
         mass = self.n.mass(link)
-        if mass.mass > 0 or not fixed:
+        if mass.mass > 0 or mass.inertia.any() or not fixed:
             _inertial(body, mass)
         body.add("geom", type="sphere", pos=mass.com, size=0.01, contype=0, conaffinity=0, group=1)
 
@@ -212,15 +219,11 @@ class _Writer:
     def _motor(self, name: str) -> None:
         motor = self.m.joints[name.split(".")[0]].motor
         assert motor is not None
-        gear = self.n.value(motor.gear)
-        inertia = gear**2 * self.n.value(motor.rotor_inertia)
-        if inertia:
-            self.joint_tags[name].attributes["armature"] = repr(inertia)
-        limit = None if motor.torque is None else gear * self.n.value(motor.torque)
+        limit = None if motor.most is None else self.n.value(motor.most)
         self.actuator.add(
             "motor", name=name, joint=name, gear=1, ctrlrange=None if limit is None else np.array([-limit, limit])
         )
-        for what in ("speed", "power"):
+        for what in ("speed", "power", "stall"):
             if getattr(motor, what) is not None:
                 self.left.append(f"motor {name!r}: its {what} limit")
 

@@ -173,6 +173,9 @@ class Builder:
         for name, constraint in entry.constraints.items():
             with self.at("constraints", name):
                 self._constrain(name, constraint)
+        for name, inertia in entry.armatures.items():
+            with self.at("armatures", name):
+                m.armature(name, self.number(inertia))
         for name, force in entry.forces.items():
             with self.at("forces", name):
                 self._add_force(name, force)
@@ -196,9 +199,9 @@ class Builder:
 
     def _add_link(self, name: str, link: schema.LinkEntry) -> None:
         m, mass = self.m, self.number(link.mass)
-        if not isinstance(mass, SX) and mass == 0:
-            if any(x is not None for x in (link.inertia, link.com, link.length, link.radius)):
-                raise BadValue(f"link {name!r} has no mass and so takes nothing but `mass: 0`")
+        if not isinstance(mass, SX) and mass == 0 and link.inertia is None:
+            if any(x is not None for x in (link.com, link.length, link.radius)):
+                raise BadValue(f"link {name!r} has no mass and so takes nothing but `mass: 0` and an inertia")
             m.massless(name)
             return
         length = self.number(link.length) if link.length is not None else None
@@ -277,6 +280,8 @@ class Builder:
                 else self.number(force.value, moving=True)
             )
             m.torque(name, self._link(force.link), value)
+        elif isinstance(force, schema.EffortEntry):
+            m.effort(name, self.numbers(force.rate, moving=True), self.numbers(force.value, moving=True))
         else:
             self._soft_ground(name, force)
 

@@ -93,8 +93,11 @@ class MotorEntry(Part):
     torque: Number | None = Field(None, description="Nm or N, on the motor's side of the gear.")
     speed: Number | None = Field(None, description="No-load speed (rad/s).")
     power: Number | None = Field(None, description="W.")
-    gear: Number | None = None
+    gear: Number | None = Field(None, description="Joint torque by motor torque; negative turns against it.")
     rotor_inertia: Number | None = Field(None, description="kg m2.")
+    stall: Number | None = Field(None, description="Torque at rest on the torque-speed line (Nm).")
+    current: Number | None = Field(None, description="A; needs torque_constant.")
+    torque_constant: Number | None = Field(None, description="Nm/A.")
 
 
 class _Joint(Part):
@@ -206,6 +209,14 @@ class TorqueEntry(Part):
     value: Number | list[Number]
 
 
+class EffortEntry(Part):
+    """Generalised force along a rate that is linear in the velocities."""
+
+    type: Literal["effort"]
+    rate: list[Number] = Field(description='m/s or rad/s, such as "20*v.hip".')
+    value: list[Number] = Field(description="N or Nm, one a rate.")
+
+
 class SoftGroundEntry(Part):
     """Soft ground under a point, or under a bend joint."""
 
@@ -222,7 +233,8 @@ class SoftGroundEntry(Part):
 
 
 ForceElement = Annotated[
-    SpringEntry | JointSpringEntry | ForceEntry | TorqueEntry | SoftGroundEntry, Field(discriminator="type")
+    SpringEntry | JointSpringEntry | ForceEntry | TorqueEntry | EffortEntry | SoftGroundEntry,
+    Field(discriminator="type"),
 ]
 
 
@@ -434,6 +446,7 @@ class ModelEntry(Part):
         {}, description="Expressions that stay zero, or {prescribe: hip, value: sin(t)} as given_hip."
     )
     forces: dict[StrictStr, ForceElement] = {}
+    armatures: dict[StrictStr, Number] = Field({}, description="Inertia one coordinate alone feels (kg m2, kg).")
     ground: Real = Field(0.0, description="Height of the ground (m).")
     through: list[Text] = Field(default_factory=list, description="Points that may go below the ground.")
     domains: dict[StrictStr, DomainEntry] = {}

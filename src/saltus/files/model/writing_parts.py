@@ -11,7 +11,7 @@ import casadi as ca
 from saltus.errors import BadModel, SaltusError
 from saltus.files.model.expressions import DISPLACED, write
 from saltus.files.model.names import GroundFormula, MechanismNames
-from saltus.model.forces import CompliantContact, Force, JointSpring, Spring
+from saltus.model.forces import CompliantContact, Effort, Force, JointSpring, Spring
 from saltus.model.joints import AXES, Ball, Bend, Joint, Shift, Turn
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Link, Motor
@@ -87,6 +87,7 @@ class MechanismWriter:
         for n, frame in m.points.items():
             with writing(f"point {n!r}"):
                 data["points"][n] = self.place(frame)
+        data["armatures"] = {n: self.number(x) for n, x in m.armatures.items()}
         data["constraints"] = {n: self._constraint(n) for n in m.constraints}
         data["forces"] = {}
         for n, force in m.forces.items():
@@ -97,7 +98,7 @@ class MechanismWriter:
     def _link(self, link: Link) -> Data:
         with writing(f"link {link.name!r}"):
             out: Data = {"mass": self.number(link.mass)}
-            if out["mass"] == 0:
+            if out["mass"] == 0 and not link.inertia.nnz():
                 return out
             if link.length is not None:
                 out["length"] = self.number(link.length)
@@ -166,7 +167,8 @@ class MechanismWriter:
         return {}
 
     def _motor(self, motor: Motor) -> Any:
-        out = {f: self.number(getattr(motor, f)) for f in ("torque", "speed", "power") if getattr(motor, f) is not None}
+        limits = ("torque", "speed", "power", "stall", "current", "torque_constant")
+        out = {f: self.number(getattr(motor, f)) for f in limits if getattr(motor, f) is not None}
         out |= {
             f: self.number(getattr(motor, f))
             for f, usual in (("gear", 1.0), ("rotor_inertia", 0.0))
@@ -204,6 +206,13 @@ class MechanismWriter:
                 "type": "force",
                 "point": self.place(force.point),
                 "value": self.vector(force.value, expression=True),
+            }
+        if isinstance(force, Effort):
+            rows = range(force.rate.numel())
+            return {
+                "type": "effort",
+                "rate": [self.expression(force.rate[i]) for i in rows],
+                "value": [self.expression(force.value[i]) for i in rows],
             }
         if isinstance(force, CompliantContact):
             return self._soft_ground(force)

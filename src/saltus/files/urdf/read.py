@@ -1,160 +1,283 @@
-"""URDF in: the tree of links and joints, and the loops, points and springs that stand beside it (see urdf_write)."""
+"""URDF in: the tree of links and joints, its motors and limits; loops in every dialect stand in `loops`."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from saltus.errors import BadFile
-from saltus.files.xml.rigid import Pose, from_rpy
-from saltus.files.xml.tree import Element, Left, Names, located, numbers
+from saltus.errors import BadValue
+from saltus.files.urdf.beside import Beside
+from saltus.files.urdf.loops import Loops
+from saltus.files.xml.found import Found, Kept, Left, Shape, bounds
+from saltus.files.xml.rigid import IDENTITY, UPRIGHT, Mass, Pose, carried, frame_at, from_rpy, stands_alone
+from saltus.files.xml.tree import Element, Names, bad, located, numbers, scalar
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Motor
+from saltus.model.symbols import SX
+
+ENDLESS = 1e6  # rad, m: limits beyond are none
+LEAST = 1e-15  # kg m2: rounding of a zero
+NOTHING = Mass(0.0, np.zeros(3), np.zeros((3, 3)))
+JOINT_PARTS = {
+    "origin",
+    "parent",
+    "child",
+    "axis",
+    "limit",
+    "mimic",
+    "dynamics",
+    "motor",
+    "spring",
+}
+JOINT_QUIET = {
+    "safety_controller",
+    "calibration",
+    "hardwareInterface",
+    "safety_limits",
+    "property",
+}
+LINK_QUIET = {
+    "visual",
+    "self_collision_checking",
+    "collision_checking",
+    "drake:proximity_properties",
+    "sensor",
+    "origin",
+    "surface",
+}
+QUIET = {
+    "material",
+    "sensor",
+    "link_properties",
+    "sensors",
+    "virtualJoint",
+    "ros2_control",
+    "drake:collision_filter_group",
+    "collision_filter_group",
+    "end_effector",
+    "group",
+    "group_state",
+    "disable_collisions",
+    "self_collision",
+}
+ACTS = {  # what a <gazebo> element may hold that changes the motion, and the values that change nothing
+    "turnGravityOff": ("false", "0", ""),
+    "gravity": ("true", "1", ""),
+    "springStiffness": ("0", "0.0"),
+    "dampingFactor": ("0", "0.0"),
+    "static": ("false", "0"),
+    "kinematic": ("false", "0"),
+}
 
 
-def urdf_mechanism(root: Element, file: str) -> tuple[Mechanism, tuple[str, ...]]:
-    """The mechanism, and what of the file it does not hold."""
-    reader = _Reader(root, file)
-    return reader.read(), tuple(reader.left.notes)
+def urdf_mechanism(root: Element, file: str, folder: Path | None = None, base: str | None = None) -> Found:
+    """The machine of a document; `base` fixes its root or lets it float."""
+    if base not in (None, "fixed", "free"):
+        raise BadValue(f'base is {base!r}; give "fixed" or "free"', given=base)
+    return _Reader(root, file, folder, base).read()
 
 
 class _Reader:
-    def __init__(self, root: Element, file: str) -> None:
-        self.root, self.file, self.left = root, file, Left(file)
-        extra = root.first("saltus") or Element("saltus", {})
-        plane = extra.get("plane") == "xy"
-        gravity = numbers(extra, "gravity", "0 0 -9.81", 3, file)
-        self.m = Mechanism(
-            root.get("name", "robot"), spatial=not plane, gravity=list(gravity[:2] if plane else gravity)
-        )
+    def __init__(self, root: Element, file: str, folder: Path | None, base: str | None) -> None:
+        self.root, self.left, self.kept, self.base = root, Left(file), Kept(), base
+        extra = root.first("saltus") or Element("saltus", {}, file=file)
+        self.plane = extra.get("plane") or None
+        if self.plane not in (None, "xy", "xz"):
+            raise bad(extra, f"plane {self.plane!r} is neither xy nor xz")
+        gravity = numbers(extra, "gravity", "0 0 -9.81", 3)
+        seen = gravity if self.plane is None else (gravity[:2] if self.plane == "xy" else gravity[[0, 2]])
+        self.m = Mechanism(root.get("name", "robot") or "robot", spatial=self.plane is None, gravity=list(seen))
         self.names, self.joint_names = Names(), Names()
         self.links: dict[str, str] = {}
         self.joints: dict[str, str] = {}
+        self.values: dict[str, SX] = {}  # of joints with one motion, by the file's name
+        self.beside = Beside.find(folder, file)
 
-    def read(self) -> Mechanism:
+    def read(self) -> Found:
         """Read links, joints, loops and springs."""
-        for e in self.root.children:
-            if e.tag not in (
-                "link",
-                "joint",
-                "material",
-                "saltus",
-                "loop",
-                "point",
-                "spring",
-                "transmission",
-                "gazebo",
-            ):
-                self.left.out(e, f"element <{e.tag}>")
-            elif e.tag == "gazebo":
-                self.left.out(e, "element <gazebo>")
         links = {e.get("name"): e for e in self.root.all("link")}
         joints = list(self.root.all("joint"))
-        children = {self._of(j, "child", links) for j in joints}
-        roots = [n for n in links if n not in children]
+        self.gears = self._transmissions(joints)
+        ends = {j.get("name"): (self._of(j, "parent", links), self._of(j, "child", links)) for j in joints}
+        roots = [n for n in links if n not in {c for _, c in ends.values()}]
         if len(roots) != 1:
-            raise BadFile(f"{self.file}: a URDF has one root link, this one has {len(roots)}", file=self.file)
-        root = roots[0]
-        bare = links[root].first("inertial") is None
-        self.links[root] = "ground" if bare else self._link(links[root])
-        if not bare:
-            self.m.free(self.joint_names.new("base", "base"), self.m.ground, self.m.links[self.links[root]])
-        waiting, placed = joints, {root}
+            raise bad(self.root, f"a URDF has one root link, this one has {len(roots)}: {', '.join(roots[:5])}")
+        masses = self._masses(links, joints, ends)
+        self._root(links[roots[0]], masses, joints, ends)
+        self._tree(links, joints, ends, masses, roots[0])
+        Loops(self.m, self.left, self.links, self.joints, self.values, self.frame).read(self.root, self.beside)
+        self._springs()
+        for e in self.root.children:
+            self._other(e)
+        start = None
+        if self.m.loops or self.m.constraints:
+            self.m.keyframes["zero"] = {"near": {}}
+            start = "zero"
+        return Found(self.m, self.left, self.kept, start)
+
+    def _tree(
+        self,
+        links: dict[str, Element],
+        joints: list[Element],
+        ends: dict[str, tuple[str, str]],
+        masses: dict[str, Mass],
+        root: str,
+    ) -> None:
+        """Place joint after joint, one that follows another after that one where it can be."""
+        waiting, placed = list(joints), {root}
         while waiting:
-            j = next((j for j in waiting if self._of(j, "parent", links) in placed), None)
-            if j is None:
-                names = ", ".join(j.get("name") for j in waiting)
-                raise BadFile(
-                    f"{self.file}:{waiting[0].line}: joints {names} hang on no placed link (a cycle?); loops are "
-                    "<loop> elements",
-                    file=self.file,
-                    line=waiting[0].line,
-                )
+            ready = [j for j in waiting if ends[j.get("name")][0] in placed]
+            if not ready:
+                names = ", ".join(j.get("name") for j in waiting[:5])
+                raise bad(waiting[0], f"joints {names} hang on no placed link (a cycle?); loops are <loop> elements")
+            j = next((j for j in ready if self._leader(j) in self.values or self._leader(j) == ""), ready[0])
             waiting.remove(j)
-            child = self._of(j, "child", links)
+            child = ends[j.get("name")][1]
             if child in placed:
-                raise BadFile(f"{self.file}:{j.line}: link {child!r} has two parents", file=self.file, line=j.line)
-            with located(self.file, links[child]):
-                self.links[child] = self._link(links[child])
+                raise bad(j, f"link {child!r} has two parents")
+            with located(links[child]):
+                self.links[child] = self._link(links[child], masses[child])
             placed.add(child)
-            with located(self.file, j):
-                self._joint(j, links)
-        for e in self.root.all("loop"):
-            with located(self.file, e):
-                self._loop(e)
-        for e in self.root.all("point"):
-            self.m.point(self.names.new(e.get("name"), "point"), self._frame(e.get("link"), self._origin(e), e))
-        for e in self.root.all("spring"):
-            self._spring(e)
-        return self.m
+            with located(j):
+                self._joint(j, *ends[j.get("name")])
+
+    def _leader(self, joint: Element) -> str:
+        mimic = joint.first("mimic")
+        return mimic.get("joint") if mimic is not None else ""
 
     def _of(self, joint: Element, side: str, links: dict[str, Element]) -> str:
         tag = joint.first(side)
         name = tag.get("link") if tag is not None else ""
         if name not in links:
-            raise BadFile(
-                f"{self.file}:{joint.line}: joint {joint.get('name')!r} has no {side} link {name!r}",
-                file=self.file,
-                line=joint.line,
-            )
+            raise bad(joint, f"joint {joint.get('name')!r} has no {side} link {name!r}")
         return name
 
-    def _origin(self, e: Element) -> Pose:
-        origin = e.first("origin") or Element("origin", {}, e.line)
-        return Pose(
-            from_rpy(numbers(origin, "rpy", "0 0 0", 3, self.file)), numbers(origin, "xyz", "0 0 0", 3, self.file)
-        )
+    def pose(self, e: Element) -> Pose:
+        """What the <origin> of an element says."""
+        origin = e.first("origin") or Element("origin", {}, e.line, file=e.file)
+        return pose_of(origin)
 
-    def _frame(self, link: str, pose: Pose, e: Element) -> Frame:
+    def frame(self, link: str, pose: Pose, e: Element) -> Frame:
+        """A frame of a link by the file's name."""
         if link not in self.links:
-            raise BadFile(f"{self.file}:{e.line}: <{e.tag}> names no link {link!r}", file=self.file, line=e.line)
-        body = self.m.links[self.links[link]]
-        if self.m.spatial:
-            plain = np.abs(pose.R - np.eye(3)).max() < 1e-15
-            return body.at(*pose.p, rotation=None if plain else pose.R)
-        return body.at(*pose.p[:2], angle=math.atan2(pose.R[1, 0], pose.R[0, 0]))
+            raise bad(e, f"<{e.tag}> names no link {link!r}")
+        return frame_at(self.m, self.links[link], self._flat(pose))
 
-    def _link(self, e: Element) -> str:
-        name = self.names.new(e.get("name"), "link")
-        for child in e.children:
-            if child.tag not in ("inertial", "visual", "collision"):
-                self.left.out(child, f"element <{child.tag}> of link {name!r}")
-        inertial, m = e.first("inertial"), self.m
-        if inertial is None:
-            m.massless(name)
-            return name
-        pose = self._origin(inertial)
-        mass_tag, tensor_tag = inertial.first("mass"), inertial.first("inertia")
-        mass = float(numbers(mass_tag or inertial, "value", "", 1, self.file)[0])
-        i = {
-            k: float(numbers(tensor_tag, k, "0", 1, self.file)[0]) if tensor_tag else 0.0
-            for k in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+    def _flat(self, pose: Pose) -> Pose:
+        """In the plane of a planar machine: our y is the file's z where its plane is xz."""
+        return UPRIGHT.inverse @ pose @ UPRIGHT if self.plane == "xz" else pose
+
+    # ---- links --------------------------------------------------------------------------------------------------
+
+    def _masses(
+        self, links: dict[str, Element], joints: list[Element], ends: dict[str, tuple[str, str]]
+    ) -> dict[str, Mass]:
+        found = {n: self._mass(e) for n, e in links.items()}
+        welds = {
+            ends[j.get("name")][1]: (ends[j.get("name")][0], self.pose(j)) for j in joints if self._kind(j) == "fixed"
         }
+        return carried(found, welds)
+
+    def _mass(self, e: Element) -> Mass:
+        inertial = e.first("inertial")
+        if inertial is None:
+            return NOTHING
+        mass_tag, tensor_tag = inertial.first("mass"), inertial.first("inertia")
+        i = {k: scalar(tensor_tag, k) if tensor_tag else 0.0 for k in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")}
         tensor = np.array(
             [[i["ixx"], i["ixy"], i["ixz"]], [i["ixy"], i["iyy"], i["iyz"]], [i["ixz"], i["iyz"], i["izz"]]]
         )
-        tensor = pose.R @ tensor @ pose.R.T
-        if mass == 0:
+        tensor[np.abs(tensor) < LEAST] = 0.0
+        mass = scalar(mass_tag, "value") if mass_tag is not None else 0.0
+        return Mass(mass, np.zeros(3), tensor).moved(self.pose(inertial))
+
+    def _link(self, e: Element, mass: Mass) -> str:
+        name, m = self.names.new(e.get("name"), "link"), self.m
+        for child in e.children:
+            if child.tag == "collision":
+                self._shape(child, name)
+            elif child.tag in LINK_QUIET:
+                self.left.over(child)
+            elif child.tag == "contact":
+                if child.first("inertia_scaling") is not None:
+                    self.left.out(child, f"inertia_scaling of link {name!r}")
+                self.left.over(child)
+            elif child.tag in ACTS and child.text.strip().lower() in ACTS[child.tag]:
+                self.left.over(child)
+            elif child.tag != "inertial":
+                self.left.out(child, f"element <{child.tag}> of link {name!r}")
+        if mass.mass == 0 and not mass.inertia.any():
             m.massless(name)
+            return name
+        mass = mass.moved(UPRIGHT.inverse) if self.plane == "xz" else mass
+        tensor = (mass.inertia + mass.inertia.T) / 2
+        if mass.mass > 0 and not stands_alone(mass):
+            moments = ", ".join(f"{x:.4g}" for x in np.linalg.eigvalsh(tensor))
+            self.left.out(e, f"inertia of link {name!r}: no body has principal moments {moments} kg m2; taken as given")
+            m.massless(name)
+            m.links[name] = replace(m.links[name], mass=mass.mass, com=SX(mass.com), inertia=SX(tensor))
         elif m.spatial:
-            m.link(name, mass=mass, com=list(pose.p), inertia=((tensor + tensor.T) / 2).tolist())
+            m.link(name, mass=mass.mass, com=list(mass.com), inertia=tensor.tolist())
         else:
-            m.link(name, mass=mass, com=list(pose.p[:2]), inertia=float(tensor[2, 2]))
+            m.link(name, mass=mass.mass, com=list(mass.com[:2]), inertia=float(tensor[2, 2]))
         return name
 
-    def _joint(self, e: Element, links: dict[str, Element]) -> None:
-        m, kind, name = self.m, e.get("type"), self.joint_names.new(e.get("name").replace(".", "_"), "joint")
-        self.joints[e.get("name")] = name
-        for child in e.children:
-            if child.tag not in ("origin", "parent", "child", "axis", "limit", "mimic", "dynamics", "motor", "spring"):
-                self.left.out(child, f"element <{child.tag}> of joint {name!r}")
-        a = self._frame(self._of(e, "parent", links), self._origin(e), e)
-        b = m.links[self.links[self._of(e, "child", links)]]
+    def _shape(self, e: Element, link: str) -> None:
+        geometry = e.first("geometry")
+        for g in geometry.children if geometry is not None else ():
+            size = [float(x) for n in ("size", "radius", "length") for x in numbers(g, n, "", None)]
+            self.kept.shapes.append(
+                Shape(e.get("name"), link, g.tag, self.pose(e), tuple(size), file=g.get("filename"))
+            )
+
+    def _root(
+        self, e: Element, masses: dict[str, Mass], joints: list[Element], ends: dict[str, tuple[str, str]]
+    ) -> None:
+        """The root stands in the world unless it is let float."""
+        name, m = e.get("name"), self.m
+        floats = [j for j in joints if self._kind(j) == "floating" and ends[j.get("name")][0] == name]
+        if self.base == "free" and floats:
+            self.left.remark(e, f"the file's own joint {floats[0].get('name')!r} lets it float; base='free' adds none")
+        alone = not any(self._kind(j) != "fixed" for j in joints)
+        if self.base is None and alone and any(x.mass for x in masses.values()):
+            self.left.remark(e, f"nothing moves against root link {name!r}: it floats; base='fixed' holds it")
+        if (self.base == "free" or (self.base is None and alone)) and not floats:
+            with located(e):
+                self.links[name] = self._link(e, masses[name])
+            label = self.joint_names.new("base", "base")
+            m.free(label, m.ground, m.links[self.links[name]])
+            if m.spatial:
+                m.keyframes["zero"] = {label: (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)}
+            return
+        self.links[name] = "ground"
+        for child in e.all("collision"):
+            self._shape(child, "ground")
+        if self.base is None and e.first("inertial") is not None and not floats:
+            self.left.remark(e, f"root link {name!r} has a mass and stands still; base='free' lets it float")
+
+    # ---- joints -------------------------------------------------------------------------------------------------
+
+    def _kind(self, e: Element) -> str:
+        return self.beside.kinds.get(e.get("name"), e.get("type"))
+
+    def _joint(self, e: Element, parent: str, child: str) -> None:
+        m, kind, own = self.m, self._kind(e), e.get("name")
+        name = self.joints[own] = self.joint_names.new(own.replace(".", "_"), "joint")
+        for part in e.children:
+            if part.tag in JOINT_QUIET:
+                self.left.over(part)
+            elif part.tag not in JOINT_PARTS:
+                self.left.out(part, f"element <{part.tag}> of joint {name!r}")
+        a = self.frame(parent, self.pose(e), e)
+        b = m.links[self.links[child]]
         axis_tag = e.first("axis")
-        axis = numbers(axis_tag, "xyz", "1 0 0", 3, self.file) if axis_tag else np.array([1.0, 0, 0])
-        options = self._options(e, name)
+        axis = numbers(axis_tag, "xyz", "1 0 0", 3) if axis_tag is not None else np.array([1.0, 0, 0])
+        axis = UPRIGHT.R.T @ axis if self.plane == "xz" else axis
+        one = kind in ("revolute", "continuous", "prismatic")
+        options = self._options(e, name) if one else {}
         if kind in ("revolute", "continuous"):
             m.revolute(name, a, b, axis=axis, **options)
         elif kind == "prismatic":
@@ -165,89 +288,126 @@ class _Reader:
             m.free(name, a, b)
         elif kind == "planar":
             m.planar(name, a, b, normal=axis)
+        elif kind in ("ball", "spherical"):
+            m.spherical(name, a, b)
+        elif kind.startswith("universal"):
+            m.universal(name, a, b, axes=tuple(kind[-2:].lower()))
         else:
-            raise BadFile(
-                f"{self.file}:{e.line}: joint type {kind!r} is not one of URDF's", file=self.file, line=e.line
-            )
+            raise bad(e, f"joint type {kind!r} is not one of URDF's")
+        if one:
+            self.values[own] = options["follows"] if "follows" in options else m.q[name]
+            self._follow_later(e, name, options)
         self._dynamics(e, name)
 
     def _options(self, e: Element, name: str) -> dict[str, Any]:
         limit, mimic, out = e.first("limit"), e.first("mimic"), {}  # type: Element | None, Element | None, dict[str, Any]
-        own = e.first("motor")
-        if limit is not None:
-            low, high = (float(numbers(limit, n, "0", 1, self.file)[0]) for n in ("lower", "upper"))
-            if e.get("type") in ("revolute", "prismatic") and (low > -1e6 or high < 1e6):
-                self.left.out(limit, f"limits of joint {name!r}: limits are guards in Saltus")
-            effort = float(numbers(limit, "effort", "0", 1, self.file)[0])
-            if effort > 0 and mimic is None:
-                gear = float(own.get("gear", "1")) if own else 1.0
-                out["motor"] = Motor(
-                    torque=effort / gear if own is None or own.get("limited") == "true" else None,
-                    speed=float(limit.get("velocity")) * gear
-                    if own is not None and own.get("speed_limited") == "true"
-                    else None,
-                    gear=gear,
-                    rotor_inertia=float(own.get("rotor_inertia", "0")) if own else 0.0,
-                )
-        if mimic is not None:
-            leader = mimic.get("joint")
-            if leader not in self.joints or self.joints[leader] not in self.m.q_names:
-                self.left.out(mimic, f"mimic of joint {name!r}: it stands before {leader!r}, or that has no coordinate")
-            else:
-                factor, offset = (
-                    float(numbers(mimic, n, d, 1, self.file)[0]) for n, d in (("multiplier", "1"), ("offset", "0"))
-                )
-                out["follows"] = factor * self.m.q[self.joints[leader]] + offset
+        if limit is not None and mimic is None:
+            low, high = scalar(limit, "lower"), scalar(limit, "upper")
+            if e.get("type") in ("revolute", "prismatic") and (low > -ENDLESS or high < ENDLESS):
+                self.kept.ranges[name] = bounds(low, high)
+            if 0 < scalar(limit, "velocity") < ENDLESS and e.first("motor") is None:
+                self.kept.speeds[name] = scalar(limit, "velocity")
+        if mimic is None:
+            motor = self._motor(e, limit)
+            if motor is not None:
+                out["motor"] = motor
+        elif mimic.get("joint") in self.values:
+            out["follows"] = self._following(mimic)
         return out
+
+    def _following(self, mimic: Element) -> SX:
+        return scalar(mimic, "multiplier", 1.0) * self.values[mimic.get("joint")] + scalar(mimic, "offset")
+
+    def _follow_later(self, e: Element, name: str, options: dict[str, Any]) -> None:
+        """Constraints of joints that follow one further out, once that is there."""
+        self._late = getattr(self, "_late", [])
+        mimic = e.first("mimic")
+        if mimic is not None and "follows" not in options:
+            self._late.append((mimic, name))
+        for tag, follower in list(self._late):
+            if tag.get("joint") in self.values:
+                self._late.remove((tag, follower))
+                self.m.constraint(f"{follower}_follows", self.m.q[follower] - self._following(tag))
+
+    def _transmissions(self, joints: list[Element]) -> dict[str, float] | None:
+        """Gear by joint; None where the file has no <transmission> and names no motors."""
+        names = {j.get("name") for j in joints}
+        out: dict[str, float] = {}
+        for e in self.root.all("transmission"):
+            gears = [g for a in (e, *e.all("actuator")) for g in a.all("mechanicalReduction")]
+            text = gears[0].text.strip() if gears else ""
+            try:
+                gear = float(text or 1)
+            except ValueError:
+                raise bad(gears[0], f"mechanicalReduction {text[:40]!r} is no number") from None
+            for j in e.all("joint"):
+                if j.get("name") in names:
+                    out[j.get("name")] = gear if np.isfinite(gear) and gear else 1.0
+        if self.beside.motors is not None:
+            return {n: out.get(n, 1.0) for n in self.beside.motors}
+        return out or None
+
+    def _motor(self, e: Element, limit: Element | None) -> Motor | None:
+        own = e.first("motor")
+        effort = scalar(limit, "effort") if limit is not None else 0.0
+        if own is not None:
+            gear = scalar(own, "gear", 1.0)
+            given = effort / abs(gear) if own.get("limited") == "true" else None
+            speed = scalar(limit, "velocity") * abs(gear) if limit and own.get("speed_limited") == "true" else None
+            return Motor(torque=given, speed=speed, gear=gear, rotor_inertia=scalar(own, "rotor_inertia"))
+        if self.gears is None:
+            return Motor(torque=effort) if effort > 0 else None
+        if e.get("name") not in self.gears:
+            return None
+        gear = self.gears[e.get("name")]
+        return Motor(torque=effort / abs(gear) if effort > 0 else None, gear=gear)
 
     def _dynamics(self, e: Element, name: str) -> None:
         dynamics, spring = e.first("dynamics"), e.first("spring")
-        damping = float(numbers(dynamics, "damping", "0", 1, self.file)[0]) if dynamics else 0.0
-        if dynamics is not None and float(dynamics.get("friction", "0")):
-            self.left.out(dynamics, f"friction of joint {name!r}")
+        damping = scalar(dynamics, "damping") if dynamics is not None else 0.0
+        if dynamics is not None:
+            self.left.attributes(dynamics, "damping friction", "D K mu_coulomb mu_viscous")
+            if scalar(dynamics, "friction") and e.first("mimic") is None:
+                self.kept.dry_friction[name] = scalar(dynamics, "friction")
         if damping or spring is not None:
-            k, rest = (float(spring.get(n, "0")) if spring else 0.0 for n in ("stiffness", "rest"))
-            label = spring.get("name") if spring else f"{name}_damper"
-            if name in self.m.v_names:
+            k, rest = (scalar(spring, n) if spring is not None else 0.0 for n in ("stiffness", "rest"))
+            label = spring.get("name") if spring is not None else f"{name}_damper"
+            one = [n for j in self.m.joints.values() if j.kind in ("revolute", "slide") for n in j.v_names]
+            if name in one:
                 self.m.joint_spring(label, name, stiffness=k, rest=rest, damping=damping)
-            else:
+            elif self.m.joints[name].kind != "weld":
                 self.left.out(e, f"damping of joint {name!r}, which has no single coordinate")
 
-    def _ends(self, e: Element) -> list[Frame]:
-        out = []
-        for side in ("a", "b"):
-            end = e.first(side)
-            if end is None:
-                raise BadFile(
-                    f"{self.file}:{e.line}: <{e.tag}> has no <{side} link=... xyz=.../>", file=self.file, line=e.line
-                )
-            pose = Pose(
-                from_rpy(numbers(end, "rpy", "0 0 0", 3, self.file)), numbers(end, "xyz", "0 0 0", 3, self.file)
-            )
-            out.append(self._frame(end.get("link"), pose, end))
-        return out
+    # ---- beside the tree ----------------------------------------------------------------------------------------
 
-    def _loop(self, e: Element) -> None:
-        kind, name = e.get("type", "revolute"), self.joint_names.new(e.get("name"), "loop")
-        axes = [list(numbers(x, "xyz", "0 0 1", 3, self.file)) for x in e.all("axis")]
-        known = {
-            "revolute": {"axis": axes[0]} if axes else {},
-            "slide": {"axes": axes},
-            "universal": {"axes": axes},
-            "weld": {},
-            "spherical": {},
-            "planar": {"normal": axes[-1]} if axes else {},
-        }
-        if kind not in known:
-            raise BadFile(
-                f"{self.file}:{e.line}: loop type {kind!r} is not one of {', '.join(known)}",
-                file=self.file,
-                line=e.line,
-            )
-        getattr(self.m, kind)(name, *self._ends(e), **known[kind])
+    def _springs(self) -> None:
+        for e in self.root.all("point"):
+            self.m.point(self.names.new(e.get("name"), "point"), self.frame(e.get("link"), self.pose(e), e))
+        for e in self.root.all("force_element"):  # Drake's
+            for s in e.children:
+                joint = s.first("joint")
+                if s.tag != "torsional_spring" or joint is None or joint.get("name") not in self.joints:
+                    self.left.out(s, f"force element <{s.tag}>")
+                    continue
+                label = self.joint_names.new(e.get("name"), "spring")
+                k, rest = scalar(s, "stiffness"), scalar(s, "rest_angle")
+                self.m.joint_spring(label, self.joints[joint.get("name")], stiffness=k, rest=rest)
 
-    def _spring(self, e: Element) -> None:
-        k, length, d = (float(numbers(e, n, "0", 1, self.file)[0]) for n in ("stiffness", "length", "damping"))
-        self.m.spring(
-            self.joint_names.new(e.get("name"), "spring"), *self._ends(e), stiffness=k, length=length, damping=d
-        )
+    def _other(self, e: Element) -> None:
+        known = ("link", "joint", "saltus", "loop", "loop_joint", "coupling", "point", "spring", "transmission")
+        if e.tag == "gazebo":
+            for c in e.children:
+                if c.tag in ACTS and c.text.strip().lower() not in ACTS[c.tag]:
+                    self.left.remark(c, f"<{c.tag}> of link {e.get('reference')!r} is Gazebo's alone; not taken over")
+            self.left.over(e)
+        elif e.tag in QUIET or e.tag == "mujoco":
+            self.left.over(e)
+        elif e.tag not in (*known, "force_element"):
+            self.left.out(e, f"element <{e.tag}>")
+
+
+def pose_of(origin: Element) -> Pose:
+    """Pose of attributes xyz and rpy."""
+    if not origin.attributes:
+        return IDENTITY
+    return Pose(from_rpy(numbers(origin, "rpy", "0 0 0", 3)), numbers(origin, "xyz", "0 0 0", 3))

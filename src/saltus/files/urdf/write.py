@@ -2,7 +2,8 @@
 
 URDF is a tree. Loops stand beside it as
 <loop name="pin" type="revolute"><a link="rocker" xyz="..." rpy="..."/><b .../><axis xyz="0 0 1"/></loop>,
-gravity and the plane of planar machines as <saltus plane="xy" gravity="0 -9.81 0"/>, both children of <robot>.
+gravity and the plane of planar machines as <saltus plane="xz" gravity="0 0 -9.81"/>, both children of <robot>: a planar
+machine stands upright in x and z, so that readers who know nothing of it see gravity along -z.
 Joints with several motions are chains of joints with massless links between. A joint that follows others linearly
 is a <mimic>; joint damping is <dynamics>, a spring <spring>, rotor inertia an attribute of <motor> (extensions).
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.files.xml.rigid import IDENTITY, Numeric, Pose, from_rpy, to_rpy, turn
+from saltus.files.xml.rigid import IDENTITY, UPRIGHT, Numeric, Pose, from_rpy, to_rpy, turn
 from saltus.files.xml.tree import Element, numbers
 from saltus.model.forces import JointSpring, Spring
 from saltus.model.joints import Ball, Shift, Turn
@@ -36,22 +37,35 @@ class _Writer:
     def document(self) -> tuple[Element, list[str]]:
         m = self.m
         root = self.root = Element("robot", {"name": m.name})
-        root.add("saltus", plane=None if m.spatial else "xy", gravity=self.n.array(m.gravity).ravel())
+        root.add("saltus", plane=None if m.spatial else "xz", gravity=self.turned @ self.n.array(m.gravity).ravel())
         root.add("link", name="ground")
         self.joints: dict[str, Element] = {}
         for placement in m.placements:
             self._placed(placement)
         for name, frame in m.points.items():
-            _origin(root.add("point", name=name, link=frame.link.name), self._seen(frame))
+            self._origin(root.add("point", name=name, link=frame.link.name), self._seen(frame))
         for joint in m.loops:
             self._loop(joint)
         for name in m.constraints:
             self.left.append(f"constraint {name!r}")
         for name, force in m.forces.items():
             self._force(name, force)
+        self.left += [f"armature of {n!r}" for n in m.armatures]
         motors = {n for j in m.joints.values() if j.motor for n in j.v_names}
         self.left += [f"input {n!r}" for n in m.inputs if n not in motors]
         return root, self.left
+
+    @property
+    def turned(self) -> np.ndarray:
+        """From our axes to the file's, in which z is up."""
+        return np.eye(3) if self.m.spatial else UPRIGHT.R
+
+    def _filed(self, pose: Pose) -> Pose:
+        """A pose between links in the file's axes."""
+        return pose if self.m.spatial else UPRIGHT @ pose @ UPRIGHT.inverse
+
+    def _origin(self, element: Element, pose: Pose) -> None:
+        _origin(element, self._filed(pose))
 
     def _seen(self, frame: Frame) -> Pose:
         return self.own[frame.link.name].inverse @ self.n.pose(frame)
@@ -80,7 +94,7 @@ class _Writer:
             if not last:
                 self.root.add("link", name=child)
             tag = self._tag(names[i], "continuous" if isinstance(p, Turn) else "prismatic", parent, child, here)
-            tag.add("axis", xyz=sign * np.array(p.axis))
+            tag.add("axis", xyz=self.turned @ (sign * np.array(p.axis)))
             if follows is not None:
                 self._mimic(tag, joint, follows[i])
             self._limits(tag, joint, isinstance(p, Shift))
@@ -90,7 +104,7 @@ class _Writer:
 
     def _tag(self, name: str, kind: str, parent: str, child: str, pose: Pose) -> Element:
         tag = self.root.add("joint", name=name, type=kind)
-        _origin(tag, pose)
+        self._origin(tag, pose)
         tag.add("parent", link=parent)
         tag.add("child", link=child)
         return tag
@@ -127,11 +141,12 @@ class _Writer:
                 tag.add("limit", lower=-1e6, upper=1e6, effort=0, velocity=1e6)
             return
         gear = self.n.value(motor.gear)
-        effort = gear * self.n.value(motor.torque) if motor.torque is not None else 1e6
-        speed = self.n.value(motor.speed) / gear if motor.speed is not None else 1e6
+        effort = abs(gear) * self.n.value(motor.torque) if motor.torque is not None else 1e6
+        speed = self.n.value(motor.speed) / abs(gear) if motor.speed is not None else 1e6
         tag.add("limit", lower=-1e6 if slides else None, upper=1e6 if slides else None, effort=effort, velocity=speed)
-        if motor.power is not None:
-            self.left.append(f"motor {joint.name!r}: its power limit")
+        for what in ("power", "stall", "current"):
+            if getattr(motor, what) is not None:
+                self.left.append(f"motor {joint.name!r}: its {what} limit")
         tag.add(
             "motor",
             limited=motor.torque is not None,
@@ -143,8 +158,8 @@ class _Writer:
     def _link(self, link: Any) -> None:
         mass = self.n.mass(link)
         tag = self.root.add("link", name=link.name)
-        if mass.mass > 0:
-            seen = mass.moved(self.own[link.name].inverse)
+        if mass.mass > 0 or mass.inertia.any():
+            seen = mass.moved(self.own[link.name].inverse).moved(Pose(self.turned, np.zeros(3)))
             inertial = tag.add("inertial")
             _origin(inertial, Pose(np.eye(3), seen.com))
             inertial.add("mass", value=seen.mass)
@@ -155,11 +170,11 @@ class _Writer:
         tag = self.root.add("loop", name=joint.name, type=joint.kind)
         for side, frame in (("a", joint.a), ("b", joint.b)):
             end = tag.add(side, link=frame.link.name)
-            seen = self._seen(frame)
+            seen = self._filed(self._seen(frame))
             end.attributes |= {"xyz": _text(seen.p), "rpy": _text(to_rpy(seen.R))}
         for p in joint.primitives:
             if isinstance(p, Turn | Shift):
-                tag.add("axis", xyz=np.array(p.axis))
+                tag.add("axis", xyz=self.turned @ np.array(p.axis))
         if joint.motor is not None:
             self.left.append(f"motor {joint.name!r} on a joint that closes a loop")
 
@@ -177,7 +192,7 @@ class _Writer:
                 damping=self.n.value(force.damping),
             )
             for side, frame in (("a", force.a), ("b", force.b)):
-                tag.add(side, link=frame.link.name, xyz=self._seen(frame).p)
+                tag.add(side, link=frame.link.name, xyz=self.turned @ self._seen(frame).p)
         else:
             self.left.append(f"{type(force).__name__.lower()} {name!r}")
 

@@ -1,4 +1,4 @@
-"""MJCF and URDF files: told apart by their root, refused with a list of what does not fit."""
+"""MJCF, URDF and SDF files: told apart by their root, refused with a list of what does not fit."""
 
 from __future__ import annotations
 
@@ -9,40 +9,43 @@ from saltus.files.mjcf.read import mjcf_mechanism
 from saltus.files.mjcf.write import mjcf_tree
 from saltus.files.urdf.read import urdf_mechanism
 from saltus.files.urdf.write import urdf_tree
-from saltus.files.xml.tree import Element, parse_tree
+from saltus.files.xml.found import Found
+from saltus.files.xml.tree import Element, parse_tree, read_tree
 from saltus.hybrid.graph import HybridSystem
 from saltus.model.mechanism import Mechanism
 
-READERS = {"mujoco": mjcf_mechanism, "robot": urdf_mechanism}
+KINDS = {"mujoco": "MJCF", "robot": "URDF"}
 
 
-def read_xml(path: Path, partial: bool) -> tuple[Mechanism, tuple[str, ...]]:
-    """Mechanism of a MJCF or URDF file and the list of what was left out."""
-    from saltus.files.xml.tree import read_tree
-
-    return build_xml(read_tree(path), str(path), partial)
+def read_xml(path: Path, partial: bool, base: str | None = None) -> Found:
+    """Machine of a MJCF or URDF file with the list of what was left out."""
+    return build_xml(read_tree(path), str(path), partial, path.parent, base)
 
 
-def build_xml(root: Element, file: str, partial: bool) -> tuple[Mechanism, tuple[str, ...]]:
-    """Mechanism of a parsed document."""
-    if root.tag not in READERS:
+def build_xml(root: Element, file: str, partial: bool, folder: Path | None = None, base: str | None = None) -> Found:
+    """Machine of a parsed document; files beside it are read from its folder only."""
+    if root.tag not in KINDS:
         raise BadFile(f"{file}:{root.line}: <{root.tag}> is neither MJCF (<mujoco>) nor URDF (<robot>)", file=file)
     try:
-        mechanism, left = READERS[root.tag](root, file)
-        mechanism.check()
+        found = mjcf_mechanism(root, file, folder) if root.tag == "mujoco" else urdf_mechanism(root, file, folder, base)
+        if found.left.refused and not partial:
+            raise _refusal(file, found.left.refused)
+        found.mechanism.check()
     except BadFile:
         raise
     except (SaltusError, ValueError, RuntimeError, TypeError, RecursionError, ArithmeticError) as problem:
         raise BadFile(f"{file}: {problem}", file=file, problem=problem) from problem
-    if left and not partial:
-        listed = "\n  ".join(left)
-        raise BadFile(
-            f"{file} holds {len(left)} feature(s) Saltus has no part for; partial=True (--partial) leaves them out:\n"
-            f"  {listed}",
-            file=file,
-            left=left,
-        )
-    return mechanism, left
+    return found
+
+
+def _refusal(file: str, refused: list[str]) -> BadFile:
+    listed = "\n  ".join(refused)
+    return BadFile(
+        f"{file} holds {len(refused)} feature(s) Saltus has no part for; partial=True (--partial) leaves them out:\n"
+        f"  {listed}",
+        file=file,
+        left=tuple(refused),
+    )
 
 
 def parse_xml(text: str, file: str = "text") -> Element:

@@ -10,6 +10,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.errors import BadModel
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, number
@@ -34,6 +35,7 @@ class Pose:
 
 
 IDENTITY = Pose(np.eye(3), np.zeros(3))
+UPRIGHT = Pose(np.array([[1.0, 0, 0], [0, 0, -1.0], [0, 1.0, 0]]), np.zeros(3))  # our x, y, z where a file's z is up
 
 
 def turn(axis: np.ndarray, angle: float) -> np.ndarray:
@@ -112,14 +114,51 @@ class Mass:
 def together(parts: Sequence[Mass]) -> Mass:
     """Several masses as one (Huygens and Steiner)."""
     total = sum(p.mass for p in parts)
-    if total == 0:
-        return Mass(0.0, np.zeros(3), np.zeros((3, 3)))
-    com = np.sum([p.mass * p.com for p in parts], axis=0) / total
+    com = np.sum([np.zeros(3), *(p.mass * p.com for p in parts)], axis=0) / (total or 1.0)
     inertia = np.zeros((3, 3))
     for p in parts:
         d = p.com - com
         inertia += p.inertia + p.mass * (d @ d * np.eye(3) - np.outer(d, d))
     return Mass(total, com, inertia)
+
+
+def stands_alone(mass: Mass) -> bool:
+    """Whether a body of this mass and inertia can exist by itself."""
+    if mass.mass == 0:
+        return not mass.inertia.any()
+    a, b, c = np.linalg.eigvalsh((mass.inertia + mass.inertia.T) / 2)
+    slack = 1e-9 * max(c, 0.0)
+    return bool(mass.mass > 0 and a >= -slack and c <= a + b + slack)
+
+
+def carried(masses: dict[str, Mass], welds: dict[str, tuple[str, Pose]]) -> dict[str, Mass]:
+    """Masses of links, those that cannot exist alone given to the link they are welded to, with their whole group.
+
+    `welds` gives for a link what it is fixed to and its pose there. Files split one body over several links and
+    give each a part of the inertia that is none of a body; together they are one.
+    """
+
+    def head(name: str) -> tuple[str, Pose]:
+        pose, first = IDENTITY, name
+        for _ in welds:
+            if name not in welds:
+                break
+            name, here = welds[name]
+            pose = here @ pose
+        if name in welds:
+            raise BadModel(f"link {first!r} is fixed to itself: the fixed joints around it make a cycle", link=first)
+        return name, pose
+
+    groups: dict[str, list[str]] = {}
+    for name in masses:
+        groups.setdefault(head(name)[0], []).append(name)
+    out = dict(masses)
+    nothing = Mass(0.0, np.zeros(3), np.zeros((3, 3)))
+    for first, members in groups.items():
+        if len(members) > 1 and not all(stands_alone(masses[n]) for n in members):
+            whole = together([masses[n].moved(head(n)[1]) for n in members])
+            out |= dict.fromkeys(members, nothing) | {first: whole}
+    return out
 
 
 def shape(kind: str, size: np.ndarray) -> tuple[float, np.ndarray]:
@@ -141,6 +180,27 @@ def shape(kind: str, size: np.ndarray) -> tuple[float, np.ndarray]:
     volume = cylinder + ball
     across = cylinder * (r * r / 4 + h * h / 12) + ball * (0.4 * r * r + h * h / 4 + 3 / 8 * r * h)
     return volume, np.array([across, across, cylinder * r * r / 2 + ball * 0.4 * r * r]) / volume
+
+
+# ---- frames of a mechanism ----------------------------------------------------------------------------------------
+
+
+def frame_at(m: Mechanism, link: str, pose: Pose) -> Frame:
+    """A frame of a link; in the plane only the turn about z counts."""
+    body = m.links[link]
+    if m.spatial:
+        return body.at(*pose.p, rotation=orthonormal(pose.R))
+    return body.at(*pose.p[:2], angle=math.atan2(pose.R[1, 0], pose.R[0, 0]))
+
+
+def orthonormal(R: np.ndarray) -> np.ndarray | None:
+    """The nearest rotation; None for no rotation at all, so that structural zeros stay."""
+    if np.abs(R - np.eye(3)).max() < 1e-15:
+        return None
+    rounded = np.where(np.abs(R - np.round(R)) < 1e-15, np.round(R), R)
+    U, _, V = np.linalg.svd(rounded)
+    out = U @ V
+    return np.where(np.abs(out - np.round(out)) < 1e-14, np.round(out), out)
 
 
 # ---- a mechanism in numbers ---------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import xml.parsers.expat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
@@ -16,6 +17,7 @@ from saltus.errors import BadFile, SaltusError
 
 LARGEST = 20_000_000  # bytes
 DEEPEST = 200
+LONGEST = 10_000  # characters of text in an element
 
 
 @dataclass
@@ -27,6 +29,17 @@ class Element:
     line: int = 0
     children: list[Element] = field(default_factory=list)
     comment: str = ""
+    file: str = ""
+    text: str = ""
+
+    @property
+    def place(self) -> str:
+        """File and line, as errors name them."""
+        return f"{self.file}:{self.line}"
+
+    def with_attributes(self, attributes: Mapping[str, str]) -> Element:
+        """The same element with other attributes."""
+        return replace(self, attributes=dict(attributes))
 
     def get(self, name: str, default: str = "") -> str:
         """Attribute or default."""
@@ -69,7 +82,7 @@ def text_of(value: object) -> str:
     )
 
 
-def numbers(element: Element, name: str, default: str, count: int | None = None, file: str = "") -> np.ndarray:
+def numbers(element: Element, name: str, default: str, count: int | None = None) -> np.ndarray:
     """Numbers of an attribute."""
     text = element.get(name, default)
     try:
@@ -78,12 +91,18 @@ def numbers(element: Element, name: str, default: str, count: int | None = None,
         out = np.array([np.nan])
     if not np.isfinite(out).all() or (count is not None and len(out) != count):
         want = "numbers" if count is None else f"{count} number(s)"
-        raise BadFile(
-            f"{file}:{element.line}: <{element.tag}> {name}={text[:60]!r}; expected {want}",
-            file=file,
-            line=element.line,
-        )
+        raise bad(element, f"<{element.tag}> {name}={text[:60]!r}; expected {want}")
     return out
+
+
+def scalar(element: Element, name: str, default: float = 0.0) -> float:
+    """One number of an attribute."""
+    return float(numbers(element, name, repr(float(default)), 1)[0])
+
+
+def bad(element: Element, what: str) -> BadFile:
+    """The error that names file and line."""
+    return BadFile(f"{element.place}: {what}", file=element.file, line=element.line)
 
 
 def read_tree(path: Path) -> Element:
@@ -103,17 +122,21 @@ def parse_tree(data: bytes, file: str) -> Element:
     def start(tag: str, attributes: Mapping[str, str]) -> None:
         if len(stack) >= DEEPEST:
             raise BadFile(f"{file}:{parser.CurrentLineNumber}: nested more than {DEEPEST} deep", file=file)
-        element = Element(tag, dict(attributes), parser.CurrentLineNumber)
+        element = Element(tag, dict(attributes), parser.CurrentLineNumber, file=file)
         (stack[-1] if stack else root).children.append(element)
         stack.append(element)
 
     def end(tag: str) -> None:
         stack.pop()
 
+    def words(text: str) -> None:
+        if stack and len(stack[-1].text) < LONGEST:
+            stack[-1].text += text
+
     def refuse(*_: object) -> None:
         raise BadFile(f"{file}:{parser.CurrentLineNumber}: document types and entities are not read", file=file)
 
-    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, words
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     try:
         parser.Parse(data, True)
@@ -125,35 +148,14 @@ def parse_tree(data: bytes, file: str) -> Element:
 
 
 @contextmanager
-def located(file: str, element: Element) -> Iterator[None]:
+def located(element: Element) -> Iterator[None]:
     """Errors within name file and line."""
     try:
         yield
     except BadFile:
         raise
     except (SaltusError, ValueError, TypeError, RuntimeError, ArithmeticError) as problem:
-        raise BadFile(f"{file}:{element.line}: {problem}", file=file, line=element.line, problem=problem) from problem
-
-
-class Left:
-    """What a reader or writer has no place for, by name and line."""
-
-    def __init__(self, file: str) -> None:
-        self.file, self.notes = file, []  # type: str, list[str]
-
-    def out(self, element: Element, what: str) -> None:
-        """Note something in a file that is read."""
-        self.notes.append(f"{self.file}:{element.line}: {what}")
-
-    def attributes(self, element: Element, known: str, harmless: str = "") -> None:
-        """Note every attribute that is neither used nor without meaning for motion."""
-        for name in element.attributes:
-            if name not in known.split() and name not in harmless.split():
-                self.out(element, f"attribute {name!r} of <{element.tag}>{_called(element)}")
-
-
-def _called(element: Element) -> str:
-    return f" {element.get('name')!r}" if element.get("name") else ""
+        raise BadFile(f"{element.place}: {problem}", file=element.file, line=element.line, problem=problem) from problem
 
 
 class Names:
@@ -165,7 +167,7 @@ class Names:
     def new(self, text: str, fallback: str) -> str:
         """A name not given before."""
         name = re.sub(r"\W+", "_", text).strip("_") or fallback
-        name = f"_{name}" if name[0].isdigit() else name
+        name = f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
         found, k = name, 2
         while found in self.taken:
             found, k = f"{name}_{k}", k + 1

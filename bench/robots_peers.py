@@ -1,0 +1,170 @@
+"""The tools that own the formats: MuJoCo for MJCF, Pinocchio for URDF, in our coordinates."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saltus.files.model_file import ModelFile
+
+STEP = 1e-4  # of the difference that gives the rate of J
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Mass matrix, bias, applied efforts, constraint Jacobian and its rate times v."""
+
+    M: np.ndarray
+    h: np.ndarray
+    Q: np.ndarray
+    J: np.ndarray
+    gamma: np.ndarray
+
+
+class Peer(ABC):
+    """Another tool's model of the same file."""
+
+    @abstractmethod
+    def commands(self, rng: np.random.Generator) -> np.ndarray:
+        """Random inputs."""
+
+    @abstractmethod
+    def at(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> Numbers:
+        """Its numbers at a state in our coordinates."""
+
+
+def peer_of(path: Path, model: ModelFile) -> Peer | None:
+    """The tool for a file, if it is installed and takes the file."""
+    if path.suffix.lower() in (".xml", ".mjcf"):
+        return MuJoCo(path, model)
+    return Pinocchio(path, model) if path.suffix.lower() == ".urdf" else None
+
+
+class MuJoCo(Peer):
+    """MuJoCo; the order of coordinates is ours."""
+
+    def __init__(self, path: Path, model: ModelFile) -> None:
+        import mujoco
+
+        self.mj, self.m = mujoco, model.mechanism
+        self.model = mujoco.MjModel.from_xml_path(str(path))
+        flags = mujoco.mjtDisableBit
+        self.model.opt.disableflags |= flags.mjDSBL_CONTACT | flags.mjDSBL_LIMIT | flags.mjDSBL_FRICTIONLOSS
+        self.model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+        self.data = mujoco.MjData(self.model)
+        if (self.model.nq, self.model.nv) != (len(self.m.q_names), len(self.m.v_names)):
+            raise ValueError(f"MuJoCo has {self.model.nv} velocities, we have {len(self.m.v_names)}")
+        if self.model.nu != len(self.m.inputs):
+            raise ValueError(f"MuJoCo has {self.model.nu} controls, we have {len(self.m.inputs)} inputs")
+
+    def commands(self, rng: np.random.Generator) -> np.ndarray:
+        """Commands around the file's ranges, some beyond."""
+        low, high = self.model.actuator_ctrlrange.T if self.model.nu else (np.zeros(0), np.zeros(0))
+        wide = np.where(high > low, (high - low) / 2, 1.0)
+        return (low + high) / 2 + 1.5 * wide * rng.uniform(-1, 1, self.model.nu)
+
+    def _forward(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> None:
+        self.data.qpos[:], self.data.qvel[:] = q, v
+        self.data.ctrl[:] = u
+        self.mj.mj_forward(self.model, self.data)
+
+    def _jacobian(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> np.ndarray:
+        self._forward(q, v, u)
+        rows = self.data.efc_type == int(self.mj.mjtConstraint.mjCNSTR_EQUALITY)
+        return self.data.efc_J.reshape(-1, self.model.nv)[rows].copy()
+
+    def at(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> Numbers:
+        """Numbers of MuJoCo; the rate of J by differences along the motion."""
+        rate = np.zeros(0)
+        if self.model.neq:
+            moved = []
+            for k in (-2, -1, 1, 2):
+                there = q.copy()
+                self.mj.mj_integratePos(self.model, there, v, k * STEP)
+                moved.append(self._jacobian(there, v, u))
+            rate = (moved[0] - 8 * moved[1] + 8 * moved[2] - moved[3]) / (12 * STEP) @ v
+        J = self._jacobian(q, v, u)
+        M = np.zeros((self.model.nv, self.model.nv))
+        self.mj.mj_fullM(self.model, self.data, M)
+        d = self.data
+        return Numbers(M, d.qfrc_bias.copy(), d.qfrc_passive + d.qfrc_actuator, J, rate)
+
+
+class Pinocchio(Peer):
+    """Pinocchio's tree; joints that follow others and loops are taken from ours."""
+
+    def __init__(self, path: Path, model: ModelFile) -> None:
+        import pinocchio as pin
+
+        self.pin, self.m = pin, model.mechanism
+        if self.m.loops or self.m.constraints:
+            raise ValueError("Pinocchio's URDF reader has no loops")
+        free = "base.qw" in self.m.q_names
+        build: Any = pin.buildModelFromUrdf
+        self.model = build(str(path), pin.JointModelFreeFlyer()) if free else build(str(path))
+        self.data = self.model.createData()
+
+    def commands(self, rng: np.random.Generator) -> np.ndarray:
+        """None: Pinocchio has no motors."""
+        return np.zeros(len(self.m.inputs))
+
+    def _taken(self, q: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Its configuration, and the matrix that takes our velocities to its own."""
+        from saltus.files.xml.tree import Names
+
+        names, m = Names(), self.m
+        theirs, T = np.zeros(self.model.nq), np.zeros((self.model.nv, len(m.v_names)))
+        for i in range(1, self.model.njoints):
+            joint = self.model.joints[i]
+            own = self.model.names[i].replace(".", "_")
+            own = "base" if own == "root_joint" else names.new(own, "joint")
+            iq, iv = joint.idx_q, joint.idx_v
+            if joint.nq == 7:
+                k, kv = m.q_names.index(f"{own}.x"), m.v_names.index(f"{own}.x")
+                w = np.roll(q[k + 3 : k + 7], -1)
+                theirs[iq : iq + 7] = *q[k : k + 3], *w
+                R = self.pin.Quaternion(w).toRotationMatrix()
+                T[iv : iv + 3, kv : kv + 3], T[iv + 3 : iv + 6, kv + 3 : kv + 6] = R.T, np.eye(3)
+                continue
+            found = m.joints[own]
+            if found.follows is not None:
+                import casadi as ca
+
+                symbols = ca.vertcat(ca.SX(0, 1), *m.q)
+                f = ca.Function("f", [symbols], [found.follows[0], ca.densify(ca.jacobian(found.follows[0], symbols))])
+                value, slope = (np.asarray(x).ravel() for x in f(q))
+                x = float(value[0])
+                for n, c in zip(m.q_names, slope, strict=True):
+                    if c:
+                        T[iv, m.v_names.index(n)] = c
+            else:
+                x = q[m.q_names.index(own)]
+                T[iv, m.v_names.index(own)] = 1.0
+            theirs[iq : iq + joint.nq] = (np.cos(x), np.sin(x)) if joint.nq == 2 else x
+        return theirs, T
+
+    def at(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> Numbers:
+        """Numbers of Pinocchio in our velocities."""
+        theirs, T = self._taken(q, v)
+        M = self.pin.crba(self.model, self.data, theirs)
+        M = np.triu(M) + np.triu(M, 1).T
+        rate = np.zeros(self.model.nv)
+        if "base.x" in self.m.v_names:  # a floating base's speed turns with it: T' v
+            k = self.m.v_names.index("base.x")
+            w, x = v[k + 3 : k + 6], v[k : k + 3]
+            R = T[:3, k : k + 3].T
+            rate[:3] = -np.cross(w, R.T @ x)
+        h = T.T @ (self.pin.nonLinearEffects(self.model, self.data, theirs, T @ v) + M @ rate)
+        nv = len(self.m.v_names)
+        applied = self._applied(q, v)
+        return Numbers(T.T @ M @ T, h, applied, np.zeros((0, nv)), np.zeros(0))
+
+    def _applied(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Damping as the file gives it, joint by joint."""
+        damping = np.asarray(getattr(self.model, "damping", np.zeros(self.model.nv)))
+        _, T = self._taken(q, v)
+        return -T.T @ (damping * (T @ v))
