@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from saltus.compile import CompileError, Kernel, build, cache_dir, find_compiler, on_progress
-from saltus.errors import BadValue, NoCompiler
 from saltus.engines import choose
 from saltus.engines.port import Flow, Request
+from saltus.errors import BadValue, NoCompiler
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 

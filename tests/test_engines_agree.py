@@ -20,8 +20,8 @@ from scipy.special import ellipk
 
 from saltus import errors
 from saltus.compile import find_compiler, on_progress
-from saltus.simulation import engines
 from saltus.engines.port import Flow, Request, Stop
+from saltus.simulation import engines
 
 G = 9.81
 T, X, P = ca.SX.sym("t"), ca.SX.sym("x", 2), ca.SX.sym("p")

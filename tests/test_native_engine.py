@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from saltus.compile import find_compiler
-from saltus.errors import BadValue
 from saltus.engines.native import NativeEngine
 from saltus.engines.port import Flow, Request, Stop
+from saltus.errors import BadValue
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 GRAVITY = 9.81

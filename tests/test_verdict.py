@@ -273,7 +273,12 @@ def test_the_tutorials_tolerance_works_at_liftoff():
     hopper = sl.zoo.bolt()
     start = hopper.keyframes["drop"]
     run = sl.simulate(
-        hopper, start, domain="flight", until=1.0, control=hopper.controls["run"], tolerance=1e-6,
+        hopper,
+        start,
+        domain="flight",
+        until=1.0,
+        control=hopper.controls["run"],
+        tolerance=1e-6,
         formulation=sl.formulations.SPF(1e-3),
     )
     assert run.outcome.kind == "finished", run.outcome

@@ -22,6 +22,7 @@ from saltus.model.symbols import SX, number, skew
 # Of a constraint's own inverse inertia: solvable where a loop's constraints lose rank. Reactions are off by about
 # (DAMPING / r)^2, r the ratio of the lightest link to the others, so it stays near round-off.
 DAMPING = 1e-14
+DIRECTIONS = {"turn", "tilt", "angle"}  # how the names of locks without a unit begin
 Label = Hashable  # a coordinate or a constraint row by number, or (link, component) of an acceleration
 Stage = tuple[str, bool]  # a link, and whether before (False) or after (True) the joint that places it is folded
 
@@ -88,6 +89,9 @@ class Recursion:
     def __init__(self, e: Equations, rows: Sequence[int]) -> None:
         self.nv, self.n = e.nv, len(rows)
         self.J = e.J[list(rows), :]
+        # Rows of one joint that have one unit; two such groups may differ by the square of any lengths of the machine.
+        units = [(i, lock.split()[0] in DIRECTIONS) for i, c in enumerate(e.closures) for lock in c.locks]
+        self._group: dict[Label, Hashable] = {self.nv + k: units[row] for k, row in enumerate(rows)}
         self._steps: list[_Fold | _Drop] = []
         self._joints = _joints(e)
         self._rotors = ca.sparsify(ca.jacobian(e.rotors, e.a))
@@ -193,12 +197,19 @@ class Recursion:
         kept = [x for x in form.labels if x not in gone]
         i, j = form.at(gone), form.at(kept)
         D = sign * form.H[i, i]
-        if sign < 0:  # each row by its own size: they may differ by the square of two lengths of the machine
-            D += ca.diag(DAMPING * ca.diag(D) + DAMPING**2 * ca.trace(D) / len(i))
+        if sign < 0:
+            D += ca.diag(self._damping(D, [self._group[x] for x in gone]))
         factor, K = Positive(D), form.H[i, j]
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
         return _Form(kept, _symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))
+
+    @staticmethod
+    def _damping(D: SX, groups: Sequence[Hashable]) -> SX:
+        """A share of the mean inverse inertia of each row's group, and next to nothing of all: D may be zero there."""
+        diagonal, whole = ca.diag(D), DAMPING**2 * ca.trace(D) / D.shape[0]
+        own = [[k for k, other in enumerate(groups) if other == group] for group in groups]
+        return DAMPING * ca.vertcat(*[ca.sum1(diagonal[k]) / len(k) for k in own]) + whole
 
     # ---- right-hand sides ---------------------------------------------------------------------------------------
 

@@ -21,11 +21,11 @@ class Loads:
 
     def __init__(self, name: str, spatial: bool) -> None:
         self.name, self.spatial = name, spatial
-        self.registry = Registry(name)
-        self.tree = Tree(self.registry, spatial)
+        self.book = Registry(name)
+        self.tree = Tree(self.book, spatial)
         self.links: dict[str, Link] = {}
         self.joints = self.tree.joints
-        self.inputs = self.registry.inputs
+        self.inputs = self.book.inputs
         self.points: dict[str, Frame] = {}
         self.forces: dict[str, ForceElement] = {}
         self.armatures: dict[str, Number] = {}
@@ -36,8 +36,8 @@ class Loads:
         """Add a linear spring (N/m, rest length m) and damper (N s/m) between two points."""
         part = f"spring {name!r}"
         for what, value in (("stiffness", stiffness), ("length", length)):
-            self.registry.number(value, f"{part}: {what}", lowest=0.0)
-        self.registry.number(damping, f"{part}: damping")
+            self.book.number(value, f"{part}: {what}", lowest=0.0)
+        self.book.number(damping, f"{part}: damping")
         return self._add_force(Spring(name, self._frame(a, name), self._frame(b, name), stiffness, length, damping))
 
     def joint_spring(
@@ -45,9 +45,9 @@ class Loads:
     ) -> JointSpring:
         """Add a spring and damper on a joint's coordinate ("boom.y" where the joint has several)."""
         part = f"spring {name!r}"
-        self.registry.number(stiffness, f"{part}: stiffness", lowest=0.0)
-        self.registry.number(rest, f"{part}: rest")
-        self.registry.number(damping, f"{part}: damping")
+        self.book.number(stiffness, f"{part}: stiffness", lowest=0.0)
+        self.book.number(rest, f"{part}: rest")
+        self.book.number(damping, f"{part}: damping")
         coordinate = joint.name if isinstance(joint, Joint) else joint
         plain = [j for j in self.joints.values() if not any(isinstance(p, Ball) for p in j.primitives)]
         valid = [n for j in plain for n in j.v_names]
@@ -59,7 +59,7 @@ class Loads:
         """Apply a force (N, world axes) at a point: constants, Params, inputs, state, time."""
         frame = self._frame(point, name)
         expression = point_of(value, self.spatial, f"force {name!r}")
-        self.registry.known_symbols(f"force {name!r}", expression, state=True)
+        self.book.known_symbols(f"force {name!r}", expression, state=True)
         return self._add_force(Force(name, frame, expression))
 
     def compliant_contact(
@@ -89,17 +89,17 @@ class Loads:
             ("friction_stiffness", tangential),
             ("friction_damping", friction_damping),
         ):
-            self.registry.positive(value, part, what)
+            self.book.positive(value, part, what)
         for what, value in (("damping", damping), ("friction", friction)):
-            self.registry.number(value, f"{part}: {what}", lowest=0.0)
-        self.registry.number(exponent, f"{part}: exponent", lowest=1.0)
+            self.book.number(value, f"{part}: {what}", lowest=0.0)
+        self.book.number(exponent, f"{part}: exponent", lowest=1.0)
         if isinstance(place, Joint):
             if place.kind != "bend" or self.joints.get(place.name) is not place:
                 raise BadValue(f"{part}: {place!r} is no bend joint of {self.name!r}; give one or a point", given=place)
         else:
             place = self._frame(place, name)
         if not callable(ground):
-            self.registry.number(ground, f"{part}: ground")
+            self.book.number(ground, f"{part}: ground")
         has_friction = not isinstance(friction, int | float) or friction > 0
         memory = SX.sym(f"stretch_{name}", (2 if self.spatial else 1) if has_friction else 0)
         return self._add_force(
@@ -113,7 +113,7 @@ class Loads:
         given = (0, 0, value) if not self.spatial else tuple(value)
         expression = point_of(given, True, f"torque {name!r}")
         self._mine(link.origin, f"torque {name!r}")
-        self.registry.known_symbols(f"torque {name!r}", expression, state=True)
+        self.book.known_symbols(f"torque {name!r}", expression, state=True)
         return self._add_force(Torque(name, link, expression))
 
     def effort(self, name: str, rate: Any, value: Any) -> Effort:
@@ -122,8 +122,8 @@ class Loads:
         `m.effort("hip", 20 * m.v.hip, m.input("u"))` is a torque u behind a gear of 20.
         """
         part, along, amount = f"effort {name!r}", _column(rate), _column(value)
-        self.registry.known_symbols(part, along, amount, state=True)
-        moving = ca.vertcat(SX(0, 1), *self.registry.v.values())
+        self.book.known_symbols(part, along, amount, state=True)
+        moving = ca.vertcat(SX(0, 1), *self.book.v.values())
         slope = ca.jacobian(along, moving)
         if ca.depends_on(slope, moving) or not slope.nnz() or along.shape != amount.shape:
             raise BadModel(f"{part}: its rate must be linear in m.v, such as 2 * m.v.hip, one a value", name=name)
@@ -136,7 +136,7 @@ class Loads:
             raise UnknownName("joint coordinate", coordinate, valid)
         if coordinate in self.armatures:
             raise BadModel(f"armature of {coordinate!r} is given twice; give the sum", name=coordinate)
-        self.registry.number(inertia, f"armature of {coordinate!r}", lowest=0.0)
+        self.book.number(inertia, f"armature of {coordinate!r}", lowest=0.0)
         self.armatures[coordinate] = inertia
 
     @property
@@ -147,12 +147,12 @@ class Loads:
 
     def input(self, name: str) -> SX:
         """Declare an input a controller sets by name, for use in forces and torques."""
-        self.registry.new_name("input", name, self.inputs)
+        self.book.new_name("input", name, self.inputs)
         self.inputs[name] = SX.sym(f"u_{name}")
         return self.inputs[name]
 
     def _add_force(self, element: Any) -> Any:
-        self.registry.new_name("force", element.name, self.forces)
+        self.book.new_name("force", element.name, self.forces)
         self.forces[element.name] = element
         return element
 
@@ -177,7 +177,7 @@ class Loads:
     def _mine(self, frame: Frame, part: str) -> None:
         if self.links.get(frame.link.name) is not frame.link:
             raise BadModel(f"{part}: link {frame.link.name!r} belongs to another mechanism than {self.name!r}")
-        self.registry.known_symbols(part, frame.position, frame.rotation)
+        self.book.known_symbols(part, frame.position, frame.rotation)
 
 
 def _column(given: Any) -> SX:

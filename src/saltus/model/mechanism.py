@@ -41,7 +41,7 @@ class Mechanism(Loads):
         self.closing = 0.0  # m: what loops may leave open at most, for machines whose lengths are rounded
         self.ground = Link("ground", 0.0, SX(3, 1), SX(3, 3), spatial)
         self.links["ground"] = self.ground
-        self.params, self.time = self.registry.params, self.registry.time
+        self.params, self.time = self.book.params, self.book.time
         self.placements, self.loops = self.tree.placements, self.tree.loops
         self._derived = Derived()
         self.gravity = gravity
@@ -50,16 +50,16 @@ class Mechanism(Loads):
 
     def param(self, name: str, value: float | None = None, unit: str = "") -> Param:
         """Declare a named number. Without a value it must be given wherever numbers are needed."""
-        return self.registry.param(name, value, unit)
+        return self.book.param(name, value, unit)
 
     def values(self, given: Mapping[str, float] | None = None) -> np.ndarray:
         """Return the vector of all Params, defaults overridden by `given`, checked."""
-        return self.registry.values(given)
+        return self.book.values(given)
 
     @property
     def p(self) -> SX:
         """All Params as one symbol vector."""
-        return self.registry.p
+        return self.book.p
 
     @property
     def gravity(self) -> SX:
@@ -69,7 +69,7 @@ class Mechanism(Loads):
     @gravity.setter
     def gravity(self, given: Any) -> None:
         gravity = gravity_vector(given, self.spatial)
-        self.registry.known_symbols("gravity", gravity)
+        self.book.known_symbols("gravity", gravity)
         self._gravity = gravity
 
     @property
@@ -95,46 +95,44 @@ class Mechanism(Loads):
 
         Planar machines take one number for the inertia, 3D ones (Ixx, Iyy, Izz) or a full tensor.
         """
-        self.registry.new_name("link", name, self.links)
+        self.book.new_name("link", name, self.links)
         part = f"link {name!r}"
         if not (isinstance(mass, int | float) and mass == 0 and np.any(np.asarray(inertia, object) != 0)):
-            self.registry.positive(
-                mass, part, "mass"
-            )  # inertia without mass is a flywheel whose mass is counted elsewhere
+            self.book.positive(mass, part, "mass")  # inertia without mass is a flywheel whose mass is counted elsewhere
         if not self.spatial:
-            self.registry.number(inertia, f"{part}: inertia", lowest=0.0)
+            self.book.number(inertia, f"{part}: inertia", lowest=0.0)
         tensor = inertia_tensor(inertia, self.spatial, part)
         if not tensor.is_constant():
-            self.registry.checks.append((part, "inertia", tensor if self.spatial else tensor[2, 2]))
+            self.book.checks.append((part, "inertia", tensor if self.spatial else tensor[2, 2]))
         link = Link(name, mass, point_of(com, self.spatial, part), tensor, self.spatial)
-        self.registry.known_symbols(part, SX(vector(mass)), link.com, link.inertia)
+        self.book.known_symbols(part, SX(vector(mass)), link.com, link.inertia)
         self.links[name] = link
         return link
 
     def massless(self, name: str) -> Link:
         """Add a link without mass, moved by a joint that `follows`, or with something heavy further out."""
-        self.registry.new_name("link", name, self.links)
+        self.book.new_name("link", name, self.links)
         self.links[name] = Link(name, 0.0, SX(3, 1), SX(3, 3), self.spatial)
         return self.links[name]
 
     def rod(self, name: str, *, mass: Number, length: Number, radius: Number = 0.0) -> Link:
         """Add a uniform rod along x from its start to its end; centre of mass and inertia follow."""
-        self.registry.new_name("link", name, self.links)
+        self.book.new_name("link", name, self.links)
         part = f"rod {name!r}"
-        self.registry.positive(mass, part, "mass")
-        self.registry.positive(length, part, "length")
-        self.registry.number(radius, f"{part}: radius", lowest=0.0)
+        self.book.positive(mass, part, "mass")
+        self.book.positive(length, part, "length")
+        self.book.number(radius, f"{part}: radius", lowest=0.0)
         across = mass * (length * length / 12 + radius * radius / 4)
         along = mass * (radius * radius) / 2
         tensor = inertia_tensor((along, across, across) if self.spatial else across, self.spatial, part)
         link = Link(name, mass, vector(length / 2, 0, 0), tensor, self.spatial, length=length)
-        self.registry.known_symbols(part, link.com, link.inertia)
+        self.book.known_symbols(part, link.com, link.inertia)
         self.links[name] = link
         return link
 
     def point(self, name: str, frame: Frame) -> Frame:
         """Give a frame a name, by which trajectories, plots and contacts know it."""
-        self.registry.new_name("point", name, self.points)
+        self.book.new_name("point", name, self.points)
         self._mine(frame, f"point {name!r}")
         self.points[name] = frame
         return frame
@@ -176,7 +174,7 @@ class Mechanism(Loads):
         orientation. A straight segment is a state like any other.
         """
         part = f"joint {name!r}"
-        self.registry.positive(length, part, "length")
+        self.book.positive(length, part, "length")
         primitives = joints.bend(vector(length), along, towards, fraction, turns, part)
         return self._join(name, "bend", a, b, primitives, motor, follows)
 
@@ -186,8 +184,8 @@ class Mechanism(Loads):
         Runs report the effort it takes as `run.drives[name]` and its work in the energy account.
         """
         expression = vector(value)
-        self.registry.known_symbols(f"driven {name!r}", expression, state=True)
-        moving = ca.vertcat(SX(0, 1), *self.registry.q.values(), *self.registry.v.values(), *self.inputs.values())
+        self.book.known_symbols(f"driven {name!r}", expression, state=True)
+        moving = ca.vertcat(SX(0, 1), *self.book.q.values(), *self.book.v.values(), *self.inputs.values())
         if ca.depends_on(expression, moving):
             raise BadModel(f"driven {name!r} uses the state; it is a function of m.time and Params", name=name)
         return self._drive(name, expression)
@@ -232,14 +230,14 @@ class Mechanism(Loads):
 
     def constraint(self, name: str, phi: Any) -> Constraint:
         """Require phi(q, t) = 0, an expression (or several) of `m.q`, `m.position(...)`, `m.time` and Params."""
-        self.registry.new_name("constraint", name, {**self.constraints, **self.joints})
+        self.book.new_name("constraint", name, {**self.constraints, **self.joints})
         try:
             expression: SX = ca.vertcat(SX(0, 1), *phi) if isinstance(phi, list | tuple) else SX(phi)
         except NotImplementedError:
             raise BadValue(f"constraint {name!r}: {phi!r} is no expression of coordinates", given=phi) from None
-        self.registry.known_symbols(f"constraint {name!r}", expression, state=True)
-        self.registry.without_rates(f"constraint {name!r}", expression)
-        moved = ca.which_depends(expression, ca.vertcat(SX(0, 1), *self.registry.q.values()), 1, True)
+        self.book.known_symbols(f"constraint {name!r}", expression, state=True)
+        self.book.without_rates(f"constraint {name!r}", expression)
+        moved = ca.which_depends(expression, ca.vertcat(SX(0, 1), *self.book.q.values()), 1, True)
         if not moved or not all(moved):
             row = f" in row {moved.index(False) + 1}" if len(moved) > 1 else ""
             raise BadModel(
@@ -252,7 +250,7 @@ class Mechanism(Loads):
     def _join(
         self, name: str, kind: str, a: Any, b: Any, primitives: tuple[joints.Primitive, ...], motor: Any, follows: Any
     ) -> Joint:
-        self.registry.new_name("joint", name, {**self.joints, **self.constraints})
+        self.book.new_name("joint", name, {**self.joints, **self.constraints})
         a, b = self._frame(a, name), self._frame(b, name)
         if a.link is b.link:
             raise BadModel(
@@ -269,11 +267,11 @@ class Mechanism(Loads):
         if isinstance(motor, Motor):
             for quantity in ("torque", "speed", "power", "stall", "current", "torque_constant"):
                 if getattr(motor, quantity) is not None:
-                    self.registry.positive(getattr(motor, quantity), f"motor on joint {name!r}", quantity)
+                    self.book.positive(getattr(motor, quantity), f"motor on joint {name!r}", quantity)
             if isinstance(motor.gear, Param | SX):
-                self.registry.positive(motor.gear, f"motor on joint {name!r}", "gear")
-            self.registry.number(motor.gear, f"motor on joint {name!r}: gear")
-            self.registry.number(motor.rotor_inertia, f"motor on joint {name!r}: rotor_inertia", lowest=0.0)
+                self.book.positive(motor.gear, f"motor on joint {name!r}", "gear")
+            self.book.number(motor.gear, f"motor on joint {name!r}: gear")
+            self.book.number(motor.rotor_inertia, f"motor on joint {name!r}: rotor_inertia", lowest=0.0)
         elif motor not in (None, False):
             raise BadValue(f"joint {name!r}: motor takes True or a Motor(...), not {motor!r}", given=motor)
         joint = Joint(name, kind, a, b, primitives, motor or None)
@@ -293,8 +291,8 @@ class Mechanism(Loads):
         expressions = tuple(vector(e) for e in given)
         slack = ca.vertcat(SX(0, 1), *[d.symbol for d in self.drives.values()])
         plain = ca.substitute(list(expressions), [slack], [SX.zeros(slack.numel())])
-        self.registry.known_symbols(f"joint {joint.name!r}: follows", *plain, state=True)
-        self.registry.without_rates(f"joint {joint.name!r}: follows", *plain)
+        self.book.known_symbols(f"joint {joint.name!r}: follows", *plain, state=True)
+        self.book.without_rates(f"joint {joint.name!r}: follows", *plain)
         return tuple(
             self._drive(name, e) if ca.depends_on(e, self.time) and not ca.depends_on(e, slack) else e
             for name, e in zip(joint.q_names, expressions, strict=True)
@@ -320,22 +318,22 @@ class Mechanism(Loads):
     @property
     def q(self) -> Named:
         """Position coordinates as named symbols (rad, m)."""
-        return Named(list(self.registry.q), list(self.registry.q.values()))
+        return Named(list(self.book.q), list(self.book.q.values()))
 
     @property
     def v(self) -> Named:
         """Velocity coordinates as named symbols (rad/s, m/s)."""
-        return Named(list(self.registry.v), list(self.registry.v.values()), "velocity")
+        return Named(list(self.book.v), list(self.book.v.values()), "velocity")
 
     @property
     def q_names(self) -> list[str]:
         """Names of the position coordinates, in order."""
-        return list(self.registry.q)
+        return list(self.book.q)
 
     @property
     def v_names(self) -> list[str]:
         """Names of the velocity coordinates, in order."""
-        return list(self.registry.v)
+        return list(self.book.v)
 
     @property
     def floating_body(self) -> Link:
@@ -396,5 +394,5 @@ class Mechanism(Loads):
     def __repr__(self) -> str:
         return (
             f"Mechanism({self.name!r}: {len(self.links) - 1} links, {len(self.joints)} joints, "
-            f"{len(self.loops)} loops, {len(self.registry.v)} velocities)"
+            f"{len(self.loops)} loops, {len(self.book.v)} velocities)"
         )

@@ -88,9 +88,9 @@ def articulated(
     direction, across = _directions(m, along, axes, part)
     if shape not in ("rod", "ellipsoid"):
         raise UnknownName("shape", shape, ("rod", "ellipsoid"))
-    m.registry.positive(mass, part, "mass")
-    m.registry.positive(length, part, "length")
-    m.registry.number(radius, f"{part}: radius", lowest=0.0)
+    m.book.positive(mass, part, "mass")
+    m.book.positive(length, part, "length")
+    m.book.number(radius, f"{part}: radius", lowest=0.0)
     step = length / count
     shares = _shares(taper, (np.arange(count) + 0.5) / count, np.full(count, 1.0 / count), part)
     end = _scaled(direction, step)
@@ -149,8 +149,8 @@ def continuum(
     m, part = mechanism, f"tail {name!r}"
     _count(part, segments, points)
     direction, across = _directions(m, along, towards, part)
-    m.registry.positive(mass, part, "mass")
-    m.registry.positive(length, part, "length")
+    m.book.positive(mass, part, "mass")
+    m.book.positive(length, part, "length")
     step = length / segments
     x, w = np.polynomial.legendre.leggauss(points)
     x, w = (x + 1) / 2, w / 2
@@ -167,7 +167,7 @@ def continuum(
         for j in range(points):
             at = i * points + j
             thick = radius(float(along_tail[at])) if callable(radius) else radius
-            m.registry.number(thick, f"{part}: radius", lowest=0.0)
+            m.book.number(thick, f"{part}: radius", lowest=0.0)
             slice_mass = mass * shares[at]
             turns = not (isinstance(thick, int | float) and thick == 0)
             rotary = _disc(m, slice_mass, thick, direction) if turns else 0.0

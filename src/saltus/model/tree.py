@@ -18,7 +18,7 @@ class Tree:
     """Joints in the order they were written. One that reaches a new link places it; one between placed links closes."""
 
     def __init__(self, registry: Registry, spatial: bool) -> None:
-        self.registry, self.spatial = registry, spatial
+        self.book, self.spatial = registry, spatial
         self.joints: dict[str, Joint] = {}
         self.placements: list[Placement] = []
         self.loops: list[Joint] = []
@@ -36,8 +36,8 @@ class Tree:
             else:
                 self._place(found)
             for name in found.v_names if found.motor else ():
-                self.registry.new_name("input", name, self.registry.inputs)
-                self.registry.inputs[name] = SX.sym(f"u_{name}")
+                self.book.new_name("input", name, self.book.inputs)
+                self.book.inputs[name] = SX.sym(f"u_{name}")
 
     def _place(self, joint: Joint) -> None:
         backwards = joint.a.link.name not in self._placed
@@ -45,8 +45,8 @@ class Tree:
         self.placements.append(Placement(joint, parent, child, reversed=backwards))
         self._placed.add(child.name)
         if joint.follows is None:
-            self.registry.q.update((n, SX.sym(n)) for n in joint.q_names)
-            self.registry.v.update((n, SX.sym(n + "'")) for n in joint.v_names)
+            self.book.q.update((n, SX.sym(n)) for n in joint.q_names)
+            self.book.v.update((n, SX.sym(n + "'")) for n in joint.v_names)
 
     def _close(self, joint: Joint) -> None:
         problem = None
@@ -69,7 +69,7 @@ class Tree:
 
         `turning` are velocities that carry the inertia of a rotor.
         """
-        name, loose = self.registry.name, [n for n in links if n not in self._placed]
+        name, loose = self.book.name, [n for n in links if n not in self._placed]
         if loose:
             raise BadModel(
                 f"links {', '.join(map(repr, loose))} of {name!r} are not connected to the ground; join them "
@@ -77,7 +77,7 @@ class Tree:
                 links=loose,
             )
         self._check_masses(links, turning)
-        if not self.registry.v:
+        if not self.book.v:
             raise BadModel(f"{name!r} has no coordinate: nothing in it can move; add a joint", name=name)
 
     def _check_masses(self, links: Mapping[str, Link], turning: Set[str]) -> None:
@@ -97,7 +97,7 @@ class Tree:
             elif joint.follows is None and joint.v_names and not turning >= set(joint.v_names):
                 idle.append(joint)
         for joint in idle:
-            own = ca.vertcat(*[self.registry.q[n] for n in joint.q_names])
+            own = ca.vertcat(*[self.book.q[n] for n in joint.q_names])
             if not self.loops and not ca.depends_on(ca.vertcat(SX(0, 1), *carrying), own):
                 raise BadModel(
                     f"{joint.title} moves a link without mass; let it follow a given motion "

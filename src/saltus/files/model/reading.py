@@ -220,7 +220,7 @@ class Builder:
         com = self.numbers(link.com) if link.com is not None else (0, 0, 0)
         made = m.link(name, mass=mass, inertia=inertia, com=com)
         if length is not None:
-            m.registry.positive(length, f"link {name!r}", "length")
+            m.book.positive(length, f"link {name!r}", "length")
             m.links[name] = replace(made, length=length)
 
     def _add_joint(self, name: str, joint: Any) -> None:
