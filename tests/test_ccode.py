@@ -42,6 +42,8 @@ class Stepper:
             ("x", ctypes.c_double * sizes[0]),
             ("p", ctypes.c_double * sizes[1]),
             ("armed", ctypes.c_ubyte * sizes[2]),
+            ("watched", ctypes.c_ubyte * sizes[2]),
+            ("entered", ctypes.c_int),
         ]
         self.kind = type("State", (ctypes.Structure,), {"_fields_": fields})
         self.start = start

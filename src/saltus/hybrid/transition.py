@@ -57,7 +57,7 @@ class Armed:
 def arm(g: np.ndarray, rate: np.ndarray, directions: np.ndarray, edges: Sequence[Edge]) -> Armed:
     """Judge the guards of a domain by their values and rates at entry.
 
-    On its surface a guard fires if it is being crossed and waits if not. Beyond it one that forbids a force fires at once,
+    On its surface a guard fires if it is being crossed in its direction and waits if not. Beyond it one that forbids a force fires at once,
     one that forbids a place unless the motion leads out of it, any other after it has come back. An edge that only
     marks an instant waits until it has left its surface: crossing it now would lead back here.
     """
@@ -66,7 +66,7 @@ def arm(g: np.ndarray, rate: np.ndarray, directions: np.ndarray, edges: Sequence
     for i, edge in enumerate(edges):
         if armed[i] or edge.marks:
             continue
-        crossing = directions[i] * rate[i] if directions[i] else abs(rate[i])
+        crossing = directions[i] * rate[i]
         beyond = side[i] > ON
         inside = beyond and (edge.guard.forbids == "force" or (edge.guard.forbids and crossing >= 0))
         if inside or (not beyond and crossing > CROSSING):

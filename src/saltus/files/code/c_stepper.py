@@ -199,7 +199,7 @@ static int judge(NAME_state *s, const double *g) {
   arm(s, g);
   for (i = 0; i < edge_counts[s->domain]; ++i) {
     const int d = directions[s->domain][i], kind = kinds[s->domain][i];
-    const double side = d ? d * g[i] : -fabs(g[i]), across = d ? d * rate[i] : fabs(rate[i]);
+    const double side = d ? d * g[i] : -fabs(g[i]), across = d * rate[i];
     if (s->armed[i] || kind == 3) continue;
     if (side > on_surface ? kind == 2 || (kind == 1 && across >= 0.0) : across > crossing) return i;
     if (kind) {
