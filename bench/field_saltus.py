@@ -33,7 +33,7 @@ def swing(
     run = [call() for _ in range(warm)][-1]
     cpu = best(call, repeats, clock=time.process_time)
     samples_of = (run.arrays[name] for name in ("t", "q", "v"))
-    look = run.at(np.array([LOOK]))[0][:5]
+    look = run.at(LOOK).positions[:5]
     return Motion(cpu, *samples_of, run.meta["evaluations"], look, run.meta["loop_gap"])
 
 

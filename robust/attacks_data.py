@@ -64,7 +64,7 @@ def _same(run: sl.Trajectory, good: sl.Trajectory) -> None:
     equal = all(np.array_equal(run.arrays[n], good.arrays[n], equal_nan=True) for n in good.arrays)
     if not equal or json.dumps(run.meta) != json.dumps(good.meta) or len(run.events) != len(good.events):
         raise Wrong("a damaged file was read as another run")
-    if not np.array_equal(run.at(run.t[1:-1]), good.at(good.t[1:-1])):
+    if not np.array_equal(run.at(run.t[1:-1]).positions, good.at(good.t[1:-1]).positions):
         raise Wrong("a damaged file has other polynomials")
 
 

@@ -30,7 +30,7 @@ def test_hybrid_motion(hopper_fmu, step):
     run = sl.simulate(system, system.mechanism.keyframe("takeoff"), domain="flight", until=1.0, tolerance=1e-12)
     assert len(run.events) == 3
     inside = found["time"] <= 1.0
-    expected = run.at(np.minimum(found["time"][inside], 1.0))
+    expected = run.at(np.minimum(found["time"][inside], 1.0)).positions
     assert np.abs(found["q.z_U"][inside] - expected[:, 0]).max() < 1e-6
     assert np.abs(found["q.z_L"][inside] - expected[:, 1]).max() < 1e-6
     assert set(found["domain"]) == {0, 1}

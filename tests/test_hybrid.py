@@ -74,8 +74,8 @@ def test_hopper_orbit(coordinates):
     assert up.q[0] == pytest.approx(start.positions[0], abs=1e-9)
     assert up.v[0] == pytest.approx(start.velocities[0], abs=1e-9)
     times = np.linspace(0.0, HOPPER["t_F"], 400_001)
-    assert run.at(times)[:, 0].max() == pytest.approx(HOPPER["apex"][0], abs=1e-8)
-    assert run.at(times)[:, -1].max() == pytest.approx(HOPPER["apex"][1], abs=1e-8)
+    assert run.at(times).positions[:, 0].max() == pytest.approx(HOPPER["apex"][0], abs=1e-8)
+    assert run.at(times).positions[:, -1].max() == pytest.approx(HOPPER["apex"][1], abs=1e-8)
 
 
 def test_rolling_disc_down_a_slope():

@@ -119,7 +119,7 @@ def test_motion_approaches_ours_as_constraints_are_stiffened(name, tmp_path):
         mujoco.mj_forward(model, data)
         while data.time < 0.3 - 1e-12:
             mujoco.mj_step(model, data)
-        errors.append(np.abs(data.qpos - run.at(data.time if data.time < 0.3 else 0.3)._values).max())
+        errors.append(np.abs(data.qpos - run.at(data.time if data.time < 0.3 else 0.3).positions).max())
     assert errors[0] > 3 * errors[1] > 9 * errors[2]
     assert errors[2] < 1e-3
 

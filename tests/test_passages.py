@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from test_ccode import Stepper, needs_compiler
 
 import saltus as sl
 from saltus.errors import BadValue
 from saltus.orbits.stride import Lost, Moment, Stride
+from test_ccode import Stepper, needs_compiler
 
 G = 9.81
 

@@ -37,7 +37,6 @@ class ODE:
     choice: Choice
     w: SX
     v: SX
-    consistent: SX
     a: SX
     q_dot: SX
     reactions: SX
@@ -45,6 +44,11 @@ class ODE:
     project: SX | None = None
     volume: SX | None = None
     longest_step: float = math.inf
+    consistent: SX = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.consistent is None:
+            object.__setattr__(self, "consistent", self.v)
 
     @cached_property
     def x(self) -> SX:
@@ -129,7 +133,6 @@ def _multipliers(e: Equations, choice: Choice, gamma: SX, projections: int = 0) 
         choice=choice,
         w=e.v,
         v=e.v,
-        consistent=e.v,
         a=a,
         q_dot=e.q_dot + e.q_pull,
         reactions=_spread(f, rows, e.phi.numel()),

@@ -216,6 +216,7 @@ def planned(
         "energy_scale": float(np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()),
         "energy_of_resets": 0.0,
         "energy_drift": 0.0,
+        "all_velocities": False,
         "feet": {},
         "work": dict(zip(channels, map(float, done), strict=True)),
         "contacts": contact_summary(

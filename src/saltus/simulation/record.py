@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue
@@ -15,7 +16,9 @@ from saltus.hybrid.contacts import same_point
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.mode import Mode
 from saltus.model.forces import CompliantContact
+from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
+from saltus.model.symbols import SX, number
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.trajectory import Piece, Trajectory
 from saltus.simulation.verdict import faults
@@ -63,6 +66,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
         "params": dict(zip(m.params, map(float, log.params), strict=True)),
         "formulation": repr(log.formulation),
         "engine": ", ".join(log.engines),
+        "all_velocities": not log.formulation.reduced,
         "tolerance": log.tolerance,
         "steps": log.steps,
         "evaluations": log.evaluations,
@@ -244,8 +248,6 @@ def _feet(
     system: HybridSystem, arrays: Mapping[str, np.ndarray], params: np.ndarray, by_stay: Sequence[Sequence[Any]]
 ) -> dict[str, dict[str, float]]:
     """Depth below the ground (m) of every foot and named point, and when it was deepest (s)."""
-    from saltus.model.geometry import trace
-
     feet, m = system.feet, system.mechanism
     if not feet:
         return {}
@@ -253,8 +255,8 @@ def _feet(
     heights = trace(m, arrays["q"], [frame for _, frame, _ in feet], params=values, t=arrays["t"])[:, :, -1]
     out = {}
     for i, (name, _, radius) in enumerate(feet):
-        size = values.get(getattr(radius, "name", ""), radius) if not isinstance(radius, int | float) else radius
-        depth = system.ground + (float(size) if isinstance(size, int | float) else 0.0) - heights[:, i]
+        size = float(ca.Function("radius", [m.p], [SX(number(radius))])(params))
+        depth = system.ground + size - heights[:, i]
         worst = int(depth.argmax())
         out[name] = {"depth": max(0.0, float(depth[worst])), "t": float(arrays["t"][worst])}
     return out

@@ -27,7 +27,7 @@ STATES = ("q_before", "v_before", "q", "v")  # around an event
 
 # What `meta` holds at least: a text, a number, a list of names, a dict of numbers.
 TEXTS = ("name", "formulation", "engine")
-NUMBERS = ("tolerance", "loop_gap", "energy_start", "energy_end", "energy_scale", "energy_of_resets")
+NUMBERS = ("tolerance", "loop_gap", "energy_start", "energy_end", "energy_scale", "energy_of_resets", "energy_drift")
 COUNTS = ("steps", "evaluations", "rejected", "dimension")
 NAMES = ("q_names", "v_names", "inputs", "drives", "channels", "constraints", "points", "forces", "domains")
 TABLES = ("params", "work")
@@ -211,9 +211,12 @@ def _meta(meta: Any) -> dict[str, Any]:
     for name in TABLES:
         for entry, value in meta[name].items():
             _number(value, readable(entry, name))
-    for entry, numbers in meta["contacts"].items():
-        for value in numbers.values():
-            _number(value, readable(entry, "contact"))
+    for table in ("contacts", "feet"):
+        for entry, numbers in meta[table].items():
+            for value in numbers.values():
+                _number(value, readable(entry, table))
+    if not isinstance(meta["all_velocities"], bool):
+        raise TypeError("all_velocities is neither true nor false")
     for name in TEXTS:
         readable(meta[name], name)
     for name in NUMBERS:

@@ -130,6 +130,27 @@ class Piece:
         return out
 
 
+@dataclass(frozen=True, eq=False)
+class Instants:
+    """Positions and velocities at many times of a run, one row per time; `q` and `v` give them by name."""
+
+    t: np.ndarray
+    positions: np.ndarray
+    velocities: np.ndarray
+    q_names: tuple[str, ...]
+    v_names: tuple[str, ...]
+
+    @property
+    def q(self) -> Named:
+        """Positions over the times by name (rad, m)."""
+        return Named(self.q_names, self.positions.T)
+
+    @property
+    def v(self) -> Named:
+        """Velocities over the times by name (rad/s, m/s)."""
+        return Named(self.v_names, self.velocities.T, "velocity")
+
+
 @dataclass(eq=False)
 class Trajectory:
     """A run: samples by name, events, dense output.
@@ -246,20 +267,40 @@ class Trajectory:
         """Events with an impact; `run.impacts.table()` says what each cost."""
         return Impacts(e for e in self.events if e.impact is not None)
 
-    def at(self, t: float | np.ndarray) -> Named | np.ndarray:
-        """Positions at any time by name (an array of times gives rows of all positions)."""
+    def at(self, t: float | np.ndarray) -> State | Instants:
+        """Positions and velocities at any time, from dense output.
+
+        One time gives a State, from which another run can start; an array of times gives `Instants`, one row per time.
+        """
         times = np.atleast_1d(np.asarray(t, float))
         first, last = self.t[0], self.t[-1]
         if times.size and (times.min() < first - 1e-12 or times.max() > last + 1e-12):
             raise BadValue(f"time {times.min():g} ... {times.max():g} s is outside the run, {first:g} ... {last:g} s")
-        nq = len(self.meta["q_names"])
-        out = np.empty((len(times), nq))
+        nq, nv = len(self.meta["q_names"]), len(self.meta["v_names"])
+        q, v = np.empty((len(times), nq)), np.empty((len(times), nv))
         ends = np.array([piece.breaks[-1] for piece in self.pieces])
         which = np.minimum(np.searchsorted(ends, times, side="left"), len(self.pieces) - 1)
         for i in np.unique(which):
-            mine = which == i
-            out[mine] = self.pieces[i].at(times[mine])[:, :nq]
-        return Named(self.meta["q_names"], out[0]) if np.ndim(t) == 0 else out
+            mine, piece = which == i, self.pieces[i]
+            x = piece.at(times[mine])
+            q[mine] = x[:, :nq]
+            v[mine] = x[:, nq : nq + nv] if self.meta["all_velocities"] else self._velocities(piece.phase, times[mine])
+        found = Instants(times, q, v, tuple(self.meta["q_names"]), tuple(self.meta["v_names"]))
+        if np.ndim(t) == 0 and self.mechanism is not None:
+            return State(self.mechanism, q[0], v[0], self.params)
+        return found
+
+    def _velocities(self, stay: int, times: np.ndarray) -> np.ndarray:
+        """Velocities in a stay by the cubics through recorded velocities and accelerations."""
+        mine = np.flatnonzero(self.arrays["phase"] == stay)
+        t, v, a = (self.arrays[name][mine] for name in ("t", "v", "a"))
+        if len(t) < 2:
+            return np.repeat(v[:1], len(times), axis=0)
+        k = np.clip(np.searchsorted(t, times, side="right") - 1, 0, len(t) - 2)
+        h = (t[k + 1] - t[k])[:, None]
+        s = (times - t[k])[:, None] / h
+        ahead, back = (1 + 2 * s) * (1 - s) ** 2 * v[k] + s * (1 - s) ** 2 * h * a[k], s**2 * (3 - 2 * s) * v[k + 1]
+        return np.asarray(ahead + back + s**2 * (s - 1) * h * a[k + 1])
 
     def __repr__(self) -> str:
         outcome = self.outcome

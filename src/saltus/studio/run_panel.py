@@ -241,7 +241,7 @@ class Film:
         count = int(min(max((self.end - self.begin) * PICTURES, 2), MOST))
         self.times = np.linspace(self.begin, self.end, count)
         self.rate = (count - 1) / (self.end - self.begin)
-        q = np.asarray(run.at(self.times))
+        q = run.at(self.times).positions
         self.shots = session.placed.at(q, run.params, self.times)
         x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
         self.camera = q[:, run.meta["q_names"].index(x_name)] if x_name else np.zeros(count)

@@ -86,7 +86,7 @@ class _Scene:
 
         self.run, self.times = run, times
         bones = self.bones = skeleton(m, run.params)
-        rows = np.asarray(run.at(times))
+        rows = run.at(times).positions
         self.points = places(m, bones, rows, run.params, times)
         x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
         self.camera = rows[:, run.meta["q_names"].index(x_name)] if x_name else np.zeros(len(times))
@@ -136,7 +136,7 @@ class _Scene:
             fine = np.linspace(self.times[0], self.times[-1], len(self.times) * max(1, int(step / 0.004)))
             from saltus.model.geometry import trace
 
-            world = trace(m, np.asarray(run.at(fine)), [self.bones.frames[i]], params=run.params, t=fine)[:, 0]
+            world = trace(m, run.at(fine).positions, [self.bones.frames[i]], params=run.params, t=fine)[:, 0]
             self.trail_t, self.trail_xy = fine, world[:, [0, -1]]
         (self.trail,) = ax.plot([], [], color=PALETTE["vermillion"], linewidth=1.2, alpha=0.8, zorder=2)
         (self.marks,) = ax.plot([], [], color="#777777", linewidth=1.0, zorder=1)

@@ -220,7 +220,7 @@ def plot_snapshots(
         times = last - interval * np.arange(min(count, int(run.duration / interval + 1e-9) + 1))[::-1]
     moments = np.asarray(times, float)
     bones = skeleton(m, run.params)
-    rows = np.asarray(run.at(moments))
+    rows = run.at(moments).positions
     points = places(m, bones, rows, run.params, moments)
     base = points[:, bones.links[next(iter(bones.links))][0], 0] if bones.links else points[:, 0, 0]
     x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
@@ -274,8 +274,8 @@ def plot_strobe(
         if name not in bones.named:
             raise UnknownName("point", name, bones.named)
     moments, fine = np.linspace(since, until, frames), np.linspace(since, until, 900)
-    points = places(m, bones, np.asarray(run.at(moments)), run.params, moments)
-    lines = places(m, bones, np.asarray(run.at(fine)), run.params, fine)
+    points = places(m, bones, run.at(moments).positions, run.params, moments)
+    lines = places(m, bones, run.at(fine).positions, run.params, fine)
     shift = np.array([points[0, :, 0].min(), 0.0])
     figure, ax = axes_of(ax, 10.0, 4.3)
     _frame(ax, np.concatenate([points - shift, lines[:frames] - shift]), ground if has_contacts(run) else None, 0.04)

@@ -36,7 +36,7 @@ def _traced(run: Trajectory, curves: Sequence[Curve], times: np.ndarray, plane: 
     from saltus.model.geometry import trace
 
     m = mechanism_of(run, None)
-    rows = np.asarray(run.at(times))
+    rows = run.at(times).positions
     axes = ["xyz".index(letter) for letter in plane]
     return [trace(m, rows, list(c.points), params=run.params, t=times)[:, :, axes] for c in curves]
 

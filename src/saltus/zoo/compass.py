@@ -96,7 +96,7 @@ def compass() -> sl.HybridSystem:
         "torso": 0.0,
         "rates": {"stance.x": radius * speed, "stance.y": 0.0, "stance.angle": speed, "swing": swing},
     }
-    system = sl.HybridSystem(m)
+    system = sl.HybridSystem(m, through=("stance_foot", "swing_foot"))
     first = system.domain("first", contacts=[sl.Rolling("stance_foot", R)])
     second = system.domain("second", contacts=[sl.Rolling("swing_foot", R)])
     for source, target, sign in ((first, second, 1), (second, first, -1)):
