@@ -174,7 +174,7 @@ def test_a_domains_params_are_checked():
     m.slide("z", m.ground, ball, axes="y")
     system = sl.HybridSystem(m)
     system.domain("light", params={"mass": -0.2})
-    with pytest.raises(sl.errors.BadValue, match="mass is -0.2"):
+    with pytest.raises(sl.errors.BadValue, match=r"mass is -0\.2"):
         sl.simulate(system, m.assemble(), until=0.1)
 
 

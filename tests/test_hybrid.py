@@ -233,7 +233,7 @@ def test_a_fall_is_an_outcome():
 
 
 def test_a_liftoff_fires_when_the_ground_would_pull(leg):
-    """Without control BOLT lands with its foot pulled upwards: it leaves at once; a guard on the force alone would wait."""
+    """Without control BOLT lands with its foot pulled upwards: it leaves at once; a guard on the force waits."""
     start, m = leg.keyframes["drop"], leg.mechanism
     runs = []
     for guard in (sl.Liftoff("foot"), sl.When(lambda s: s.normal("foot"), "falling")):

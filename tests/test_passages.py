@@ -1,4 +1,4 @@
-"""The table of events of docs/hybrid.md: `simulate`, the stride map and exported C take the same way, by the same numbers."""
+"""The table of events of docs/hybrid.md: `simulate`, strides and exported C agree by the same numbers."""
 
 import math
 

@@ -38,7 +38,7 @@ def jumper():
     return system, m
 
 
-# ---- friction ---------------------------------------------------------------------------------------------------------
+# ---- friction -------------------------------------------------------------------------------------------------------
 
 
 def test_a_slip_from_rest_has_friction():
@@ -81,7 +81,7 @@ def test_a_slip_that_ends_goes_on_where_an_edge_says_so():
 
 
 def test_friction_in_space_turns_with_the_slip():
-    """On a slope with tan(slope) = mu, pushed across it, the speed tends to v0 / 2 straight down (contact textbooks)."""
+    """On a slope with tan(slope) = mu, pushed across it, the speed tends to v0 / 2 straight down (textbooks)."""
     slope, v0 = math.atan(0.4), 1.0
     m = sl.Mechanism("puck", spatial=True, gravity=(0.0, -G * math.sin(slope), -G * math.cos(slope)))
     puck = m.link("puck", mass=1.0, inertia=(1e-3, 1e-3, 1e-3))
@@ -116,7 +116,7 @@ def test_more_friction_than_there_is():
     assert abs(run.force("foot")[0, 0] / run.force("foot")[0, 1]) == pytest.approx(abs(ax / (G + ay)), rel=1e-9)
 
 
-# ---- the ground ---------------------------------------------------------------------------------------------------------
+# ---- the ground -----------------------------------------------------------------------------------------------------
 
 
 def test_a_start_above_or_below_the_ground_is_refused():
@@ -199,7 +199,7 @@ def test_a_second_foot_in_the_air_is_not_pulled_down():
     assert "'right' of 'both' took hold 0.296 m above the ground" in run.outcome.verdict
 
 
-# ---- starts -------------------------------------------------------------------------------------------------------------
+# ---- starts ---------------------------------------------------------------------------------------------------------
 
 
 def test_params_that_change_lengths_need_another_start():
@@ -234,7 +234,7 @@ def test_the_verdict_is_in_files_and_reports(tmp_path):
     assert "not ok: slip ended" in run.report()
 
 
-# ---- controllers ----------------------------------------------------------------------------------------------------------
+# ---- controllers ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

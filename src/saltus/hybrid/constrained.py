@@ -248,7 +248,7 @@ class Constrained:
         return e.velocity(self.domain.contacts[self.sliding[k]].point)[: self.dimension - 1]
 
     def friction(self, e: Equations, k: int) -> SX:
-        """Tangential force (N) on the k-th sliding contact, against its direction at entry, in 3D against its velocity."""
+        """Tangential force (N) on the k-th sliding contact: against its direction at entry, in 3D its velocity."""
         tangents, contact = self.dimension - 1, self.domain.contacts[self.sliding[k]]
         assert isinstance(contact, Sliding)
         direction = self.slip[tangents * k : tangents * (k + 1)]

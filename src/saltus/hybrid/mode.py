@@ -304,7 +304,7 @@ class Mode:
 
     @cached_property
     def directions(self) -> np.ndarray:
-        """Direction of every guard: of the edges, of contacts that slide, of the choice of coordinates if it matters."""
+        """Direction of every guard: of the edges, of contacts that slide, of the choice of coordinates if any."""
         out = [DIRECTIONS[edge.guard.direction] for edge in self.edges] + [-1] * len(self.slipping)
         return np.array(out + ([-1] if self.ode.volume is not None else []), np.int32)
 

@@ -2,8 +2,8 @@
 
 At an event the state is mapped by the edge's reset, contacts of the next domain take hold where their points are, and
 positions and velocities settle onto its constraints: with rows A of its Jacobian, M (v+ - v) = A' f and
-A v+ + phi_t = 0. These equations are stated here once. `simulate` and strides solve them in numbers (`apply`), with the derivative where
-it is asked for; exports print their solution (`printed`); plans keep them as conditions (`residual`).
+A v+ + phi_t = 0. These equations are stated here once. `simulate` and strides solve them in numbers (`apply`), with the
+derivative where it is asked for; exports print their solution (`printed`); plans keep them as conditions (`residual`).
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Armed:
 def arm(g: np.ndarray, rate: np.ndarray, directions: np.ndarray, edges: Sequence[Edge]) -> Armed:
     """Judge the guards of a domain by their values and rates at entry.
 
-    On its surface a guard fires if it is being crossed in its direction and waits if not. Beyond it one that forbids a force fires at once,
-    one that forbids a place unless the motion leads out of it, any other after it has come back. An edge that only
-    marks an instant waits until it has left its surface: crossing it now would lead back here.
+    On its surface a guard fires if it is being crossed in its direction and waits if not. Beyond it one that forbids a
+    force fires at once, one that forbids a place unless the motion leads out of it, any other after it has come back. An
+    edge that only marks an instant waits until it has left its surface: crossing it now would lead back here.
     """
     side = np.where(directions == 0, -np.abs(g), directions * g)
     armed, watched, past = side < -ON, {}, []

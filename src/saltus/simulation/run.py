@@ -63,12 +63,12 @@ def simulate(
 
     `control` is a function (t, s) -> {input: value}, traced once per domain and compiled, or a `Sampled` one.
     `tolerance` bounds the local error of a step: absolute for positions (rad, m), relative for velocities. `params`
-    give Params other values than the start has; those that change lengths need a start assembled with them. `independent`
-    names the coordinates that reduced formulations keep, for all domains or by domain. `rate` is the number of
-    recorded samples per second; any instant in between is there as dense output. `stop_after` ends the run after so
-    many events of a name, as in {"touchdown": 16}. A motion so fast that it takes more than `max_steps` steps ends with
-    outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then. Ctrl-C keeps what was
-    simulated.
+    give Params other values than the start has; those that change lengths need a start assembled with them.
+    `independent` names the coordinates that reduced formulations keep, for all domains or by domain. `rate` is the
+    number of recorded samples per second; any instant in between is there as dense output. `stop_after` ends the run
+    after so many events of a name, as in {"touchdown": 16}. A motion so fast that it takes more than `max_steps` steps
+    ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
+    Ctrl-C keeps what was simulated.
     """
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system)
@@ -214,7 +214,8 @@ class _Run:
                     where = "above" if height > 0 else "below"
                     raise BadValue(
                         f"the start has contact {closure.name!r} of domain {domain.name!r} {abs(height):.4g} m {where} "
-                        f"the ground (y = {self.system.ground:g} m); assemble it on the ground, or start in another domain",
+                        f"the ground (y = {self.system.ground:g} m); assemble it on the ground, or start in another "
+                        "domain",
                         contact=closure.name,
                         height=float(height),
                     )
@@ -255,8 +256,8 @@ class _Run:
         worst = int((now - then).argmax())
         if (now - then)[worst] > MOVED * 1e-3:
             raise BadValue(
-                f"params {', '.join(changed)} open the loops of the start by {now[worst]:.3g} m ({c.rows[worst]}): they "
-                f"change lengths; assemble the start with them, m.assemble(..., params={{{changed[0]!r}: ...}})",
+                f"params {', '.join(changed)} open the loops of the start by {now[worst]:.3g} m ({c.rows[worst]}): "
+                f"they change lengths; assemble the start with them, m.assemble(..., params={{{changed[0]!r}: ...}})",
                 params=changed,
                 gap=float(now[worst]),
             )
@@ -357,8 +358,8 @@ class _Run:
         allowed = max(MOVED, self._known)
         if out.shift > allowed or out.error > allowed * max(1.0, float(np.abs(self.v).max())):
             raise BadModel(
-                f"domain {c.domain.name!r}: at t = {self.t:.6g} s other constraint rows had to be chosen and did not hold "
-                f"the machine where it was (off by {out.shift:.3g} m, {out.error:.3g} m/s); use a smaller tolerance",
+                f"domain {c.domain.name!r}: at t = {self.t:.6g} s other constraint rows had to be chosen and did not "
+                f"hold the machine where it was (off by {out.shift:.3g} m, {out.error:.3g} m/s); use a smaller tolerance",
                 domain=c.domain.name,
             )
         self.q, self.v = out.q, out.v
@@ -398,8 +399,8 @@ class _Run:
                 size = np.linalg.norm(starts)
                 if not starts @ p[mine] > 0:
                     raise BadModel(
-                        f"contact {c.contacts[i].name!r} of domain {c.domain.name!r} is at rest at t = {self.t:.6g} s and "
-                        "friction holds it: it does not slide; go on in a domain in which it is Pinned",
+                        f"contact {c.contacts[i].name!r} of domain {c.domain.name!r} is at rest at t = {self.t:.6g} s "
+                        "and friction holds it: it does not slide; go on in a domain in which it is Pinned",
                         contact=c.contacts[i].name,
                     )
                 turned = np.abs(starts / size - p[mine]).max()
@@ -593,8 +594,8 @@ class _Run:
                     f"controller {self._law(now)!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"
                 )
             return (
-                f"the equations of {name!r} gave a number that is not finite: look at the controller {self._law(now)!r} "
-                "for a division by zero, at springs of zero length, and at the loops for a dead centre"
+                f"the equations of {name!r} gave a number that is not finite: look at the controller "
+                f"{self._law(now)!r} for a division by zero, at springs of zero length, and at the loops for a dead centre"
             )
         if self.formulation.reduced or isinstance(self.formulation, Baumgarte):
             return (
@@ -603,8 +604,8 @@ class _Run:
                 "centres"
             )
         return (
-            f"the step fell below round-off in {name!r}: the motion is singular there, or forces are infinite; look at the "
-            "controller and at the loops near this configuration"
+            f"the step fell below round-off in {name!r}: the motion is singular there, or forces are infinite; look at "
+            "the controller and at the loops near this configuration"
         )
 
 
