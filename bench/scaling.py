@@ -21,9 +21,10 @@ import saltus as sl
 from bench import Row, growing
 from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice
-from saltus.hybrid.mode import Program, Stage
 from saltus.engines import choose as engine
-from saltus.simulation.run import alone
+from saltus.hybrid.constrained import constrained
+from saltus.hybrid.graph import HybridSystem
+from saltus.hybrid.mode import action, mode
 
 TITLE = "How cost grows"
 SIZES = {"chain": (1, 3, 10, 30, 100), "tail": (2, 6, 20, 60), "legs": (1, 2, 4)}
@@ -49,17 +50,17 @@ def measure(kind: str, n: int) -> dict[str, float]:
     """All numbers of one machine, in this process."""
     start = time.perf_counter()
     m, state = getattr(growing, kind)(n)
-    system = alone(m)
-    stage = Stage(system, next(iter(system.domains.values())))
-    rows = tuple(range(stage.equations.phi.numel()))  # all of them are independent
+    system = HybridSystem.alone(m)
+    c = constrained(system, system.domains["motion"])
+    choice = Choice(tuple(range(len(c.rows))), tuple(range(c.equations.nv)), ())  # all rows are independent
     formulation = sl.formulations.Projection()
-    program = Program(stage, formulation, Choice(rows, tuple(range(stage.equations.nv)), ()), None)
-    flow = program.flow
+    now = mode(c, formulation, choice, action(c, choice, None))
+    flow = now.flow
     built = time.perf_counter()
     engine("native").prepare(flow)
     compiled = time.perf_counter()
-    arguments = [np.zeros(1), program.state_vector(state.positions, state.velocities), np.zeros(program.layout.n_p)]
-    arguments[2][program.layout.slice("params")] = state.p
+    arguments = [np.zeros(1), now.state_vector(state.positions, state.velocities), np.zeros(now.layout.n_p)]
+    arguments[2][now.layout.slice("params")] = state.p
     repeats = max(20, 2_000_000 // flow.rhs.n_instructions())
     evaluation = {
         name: min(Kernel(flow.rhs, native).time(repeats, arguments) for _ in range(3))

@@ -58,8 +58,8 @@ def arm(g: np.ndarray, rate: np.ndarray, directions: np.ndarray, edges: Sequence
     """Judge the guards of a domain by their values and rates at entry.
 
     On its surface a guard fires if it is being crossed in its direction and waits if not. Beyond it one that forbids a
-    force fires at once, one that forbids a place unless the motion leads out of it, any other after it has come back. An
-    edge that only marks an instant waits until it has left its surface: crossing it now would lead back here.
+    force fires at once, one that forbids a place unless the motion leads out of it, any other after it has come back.
+    An edge that only marks an instant waits until it has left its surface: crossing it now would lead back here.
     """
     side = np.where(directions == 0, -np.abs(g), directions * g)
     armed, watched, past = side < -ON, {}, []

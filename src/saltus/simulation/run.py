@@ -359,7 +359,8 @@ class _Run:
         if out.shift > allowed or out.error > allowed * max(1.0, float(np.abs(self.v).max())):
             raise BadModel(
                 f"domain {c.domain.name!r}: at t = {self.t:.6g} s other constraint rows had to be chosen and did not "
-                f"hold the machine where it was (off by {out.shift:.3g} m, {out.error:.3g} m/s); use a smaller tolerance",
+                f"hold the machine where it was (off by {out.shift:.3g} m, {out.error:.3g} m/s); use a smaller "
+                "tolerance",
                 domain=c.domain.name,
             )
         self.q, self.v = out.q, out.v
@@ -595,7 +596,8 @@ class _Run:
                 )
             return (
                 f"the equations of {name!r} gave a number that is not finite: look at the controller "
-                f"{self._law(now)!r} for a division by zero, at springs of zero length, and at the loops for a dead centre"
+                f"{self._law(now)!r} for a division by zero, at springs of zero length, and at the loops for a dead "
+                "centre"
             )
         if self.formulation.reduced or isinstance(self.formulation, Baumgarte):
             return (
