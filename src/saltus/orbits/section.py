@@ -151,8 +151,8 @@ class Section:
 
     They satisfy the constraints of the domain entered, in positions and velocities. If the edge's reset changes nothing
     they also satisfy those of the domain left, and the guard; after an impact, a guard on positions too (unless the
-    guard depends on more than the state, by way of a control that remembers its entry). `guarded=False` leaves the guard
-    out, for Params that move it from stride to stride.
+    guard depends on more than the state, by way of a control that remembers its entry). `guarded=False` leaves the
+    guard out, for Params that move it from stride to stride.
     """
 
     def __init__(
