@@ -309,10 +309,10 @@ class Trajectory:
     # ---- accounts -----------------------------------------------------------------------------------------------
 
     @property
-    def energy(self) -> dict[str, np.ndarray]:
-        """Kinetic, potential and total energy over time (J)."""
+    def energy(self) -> Named:
+        """Energy over time by name (J): `run.energy.kinetic`, `potential`, `total`."""
         T, V = self.arrays["kinetic"], self.arrays["potential"]
-        return {"kinetic": T, "potential": V, "total": T + V}
+        return Named(["kinetic", "potential", "total"], [T, V, T + V], "energy")
 
     @property
     def energy_account(self) -> dict[str, float]:

@@ -30,7 +30,9 @@ def study() -> StudyResult:
     start = m.keyframe("crank level", rates={"q1": SPEED})
     control = sl.control.ConstantSpeed("q1", SPEED, KP, KD)
     until = TURNS * 2 * math.pi / abs(SPEED)
-    run = sl.simulate(m, start, until=until, control=control, rate=200.0)
+    run = sl.simulate(
+        m, start, until=until, control=control, rate=200.0, formulation=sl.formulations.SPF(), tolerance=1e-9
+    )
     turned = abs(run["q1"][-1] - run["q1"][0]) / (2 * math.pi)
     settled = run.t > 0.25 * until
     crank, torque = run["q1"], run.torques["q1"]
