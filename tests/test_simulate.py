@@ -47,7 +47,8 @@ def spatial_loop():
 def test_free_swing_keeps_energy_and_loops(leg, formulation):
     run = sl.simulate(leg, swing(leg), until=10.0, formulation=formulation, tolerance=1e-10)
     assert run.outcome.ok
-    assert run.energy_account["relative residual"] < 1e-8
+    between = isinstance(formulation, sl.formulations.SPF)  # its pull on the loops is in the samples between steps
+    assert run.energy_account["relative residual"] < (1e-7 if between else 1e-8)
     drifts = isinstance(
         formulation, sl.formulations.Index1
     )  # nothing pulls its error back: it grows with the integrator's
@@ -55,9 +56,11 @@ def test_free_swing_keeps_energy_and_loops(leg, formulation):
 
 
 def test_default_settings_hold_100_seconds(leg):
+    """320 turns of the crank; every sample counts."""
     run = sl.simulate(leg, swing(leg), until=100.0, rate=100)
-    assert run.loop_gap <= 1e-9
-    assert run.energy_account["relative residual"] <= 1e-8
+    assert run.outcome.ok
+    assert run.loop_gap <= 1e-12
+    assert run.energy_account["relative residual"] <= 1e-7
 
 
 def test_spatial_loop_holds_100_seconds():
@@ -101,7 +104,7 @@ def test_runs_without_a_compiler(leg, monkeypatch):
 def test_dense_output_is_as_good_as_the_steps(leg, run):
     fine = sl.simulate(leg, swing(leg), until=2.0, tolerance=1e-12)
     times = np.linspace(0.001, 1.999, 777)
-    assert np.abs(run.at(times) - fine.at(times)).max() < 1e-6
+    assert np.abs(run.at(times).positions - fine.at(times).positions).max() < 1e-6
     assert run.at(1.0).q.q1 == pytest.approx(run.at(np.array([1.0])).positions[0, 0])
 
 
@@ -254,3 +257,64 @@ def test_a_machine_may_grow_between_runs():
     m.link("loose", mass=1.0, inertia=1.0)
     with pytest.raises(sl.errors.BadModel, match="loose"):
         sl.simulate(system, grown, until=0.1)
+
+
+def test_samples_lie_on_one_grid():
+    """One second at 1000 per second: 1001 samples, whatever coordinates changed on the way."""
+    m = sl.Mechanism("triple rocker")
+    left, right = m.rod("left", mass=0.5, length=0.30), m.rod("right", mass=0.5, length=0.28)
+    coupler = m.rod("coupler", mass=0.2, length=0.22)
+    m.revolute("a", m.ground, left.start)
+    m.revolute("b", left.end, coupler.start)
+    m.revolute("c", m.ground.at(0.4, 0), right.start)
+    m.revolute("d", coupler.end, right.end)
+    start = m.assemble(a=-1.2, near={"b": 0.9, "c": -1.9}, rates={"a": 12.0})
+    run = sl.simulate(m, start, until=1.0, formulation=sl.formulations.Minimal())
+    assert len(run.meta["domains"]) > 1  # coordinates changed on the way
+    np.testing.assert_allclose(run.t, np.arange(1001) / 1000, atol=1e-12)
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS, ids=lambda f: type(f).__name__)
+def test_a_machine_whose_every_motion_is_given(formulation):
+    """A crank at constant speed: the effort is that of inverse dynamics, which integrates nothing."""
+    m, speed = sl.zoo.four_bar(), 3.0
+    turn = sl.inverse(m.assemble(crank=0.5), crank=sl.Turning(speed, "rad/s"))
+    m.prescribe("crank", 0.5 + speed * m.time)
+    run = sl.simulate(m, m.assemble(crank=0.5), until=1.0, formulation=formulation)
+    assert run.outcome.ok
+    assert run["crank"][-1] == pytest.approx(0.5 + speed, abs=1e-9)
+    expected = np.interp(run.t, turn.t, turn.effort.crank)
+    np.testing.assert_allclose(run.drives["crank"], expected, atol=2e-3 * np.abs(expected).max())
+
+
+def test_velocities_between_samples():
+    """The whole state at any time, for formulations with all velocities and with independent ones."""
+    m = sl.zoo.four_bar()
+    start = m.assemble(crank=0.5, rates={"crank": 4.0})
+    for formulation in (sl.formulations.Projection(), sl.formulations.Minimal()):
+        run = sl.simulate(m, start, until=1.0, formulation=formulation, tolerance=1e-12)
+        fine = sl.simulate(m, start, until=1.0, formulation=formulation, tolerance=1e-12, rate=7919.0)
+        some = fine.t[100:-100:37]
+        found = run.at(some)
+        np.testing.assert_allclose(found.velocities, fine.arrays["v"][100:-100:37], atol=1e-8)
+        np.testing.assert_allclose(found.v.crank, found.velocities[:, 0])
+        again = sl.simulate(m, run.at(0.4), until=0.2, tolerance=1e-12)
+        np.testing.assert_allclose(again.end.positions, run.at(0.6).positions, atol=1e-8)
+
+
+def test_ctrl_c_while_recording_keeps_the_run(monkeypatch):
+    import saltus.simulation.run as module
+
+    calls, real = [], module.record
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(module, "record", interrupted)
+    m = sl.zoo.four_bar()
+    run = sl.simulate(m, m.assemble(crank=0.5), until=0.1)
+    assert run.outcome.ok
+    assert any("interrupted while it was recorded" in note for note in run.meta["notes"])

@@ -36,7 +36,10 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
     lasting = [(i, stay) for i, stay in enumerate(log.stays) if stay.breaks]
     if not lasting:
         raise BadValue("the run ended before any time passed: " + (log.outcome.detail if log.outcome else ""))
-    sampled = [_Samples(stay, i, begin, rate, last=i == lasting[-1][0]) for i, stay in lasting]
+    sampled = []
+    for k, (i, stay) in enumerate(lasting):
+        continues = k > 0 and lasting[k - 1][1].goes_on
+        sampled.append(_Samples(stay, i, begin, rate, continues=continues, last=i == lasting[-1][0]))
     outputs = iter(_outputs([(s.stay.mode, s.t, s.x, s.p) for s in sampled]))
     by_index = {s.piece.phase: s for s in sampled}
     samples, done, gap = [], np.zeros(len(channels)), 0.0
@@ -109,7 +112,7 @@ def labels(system: HybridSystem, domains: Sequence[str]) -> dict[str, Any]:
 class _Samples:
     """Times, states and run-time parameters at which one stay is recorded."""
 
-    def __init__(self, stay: Stay, index: int, begin: float, rate: float, *, last: bool) -> None:
+    def __init__(self, stay: Stay, index: int, begin: float, rate: float, *, continues: bool, last: bool) -> None:
         self.stay = stay
         starts = [breaks[:-1] for breaks in stay.breaks]
         breaks = np.concatenate([*starts, stay.breaks[-1][-1:]])
@@ -117,9 +120,11 @@ class _Samples:
         first, end = float(breaks[0]), float(breaks[-1])
         k = np.arange(np.ceil((first - begin) * rate - 1e-9), np.floor((end - begin) * rate + 1e-9) + 1)
         grid = begin + k / rate
-        inside = grid[(grid > first + 1e-12) & (grid < end - 1e-12)]
-        # a change of coordinates within a stay is no event: its instant is sampled by the part that follows
-        self.t = np.concatenate([[first], inside, [end] if last or not stay.goes_on else []])
+        # a change of coordinates is no event: its instant is sampled if it lies on the grid, by the part that follows
+        inside = grid[(grid > first + (-1e-12 if continues else 1e-12)) & (grid < end - 1e-12)]
+        self.t = np.concatenate([[] if continues else [first], inside, [end] if last or not stay.goes_on else []])
+        if not len(self.t):
+            self.t = np.array([first])
         self.x = self.piece.at(self.t)
         self.p = stay.parameters[0]
         if len(stay.parameters) > 1:  # one per call to the engine, between which the held control may have changed

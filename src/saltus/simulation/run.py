@@ -94,7 +94,11 @@ def simulate(
     run = _Run(system, start, params, control, formulation or Projection(), tolerance, engine, independent)
     run.t, run.steps_left = begin, int(max_steps)
     run.go(first, until, dict(stop_after or {}), progress)
-    return record(run.log, run.t, run.q, begin, rate)
+    try:
+        return record(run.log, run.t, run.q, begin, rate)
+    except KeyboardInterrupt:  # the run is done: it is kept
+        run.log.note("interrupted while it was recorded, and recorded all the same")
+        return record(run.log, run.t, run.q, begin, rate)
 
 
 def _check_numbers(**numbers: Any) -> None:

@@ -129,6 +129,12 @@ class Piece:
             out = out * s + self.coefficients[k, j]
         return out
 
+    def rate(self, t: np.ndarray) -> np.ndarray:
+        """Derivatives of the states with respect to time, one row per time."""
+        powers = np.arange(1, self.coefficients.shape[1])
+        slopes = self.coefficients[:, 1:] * powers[:, None] / np.diff(self.breaks)[:, None, None]
+        return Piece(self.phase, self.breaks, slopes).at(t)
+
 
 @dataclass(frozen=True, eq=False)
 class Instants:
@@ -284,7 +290,12 @@ class Trajectory:
             mine, piece = which == i, self.pieces[i]
             x = piece.at(times[mine])
             q[mine] = x[:, :nq]
-            v[mine] = x[:, nq : nq + nv] if self.meta["all_velocities"] else self._velocities(piece.phase, times[mine])
+            if self.meta["all_velocities"]:
+                v[mine] = x[:, nq : nq + nv]
+            elif self.meta["q_names"] == self.meta["v_names"]:
+                v[mine] = piece.rate(times[mine])[:, :nq]
+            else:  # quaternions, whose rates are no velocities
+                v[mine] = self._velocities(piece.phase, times[mine])
         found = Instants(times, q, v, tuple(self.meta["q_names"]), tuple(self.meta["v_names"]))
         if np.ndim(t) == 0 and self.mechanism is not None:
             return State(self.mechanism, q[0], v[0], self.params)
