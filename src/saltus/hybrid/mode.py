@@ -365,14 +365,6 @@ class Mode:
         """v, a, torques, phi, T, V, momentum, contact forces, points and efforts of drives, one row per time."""
         return [out.reshape(len(t), -1) for out in self._outputs.batch(t[:, None], x, p)]
 
-    @cached_property
-    def _projection(self) -> Often | None:
-        return None if self.flow.project is None else Often(self.flow.project)
-
-    def projected(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """States at many times as the formulation would put them onto the constraints, one row per time."""
-        return x if self._projection is None else self._projection.batch(t[:, None], x, p).reshape(x.shape)
-
     # ---- vectors ------------------------------------------------------------------------------------------------
 
     def state_vector(

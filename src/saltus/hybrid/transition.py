@@ -32,6 +32,7 @@ from saltus.model.symbols import SX, flatten, members
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
 WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that forbids a place or a force
+CLOSED, SOLVED = 1e-14, 1e-8  # m: closed to round-off; what a linear system that can be solved leaves
 SETTLING = 3  # Newton steps that put positions onto the constraints of a domain
 SPEED = 1e-6  # of the speeds, or m/s: by so much a reset that is no impact may break new constraints
 STILL = 1e-9  # m/s: slower than this a contact has no direction of slip
@@ -102,7 +103,7 @@ class Watch:
         t = segment.breaks[:-1, None] + s * np.diff(segment.breaks)[:, None]
         flat = np.zeros((x.shape[0] * x.shape[1], self._mode.x.numel()))
         flat[:, : x.shape[2]] = x.reshape(-1, x.shape[2])
-        g = np.array([np.ravel(self._mode.guards(*at, self._p)[0]) for at in zip(t.ravel(), flat, strict=True)])
+        g = self._mode.guards.batch(t.reshape(-1, 1), flat, self._p)[0].reshape(len(flat), -1)
         d = self._mode.directions
         out = [i for i in self.watched if (d[i] * (g[:, i] + self._p[self._first + i])).min() < -WATCH]
         for i in out:
@@ -260,15 +261,15 @@ class Entrance:
         rows = choose_rows(c, t, q, base)
         for _ in range(SETTLING):
             phi, J, _ = c.closure(t, q, base)
-            if np.abs(phi).max() < 1e-15:
+            if np.abs(phi).max() < CLOSED:
                 break
             saddle, _ = self._saddle(t, q, base, J[list(rows)])
-            step = np.linalg.solve(saddle, np.concatenate([np.zeros(self.nv), -phi[list(rows)]]))[: self.nv]
+            step = self._solved(saddle, np.concatenate([np.zeros(self.nv), -phi[list(rows)]]), t)[: self.nv]
             q = self._helper.move(q, step, theta)
         phi, J, phi_t = c.closure(t, q, base)
         A = J[list(rows)]
         saddle, M = self._saddle(t, q, base, A)
-        solved = np.linalg.solve(saddle, np.concatenate([M @ v, -phi_t[list(rows)]]))
+        solved = self._solved(saddle, np.concatenate([M @ v, -phi_t[list(rows)]]), t)
         after, change = solved[: self.nv], None
         error = float(np.abs(J @ v + phi_t).max())
         if slope:
@@ -278,9 +279,18 @@ class Entrance:
 
     def _saddle(self, t: float, q: np.ndarray, base: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         M = self.constrained.mass(t, q, base)
-        saddle = np.block([[M, -A.T], [A, np.zeros((len(A), len(A)))]])
-        size = np.abs(saddle).max(axis=1)
-        if not (size > 0).all() or np.linalg.cond(saddle / np.sqrt(np.outer(size, size))) > 1e15:
+        saddle = np.zeros((self.nv + len(A), self.nv + len(A)))
+        saddle[: self.nv, : self.nv], saddle[: self.nv, self.nv :], saddle[self.nv :, : self.nv] = M, -A.T, A
+        return saddle, M
+
+    def _solved(self, saddle: np.ndarray, right: np.ndarray, t: float) -> np.ndarray:
+        try:
+            out = np.linalg.solve(saddle, right)
+            off = np.abs(saddle @ out - right).max(initial=0.0)
+            solved = bool(off <= SOLVED * (np.abs(saddle) @ np.abs(out) + np.abs(right)).max(initial=0.0))
+        except np.linalg.LinAlgError:
+            solved = False
+        if not solved:
             name = self.constrained.domain.name
             raise Singular(
                 f"domain {name!r}: some coordinate moves nothing heavy (t = {t:.6g} s), so that impacts and "
@@ -288,7 +298,7 @@ class Entrance:
                 "loops hold it",
                 domain=name,
             )
-        return saddle, M
+        return out
 
     def _slope(
         self,

@@ -13,7 +13,7 @@ from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
 from saltus.model import joints
 from saltus.model.assembly import State, assembler
 from saltus.model.branches import branches
-from saltus.model.contents import Derived
+from saltus.model.contents import Derived, Same
 from saltus.model.joints import Ball, Joint
 from saltus.model.kinematics import Kinematics
 from saltus.model.loads import Loads
@@ -64,13 +64,13 @@ class Mechanism(Loads):
     @property
     def gravity(self) -> SX:
         """Acceleration of free fall (m/s2, world axes). Set a number (downwards), or a vector of numbers and Params."""
-        return self._gravity
+        return SX(self._gravity.value)  # a copy: set it, instead of assigning to its entries
 
     @gravity.setter
     def gravity(self, given: Any) -> None:
         gravity = gravity_vector(given, self.spatial)
         self.book.known_symbols("gravity", gravity)
-        self._gravity = gravity
+        self._gravity = Expression(gravity)
 
     @property
     def contents(self) -> tuple[Hashable, ...]:
@@ -80,9 +80,8 @@ class Mechanism(Loads):
         """
         parts = (self.params, self.links, self.joints, self.points, self.forces, self.constraints, self.drives)
         named = tuple(tuple(part.items()) for part in parts)
-        inputs = tuple((name, Expression(symbol)) for name, symbol in self.inputs.items())
-        rotors = tuple((name, Expression(SX(vector(x)))) for name, x in self.armatures.items())
-        return (*named, inputs, rotors, self.closing, Expression(self._gravity))
+        more = tuple((name, Same(x)) for group in (self.inputs, self.armatures) for name, x in group.items())
+        return (*named, more, self.closing, self._gravity)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` derives from the machine as it is now, made once and again after every change."""

@@ -28,7 +28,8 @@ def rank(J: np.ndarray) -> int:
 
 def independent_rows(J: np.ndarray) -> list[int]:
     """A largest set of independent rows, well conditioned: each time the row that adds most to those taken."""
-    return pivots(scaled_rows(J).T, rank(J))
+    wanted, moving = rank(J), np.flatnonzero(np.linalg.norm(scaled_rows(J), axis=1))
+    return moving.tolist() if len(moving) == wanted else pivots(scaled_rows(J).T, wanted)
 
 
 def spread(J: np.ndarray) -> float:

@@ -130,7 +130,6 @@ class _Samples:
         if len(stay.parameters) > 1:  # one per call to the engine, between which the held control may have changed
             ends = np.array([own[-1] for own in stay.breaks[:-1]])
             self.p = np.array(stay.parameters)[np.searchsorted(ends, self.t, side="right")]
-        self.x[:-1] = stay.mode.projected(self.t[:-1], self.x[:-1], self.p if self.p.ndim == 1 else self.p[:-1])
 
 
 Wanted = tuple[Mode, np.ndarray, np.ndarray, np.ndarray]

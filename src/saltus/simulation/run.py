@@ -25,7 +25,7 @@ from saltus.hybrid.strike import consistent_target, strike
 from saltus.hybrid.transition import STILL, Armed, Passed, Watch, arm, entrance, entry, held, transition
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import pivots
+from saltus.model.rank import independent_rows, pivots, scaled_rows
 from saltus.model.symbols import Named
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
@@ -348,11 +348,14 @@ class _Run:
         A motion may pass a dead centre, where rows lose their independence for an instant, but not start at one.
         """
         _, J, _ = c.closure(self.t, self.q, self.base)
+        if not self.formulation.reduced:
+            kept = independent_rows(J) if rows is None else pivots(scaled_rows(J).T, rows)
+            return Choice(tuple(kept), tuple(range(J.shape[1])), ())
         wanted = self.independent
         if isinstance(wanted, Mapping):
             wanted = wanted.get(c.domain.name)
-        kept = None if rows is None else pivots(J.T, rows)
-        return choose(self.system.mechanism, J, wanted, kept)
+        chosen = None if rows is None else pivots(scaled_rows(J).T, rows)
+        return choose(self.system.mechanism, J, wanted, chosen)
 
     def _resettle(self, c: Constrained) -> None:
         """Other rows hold the same machine: a state that moves when they change was not on the constraints."""
