@@ -107,8 +107,7 @@ def test_more_friction_than_there_is():
     start = m.assemble(at=(0, 0, 1.0))
     run = sl.simulate(system, start, until=0.1)
     assert not run.outcome.ok
-    assert "needed a friction of" in run.outcome.verdict
-    assert "the ground has 0.2" in run.outcome.verdict
+    assert "N more friction than the ground's 0.2 gives" in run.outcome.verdict
     # statics of the first instant, Newton-Euler by hand: a_t = g cos(th) 3/2 / L about the foot
     th = 1.0
     alpha = -1.5 * G * math.cos(th)

@@ -34,7 +34,7 @@ def run(
         str | None, typer.Option(help="spf, index1, baumgarte, projection or minimal; gains after a colon: spf:1e-4.")
     ] = None,
     engine: Annotated[str | None, typer.Option(help="native, heyoka or sundials.")] = None,
-    tolerance: Annotated[float, typer.Option(help="Local error of a step.")] = 1e-9,
+    tolerance: Annotated[float, typer.Option(help="Local error of a step.")] = 1e-10,
     start: Annotated[
         str | None, typer.Option(help="Keyframe to start from.", show_default="the machine's last")
     ] = None,

@@ -132,6 +132,7 @@ class _Samples:
             self.p = np.array(stay.parameters)[np.searchsorted(ends, self.t, side="right")]
 
 
+PUSHES = 1e-2  # of the largest normal force
 Wanted = tuple[Mode, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -217,7 +218,8 @@ def contact_summary(
 ) -> dict[str, dict[str, float]]:
     """Least normal force, friction needed and share of time pulled, of every contact; `by_stay` says which hold.
 
-    `excess` is by how much the friction needed goes beyond what the ground has, where that is given.
+    The friction needed is that while the contact pushes with more than a hundredth of its largest force: near lift-off
+    the ratio says little. `friction_short` (N) is the most that is missing where the ground's friction is given.
     """
     out: dict[str, dict[str, float]] = {}
     m = system.mechanism
@@ -228,15 +230,19 @@ def contact_summary(
         holding = np.any(arrays["forces"][:, i], axis=1) if soft else held[arrays["phase"]]
         normal = arrays["forces"][holding, i, d - 1]
         tangential = np.linalg.norm(arrays["forces"][holding, i, : d - 1], axis=1)
-        pushing = normal > 1e-6 * max(float(np.abs(normal).max(initial=0.0)), 1e-12)
+        pushing = normal > PUSHES * max(float(np.abs(normal).max(initial=0.0)), 1e-12)
         need = tangential[pushing] / normal[pushing]
         limits = np.array([_limit(contacts) for contacts in mine]) if not soft else np.zeros(0)
-        limit = limits[arrays["phase"][holding][pushing]] if not soft else np.full(len(need), np.inf)
+        limit = limits[arrays["phase"][holding]] if not soft else np.full(len(normal), np.inf)
+        beyond = np.where(np.isfinite(limit), tangential - np.where(np.isfinite(limit), limit, 0.0) * normal, 0.0)
+        worst = int(beyond.argmax()) if len(beyond) else 0
+        given = bool(len(beyond)) and bool(np.isfinite(limit[worst]))
         out[name] = {
             "normal_min": float(normal.min(initial=np.inf)) if len(normal) else 0.0,
             "normal_max": float(normal.max(initial=0.0)) if len(normal) else 0.0,
             "friction_need": float(need.max(initial=0.0)),
-            "excess": float((need - limit).max(initial=-np.inf)) if np.isfinite(limit).any() else 0.0,
+            "friction_given": float(limit[worst]) if given else -1.0,
+            "friction_short": float(beyond[worst]) if given else 0.0,
             "pulling": float((normal < 0).mean()) if len(normal) else 0.0,
         }
     return out

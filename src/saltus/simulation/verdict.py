@@ -10,7 +10,7 @@ from saltus.simulation.trajectory import Trajectory
 MISSED, LOOSE = 1e-4, 1e3  # part of the energy that a run may miss; at least so many tolerances
 APART = 1e-6  # of a lever: constraints that are off by less count as closed
 DEEP = 1e-6  # m: below the ground
-PULL, BEYOND = 1e-6, 1e-6  # of the largest normal force; of the friction the ground has
+PULL, BEYOND = 1e-6, 1e-6  # of the largest normal force
 
 
 def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
@@ -21,10 +21,10 @@ def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
         largest = max(contact["normal_max"], -contact["normal_min"], 0.0)
         if contact["normal_min"] < -max(PULL, known) * largest - 1e-9:
             out.append(f"the ground pulled at {name!r} with {-contact['normal_min']:.4g} N")
-        if contact["excess"] > max(BEYOND, known):
-            has = contact["friction_need"] - contact["excess"]
+        if contact["friction_short"] > max(BEYOND, known) * largest + 1e-9:
             out.append(
-                f"contact {name!r} needed a friction of {contact['friction_need']:.4g}; the ground has {has:.4g}"
+                f"contact {name!r} needed {contact['friction_short']:.4g} N more friction than the ground's "
+                f"{contact['friction_given']:.4g} gives, {contact['friction_need']:.4g} in all"
             )
     for name, foot in run.meta["feet"].items():
         if foot["depth"] > max(DEEP, known):
