@@ -26,7 +26,7 @@ def facts(run: Any, seconds: float) -> dict[str, Any]:
         "outcome": run.outcome.kind,
         "ok": run.outcome.ok,
         "detail": run.outcome.detail,
-        "faults": list(getattr(run.outcome, "faults", ())),
+        "faults": list(run.outcome.faults),
         "time": run.outcome.t,
         "events": counts,
         "steps": len(gait),

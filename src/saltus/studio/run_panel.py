@@ -109,7 +109,7 @@ class RunPanel:
             f" at {outcome.t:.4g} s, {len(run.events)} events, largest loop gap {run.loop_gap:.2g} m"
             f", energy residual {run.energy_account['relative residual']:.2g}",
             *([] if outcome.ok else [outcome.detail]),
-            *getattr(outcome, "faults", ()),
+            *outcome.faults,
         ]
         self.text.say("\n".join(lines), outcome.kind)
         self._time_line()

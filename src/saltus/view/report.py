@@ -63,7 +63,7 @@ def report(
     shown = figures if figures is not None else all_figures(run, system=system)
     outcome = run.outcome
     kind, detail = "good" if outcome.ok else "bad", escaped(outcome.detail)
-    faults = "".join(f"<li class=bad>{escaped(fault)}</li>" for fault in getattr(outcome, "faults", ()))
+    faults = "".join(f"<li class=bad>{escaped(fault)}</li>" for fault in outcome.faults)
     parts = [
         f"<h1>{escaped(run.meta['name'])}</h1>",
         f"<p class={kind}><strong>{escaped(outcome.kind)}</strong> at t = {outcome.t:.6g} s: {detail}</p>",
