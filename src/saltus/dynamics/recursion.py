@@ -22,8 +22,8 @@ from saltus.model.symbols import SX, number, skew
 # Of a constraint's own inverse inertia: solvable where a loop's constraints lose rank. Reactions are off by about
 # (DAMPING / r)^2, r the ratio of the lightest link to the others, so it stays near round-off.
 DAMPING = 1e-14
-# Of the inverse mass of a loop's heaviest link: where rods come to lie in line, reactions along them are noise, round-off
-# by the square of the distance, that error control creeps up to. Measured on chains of four-bars that pass such
+# Of the inverse mass of a loop's heaviest link: where rods come to lie in line, reactions along them are noise, round-
+# off by the square of the distance, that error control creeps up to. Measured on chains of four-bars that pass such
 # positions: right to 5e-9 rad with 1e-8 to 1e-10, lost with 1e-14. Links however light do not feel it.
 FADING = 1e-9
 DIRECTIONS = {"turn", "tilt", "angle"}  # how the names of locks without a unit begin

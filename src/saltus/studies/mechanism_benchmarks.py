@@ -1,4 +1,4 @@
-"""Study: problems of the literature with the default formulation, tolerance and engine, against numbers from outside."""
+"""Study: problems of the literature with default formulation, tolerance and engine, against numbers from outside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Row:
     """A benchmark: its error, the gauges of the run, and whether all of it holds.
 
     `error` is in rad (m for Bricard's mechanism), `loop_gap` in m, `energy` the unexplained part of the energy
-    exchanged. `ok`: the outcome is ok, the error at most NEAR, and no recorded sample is off by more than the gauges say.
+    exchanged. `ok`: the outcome is ok, the error at most NEAR, and no recorded sample is off by more than the gauge.
     """
 
     name: str
@@ -84,7 +84,7 @@ def pendulum(pull: float, angle: float, rate: float, t: float) -> float:
 
 
 def n_four_bar_pull(windows: int) -> float:
-    """n + 1 uprights of inertia 1/3 and n bars that all move alike: I = (4 n + 1) / 3, weight times arm (3 n + 1) g / 2."""
+    """n + 1 uprights of inertia 1/3 and n bars that move alike: I = (4 n + 1) / 3, weight times arm (3 n + 1) g / 2."""
     return machines.G * (3 * windows + 1) / 2 / ((4 * windows + 1) / 3)
 
 
