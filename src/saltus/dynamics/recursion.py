@@ -99,7 +99,9 @@ class Recursion:
         self._steps: list[_Fold | _Drop] = []
         self._joints = _joints(e)
         metres = [c.contact is not None or lock.startswith("shift") for c in e.closures for lock in c.locks]
-        self._fading = {self.nv + k: self._of_heaviest(e, k) for k, row in enumerate(rows) if metres[row]}
+        self._fading: dict[Label, SX] = {
+            self.nv + k: self._of_heaviest(e, k) for k, row in enumerate(rows) if metres[row]
+        }
         self._rotors = ca.sparsify(ca.jacobian(e.rotors, e.a))
         self._reached = self._reach()
         self._stages = self._schedule()
