@@ -161,6 +161,12 @@ STUDIES = {
             f"{LIU}; the tail is ours, the paper names it as the leg's purpose",
             "saltus.studies.bolt_with_tail",
         ),
+        Study(
+            "mechanism-benchmarks",
+            "Problems of the literature with the defaults: Andrews, Bricard, N-four-bar, Jansen's leg, Garcia's walker",
+            "IVP test set, IFToMM benchmarks A02 and A04, Garcia, Chatterjee, Ruina and Coleman (1998)",
+            "saltus.studies.mechanism_benchmarks",
+        ),
     )
 }
 
