@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from saltus.simulation.jumps import jump
 from saltus.simulation.log import Log
 from saltus.simulation.trajectory import Trajectory
 
-MISSED, LOOSE = 1e-4, 1e3  # part of the energy that a run may miss; at least so many tolerances
+MISSED, LOOSE = 5e-6, 1e3  # part of the energy that a run may miss; at least so many tolerances
 APART = 1e-6  # of a lever: constraints that are off by less count as closed
 DEEP = 1e-6  # m: below the ground
 PULL, BEYOND = 1e-6, 1e-6  # of the largest normal force
@@ -53,6 +54,13 @@ def _accuracy(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
         out.append(
             f"{residual:.3g} J of energy are unexplained, of {run.meta['energy_scale']:.3g} J exchanged: use a smaller "
             "tolerance or another formulation"
+        )
+    found = jump(log, run) if mode.constrained.loops else None
+    if found is not None:
+        out.append(
+            f"the velocity of {found[1]} jumps by {found[0]:.3g} at t = {found[2]:.4g} s without an impact: the motion "
+            f"left its branch at a singular position, which {type(log.formulation).__name__} does not pass; use "
+            "sl.formulations.Projection(), the default"
         )
     J = mode.constrained.closure(t, q, base)[1]
     lever = max(1.0, float(np.abs(J).max(initial=0.0)))

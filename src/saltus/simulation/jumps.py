@@ -1,0 +1,61 @@
+"""Jumps: velocities that change at once, or more than the accelerations on the way explain.
+
+Where a loop passes a singular position its branches meet, with velocities of their own. A motion that goes on along
+another branch keeps its loops and its energy; what tells is that velocities jump without an impact.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from saltus.simulation.log import Log, Stay
+from saltus.simulation.trajectory import Trajectory
+
+JUMP = 0.1  # of the largest speed of a coordinate
+SUDDEN = 1e-7  # s: no contact that a run resolves is so short
+MOST = 50  # intervals between samples that are looked at more closely
+
+
+def jump(log: Log, run: Trajectory) -> tuple[float, str, float] | None:
+    """Size, coordinate and time (s) of the first jump of a velocity without an event; None if there is none."""
+    t, v, a, stay = (run.arrays[name] for name in ("t", "v", "a", "phase"))
+    limit = JUMP * np.abs(v).max(axis=0)
+    h = np.diff(t)[:, None]
+    missed = np.abs(np.diff(v, axis=0) - h * (a[1:] + a[:-1]) / 2) > limit
+    goes_on = np.array([one.goes_on for one in log.stays])
+    eventless = np.array([goes_on[i:j].all() for i, j in itertools.pairwise(stay)])
+    suspect = np.flatnonzero(missed.any(axis=1) & eventless & (h[:, 0] > 0))
+    for i in suspect[:MOST]:
+        found = _within(log.stays[stay[i] : stay[i + 1] + 1], float(t[i]), float(t[i + 1]), limit)
+        if found is not None:
+            size, k, when = found
+            return size, run.meta["v_names"][k], when
+    return None
+
+
+def _within(stays: list[Stay], begin: float, end: float, limit: np.ndarray) -> tuple[float, int, float] | None:
+    """The steps that overlap an interval: sudden changes, and all against Simpson's rule for the accelerations."""
+    times, speeds, explained = [np.zeros(0)], [np.zeros((0, len(limit)))], np.zeros(len(limit))
+    parts = [(s.mode, *part) for s in stays for part in zip(s.breaks, s.coefficients, s.parameters, strict=True)]
+    for mode, breaks, coefficients, p in parts:
+        steps = np.flatnonzero((breaks[1:] > begin) & (breaks[:-1] < end))
+        if not len(steps):
+            continue
+        s = np.array([0.0, 0.5, 1.0])
+        x = np.einsum("sj,kjn->ksn", s[:, None] ** np.arange(coefficients.shape[1]), coefficients[steps])
+        h = np.diff(breaks)[steps]
+        t = breaks[steps][:, None] + s * h[:, None]
+        v, a, *_ = mode.outputs(t.ravel(), x.reshape(-1, x.shape[2]), p)
+        times.append(t.ravel())
+        speeds.append(v)
+        a = a.reshape(len(steps), 3, -1)
+        explained += (h[:, None] * (a[:, 0] + 4 * a[:, 1] + a[:, 2]) / 6).sum(axis=0)
+    t, v = np.concatenate(times), np.vstack(speeds)
+    if not len(t):
+        return None
+    until = np.searchsorted(t, t + SUDDEN, side="right") - 1
+    off = np.maximum(np.abs(v[until] - v).max(axis=0), np.abs(v[-1] - v[0] - explained))
+    worst = int((off - limit).argmax())
+    return (float(off[worst]), worst, begin) if off[worst] > limit[worst] > 0 else None
