@@ -1,5 +1,6 @@
 """`ok` means physical: motions that no machine could make, and starts that do not fit, are told with their numbers."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -281,3 +282,70 @@ def test_the_tutorials_tolerance_works_at_liftoff():
         formulation=sl.formulations.SPF(1e-3),
     )
     assert run.outcome.kind == "finished", run.outcome
+
+
+# ---- impacts and coordinates ----------------------------------------------------------------------------------------
+
+
+def test_impact_of_a_machine_that_is_driven_in_time():
+    """A table that moves at cos(t): the velocity of a ball on it is judged at the time of the impact."""
+    m = sl.Mechanism("table")
+    table, ball = m.link("table", mass=5.0), m.link("ball", mass=1.0)
+    m.slide("x", m.ground, table, axes="x")
+    m.slide("y", table, ball, axes="y")
+    m.point("sole", ball.at(0, 0))
+    m.prescribe("x", sl.math.sin(m.time))
+    t = 1.0
+    state = sl.State(m, np.array([math.sin(t), 0.0]), np.array([math.cos(t), -2.0]), {})
+    with pytest.raises(sl.errors.BadValue, match="break"):
+        sl.impact(m, state, sl.Sliding("sole"))
+    hit = sl.impact(m, state, sl.Sliding("sole"), time=t)
+    assert hit.impulses["sole y"] == pytest.approx(2.0, rel=1e-12)
+    assert hit.after.v.x == pytest.approx(math.cos(t), rel=1e-12)
+
+
+def test_a_contact_of_ones_own_acts_as_a_grip():
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Plumb:
+        point: str
+
+        def rows(self, kinematics, spatial, anchor):
+            where = kinematics.position(kinematics.mechanism.frame(self.point))
+            return where[0] - anchor[0], ("x",)
+
+    m = sl.Mechanism("ball")
+    ball = m.link("ball", mass=2.0)
+    m.slide("at", m.ground, ball, axes="xy")
+    m.point("ball", ball.at(0, 0))
+    state = m.assemble(at=(0.3, 0.4), rates={"at": (1.5, -0.5)})
+    hit = sl.impact(m, state, Plumb("ball"), bilateral=True)
+    assert list(hit.after.velocities) == pytest.approx([0.0, -0.5])
+    assert hit.lost == pytest.approx(2.0 * 1.5**2 / 2)
+    with pytest.raises(sl.errors.BadValue, match="bilateral=True"):
+        sl.impact(m, state, Plumb("ball"))
+
+
+def test_independent_coordinates_are_those_asked_for_in_every_domain():
+    """A two-link leg that stands: one freedom per angle while it floats, fewer while its foot is pinned."""
+    m = sl.Mechanism("leg")
+    body, thigh = m.link("body", mass=3.0, inertia=0.02), m.rod("thigh", mass=0.5, length=0.2)
+    shank = m.rod("shank", mass=0.3, length=0.2)
+    m.slide("at", m.ground, body, axes="xy")
+    m.revolute("hip", body.at(0, 0), thigh.start)
+    m.revolute("knee", thigh.end, shank.start)
+    m.point("foot", shank.end)
+    system = sl.HybridSystem(m)
+    system.domain("stand", contacts=[sl.Pinned("foot")])
+    bent = m.assemble(hip=-2.0, knee=0.9)
+    start = m.assemble(at=(0, -bent.position("foot")[1]), hip=-2.0, knee=0.9)
+    ends = []
+    for wanted in (["hip", "knee"], {"stand": ["at.x", "at.y"]}):
+        run = sl.simulate(
+            system, start, until=0.15, formulation=sl.formulations.Minimal(), independent=wanted, tolerance=1e-11
+        )
+        ends.append(run.arrays["q"][-1])
+        width = run.pieces[0].coefficients.shape[2] - len(m.q_names)
+        assert width >= 2
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-8)
+    with pytest.raises(sl.errors.BadValue, match="2 degree"):
+        sl.simulate(system, start, until=0.1, formulation=sl.formulations.Minimal(), independent=["hip"])

@@ -59,14 +59,18 @@ class Strike:
         speed, n = J @ v + phi_t, self.loops
         return Numbers(c.mass(t, q, base), J[:n], J[n:], speed[:n], speed[n:], heights)
 
-    def collide(self, now: Numbers, v: np.ndarray, law: Law) -> tuple[Impact, tuple[str, ...]]:
-        """What the contacts do to the velocity, and what each of them did."""
+    def check_sides(self) -> None:
+        """Refuse contacts that have no side to bounce off, slide along or leave."""
         if self.others:
             raise BadValue(
                 f"contact {', '.join(map(repr, self.others))} is none with the ground (Pinned, Sliding, Rolling) and "
                 "has no side to bounce off, slide along or leave; let it act as a grip does, with bilateral=True",
                 contacts=self.others,
             )
+
+    def collide(self, now: Numbers, v: np.ndarray, law: Law) -> tuple[Impact, tuple[str, ...]]:
+        """What the contacts do to the velocity, and what each of them did."""
+        self.check_sides()
         T = float(v @ now.M @ v / 2)
         whole = Decomposition(now.M, now.A, now.B)
         p, modes = collide(whole.mobility, now.u, self.contacts, law, T)

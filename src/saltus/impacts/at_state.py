@@ -284,6 +284,7 @@ def impact(
         event = Impact(done, p, T - T_c, T_c, int(whole.rank), float(done @ now.M @ done / 2), hit.rows)
         modes = tuple("holds" if i < len(new) else "is released" for i in range(len(hit.contacts.names)))
     else:
+        hit.check_sides()
         _approaching(hit, now, len(new))
         event, modes = hit.collide(now, v, rule)
         acting = hit.acting([mode != "lifts off" for mode in modes])
