@@ -147,7 +147,7 @@ def page(records: list[dict[str, Any]]) -> str:
         )
         + ".",
         _end_states(records),
-        f"A machine took {seconds[len(seconds) // 2]:.2g} s of processor in the middle and {seconds[-1]:.2g} s at most.",
+        f"A machine took {seconds[len(seconds) // 2]:.2g} s of processor in the middle, {seconds[-1]:.2g} s at most.",
     ]
     if wrong:
         said.append("Wrong:\n\n" + "\n".join(f"* seed {r['seed']}: {r['end']}: {r['detail'][:200]}" for r in wrong))
@@ -168,7 +168,7 @@ def _end_states(records: list[dict[str, Any]]) -> str:
     )
     middle = f"; with the defaults {fine[len(fine) // 2]:.1g} in the middle and {fine[-1]:.1g} at most" if fine else ""
     return (
-        f"End states of {len(off)} of the {len(given)} right ones were compared with an integration of their own: off by "
+        f"End states of {len(off)} of the {len(given)} right ones were compared with the second judge's: off by "
         f"{off[len(off) // 2]:.1g} in the middle, {off[-1]:.1g} at most (loose tolerances included){middle}. "
         f"No opinion on the others: {_listed(why)}."
     )
@@ -182,19 +182,19 @@ INTRODUCTION = """# Robustness
 
 Written by `make robust`; do not edit. A seed gives a random machine, its start and how it is run
 (`robust/draw.py`): planar and spatial, 2 to 12 links, all kinds of joints, up to four loops that close, may not
-close, are redundant or singular, linkages that turn through dead centres, tables on more cranks than they need, springs,
-dampers, motors, given motions, links without mass, soft ground, feet that stick, slide, hop and bounce, masses and
-lengths over many orders of magnitude, and input that is plainly wrong. More than half name neither formulation nor
-engine nor tolerance. It is assembled and run for a second, twice by the same call: the same bits must come out.
+close, are redundant or singular, linkages that turn through dead centres, tables on more cranks than they need,
+springs, dampers, motors, given motions, links without mass, soft ground, feet that stick, slide, hop and bounce, masses
+and lengths over many orders of magnitude, and input that is plainly wrong. More than half name neither formulation
+nor engine nor tolerance. It is assembled and run for a second, twice by the same call: the same bits must come out.
 
 *Right* means that checks which share no code with the library agree (`robust/judge.py`): loops closed, Kane's equations
 and the constraints' accelerations at the first and last instant, energies, the energy account, momentum of machines
 that float, unit quaternions, impacts that take energy, passive parts that do no work. A second judge
-(`robust/maximal.py`) integrates the machine by itself, as free bodies held together by their joints, or along the closed
-form of its motion where it passes dead centres, and compares end states: they may differ by a thousand tolerances and
-1e-7, times what small changes of the start grow by. *Named* means an error of the library or an outcome that says what
-is the matter. Anything else is *wrong*: another exception, a number that is not finite, two answers to one call, a
-process that crashes or hangs. `python -m robust --seed N` shows one machine again."""
+(`robust/maximal.py`) integrates the machine by itself, as free bodies held together by their joints, or along the
+closed form of its motion where it passes dead centres, and compares end states: they may differ by a thousand
+tolerances and 1e-7, times what small changes of the start grow by. *Named* means an error of the library or an outcome
+that says what is the matter. Anything else is *wrong*: another exception, a number that is not finite, two answers to
+one call, a process that crashes or hangs. `python -m robust --seed N` shows one machine again."""
 
 
 def show(seed: int) -> int:

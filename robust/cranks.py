@@ -70,7 +70,7 @@ class _Plane:
         self.branch = Branch(np.zeros(n), np.array(turn), swings, folds, ratio)
 
     def table(self, n: int) -> None:
-        """One table on n cranks of the same length: all beyond the second are too many, and nothing is singular soon."""
+        """One table on n cranks of the same length: all beyond the second are too many."""
         L, span = self.size, self.size * float(self.r.uniform(1.0, 3.0))
         feet = [0.0, *sorted(self.r.uniform(0.1, 0.9, n - 2) * span), span]
         self.rod("table", span)

@@ -14,9 +14,10 @@ import numpy as np
 from robust import faults
 from robust.build import Built, build, run
 from robust.draw import random_machine
+from robust.ends import compared
 from robust.judge import of_run, of_start, residuals
 from robust.machines import DEFAULT, Machine
-from robust.maximal import NoOpinion, compared
+from robust.maximal import NoOpinion
 from saltus.errors import CannotClose, SaltusError
 
 ROUND_OFF = 1e-8  # what a second judge knows no better than

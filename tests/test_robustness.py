@@ -12,9 +12,10 @@ import robust.__main__ as command
 from robust import faults, trial
 from robust.build import build, run
 from robust.draw import PLANE, random_machine
+from robust.ends import apart, compared
 from robust.judge import Instant, of_run, of_start, residuals
 from robust.machines import Body, Machine, Pin
-from robust.maximal import Bodies, Maximal, NoOpinion, apart, compared, turned
+from robust.maximal import Bodies, Maximal, NoOpinion, turned
 from robust.motion import world
 from scipy.integrate import solve_ivp
 
@@ -189,7 +190,7 @@ def test_the_second_judge_knows_a_pendulum():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_of_the_second_judge_are_derivatives_of_its_equations(seed):
-    """J by central differences along turns and shifts of all bodies, and gamma from the first derivative along a motion."""
+    """J by central differences along turns and shifts of all bodies, gamma by those of the rates along a motion."""
     machine, r, h = random_machine(seed + 40), np.random.default_rng(seed), 1e-6
     here = Bodies.of(machine, 0.2, machine.q, machine.v)
     try:
