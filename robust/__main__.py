@@ -132,7 +132,7 @@ def page(records: list[dict[str, Any]]) -> str:
     engine, formulation, spatial, loops, links = parts
     said = [
         INTRODUCTION,
-        f"{len(records)} machines, seeds {min(r['seed'] for r in records)} to {max(r['seed'] for r in records)}: "
+        f"{len(records)} machines, seeds {_ranges([r['seed'] for r in records])}: "
         f"{verdicts['right']} right, {verdicts['named']} ended in a named error or outcome, {verdicts['wrong']} wrong.",
         table(records),
         "What they were: "
@@ -150,7 +150,10 @@ def page(records: list[dict[str, Any]]) -> str:
         f"A machine took {seconds[len(seconds) // 2]:.2g} s of processor in the middle, {seconds[-1]:.2g} s at most.",
     ]
     if wrong:
-        said.append("Wrong:\n\n" + "\n".join(f"* seed {r['seed']}: {r['end']}: {r['detail'][:200]}" for r in wrong))
+        said.append(
+            "Wrong:\n\n"
+            + "\n".join(f"* seed {r['seed']}: {r['end']}: {' '.join(r['detail'].split())[:200]}" for r in wrong)
+        )
     return "\n\n".join(said) + "\n"
 
 
@@ -172,6 +175,14 @@ def _end_states(records: list[dict[str, Any]]) -> str:
         f"{off[len(off) // 2]:.1g} in the middle, {off[-1]:.1g} at most (loose tolerances included){middle}. "
         f"No opinion on the others: {_listed(why)}."
     )
+
+
+def _ranges(seeds: list[int]) -> str:
+    """Seeds that were run, as ranges: a run that was interrupted leaves some out."""
+    ordered = sorted(seeds)
+    begins = [s for i, s in enumerate(ordered) if i == 0 or ordered[i - 1] != s - 1]
+    ends = [s for i, s in enumerate(ordered) if i + 1 == len(ordered) or ordered[i + 1] != s + 1]
+    return ", ".join(f"{a} to {b}" for a, b in zip(begins, ends, strict=True))
 
 
 def _listed(count: Counter[Any]) -> str:
