@@ -1,16 +1,18 @@
 """`python -m robust`: thousands of random machines, each in a right result or a named outcome.
 
 Trials run in a process of their own, which is stopped when one takes too long or too much memory and replaced
-now and then. Results are appended to a file, one line a machine; a run that was interrupted goes on from there.
+now and then. Results are appended to a file, one line per machine; a run that was interrupted goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -20,7 +22,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-SECONDS = 60.0  # for one machine, all told
+SECONDS = 60.0  # of processor for one machine, all told
+PATIENCE = 1200.0  # s of wall clock, for one that waits for nothing
 MEMORY = 6 * 2**30  # bytes of address space
 FRESH = 200  # machines a worker is given before another takes its place
 
@@ -40,13 +43,15 @@ class Worker:
         """Return the record of a seed, whatever happens to the process."""
         self.served += 1
         self.pipe.send(seed)
-        if not self.pipe.poll(SECONDS):
+        if not self.pipe.poll(PATIENCE):
             self.stop()
-            return _lost(seed, "hang", f"no answer within {SECONDS:g} s")
+            return _lost(seed, "hang", f"no answer within {PATIENCE:g} s")
         try:
             return self.pipe.recv()
         except EOFError:
             self.process.join()
+            if self.process.exitcode == -signal.SIGXCPU:
+                return _lost(seed, "hang", f"no answer within {SECONDS:g} s of processor")
             return _lost(seed, "crash", f"the process ended with code {self.process.exitcode}")
 
     def stop(self) -> None:
@@ -69,13 +74,16 @@ def _serve(pipe: Connection, other_end: Connection, cache: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     while True:
         try:
-            pipe.send(trial(pipe.recv()).record())
+            seed = pipe.recv()
+            limit = math.ceil(time.process_time() + SECONDS)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+            pipe.send(trial(seed).record())
         except (EOFError, BrokenPipeError, KeyboardInterrupt):
             return
 
 
 def _lost(seed: int, end: str, detail: str) -> dict[str, Any]:
-    from robust.machines import random_machine
+    from robust.draw import random_machine
     from robust.trial import Result
 
     m = random_machine(seed)
@@ -124,7 +132,7 @@ def page(records: list[dict[str, Any]]) -> str:
     engine, formulation, spatial, loops, links = parts
     said = [
         INTRODUCTION,
-        f"{len(records)} machines, seeds {min(r['seed'] for r in records)} to {max(r['seed'] for r in records)}: "
+        f"{len(records)} machines, seeds {_ranges([r['seed'] for r in records])}: "
         f"{verdicts['right']} right, {verdicts['named']} ended in a named error or outcome, {verdicts['wrong']} wrong.",
         table(records),
         "What they were: "
@@ -138,11 +146,43 @@ def page(records: list[dict[str, Any]]) -> str:
             ]
         )
         + ".",
-        f"A machine took {seconds[len(seconds) // 2]:.2g} s in the middle and {seconds[-1]:.2g} s at most.",
+        _end_states(records),
+        f"A machine took {seconds[len(seconds) // 2]:.2g} s of processor in the middle, {seconds[-1]:.2g} s at most.",
     ]
     if wrong:
-        said.append("Wrong:\n\n" + "\n".join(f"* seed {r['seed']}: {r['end']}: {r['detail'][:200]}" for r in wrong))
+        said.append(
+            "Wrong:\n\n"
+            + "\n".join(f"* seed {r['seed']}: {r['end']}: {' '.join(r['detail'].split())[:200]}" for r in wrong)
+        )
     return "\n\n".join(said) + "\n"
+
+
+def _end_states(records: list[dict[str, Any]]) -> str:
+    """What the second judge said."""
+    given = [r["compared"] for r in records if r["verdict"] == "right"]
+    off = sorted(float(text) for text in given if text and not text.startswith("no"))
+    why = Counter(text.split(": ")[1].split(" at ")[0].split(" grow")[0] for text in given if text.startswith("no"))
+    if not off:
+        return "No end state was compared."
+    fine = sorted(
+        float(r["compared"])
+        for r in records
+        if r["formulation"] == "default" and r["verdict"] == "right" and r["compared"][:1].isdigit()
+    )
+    middle = f"; with the defaults {fine[len(fine) // 2]:.1g} in the middle and {fine[-1]:.1g} at most" if fine else ""
+    return (
+        f"End states of {len(off)} of the {len(given)} right ones were compared with the second judge's: off by "
+        f"{off[len(off) // 2]:.1g} in the middle, {off[-1]:.1g} at most (loose tolerances included){middle}. "
+        f"No opinion on the others: {_listed(why)}."
+    )
+
+
+def _ranges(seeds: list[int]) -> str:
+    """Seeds that were run, as ranges: a run that was interrupted leaves some out."""
+    ordered = sorted(seeds)
+    begins = [s for i, s in enumerate(ordered) if i == 0 or ordered[i - 1] != s - 1]
+    ends = [s for i, s in enumerate(ordered) if i + 1 == len(ordered) or ordered[i + 1] != s + 1]
+    return ", ".join(f"{a} to {b}" for a, b in zip(begins, ends, strict=True))
 
 
 def _listed(count: Counter[Any]) -> str:
@@ -152,21 +192,25 @@ def _listed(count: Counter[Any]) -> str:
 INTRODUCTION = """# Robustness
 
 Written by `make robust`; do not edit. A seed gives a random machine, its start and how it is run
-(`robust/machines.py`): planar and spatial, 2 to 12 links, all kinds of joints, up to four loops that close, may not
-close, are redundant or singular, springs, dampers, motors, given motions, links without mass, soft ground, feet
-that stick, slide, hop and bounce, numbers over many orders of magnitude, and input that is plainly wrong. It is
-assembled and run for a second.
+(`robust/draw.py`): planar and spatial, 2 to 12 links, all kinds of joints, up to four loops that close, may not
+close, are redundant or singular, linkages that turn through dead centres, tables on more cranks than they need,
+springs, dampers, motors, given motions, links without mass, soft ground, feet that stick, slide, hop and bounce, masses
+and lengths over many orders of magnitude, and input that is plainly wrong. More than half name neither formulation
+nor engine nor tolerance. It is assembled and run for a second, twice by the same call: the same bits must come out.
 
 *Right* means that checks which share no code with the library agree (`robust/judge.py`): loops closed, Kane's equations
 and the constraints' accelerations at the first and last instant, energies, the energy account, momentum of machines
-that float, unit quaternions, impacts that take energy, passive parts that do no work. *Named* means an error of the
-library or an outcome that says what is the matter. Anything else is *wrong*: another exception, a number that is not
-finite, a process that crashes or hangs. `python -m robust --seed N` shows one machine again."""
+that float, unit quaternions, impacts that take energy, passive parts that do no work. A second judge
+(`robust/maximal.py`) integrates the machine by itself, as free bodies held together by their joints, or along the
+closed form of its motion where it passes dead centres, and compares end states: they may differ by a thousand
+tolerances and 1e-7, times what small changes of the start grow by. *Named* means an error of the library or an outcome
+that says what is the matter. Anything else is *wrong*: another exception, a number that is not finite, two answers to
+one call, a process that crashes or hangs. `python -m robust --seed N` shows one machine again."""
 
 
 def show(seed: int) -> int:
     """One machine at length."""
-    from robust.machines import random_machine
+    from robust.draw import random_machine
     from robust.trial import trial
 
     machine = random_machine(seed)
@@ -207,7 +251,9 @@ def main() -> int:
         print("\ninterrupted; the same command goes on from here")
     print("\n" + table(list(records.values())))
     if given.write is not None and records:
-        given.write.write_text(page(list(records.values())))
+        old = given.write.read_text() if given.write.exists() else ""
+        attacks = "".join(old.partition("\n## Attacks")[1:])  # that part is another command's
+        given.write.write_text(page(list(records.values())) + attacks)
     return any(r["verdict"] == "wrong" for r in records.values())
 
 

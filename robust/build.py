@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from robust.machines import Machine, Pin, Wave
+from robust.machines import DEFAULT, Machine, Pin, Wave
 
 UNTIL = 1.0  # s
-MAX_STEPS = 1500
-RATE = 50.0  # recorded samples a second
+MAX_STEPS = {"sundials": 1500, "heyoka": 1500, DEFAULT: 20_000}  # explicit steps of compiled code take no time
+RATE = 50.0  # recorded samples per second
+WAVE = 2.0, 5.0  # Nm or N, rad/s: a torque that swings
+HOLD = 5.0, 0.5, -0.5  # Nm/rad, Nm s/rad, and the torque where there is no coordinate to hold
 FORMULATIONS = {
     f.__name__: f
     for f in (
@@ -38,25 +40,31 @@ class Built:
 def build(machine: Machine) -> Built:
     """Build and assemble."""
     m = mechanism(machine)
-    rates = {name: float(machine.v[machine.v_names.index(name)]) for name in machine.rates}
+    held = machine.contact in ("standing", "sliding")  # starts at rest, as its foot does
+    rates = {} if held else {name: float(machine.v[machine.v_names.index(name)]) for name in machine.rates}
     start = m.assemble(near=guess(machine, m), rates=rates)
     system, domain = _system(machine, m, start)
     return Built(m, start, system, domain)
 
 
 def run(machine: Machine, built: Built, tolerance: float | None = None) -> Any:
-    """Simulate for a second."""
+    """Simulate for a second; what is the default is not named."""
+    named: dict[str, Any] = {}
+    if machine.formulation != DEFAULT:
+        named["formulation"] = FORMULATIONS[machine.formulation]()
+    if machine.engine != DEFAULT:
+        named["engine"] = machine.engine
+    if (tolerance or machine.tolerance) != Machine.tolerance:
+        named["tolerance"] = tolerance or machine.tolerance
     return sl.simulate(
         built.system,
         built.start,
         domain=built.domain,
         until=UNTIL,
         control=_control(machine, built.mechanism),
-        formulation=FORMULATIONS[machine.formulation](),
-        tolerance=tolerance or machine.tolerance,
-        engine=machine.engine,
         rate=RATE,
-        max_steps=MAX_STEPS,
+        max_steps=MAX_STEPS[machine.engine],
+        **named,
     )
 
 
@@ -150,7 +158,7 @@ def _system(machine: Machine, m: Any, start: Any) -> tuple[Any, str | None]:
         return system, "flight"
     stance = system.domain("stance", contacts=[_hold(machine)])
     system.edge(flight, stance, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
-    system.edge(stance, flight, guard=sl.Liftoff("foot", strict=True))
+    system.edge(stance, flight, guard=sl.Liftoff("foot"))
     return system, "flight"
 
 
@@ -168,11 +176,11 @@ def slides(machine: Machine) -> bool:
 def _control(machine: Machine, m: Any) -> Any:
     if machine.control == "none" or not m.inputs:
         return None
-    name = next(iter(m.inputs))
+    name, others = machine.commanded, dict.fromkeys(list(m.inputs)[1:], 0.0)
     if machine.control == "wave":
-        return lambda t, s: {name: 2 * sl.math.sin(5 * t)}
+        return lambda t, s: {name: WAVE[0] * sl.math.sin(WAVE[1] * t)} | others
     if name not in m.v_names:  # a motor where a loop closes: there is no coordinate to hold
-        return lambda t, s: {name: -0.5}
+        return lambda t, s: {name: HOLD[2]} | others
     if machine.control == "hold":
-        return sl.control.PD(name, float(machine.q[0]), kp=5.0, kd=0.5)
-    return sl.control.Sampled(lambda t, s: {name: -3 * s.q[name] - 0.3 * s.v[name]}, rate=40)
+        return sl.control.PD(name, float(machine.q[0]), kp=HOLD[0], kd=HOLD[1])
+    return sl.control.Sampled(lambda t, s: {name: -3 * s.q[name] - 0.3 * s.v[name]} | others, rate=40)

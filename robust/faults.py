@@ -48,7 +48,7 @@ def _pushed(m: Any, s: Any, control: Any) -> Any:
     return _go(m, s, control=control)
 
 
-def _size(m: Any, *numbers: float) -> tuple[float, ...]:
+def _size(m: Any, *numbers: Any) -> tuple[Any, ...]:
     return numbers if m.spatial else numbers[:2]
 
 
@@ -92,7 +92,8 @@ FAULTS: dict[str, Fault] = {
     "rotation of text": lambda m, s: m.ground.at(*_size(m, 0.0, 0.0, 0.0), rotation="up"),
     "motor of text": lambda m, s: m.revolute("extra", m.ground, m.links["link0"], motor=sl.Motor(torque="strong")),
     "motor of nan": lambda m, s: sl.Motor(torque=math.nan),
-    "motor below zero": lambda m, s: sl.Motor(gear=-1.0),
+    "motor below zero": lambda m, s: sl.Motor(torque=-1.0),
+    "motor without gear": lambda m, s: sl.Motor(gear=0.0),
     "spring of nan": lambda m, s: m.spring("extra", m.ground, m.links["link0"], stiffness=math.nan),
     "spring of text": lambda m, s: m.spring("extra", m.ground, m.links["link0"], stiffness="soft"),
     "spring of nothing": lambda m, s: m.spring("extra", m.ground, "nowhere", stiffness=1.0),

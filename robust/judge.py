@@ -8,7 +8,7 @@ import numpy as np
 
 from robust.build import slides
 from robust.machines import Body, Machine, q_at
-from robust.motion import Pose, closure, world
+from robust.motion import Pose, between, closure, world
 
 ROUND_OFF = 1e-6  # of the largest term in an equation
 PASSIVE = ("spring", "bushing", "mat", "friction")  # names of what can only take energy
@@ -96,9 +96,8 @@ class Instant:
             return np.eye(len(self.v))[names.index(name)]
         out = []
         for poses in self.partial:
-            a, b = (poses[link] @ Pose.still(*frame) for link, frame in ((pin.a, pin.frame_a), (pin.b, pin.frame_b)))
-            between = a.inverse() @ b
-            out.append((between.spin if pin.kind == "revolute" else between.p[1]) @ pin.axes[0])
+            joint = between(pin, poses)[1]
+            out.append((joint.spin if pin.kind == "revolute" else joint.p[1]) @ pin.axes[0])
         return np.array(out)
 
     # ---- constraints --------------------------------------------------------------------------------------------

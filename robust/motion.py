@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,11 @@ def skew(a: np.ndarray) -> np.ndarray:
 def vee(A: np.ndarray) -> np.ndarray:
     """Vector of the skew part."""
     return np.array([A[2, 1] - A[1, 2], A[0, 2] - A[2, 0], A[1, 0] - A[0, 1]]) / 2
+
+
+def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Cross product of two vectors, without what NumPy does for stacks of them."""
+    return np.array([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
 def rotation_about(axis: np.ndarray, angle: float) -> np.ndarray:
@@ -48,6 +54,10 @@ class Pose:
         """R x with its derivatives, for x with derivatives."""
         R = self.R
         return np.array([R[0] @ x[0], R[1] @ x[0] + R[0] @ x[1], R[2] @ x[0] + 2 * R[1] @ x[1] + R[0] @ x[2]])
+
+    def frame(self, R: np.ndarray, p: np.ndarray) -> Pose:
+        """A frame fixed in the moving one."""
+        return Pose(self.R @ R, self.point(p))
 
     def inverse(self) -> Pose:
         """The other way round."""
@@ -112,24 +122,38 @@ def world(
     return poses
 
 
+def between(pin: Pin, poses: dict[str, Pose]) -> tuple[Pose, Pose]:
+    """Frame of a joint on its first link, and the frame on the second one seen from there."""
+    a, b = poses[pin.a].frame(*pin.frame_a), poses[pin.b].frame(*pin.frame_b)
+    return a, a.inverse() @ b
+
+
 def closure(pin: Pin, poses: dict[str, Pose]) -> np.ndarray:
-    """Equations of a joint that closes a loop, with two derivatives: one column a derivative."""
-    a, b = (poses[link] @ Pose.still(*frame) for link, frame in ((pin.a, pin.frame_a), (pin.b, pin.frame_b)))
-    between = a.inverse() @ b
-    rows = [between.p @ direction for direction in _across([x for what, x in pin.primitives if what == "shift"])]
-    turns = [x for what, x in pin.primitives if what == "turn"]
-    if any(what == "ball" for what, _ in pin.primitives):
+    """Equations of a joint that closes a loop, with two derivatives: one column per derivative."""
+    return rows_of(pin.primitives, between(pin, poses)[1])
+
+
+def rows_of(primitives: list[tuple[str, np.ndarray]], joint: Pose) -> np.ndarray:
+    """What turns, shifts and balls leave locked of the pose of a joint: one column per derivative."""
+    rows = [joint.p @ direction for direction in across([x for what, x in primitives if what == "shift"])]
+    turns = [x for what, x in primitives if what == "turn"]
+    if any(what == "ball" for what, _ in primitives):
         pass
     elif not turns:
-        rows += list(np.array([vee(R) for R in between.R]).T)
+        rows += list(np.array([vee(R) for R in joint.R]).T)
     elif len(turns) == 1:
-        rows += [(between.R @ turns[0]) @ direction for direction in _across(turns)]
+        rows += [(joint.R @ turns[0]) @ direction for direction in across(turns)]
     elif len(turns) == 2:
-        rows.append((between.R @ turns[1]) @ turns[0])
+        rows.append((joint.R @ turns[1]) @ turns[0])
     return np.array(rows).reshape(-1, 3)
 
 
-def _across(directions: list[np.ndarray]) -> np.ndarray:
+def across(directions: list[np.ndarray]) -> np.ndarray:
     """Orthonormal directions perpendicular to all of the given ones."""
-    given = np.array(directions).reshape(-1, 3)
+    return _across(np.array(directions, float).tobytes())
+
+
+@lru_cache(maxsize=1000)
+def _across(directions: bytes) -> np.ndarray:
+    given = np.frombuffer(directions).reshape(-1, 3)
     return np.linalg.svd(given)[2][len(given) :] if len(given) else np.eye(3)
