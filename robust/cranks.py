@@ -24,7 +24,7 @@ def cranks(seed: int, theme: str, spatial: bool, gravity: float, r: np.random.Ge
     assert maker.branch is not None
     q, rate, _ = maker.branch.at(maker.angle)
     v = rate * maker.speed
-    bodies, tree, loops = (tuple(x) for x in (maker.bodies, maker.tree, maker.loops))
+    bodies, tree, loops = tuple(maker.bodies), tuple(maker.tree), tuple(maker.loops)
     return Machine(
         seed, theme, spatial, bodies, tree, loops, q, v, 0.0, (tree[0].name,), gravity=gravity, branch=maker.branch
     )

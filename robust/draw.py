@@ -253,8 +253,8 @@ class _Maker:
             pushes.append(Push("push", links[1 + int(r.integers(self.n))], self.frame()[1], value))
         if r.random() < 0.08:
             stiffness, damping, friction = 10 ** r.uniform(3, 5), r.uniform(0, 1), r.choice([0.0, 0.8])
-            link, at = links[1 + int(r.integers(self.n))], self.frame()[1]
-            softs.append(Soft("mat", link, at, float(stiffness), float(damping), float(friction), 0.05))
+            link, place = links[1 + int(r.integers(self.n))], self.frame()[1]
+            softs.append(Soft("mat", link, place, float(stiffness), float(damping), float(friction), 0.05))
         prescribed = None
         turning = [i for i in plain if "." not in names[i]]
         if len(turning) > 1 and r.random() < 0.06:

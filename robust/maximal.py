@@ -237,9 +237,7 @@ class Maximal:
             if low.diagonal().min() < 1e-6:
                 raise NoOpinion("something moves nothing heavy")
             a = a + N @ (np.linalg.solve(low.T, np.linalg.solve(low, b / d)) / d)
-        whole = np.zeros(6 * self.n)
-        whole[self.columns] = a
-        whole = whole.reshape(self.n, 6)
+        whole = self._whole(a)
         turning = np.array([skew(w) @ R for w, R in zip(state.spin, state.turn, strict=True)])
         angles = np.array([self._coordinate(k, poses, state)[0][1] for k in _measured(m)])
         return Bodies(state.speed, turning, whole[:, :3], whole[:, 3:], angles).packed()

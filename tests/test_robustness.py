@@ -442,12 +442,12 @@ def test_a_start_a_little_way_off_a_dead_centre_runs_alike_in_every_formulation(
 
 
 def test_a_motion_may_pass_a_dead_centre():
-    """From q1 = 0.01 the bars fall back through the line they start next to, all on the branch they are on."""
+    """From q1 = 0.01 the bars fall back through the line they start next to, and other coordinates take over."""
     m, start = four_bar(0.01)
-    runs = [sl.simulate(m, start, until=0.5, formulation=f, engine="sundials", max_steps=5000) for f in FORMULATIONS]
-    right = [run for run in runs if run.outcome.ok]
-    assert right
-    assert np.ptp([run["q1"][-1] for run in right]) < 1e-6
+    run = sl.simulate(m, start, until=0.5, formulation=sl.formulations.SPF(), engine="sundials")
+    assert run.outcome.ok
+    assert run["q1"].min() < -1.0  # beyond the line
+    assert run.energy_account["relative residual"] < 1e-6
 
 
 def parallelogram(cranks):
