@@ -286,9 +286,12 @@ class Mode:
         rows = []
         for i, edge in enumerate(self.edges):
             what = f"guard of edge {edge.name!r} in domain {self.domain.name!r}"
-            value = SX(traced(edge.guard.expression, s, what=what))
-            if value.numel() != 1:
-                raise BadValue(f"{what} gives {value.numel()} numbers; give one", edge=edge.name)
+            given = traced(edge.guard.expression, s, what=what)
+            value = SX(given) if isinstance(given, SX) else None
+            if isinstance(given, int | float | np.number):
+                value = SX(float(given))
+            if value is None or value.numel() != 1:
+                raise BadValue(f"{what} gives {given!r}; give one number or expression", edge=edge.name)
             rows.append(value - self._shift[i])
         for k in self.slipping:
             along = c.slip_velocity(e, k)

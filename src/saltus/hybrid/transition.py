@@ -176,7 +176,8 @@ class Passed:
     """State after a passage: positions, velocities, the ideal impact if there was one.
 
     `shift` is how far a coordinate moved onto the constraints (rad or m), `error` the speed (m/s) by which velocities
-    that came in break them. `slope` is the derivative of (q, v) with respect to (t, q, v, Params) before.
+    that came in break them, `apart` that by which those that go out still do: constraints that contradict each other.
+    `slope` is the derivative of (q, v) with respect to (t, q, v, Params) before.
     """
 
     q: np.ndarray
@@ -185,6 +186,7 @@ class Passed:
     shift: float = 0.0
     error: float = 0.0
     slope: np.ndarray | None = None
+    apart: float = 0.0
 
 
 class Entrance:
@@ -275,7 +277,8 @@ class Entrance:
         if slope:
             change = self._slope(t, q, v, theta, rows, saddle, solved)
         impact = _impact(M, J, v, after, len(rows), c.row_names)
-        return Passed(q, after, impact, float(np.abs(q - before).max()), error, change)
+        apart = float(np.abs(J @ after + phi_t).max())
+        return Passed(q, after, impact, float(np.abs(q - before).max()), error, change, apart)
 
     def _saddle(self, t: float, q: np.ndarray, base: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         M = self.constrained.mass(t, q, base)
@@ -349,6 +352,17 @@ class Entrance:
         return ca.Function("settled", [t, q, v, theta], ca.cse([ca.densify(closed), ca.densify(out)]))
 
 
+def check_possible(c: Constrained, t: float, out: Passed, allowed: float) -> None:
+    """Refuse constraints that contradict each other: no velocity meets all of them to what is allowed (m/s)."""
+    if out.apart > allowed:
+        raise BadModel(
+            f"domain {c.domain.name!r}: motions given in time contradict its constraints at t = {t:.6g} s, "
+            f"which no velocity meets to less than {out.apart:.3g} m/s; let go of a contact or of a given motion",
+            domain=c.domain.name,
+            error=out.apart,
+        )
+
+
 def entrance(c: Constrained) -> Entrance:
     """Return the way onto the constraints of a domain, made once."""
     return c.system.once(("entrance", c.domain.name), lambda: Entrance(c))
@@ -419,6 +433,7 @@ class Transition:
         base = held(c, t, state.q, state.v, theta)
         out = entrance(c).settle(t, state.q, state.v, theta, base, slope=slope)
         allowed = max(SPEED, speed) * max(1.0, float(np.abs(state.v).max(initial=0.0)))
+        check_possible(c, t, out, allowed)
         impact = out.impact if isinstance(self.edge.reset, PlasticImpact) and c.rows else None
         if impact is None and out.error > allowed:
             raise BadModel(

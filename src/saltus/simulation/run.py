@@ -22,7 +22,7 @@ from saltus.hybrid.regular import check_constraints
 from saltus.hybrid.resets import Collision
 from saltus.hybrid.signals import Entry, called, commands
 from saltus.hybrid.strike import consistent_target, strike
-from saltus.hybrid.transition import STILL, Armed, Passed, Watch, arm, entrance, entry, held, transition
+from saltus.hybrid.transition import STILL, Armed, Passed, Watch, arm, check_possible, entrance, entry, held, transition
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import independent_rows, pivots, scaled_rows
@@ -237,14 +237,7 @@ class _Run:
             self.log.pulled = tolerant
         if not self.log.pulled:
             out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
-            apart = float(np.abs(J @ out.v + phi_t).max()) if phi_t.any() else 0.0
-            if apart > allowed:
-                raise BadModel(
-                    f"domain {domain.name!r}: motions given in time contradict its constraints at t = {self.t:.6g} s, "
-                    f"which no velocity meets to less than {apart:.3g} m/s; let go of a contact or of a given motion",
-                    domain=domain.name,
-                    error=apart,
-                )
+            check_possible(c, self.t, out, allowed)
             self.q, self.v = out.q, out.v
 
     def _check_loops(self, c: Constrained) -> None:
