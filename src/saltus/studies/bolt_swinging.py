@@ -89,7 +89,7 @@ def study() -> StudyResult:
             "converges to zero (fig. 6)",
             f"{gap[0]:.1e} m, then {after_second:.1e} m",
             holds=after_second < 1e-8,
-            why=f"after the second touchdown below 1e-8 m: errors of the integrator ({usual:.1e} m from a consistent start)",
+            why=f"after the second touchdown below 1e-8 m, errors of the integrator ({usual:.1e} m else)",
         ),
         Comparison("mean speed of the fastest found", None, fast["mean_speed"], "m/s", why="1350 W limit it in stance"),
         Comparison("mean speed", None, gait.mean_speed, "m/s", why="the paper prints none"),

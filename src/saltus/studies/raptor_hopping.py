@@ -66,7 +66,7 @@ def study() -> StudyResult:
             "converges to zero (fig. 8)",
             f"{gap[0]:.1e} m, then {after_second:.1e} m",
             holds=after_second < 1e-8,
-            why=f"after the second touchdown below 1e-8 m: errors of the integrator ({usual:.1e} m from a consistent start)",
+            why=f"after the second touchdown below 1e-8 m, errors of the integrator ({usual:.1e} m else)",
         ),
         Comparison("stride time", None, gait.stride_time, "s", why="the paper prints no time"),
         Comparison(
