@@ -18,10 +18,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ellipk
 
-from saltus import errors
+from saltus import engines, errors
 from saltus.compile import find_compiler, on_progress
 from saltus.engines.port import Flow, Request, Stop
-from saltus.simulation import engines
 
 G = 9.81
 T, X, P = ca.SX.sym("t"), ca.SX.sym("x", 2), ca.SX.sym("p")

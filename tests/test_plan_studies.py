@@ -71,7 +71,7 @@ def test_dynamics_error_is_eq_50(best):
     """Integral of the squared difference of planned and flown states, by Simpson's rule on a grid of our own."""
     t = np.linspace(0.0, rp.DURATION, 4001)
     flown, columns = best.flown, range(len(best.meta["q_names"]))
-    q = np.asarray(flown.at(t)) - np.asarray(best.at(t))
+    q = flown.at(t).positions - best.at(t).positions
     planned = best.states(t)[:, len(columns) :]
     v = np.stack([np.interp(t, flown.t, flown.arrays["v"][:, i]) for i in range(planned.shape[1])], 1) - planned
     squares = (q**2).sum(1) + (v**2).sum(1)

@@ -113,7 +113,7 @@ def test_a_long_chain_keeps_its_loops_and_its_energy():
     m, state = chain(5)
     run = sl.simulate(m, state, until=0.2, formulation=sl.formulations.Projection())
     assert run.outcome.ok
-    assert run.loop_gap < 1e-14
+    assert run.loop_gap < 1e-11
     assert run.energy_account["relative residual"] < 1e-8
 
 
@@ -179,6 +179,6 @@ def test_a_hundred_four_bars_run_for_a_second():
     m, state = chain(100)
     run = sl.simulate(m, state, until=1.0, formulation=sl.formulations.Projection())
     assert run.outcome.ok
-    assert run.loop_gap < 1e-14
+    assert run.loop_gap < 1e-11
     assert run.energy_account["relative residual"] < 1e-7
     assert "without optimisation" in run.report()

@@ -236,7 +236,15 @@ def test_report_is_one_file_that_needs_no_network(run, figures, tmp_path):
     assert not re.search(r"https?://", text)
     assert not re.search(r"<(link|iframe|script[^>]* src)", text)
     assert all(target.startswith(("data:", "#")) for target in re.findall(r'(?:src|href)="([^"]{1,9})', text))
-    parts = ("Energy account", "Contacts", "Events", "Parameters", "Versions", "saltus run bolt", "SPF(epsilon=0.001)")
+    parts = (
+        "Energy account",
+        "Contacts",
+        "Events",
+        "Parameters",
+        "Versions",
+        "saltus run bolt",
+        "Projection(iterations=2)",
+    )
     for part in parts:
         assert part in text
     assert text.count("<svg") == 8

@@ -38,7 +38,8 @@ def expand(app: Sphinx, docname: str, source: list[str]) -> None:
             for name, thing in vars(module).items()
             if getattr(thing, "__module__", "") == match[1] and name[0] != "_"
         ]
-        return "\n".join(line for name in listed for line in entry(match[1], name))
+        own = [name for name in listed if name not in saltus._HOME]  # those at the top are listed there
+        return "\n".join(line for name in own for line in entry(match[1], name))
 
     if docname.startswith("api/"):
         source[0] = re.sub(r"^\.\. public-names:: (.+)$", of_homes, source[0], flags=re.M)

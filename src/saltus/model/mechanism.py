@@ -64,13 +64,13 @@ class Mechanism(Loads):
     @property
     def gravity(self) -> SX:
         """Acceleration of free fall (m/s2, world axes). Set a number (downwards), or a vector of numbers and Params."""
-        return SX(self._gravity.value)  # a copy: set it, instead of assigning to its entries
+        return self._gravity
 
     @gravity.setter
     def gravity(self, given: Any) -> None:
         gravity = gravity_vector(given, self.spatial)
         self.book.known_symbols("gravity", gravity)
-        self._gravity = Expression(gravity)
+        self._gravity = gravity
 
     @property
     def contents(self) -> tuple[Hashable, ...]:
@@ -81,7 +81,7 @@ class Mechanism(Loads):
         parts = (self.params, self.links, self.joints, self.points, self.forces, self.constraints, self.drives)
         named = tuple(tuple(part.items()) for part in parts)
         more = tuple((name, Same(x)) for group in (self.inputs, self.armatures) for name, x in group.items())
-        return (*named, more, self.closing, self._gravity)
+        return (*named, more, self.closing, Expression(self._gravity))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` derives from the machine as it is now, made once and again after every change."""

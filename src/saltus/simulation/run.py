@@ -342,6 +342,12 @@ class _Run:
         """
         _, J, _ = c.closure(self.t, self.q, self.base)
         if not self.formulation.reduced:
+            if self.independent is not None:
+                raise BadValue(
+                    f"independent coordinates belong to SPF and Minimal; {type(self.formulation).__name__} keeps all "
+                    "velocities: leave out independent=, or give one of those formulations",
+                    given=self.independent,
+                )
             kept = independent_rows(J) if rows is None else pivots(scaled_rows(J).T, rows)
             return Choice(tuple(kept), tuple(range(J.shape[1])), ())
         wanted = self.independent

@@ -93,7 +93,7 @@ def tracking(best: sl.plan.Planned) -> np.ndarray:
     if best.flown is None:
         return np.full((1, len(best.meta["inputs"])), np.nan)
     columns = [best.meta["q_names"].index(name) for name in best.meta["inputs"]]
-    return angles(best.flown) - np.asarray(best.at(best.flown.t))[:, columns]
+    return angles(best.flown) - best.at(best.flown.t).positions[:, columns]
 
 
 def numbers(best: sl.plan.Planned) -> dict[str, Any]:

@@ -55,7 +55,9 @@ class Masses:
         a, b, c = np.linalg.eigvalsh(tensor)
         if self.document.compiler.get("balanceinertia", "false") == "true" and c > a + b:
             tensor = (a + b + c) / 3 * np.eye(3)
-        return Mass(float(numbers(e, "mass", "", 1)[0]), np.zeros(3), tensor).moved(self.document.pose(e))
+        return Mass(_weight(e, "mass", float(numbers(e, "mass", "", 1)[0])), np.zeros(3), tensor).moved(
+            self.document.pose(e)
+        )
 
     def _geom(self, e: Element) -> Mass:
         kind, mesh = kind_of(e), e.get("mesh")
@@ -77,7 +79,12 @@ class Masses:
             if shell:
                 self.left.out(e, f"shellinertia of <geom>{called(e)}")
             volume, moments = shape(kind, size)
-        mass = scalar(e, "mass") if "mass" in e.attributes else scalar(e, "density", 1000.0) * volume
+        given = "mass" in e.attributes
+        mass = (
+            _weight(e, "mass", scalar(e, "mass"))
+            if given
+            else _weight(e, "density", scalar(e, "density", 1000.0)) * volume
+        )
         return Mass(mass, np.zeros(3), mass * np.diag(moments)).moved(pose)
 
     def solid(self, e: Element) -> tuple[np.ndarray, Pose]:
@@ -183,3 +190,10 @@ def kind_of(e: Element) -> str:
 def mesh_name(e: Element) -> str:
     """Name of a mesh asset: its own, or that of its file."""
     return e.get("name") or e.get("file").replace("\\", "/").split("/")[-1].rsplit(".", 1)[0]
+
+
+def _weight(e: Element, name: str, value: float) -> float:
+    """A mass (kg) or density (kg/m3), which is not negative."""
+    if value < 0:
+        raise bad(e, f"{name} of <{e.tag}> is {value:g}; give zero or more")
+    return value
