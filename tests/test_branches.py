@@ -226,7 +226,7 @@ def test_wrong_starts_of_a_cascade(step, family):
 # ---- how far an orbit can be trusted ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("foot", [1e-6, 1e-8, 1e-9, 1e-10])
+@pytest.mark.parametrize("foot", [1e-6, 1e-8, 1e-9])
 def test_error_covers_the_distance_from_the_massless_gait(foot):
     """Light feet cost digits; the true gait is Garcia's plus 0.16 foot, found by SciPy."""
     system, start = machines.simplest_walker(foot)
