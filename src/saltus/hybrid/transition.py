@@ -27,7 +27,6 @@ from saltus.hybrid.mode import Mode
 from saltus.hybrid.resets import Continuous, Map, PlasticImpact
 from saltus.hybrid.signals import traced
 from saltus.model.assembly import assembler
-from saltus.model.linear import Positive
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX, flatten, members
 
@@ -257,7 +256,7 @@ class Entrance:
     def settle(
         self, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray, base: np.ndarray, *, slope: bool = False
     ) -> Passed:
-        """Positions by the least change, velocities along M^-1 A', onto the constraints; `base`: Params and anchors."""
+        """Positions and velocities onto the constraints, along M^-1 A'; `base` holds Params and anchors."""
         c, before = self.constrained, q
         if not c.rows:
             return Passed(q, v, slope=np.eye(self.n)[1 : 1 + self.nq + self.nv] if slope else None)
@@ -266,7 +265,9 @@ class Entrance:
             phi, J, _ = c.closure(t, q, base)
             if np.abs(phi).max() < CLOSED:
                 break
-            q = self._helper.move(q, -np.linalg.lstsq(J[list(rows)], phi[list(rows)], rcond=1e-10)[0], theta)
+            saddle, _ = self._saddle(t, q, base, J[list(rows)])
+            step = self._solved(saddle, np.concatenate([np.zeros(self.nv), -phi[list(rows)]]), t)[: self.nv]
+            q = self._helper.move(q, step, theta)
         phi, J, phi_t = c.closure(t, q, base)
         A = J[list(rows)]
         saddle, M = self._saddle(t, q, base, A)
@@ -316,8 +317,9 @@ class Entrance:
         nq, nv, n, chosen = self.nq, self.nv, self.n, list(rows)
         _, bent, N = self._closing(t, q, v, theta)
         bent, N = np.reshape(bent, (-1, n))[chosen], np.reshape(N, (nq, nv))
+        still = np.zeros((nv, n))
         out = np.eye(n)[1 : 1 + nq + nv]
-        out[:nq] -= N @ np.linalg.lstsq(saddle[nv:, :nv], bent, rcond=1e-10)[0]
+        out[:nq] += N @ np.linalg.solve(saddle, np.vstack([still, -bent]))[:nv]
         load = np.reshape(self._bending(rows)(t, q, v, theta, solved[:nv], solved[nv:]), (nv + len(rows), n))
         moved = np.eye(n)
         moved[1 : 1 + nq + nv] = out  # velocities change along with the positions that were put onto the constraints
@@ -340,12 +342,12 @@ class Entrance:
         project = ca.Function("project", [e.t, e.q, e.v, e.p, speed], c.with_params([ca.densify(after)]))
         phi, phi_t = c.with_params([ca.densify(e.phi[rows]), ca.densify(e.phi_t[rows])])
         gaps = ca.Function("gaps", [e.t, e.q, e.p], [phi, phi_t])
-        J = c.with_params([e.J[rows, :]])[0]
-        least = -ca.mtimes(J.T, Positive(ca.mtimes(J, J.T)).solve(phi))
-        step = ca.Function("step", [e.t, e.q, e.p], [e.kinematics.displaced(ca.densify(least))])
+        shift = SX.sym("shift", self.nv)
+        displaced = ca.Function("displaced", [e.q, shift, e.p], [e.kinematics.displaced(shift)])
         closed = q
         for _ in range(SETTLING):
-            closed = step(t, closed, p)
+            step = project(t, closed, SX.zeros(self.nv), p, -gaps(t, closed, p)[0])
+            closed = displaced(closed, step, p)
         out = project(t, closed, v, p, -gaps(t, closed, p)[1])
         return ca.Function("settled", [t, q, v, theta], ca.cse([ca.densify(closed), ca.densify(out)]))
 
