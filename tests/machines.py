@@ -114,33 +114,3 @@ def iterated(law, **numbers):
 
 
 APEX = sl.When(lambda s: s.v.body.y, "falling")
-
-
-def simplest_walker(foot=1e-6):
-    """Garcia, Chatterjee, Ruina and Coleman (1998): a hip of 1 kg on two massless legs of 1 m, light feet.
-
-    Units are such that g = 1; gravity leans by the Param `slope`. The strike counts once the stance leg leans
-    forward by 0.05 rad: before that the swing foot scuffs. Returned with a start near its long gait at 0.009 rad.
-    """
-    m = sl.Mechanism("simplest walker", gravity=0.0)
-    slope = m.param("slope", 0.009, "rad")
-    hip = m.link("hip", mass=1.0)
-    m.slide("hip", m.ground, hip, axes="xy")
-    weights = [("hip", hip.at(0, 0), 1.0)]
-    for side in ("left", "right"):
-        leg = m.link(side, mass=foot, com=(0, -1.0))
-        m.revolute(side, hip, leg, axis=(0, 0, -1))
-        m.point(f"{side}_foot", leg.at(0, -1.0))
-        weights.append((side, leg.at(0, -1.0), foot))
-    for name, point, mass in weights:
-        m.force(f"weight_{name}", point, (mass * sl.math.sin(slope.symbol), -mass * sl.math.cos(slope.symbol)))
-    system = sl.HybridSystem(m)
-    left = system.domain("left", contacts=[sl.Pinned("left_foot")])
-    right = system.domain("right", contacts=[sl.Pinned("right_foot")])
-
-    def strike(side):
-        return sl.When(lambda s: sl.math.fmin(s.q.left + s.q.right, s.q[side] - 0.05), "rising", label="strike")
-
-    system.edge(left, right, guard=strike("left"), reset=sl.PlasticImpact())
-    system.edge(right, left, guard=strike("right"), reset=sl.PlasticImpact())
-    return system, walking(system, 0.2, 0.2, 0.2 * math.cos(0.4))

@@ -12,6 +12,7 @@ import saltus as sl
 from saltus.errors import BadValue, NoOrbit, UnknownName
 from saltus.orbits.branch import Branch
 from saltus.orbits.stride import Lost
+from saltus.studies.benchmark_machines import simplest_walker
 
 
 def garcia_step(theta, rate, slope):
@@ -46,7 +47,7 @@ def garcia_gait(slope, steps, guess):
 
 @pytest.fixture(scope="module")
 def step():
-    system, start = machines.simplest_walker()
+    system, start = simplest_walker()
     return sl.find_orbit(system, start, swap={"left": "right"})
 
 
@@ -229,7 +230,7 @@ def test_wrong_starts_of_a_cascade(step, family):
 @pytest.mark.parametrize("foot", [1e-6, 1e-8, 1e-9])
 def test_error_covers_the_distance_from_the_massless_gait(foot):
     """Light feet cost digits; the true gait is Garcia's plus 0.16 foot, found by SciPy."""
-    system, start = machines.simplest_walker(foot)
+    system, start = simplest_walker(foot)
     orbit = sl.find_orbit(system, start, swap={"left": "right"})
     true, _ = garcia_gait(0.009, 1, [0.2, -0.2])
     off = np.array([-orbit.start.q.left, -orbit.start.v.left]) - true
@@ -239,7 +240,7 @@ def test_error_covers_the_distance_from_the_massless_gait(foot):
 
 
 def test_links_too_light_for_the_numbers_end_with_a_reason():
-    system, start = machines.simplest_walker(1e-13)
+    system, start = simplest_walker(1e-13)
     with pytest.raises(NoOrbit):
         sl.find_orbit(system, start, swap={"left": "right"})
 

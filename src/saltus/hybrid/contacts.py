@@ -113,10 +113,10 @@ def same_point(mechanism: Mechanism, a: Frame | str, b: Frame | str) -> bool:
     )
 
 
-def named_points(mechanism: Mechanism, contacts: Sequence[Contact]) -> dict[str, Frame]:
-    """Every different point of some contacts: by its own name, else by its link's, numbered from the second one on."""
+def named_points(mechanism: Mechanism, points: Sequence[Frame | str]) -> dict[str, Frame]:
+    """Every different one of some points: by its own name, else by its link's, numbered from the second one on."""
     out: dict[str, Frame] = {}
-    for frame in (mechanism.frame(c.point) for c in contacts):
+    for frame in map(mechanism.frame, points):
         if any(same_point(mechanism, frame, known) for known in out.values()):
             continue
         name = next((n for n, f in mechanism.points.items() if same_point(mechanism, f, frame)), frame.link.name)
@@ -129,5 +129,5 @@ def named_points(mechanism: Mechanism, contacts: Sequence[Contact]) -> dict[str,
 
 def contact_names(mechanism: Mechanism, contacts: Sequence[Contact]) -> list[str]:
     """Name of the point of every contact."""
-    points = named_points(mechanism, contacts)
+    points = named_points(mechanism, [c.point for c in contacts])
     return [next(n for n, f in points.items() if same_point(mechanism, f, c.point)) for c in contacts]

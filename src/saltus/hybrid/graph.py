@@ -114,7 +114,7 @@ class HybridSystem:
     @property
     def contact_points(self) -> dict[str, Frame]:
         """Every point that holds to the ground in some domain, by name."""
-        return named_points(self.mechanism, [c for d in self.domains.values() for c in d.contacts])
+        return named_points(self.mechanism, [c.point for d in self.domains.values() for c in d.contacts])
 
     @property
     def feet(self) -> list[tuple[str, Frame, Any]]:
@@ -129,7 +129,7 @@ class HybridSystem:
         if not radii:
             return []
         out: list[tuple[str, Frame, Any]] = []
-        known = named_points(m, [_At(point) for point, _ in radii])
+        known = named_points(m, [point for point, _ in radii])
         for name, frame in {**known, **m.points}.items():
             if name in self.through or any(same_point(m, frame, other) for _, other, _ in out):
                 continue
@@ -224,13 +224,3 @@ class HybridSystem:
 
     def __repr__(self) -> str:
         return f"HybridSystem({self.mechanism.name!r}: {', '.join(self.domains)}; {len(self.edges)} edges)"
-
-
-@dataclass(frozen=True, eq=False)
-class _At:
-    """A point that stands for a contact there."""
-
-    point: Frame | str
-
-    def rows(self, kinematics: Any, spatial: bool, anchor: Any) -> Any:
-        raise NotImplementedError
