@@ -54,6 +54,7 @@ _MODULES = {
     "design": "saltus.design",
     "errors": "saltus.errors",
     "formulations": "saltus.dynamics.formulations",
+    "ground": "saltus.ground",
     "math": "saltus.math",
     "orbits": "saltus.orbits",
     "plan": "saltus.plan",

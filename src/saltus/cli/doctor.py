@@ -66,8 +66,8 @@ def evaluation_times() -> dict[str, float]:
     from saltus.compile import Kernel, find_compiler
     from saltus.dynamics.choice import choose
     from saltus.dynamics.formulations import SPF
-    from saltus.hybrid.constrained import constrained
     from saltus.hybrid.mode import action, mode
+    from saltus.hybrid.touched import constrained
     from saltus.hybrid.transition import entry
     from saltus.zoo import bolt
 

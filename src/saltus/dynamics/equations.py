@@ -264,7 +264,18 @@ class Equations:
     @cached_property
     def phi_dot(self) -> SX:
         """Rate of phi, J v + d phi/dt."""
-        return ca.cse(self.kinematics.rate(self.phi))
+        out, at = self.kinematics.rate(self.phi), 0
+        for c in self.closures:
+            if c.rate is not None:
+                out[at : at + c.phi.numel()] = c.rate
+            at += c.phi.numel()
+        return ca.cse(out)
+
+    @property
+    def weights(self) -> dict[int, SX]:
+        """Rows that a mode may let go of, with their weight (1: held, 0: not)."""
+        rows = [None if c.weight is None else c.weight[i] for c in self.closures for i in range(c.phi.numel())]
+        return {i: w for i, w in enumerate(rows) if w is not None}
 
     @cached_property
     def J(self) -> SX:

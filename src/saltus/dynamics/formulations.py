@@ -147,7 +147,8 @@ def _independence(e: Equations, rows: list[int]) -> SX | None:
 
     None where no other rows could be kept in their place. Of rows that share no coordinate each group counts alone.
     """
-    moving = set(e.J.sparsity().get_triplet()[0])
+    moving = set(e.J.sparsity().get_triplet()[0]) - set(e.weights)
+    rows = [i for i in rows if i not in e.weights]
     if len(rows) == len(moving):
         return None
     J = e.J[rows, :]

@@ -102,6 +102,9 @@ class Recursion:
         self._fading: dict[Label, SX] = {
             self.nv + k: self._of_heaviest(e, k) for k, row in enumerate(rows) if metres[row]
         }
+        self._gone: dict[Label, SX] = {
+            self.nv + k: 1 - e.weights[row] for k, row in enumerate(rows) if row in e.weights
+        }
         self._rotors = ca.sparsify(ca.jacobian(e.rotors, e.a))
         self._reached = self._reach()
         self._stages = self._schedule()
@@ -207,7 +210,8 @@ class Recursion:
         D = sign * form.H[i, i]
         if sign < 0:
             fading = ca.vertcat(*[self._fading.get(x, SX(0)) for x in gone])
-            D += ca.diag(self._damping(D, [self._group[x] for x in gone]) + fading)
+            absent = ca.vertcat(*[self._gone.get(x, SX(0)) for x in gone])  # a row let go of has no reaction
+            D += ca.diag(self._damping(D, [self._group[x] for x in gone]) + fading + absent)
         factor, K = Positive(D), form.H[i, j]
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))

@@ -13,13 +13,16 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.dynamics.equations import Equations, number
 from saltus.dynamics.formulations import ODE
+from saltus.dynamics.unilateral import Element
 from saltus.hybrid.contacts import Sliding, contact_closures
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.hybrid.signals import Entry, Signals
+from saltus.model.kinematics import Closure
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 
 WORTH_COMPILING = 20_000  # sets of arguments
+SLIP_ENDS = 1e-6  # m/s: a contact that slides so slowly in 3D has come to rest
 SLOWEST = 1e-9  # m/s: a slip so slow in 3D has the direction in which it starts
 
 
@@ -58,11 +61,6 @@ def tree_of(system: HybridSystem) -> Equations:
     return system.mechanism.once("equations", lambda: Equations(system.mechanism))
 
 
-def constrained(system: HybridSystem, domain: Domain) -> Constrained:
-    """Return the equations of a domain, derived once."""
-    return system.once(("constrained", domain.name), lambda: Constrained(system, domain))
-
-
 class Constrained:
     """A machine under the constraints of one domain: M a + h = Q + J' f, phi = 0.
 
@@ -75,13 +73,13 @@ class Constrained:
         self.system, self.domain, self.mechanism = system, domain, m
         self.dimension = 3 if m.spatial else 2
         self.tree = tree_of(system)
-        self.contacts, self.anchors = contact_closures(m, domain.contacts, self.tree.kinematics)
+        self.contacts, self.anchors = self.closures_on(self.tree)
         self.equations = self.tree.constrained(self.contacts, self.anchors)
         self.rows = tuple(Row(c.name, lock, c.contact) for c in self.equations.closures for lock in c.locks)
         self.loops = sum(row.contact is None for row in self.rows)
-        self.sliding = tuple(i for i, c in enumerate(domain.contacts) if isinstance(c, Sliding))
+        self.sliding = self._sliding()
         self.normals = SX.sym("normal", len(self.sliding))
-        self.slip = SX.sym("slip", (self.dimension - 1) * len(self.sliding))
+        self.slip = SX.sym("slip", 0 if self.elements else (self.dimension - 1) * len(self.sliding))
         e = self.equations
         self.entry = Entry(
             SX.sym("entry_t"),
@@ -90,6 +88,23 @@ class Constrained:
         )
         self.held = SX.sym("held", e.u.numel())
         self._places: dict[int, tuple[Frame, Kernel]] = {}
+
+    elements: Sequence[Element] = ()  # contacts whose mode is given at run time
+
+    def closures_on(self, e: Equations) -> tuple[list[Closure], SX]:
+        """Constraint rows of the contacts, in terms of the symbols of `e`, and their own run-time parameters."""
+        return contact_closures(self.mechanism, self.domain.contacts, e.kinematics)
+
+    def _sliding(self) -> tuple[int, ...]:
+        """Contacts that may feel friction of slip."""
+        return tuple(i for i, c in enumerate(self.domain.contacts) if isinstance(c, Sliding))
+
+    @property
+    def slipping(self) -> list[int]:
+        """Which of the sliding contacts end a stay when their slip ends: those with friction."""
+        contacts = [self.domain.contacts[i] for i in self.sliding]
+        smooth = [isinstance(c.friction, int | float) and c.friction == 0 for c in contacts if isinstance(c, Sliding)]
+        return [k for k, without in enumerate(smooth) if not without]
 
     @property
     def row_names(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
+from saltus.ground import Ground, Level
 from saltus.hybrid.contacts import Contact, named_points, same_point
 from saltus.hybrid.guards import Guard, Liftoff, Touchdown
 from saltus.hybrid.resets import Collision, Continuous, PlasticImpact, Reset
@@ -63,6 +64,7 @@ class HybridSystem:
         self.mechanism = mechanism
         self.ground = ground
         self.through = tuple(through)
+        self.terrain: Ground | None = None  # of a machine alone whose contacts have modes of their own
         self.domains: dict[str, Domain] = {}
         self.edges: list[Edge] = []
         self.controls: dict[str, Any] = {}
@@ -70,15 +72,20 @@ class HybridSystem:
         self._derived = Derived()
 
     @classmethod
-    def alone(cls, mechanism: Mechanism) -> HybridSystem:
-        """Return the system of a mechanism that has one domain, "motion", and no contacts."""
+    def alone(cls, mechanism: Mechanism, terrain: Ground | None = None) -> HybridSystem:
+        """Return the system of a mechanism that has one domain, "motion".
+
+        What may touch does so by itself; without such parts there are no contacts.
+        """
+        terrain = (terrain or Level()) if mechanism.touching else None
 
         def make() -> HybridSystem:
             system = cls(mechanism)
             system.domain("motion")
+            system.terrain = terrain
             return system
 
-        return mechanism.once("alone", make)
+        return mechanism.once(("alone", terrain and terrain.kind), make)
 
     def with_edge(self, edge: Edge) -> HybridSystem:
         """Return the same system with one edge more."""

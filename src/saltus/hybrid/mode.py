@@ -16,19 +16,18 @@ from saltus.dynamics.equations import Equations
 from saltus.dynamics.formulations import Formulation
 from saltus.engines.port import Flow
 from saltus.errors import BadValue, Singular
-from saltus.hybrid.constrained import Constrained, Often
-from saltus.hybrid.contacts import Sliding, contact_closures, same_point
+from saltus.hybrid.constrained import SLIP_ENDS, Constrained, Often
+from saltus.hybrid.contacts import same_point
 from saltus.hybrid.graph import Edge
 from saltus.hybrid.guards import DIRECTIONS
 from saltus.hybrid.laws import Sampled, Schedule
 from saltus.hybrid.response import Responses
 from saltus.hybrid.signals import commands, traced
-from saltus.model.kinematics import Kinematics
+from saltus.hybrid.touched import Touched
 from saltus.model.parts import Frame
 from saltus.model.rank import scaled_rows
 from saltus.model.symbols import SX
 
-SLIP_ENDS = 1e-6  # m/s: a contact that slides so slowly in 3D has come to rest
 NO_MASS = 1e-14  # smallest eigenvalue of a mass matrix scaled to a diagonal of ones
 
 
@@ -139,7 +138,7 @@ class Mode:
         e = self.equations = c.moved(passive=act.key == "none" and bool(self.mechanism.inputs))
         ode = self.ode = formulation.ode(e, choice)
         self._smallest = SX.sym("smallest_volume")
-        entry, edges = c.entry, SX.sym("shift", len(self.edges))
+        entry, edges = c.entry, SX.sym("shift", self.n_own)
         blocks = {
             "params": self.mechanism.p,
             "anchors": c.anchors,
@@ -176,7 +175,8 @@ class Mode:
         prescribed = ca.densify(self.ode.reactions[given]) if given else SX(0, 1)
         if not m.drives:
             return prescribed
-        contacts, anchors = contact_closures(m, self.domain.contacts, Kinematics(m, released=True))
+        full = Equations(m, released=True, passive=e.passive)
+        contacts, anchors = c.closures_on(full)
         full = Equations(m, contacts, anchors, released=True, passive=e.passive)
         c.add_friction(full)
         reactions = SX.sym("reaction", e.phi.numel())
@@ -233,6 +233,8 @@ class Mode:
 
     def _force(self, contact: int) -> SX:
         c, out = self.constrained, SX.zeros(self.dimension)
+        if isinstance(c, Touched):
+            return c.force(contact, self.ode)[: self.dimension]
         for row in c.rows_of(contact):
             out["xyz".index(c.rows[row].lock)] = self.ode.reactions[row]
         if contact in c.sliding:
@@ -293,22 +295,23 @@ class Mode:
             if value is None or value.numel() != 1:
                 raise BadValue(f"{what} gives {given!r}; give one number or expression", edge=edge.name)
             rows.append(value - self._shift[i])
-        for k in self.slipping:
+        for k in c.slipping:
             along = c.slip_velocity(e, k)
             rows.append(along * c.slip[k] if self.dimension == 2 else ca.norm_2(along) - SLIP_ENDS)
+        if isinstance(c, Touched):
+            rows += [g - self._shift[len(rows) + i] for i, g in enumerate(c.guards(self.ode))]
         return rows + ([] if self.ode.volume is None else [self.ode.volume - self._smallest])
 
     @property
-    def slipping(self) -> list[int]:
-        """Which of the sliding contacts feel friction, so that the end of their slip matters."""
-        contacts = [self.domain.contacts[i] for i in self.constrained.sliding]
-        smooth = [isinstance(c.friction, int | float) and c.friction == 0 for c in contacts if isinstance(c, Sliding)]
-        return [k for k, without in enumerate(smooth) if not without]
+    def n_own(self) -> int:
+        """Guards of edges, of slips that end, and of contacts whose mode is given at run time; the rest is the volume's."""
+        c = self.constrained
+        return len(self.edges) + len(c.slipping) + (len(c.watched) if isinstance(c, Touched) else 0)
 
     @cached_property
     def directions(self) -> np.ndarray:
         """Direction of every guard: of the edges, of contacts that slide, of the choice of coordinates if any."""
-        out = [DIRECTIONS[edge.guard.direction] for edge in self.edges] + [-1] * len(self.slipping)
+        out = [DIRECTIONS[edge.guard.direction] for edge in self.edges] + [-1] * (self.n_own - len(self.edges))
         return np.array(out + ([-1] if self.ode.volume is not None else []), np.int32)
 
     @cached_property
@@ -339,6 +342,15 @@ class Mode:
         return self._kernel("slip_acceleration", second)
 
     @cached_property
+    def contact_accelerations(self) -> Kernel:
+        """Second rates of all rows of the contacts whose mode is given, whether the mode holds them or not."""
+        e, c = self.equations, self.constrained
+        assert isinstance(c, Touched)
+        rates = ca.vertcat(SX(0, 1), *[g.rates for g in c.geometry])
+        second = ca.substitute(e.kinematics.second_rate(rates), e.a, ca.densify(self.ode.a))
+        return self._kernel("contact_accelerations", second)
+
+    @cached_property
     def volume(self) -> Kernel:
         """Measure of how far the choice of coordinates is from singular."""
         return self._kernel("volume", SX(1) if self.ode.volume is None else self.ode.volume)
@@ -347,7 +359,7 @@ class Mode:
     def _outputs(self) -> Often:
         """What trajectories record: v, a, torques, phi, energies, momentum, contact forces, points."""
         e, m = self.equations, self.mechanism
-        contacts = [self._force(i) for i in range(len(self.domain.contacts))]
+        contacts = [self._force(i) for i in range(len(self.constrained.contacts))]
         soft = [t.force[: self.dimension] for t in e.touches.values()]
         points = [e.position(name)[: self.dimension] for name in m.points]
         parts = (
@@ -361,11 +373,12 @@ class Mode:
             ca.vertcat(SX(0, 1), *contacts, *soft),
             ca.vertcat(SX(0, 1), *points),
             self._drive_load,
+            self.constrained.state_of(self.ode) if isinstance(self.constrained, Touched) else SX(0, 1),
         )
         return Often(self.function("outputs", *parts))
 
     def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
-        """v, a, torques, phi, T, V, momentum, contact forces, points and efforts of drives, one row per time."""
+        """v, a, torques, phi, T, V, momentum, contact forces, points, efforts of drives and contacts, one row per time."""
         return [out.reshape(len(t), -1) for out in self._outputs.batch(t[:, None], x, p)]
 
     # ---- vectors ------------------------------------------------------------------------------------------------

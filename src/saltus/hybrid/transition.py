@@ -21,11 +21,12 @@ from saltus.dynamics.impulse import Impact
 from saltus.dynamics.project import consistent
 from saltus.engines.port import Segment
 from saltus.errors import BadModel, BadValue, Singular
-from saltus.hybrid.constrained import Constrained, constrained, rare
+from saltus.hybrid.constrained import Constrained, rare
 from saltus.hybrid.graph import Edge, HybridSystem
 from saltus.hybrid.mode import Mode
 from saltus.hybrid.resets import Continuous, Map, PlasticImpact
 from saltus.hybrid.signals import traced
+from saltus.hybrid.touched import constrained
 from saltus.model.assembly import assembler
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX, flatten, members
@@ -132,8 +133,11 @@ def memory(mode: Mode) -> tuple[list[SX], SX]:
     """
     c, e, layout = mode.constrained, mode.constrained.equations, mode.layout
     symbols = [e.t, e.q, e.v, c.mechanism.p]
-    anchors, speeds, _ = c.touching.function(*symbols)
     tangents, d = c.dimension - 1, c.dimension
+    if c.elements:  # their parameters are those of their modes, which the run has
+        blocks = {"params": c.mechanism.p, "entry_t": e.t, "entry_q": e.q, "entry_v": e.v}
+        return symbols, ca.vertcat(*[ca.densify(SX(blocks.get(name, SX.zeros(size)))) for name, size in layout.sizes])
+    anchors, speeds, _ = c.touching.function(*symbols)
     slow = [SX(0, 1)]
     for i in c.sliding:
         along = speeds[d * i : d * i + tangents]

@@ -87,6 +87,8 @@ class Closure:
     """Equations phi(q, t) = 0 that one loop joint, hand-written constraint or contact brings.
 
     `locks` says what each holds; `contact` is the number of the contact in its domain, None for the machine's own.
+    `rate` is given where it is not that of phi (rolling); `weight` (0 or 1, at run time) where a row may be let go of:
+    phi and rate are then multiplied by it.
     """
 
     name: str
@@ -94,6 +96,8 @@ class Closure:
     locks: tuple[str, ...]
     joint: Joint | None = None
     contact: int | None = None
+    rate: SX | None = None
+    weight: SX | None = None
 
 
 class Kinematics:

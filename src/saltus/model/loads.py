@@ -10,9 +10,10 @@ import casadi as ca
 from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.model.forces import CompliantContact, Effort, Force, ForceElement, JointSpring, Spring, Torque
 from saltus.model.joints import Ball, Joint
-from saltus.model.parts import Frame, Link, point_of
+from saltus.model.parts import Frame, Link, Plane, Round, point_of
 from saltus.model.registry import Registry
 from saltus.model.symbols import SX, Number, vector
+from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 from saltus.model.tree import Tree
 
 
@@ -29,6 +30,7 @@ class Loads:
         self.points: dict[str, Frame] = {}
         self.forces: dict[str, ForceElement] = {}
         self.armatures: dict[str, Number] = {}
+        self.touching: dict[str, Touching] = {}
 
     def spring(
         self, name: str, a: Any, b: Any, *, stiffness: Number = 0.0, length: Number = 0.0, damping: Number = 0.0
@@ -48,12 +50,16 @@ class Loads:
         self.book.number(stiffness, f"{part}: stiffness", lowest=0.0)
         self.book.number(rest, f"{part}: rest")
         self.book.number(damping, f"{part}: damping")
+        return self._add_force(JointSpring(name, self._coordinate(joint), stiffness, rest, damping))
+
+    def _coordinate(self, joint: Joint | str) -> str:
+        """Name of a coordinate that is one number."""
         coordinate = joint.name if isinstance(joint, Joint) else joint
         plain = [j for j in self.joints.values() if not any(isinstance(p, Ball) for p in j.primitives)]
         valid = [n for j in plain for n in j.v_names]
         if coordinate not in valid:
             raise UnknownName("joint coordinate", coordinate, valid)
-        return self._add_force(JointSpring(name, coordinate, stiffness, rest, damping))
+        return coordinate
 
     def force(self, name: str, point: Any, value: Sequence[Number]) -> Force:
         """Apply a force (N, world axes) at a point: constants, Params, inputs, state, time."""
@@ -107,6 +113,99 @@ class Loads:
                 name, place, stiffness, damping, exponent, friction, tangential, friction_damping, ground, memory
             )
         )
+
+    # ---- what may touch -----------------------------------------------------------------------------------------
+
+    def foot(
+        self,
+        name: str,
+        point: Any,
+        *,
+        friction: Number | None = None,
+        static: Number | None = None,
+        radius: Number = 0.0,
+        restitution: Number = 0.0,
+    ) -> Foot:
+        """Let a point, or a circle (in 3D a ball) of `radius` (m) about it, touch the ground, stick, slip and lift.
+
+        `friction` is that of slip, `static` that of rest (the same unless given); without them the ground's counts,
+        and where both have one the smaller. It bounces with `restitution` times the speed of its approach.
+        """
+        part = f"foot {name!r}"
+        self._law(part, friction, static, radius, restitution)
+        frame = self._frame(point, name)
+        if name not in self.points:
+            self.point(name, frame)
+        return self._touches(Foot(name, frame, radius, friction, static, restitution))
+
+    def stop(
+        self, joint: Joint | str, *, lower: Number | None = None, upper: Number | None = None, restitution: Number = 0.0
+    ) -> Stop:
+        """Let a joint's coordinate end at `lower` and `upper` (rad, m): contacts without friction."""
+        coordinate = self._coordinate(joint)
+        part = f"stop of {coordinate!r}"
+        self._law(part, None, None, 0.0, restitution)
+        given = [x for x in (lower, upper) if x is not None]
+        for limit in given:
+            self.book.number(limit, part)
+        if not given:
+            raise BadValue(f"{part}: give lower=, upper= or both")
+        if len(given) == 2 and all(isinstance(x, int | float) for x in given) and not lower < upper:
+            raise BadValue(f"{part}: lower {lower} is not below upper {upper}", given=(lower, upper))
+        return self._touches(Stop(coordinate, lower, upper, restitution))
+
+    def touch(
+        self,
+        name: str,
+        point: Any,
+        face: Plane | Round,
+        *,
+        friction: Number = 0.0,
+        static: Number | None = None,
+        radius: Number = 0.0,
+        restitution: Number = 0.0,
+    ) -> Meeting:
+        """Let a point or circle of one link touch a face of another or of the ground, link.plane(...) or .round(...)."""
+        part = f"touch {name!r}"
+        self._law(part, friction, static, radius, restitution)
+        frame = self._frame(point, name)
+        if not isinstance(face, Plane | Round):
+            raise BadValue(f"{part}: {face!r} is no face; give link.plane(...) or link.round(...)", given=face)
+        self._mine(face.frame, part)
+        if face.frame.link is frame.link:
+            raise BadModel(f"{part}: point and face belong to the same link {frame.link.name!r}")
+        return self._touches(Meeting(name, frame, radius, face, friction, static, restitution))
+
+    def rub(self, joint: Joint | str, effort: Number, *, static: Number | None = None) -> Rub:
+        """Give a joint dry friction: `effort` (Nm, N) against its motion; at rest it holds up to `static`."""
+        coordinate = self._coordinate(joint)
+        for what, value in (("effort", effort), ("static", static)):
+            if value is not None:
+                self.book.number(value, f"dry friction of {coordinate!r}: {what}", lowest=0.0)
+        return self._touches(Rub(coordinate, effort, static))
+
+    def _law(
+        self, part: str, friction: Number | None, static: Number | None, radius: Number, restitution: Number
+    ) -> None:
+        for what, value in (("friction", friction), ("static friction", static), ("radius", radius)):
+            if value is not None:
+                self.book.number(value, f"{part}: {what}", lowest=0.0)
+        self.book.number(restitution, f"{part}: restitution", lowest=0.0)
+        if isinstance(restitution, int | float) and restitution > 1:
+            raise BadValue(f"{part}: restitution is {restitution}; it is between 0 and 1", given=restitution)
+        if isinstance(friction, int | float) and isinstance(static, int | float) and static < friction:
+            raise BadValue(
+                f"{part}: static friction {static} is below the friction of slip, {friction}; it cannot be",
+                given=static,
+            )
+
+    def _touches(self, part: Any) -> Any:
+        if part.name in self.touching:
+            raise BadModel(
+                f"{part.name!r} of {self.name!r} may touch already; give it another name or once", name=part.name
+            )
+        self.touching[part.name] = part
+        return part
 
     def torque(self, name: str, link: Link, value: Any) -> Torque:
         """Apply a torque (Nm, world axes) on a link: one number in the plane, three in 3D."""

@@ -96,6 +96,21 @@ class Link:
             )
         return Frame(self, point_of(xyz, self.spatial, where), orientation)
 
+    def plane(self, *xyz: Number, normal: Any) -> Plane:
+        """Return the face through (x, y) or (x, y, z) that looks along `normal`: a line in the plane machine."""
+        where = f"plane of link {self.name!r}"
+        direction = point_of(normal, self.spatial, where)
+        if direction.is_constant():
+            length = float(np.linalg.norm(np.ravel(ca.DM(direction))))
+            if not length > 0:
+                raise BadValue(f"{where}: normal is {normal!r}; give the direction it looks to", given=normal)
+            direction = direction / length
+        return Plane(self.at(*xyz), direction)
+
+    def round(self, *xyz: Number, radius: Number) -> Round:
+        """Return the outside of a circle (a ball in 3D) of `radius` (m) about (x, y) or (x, y, z)."""
+        return Round(self.at(*xyz), radius)
+
     @property
     def origin(self) -> Frame:
         """The link's own frame."""
@@ -121,6 +136,22 @@ class Link:
 
     def __repr__(self) -> str:
         return f"Link({self.name!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A face of a link: the half-space on the side of the unit `normal`, in the link's axes, is outside."""
+
+    frame: Frame
+    normal: SX
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """A round face of a link: the outside of a circle, a ball in 3D, of `radius` (m) about a point."""
+
+    frame: Frame
+    radius: Number
 
 
 def turn(angle: Number, matrix: Any, where: str) -> SX:

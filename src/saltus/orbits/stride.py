@@ -14,9 +14,10 @@ from saltus.dynamics.impulse import Impact
 from saltus.engines import choose as choose_engine
 from saltus.engines.port import Request, Stop
 from saltus.errors import BadValue, SaltusError, UnknownName
-from saltus.hybrid.constrained import Constrained, constrained, rare, tree_of
+from saltus.hybrid.constrained import Constrained, rare, tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import law_in, stepwise
+from saltus.hybrid.touched import constrained
 from saltus.hybrid.transition import Armed, Passed, Watch, arm, choose_rows, entrance, held, transition
 from saltus.orbits.variation import Dynamics, Rows, Variation
 

@@ -20,6 +20,7 @@ from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, number
 from saltus.simulation.log import Log, Stay
+from saltus.simulation.touches import summary
 from saltus.simulation.trajectory import Piece, Trajectory
 from saltus.simulation.verdict import faults
 
@@ -31,7 +32,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
     """
     system, m = log.system, log.system.mechanism
     d = 3 if m.spatial else 2
-    places = contacts_of(system)
+    places, elements = contacts_of(system), log.stays[0].mode.constrained.elements
     channels = list(dict.fromkeys(n for stay in log.stays for n in stay.mode.power_names))
     lasting = [(i, stay) for i, stay in enumerate(log.stays) if stay.breaks]
     if not lasting:
@@ -83,7 +84,9 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
         "energy_drift": _drift(log, arrays, resets, scale),
         "energy_of_resets": float(sum(resets.values())),
         "work": dict(zip(channels, map(float, arrays["work"][-1]), strict=True)),
-        "contacts": contact_summary(system, [s.mode.domain.contacts for s in log.stays], arrays, places, d),
+        "contacts": contact_summary(system, [s.mode.domain.contacts for s in log.stays], arrays, places, d)
+        | summary(arrays, elements),
+        "elements": [x.name for x in elements],
         "feet": _feet(system, arrays, log.params, [s.mode.domain.contacts for s in log.stays]),
     }
     trajectory = Trajectory(meta, arrays, [s.piece for s in sampled], log.events, m)
@@ -155,10 +158,12 @@ def _outputs(wanted: list[Wanted]) -> list[list[np.ndarray]]:
 def _named(s: _Samples, outputs: list[np.ndarray], places: Mapping[str, Any], d: int) -> dict[str, Any]:
     t, x, n, mode = s.t, s.x, len(s.t), s.stay.mode
     layout, m, c = mode.layout, mode.mechanism, mode.constrained
-    v, a, torques, phi, T, V, momentum, forces, points, drives = outputs
+    v, a, torques, phi, T, V, momentum, forces, points, drives, touches = outputs
     ground = np.zeros((n, len(places), d))
     for i, contact in enumerate(mode.domain.contacts):
         ground[:, contact_index(m, places, contact)] = forces[:, d * i : d * (i + 1)]
+    for i, one in enumerate(c.elements):
+        ground[:, list(places).index(one.part.name)] += forces[:, d * i : d * (i + 1)]
     soft = len(soft_contacts(m))
     if soft:
         ground[:, len(places) - soft :] = forces[:, -d * soft :].reshape(n, soft, d)
@@ -176,8 +181,21 @@ def _named(s: _Samples, outputs: list[np.ndarray], places: Mapping[str, Any], d:
         "points": points.reshape(n, len(m.points), d),
         "own_work": x[:, layout.work],
         "drives": drives,
+        "touches": np.concatenate([touches.reshape(n, len(c.elements), 4), _modes(mode, s.p, n)], axis=2),
         "off": float(np.abs(phi).max(initial=0.0)),
     }
+
+
+def _modes(mode: Mode, p: np.ndarray, n: int) -> np.ndarray:
+    """Of contacts with modes of their own: closed, stick, friction of slip and of rest, at every sample."""
+    c = mode.constrained
+    block = np.broadcast_to(p, (n, p.shape[-1]))[:, mode.layout.slice("anchors")]
+    out, at = np.zeros((n, len(c.elements), 4)), 0
+    for i, one in enumerate(c.elements):
+        for k, key in enumerate(("closed", "stick", "friction", "static")):
+            out[:, i, k] = block[:, at + one.places[key].start]
+        at += one.block.numel()
+    return out
 
 
 def _gap_at_steps(s: _Samples) -> float:
@@ -194,7 +212,8 @@ def _gap_at_steps(s: _Samples) -> float:
 
 def contacts_of(system: HybridSystem) -> dict[str, Any]:
     """Every contact point of the system by name."""
-    return system.contact_points | soft_contacts(system.mechanism)
+    own = dict.fromkeys(system.mechanism.touching) if system.terrain is not None else {}
+    return own | system.contact_points | soft_contacts(system.mechanism)
 
 
 def soft_contacts(mechanism: Mechanism) -> dict[str, Any]:
@@ -206,7 +225,7 @@ def contact_index(mechanism: Mechanism, places: Mapping[str, Any], contact: Any)
     """Place of a contact among all of a system."""
     hard = len(places) - len(soft_contacts(mechanism))
     known = list(places.values())[:hard]
-    return next(i for i, frame in enumerate(known) if same_point(mechanism, frame, contact.point))
+    return next(i for i, frame in enumerate(known) if frame and same_point(mechanism, frame, contact.point))
 
 
 def contact_summary(
@@ -223,7 +242,9 @@ def contact_summary(
     """
     out: dict[str, dict[str, float]] = {}
     m = system.mechanism
-    for i, name in enumerate(places):
+    for i, (name, place) in enumerate(places.items()):
+        if place is None:  # its mode is its own
+            continue
         soft = name in soft_contacts(m)
         mine = [[c for c in stay if contact_index(m, places, c) == i] for stay in by_stay] if not soft else []
         held = np.array([bool(contacts) for contacts in mine])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from saltus.dynamics.choice import Choice, better, choose
+from saltus.dynamics.contact_problem import NoForces
 from saltus.dynamics.formulations import SPF, Baumgarte, Formulation, Projection
 from saltus.engines import choose as choose_engine
 from saltus.engines.port import Request, Segment, Stop
 from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
-from saltus.hybrid.constrained import Constrained, constrained
+from saltus.ground import Ground, Level
+from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.contacts import Pinned, Rolling, Sliding
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
@@ -22,11 +25,26 @@ from saltus.hybrid.regular import check_constraints
 from saltus.hybrid.resets import Collision
 from saltus.hybrid.signals import Entry, called, commands
 from saltus.hybrid.strike import consistent_target, strike
-from saltus.hybrid.transition import STILL, Armed, Passed, Watch, arm, check_possible, entrance, entry, held, transition
+from saltus.hybrid.touched import Touched, constrained
+from saltus.hybrid.transition import (
+    STILL,
+    WATCH,
+    Armed,
+    Passed,
+    Watch,
+    arm,
+    check_possible,
+    entrance,
+    entry,
+    held,
+    transition,
+)
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import independent_rows, pivots, scaled_rows
 from saltus.model.symbols import Named
+from saltus.model.touching import Foot
+from saltus.simulation.contacts import START, Contacts, Settled
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
@@ -52,6 +70,7 @@ def simulate(
     tolerance: float = 1e-10,
     engine: str | None = None,
     params: Mapping[str, float] | None = None,
+    ground: Ground | float | None = None,
     independent: Independent | None = None,
     rate: float = 1000.0,
     begin: float = 0.0,
@@ -64,14 +83,16 @@ def simulate(
     `control` is a function (t, s) -> {input: value}, traced once per domain and compiled, or a `Sampled` one.
     `tolerance` bounds the local error of a step: absolute for positions (rad, m), relative for velocities. `params`
     give Params other values than the start has; those that change lengths need a start assembled with them.
+    `ground` is what the feet of a machine meet: a shape of `sl.ground`, or a height (m); level at zero unless given.
     `independent` names the coordinates that reduced formulations keep, for all domains or by domain. `rate` is the
     number of recorded samples per second; any instant in between is there as dense output. `stop_after` ends the run
     after so many events of a name, as in {"touchdown": 16}. A motion so fast that it takes more than `max_steps` steps
     ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
     Ctrl-C keeps what was simulated.
     """
+    terrain = _ground(system, ground)
     if isinstance(system, Mechanism):
-        system = HybridSystem.alone(system)
+        system = HybridSystem.alone(system, terrain)
     _check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
     if not isinstance(formulation, Formulation | None):
         raise BadValue(f"formulation is {formulation!r}; give one such as sl.formulations.SPF()", given=formulation)
@@ -92,6 +113,7 @@ def simulate(
     if engine is not None:
         choose_engine(engine)  # an unknown name is refused before anything is built
     run = _Run(system, start, params, control, formulation or Projection(), tolerance, engine, independent)
+    run.terrain = terrain
     run.t, run.steps_left = begin, int(max_steps)
     run.go(first, until, dict(stop_after or {}), progress)
     try:
@@ -123,6 +145,34 @@ def _check_start(system: HybridSystem, start: Any) -> None:
         )
 
 
+def _ground(system: Any, ground: Ground | float | None) -> Ground:
+    """Ground that was asked for; what a graph of domains or a machine without feet would not see is refused."""
+    if isinstance(ground, int | float | np.number) and not isinstance(ground, bool):
+        ground = Level(float(ground))
+    if not isinstance(ground, Ground | None):
+        raise BadValue(
+            f"ground is {ground!r}; give a height (m) or a shape such as sl.ground.Slope(5, 'deg')", given=ground
+        )
+    m = system.mechanism if isinstance(system, HybridSystem) else system
+    if isinstance(system, HybridSystem):
+        if ground is not None:
+            raise BadValue(
+                "ground= belongs to machines with feet; a HybridSystem has its own, HybridSystem(m, ground=...)"
+            )
+        unseen = [name for name, part in m.touching.items() if not isinstance(part, Foot)]
+        if unseen:
+            raise BadModel(
+                f"the domains of a HybridSystem prescribe who touches, so {', '.join(map(repr, unseen))} would not be "
+                f"felt; simulate {m.name!r} itself, or leave them out",
+                parts=unseen,
+            )
+    elif ground is not None and not any(isinstance(part, Foot) for part in m.touching.values()):
+        raise BadValue(
+            f"{m.name!r} has no feet, so nothing would meet the ground; add m.foot(name, point, friction=0.7)"
+        )
+    return ground or Level()
+
+
 def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
     if domain is None:
         if len(system.domains) != 1:
@@ -132,6 +182,13 @@ def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
     if name not in system.domains:
         raise UnknownName("domain", name, system.domains)
     return system.domains[name]
+
+
+@dataclass(frozen=True)
+class Met:
+    """Guards of contacts that fired together."""
+
+    fired: tuple[int, ...]
 
 
 class _Run:
@@ -158,6 +215,11 @@ class _Run:
         self.base = self.params  # Params and anchors of the domain the run is in
         self.visits: dict[str, int] = {}  # stays in each domain so far in which time passed
         self.steps_left = 0
+        self.terrain: Ground = Level()
+        self._loosened: dict[int, float] = {}  # room of guards of contacts that fired and changed nothing
+        self.contacts: Contacts | None = None  # of a machine whose contacts have modes of their own
+        self.entered: Entry | None = None
+        self._due: list[tuple[float, str]] = []  # names of events that have a time already
         self._actions: dict[tuple[str, Choice], Action] = {}
         self._steppers: dict[int, Any] = {}
 
@@ -174,6 +236,9 @@ class _Run:
                 edge = self._stay(domain, until, progress)
                 if edge is None:
                     break
+                if isinstance(edge, Met):
+                    self._met(edge, domain, seen, stop_after)
+                    continue
                 target = self._cross(edge)
                 seen[edge.name] = seen.get(edge.name, 0) + 1
                 if target is None:
@@ -187,6 +252,10 @@ class _Run:
                     domain = target
         except KeyboardInterrupt:
             log.outcome = Outcome("interrupted", "by the user; what was simulated is kept", self.t)
+        except NoForces as problem:
+            if not any(stay.breaks for stay in log.stays):
+                self._stand(domain)
+            log.outcome = Outcome("painleve", f"at t = {self.t:.6g} s {problem}", self.t)
         except SaltusError as problem:
             if not any(stay.breaks for stay in log.stays):
                 raise
@@ -210,6 +279,13 @@ class _Run:
         """Put the start onto the constraints of its domain, or refuse it."""
         c = constrained(self.system, domain)
         self._check_loops(c)
+        if isinstance(c, Touched):
+            self.contacts = Contacts(c, self.terrain, self.params)
+            self.contacts.begin(self.t, self.q, self.v)
+            self.base = self.contacts.base
+            self._settle(c, allowed=max(START, self._known))
+            self._meet(c, ())
+            return
         self.base = held(c, self.t, self.q, self.v, self.params)
         if c.contacts:
             heights = np.ravel(c.touching(self.t, self.q, self.v, self.params)[2])
@@ -236,9 +312,86 @@ class _Run:
             )
             self.log.pulled = tolerant
         if not self.log.pulled:
-            out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
-            check_possible(c, self.t, out, allowed)
-            self.q, self.v = out.q, out.v
+            self._settle(c, allowed)
+
+    def _settle(self, c: Constrained, allowed: float) -> float:
+        """Put the state onto the constraints; return how far a coordinate moved."""
+        out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
+        check_possible(c, self.t, out, allowed)
+        self.q, self.v = out.q, out.v
+        return out.shift
+
+    # ---- contacts with modes of their own -----------------------------------------------------------------------
+
+    def _meet(self, c: Touched, stopped: Sequence[int]) -> Settled:
+        """Settle the contacts at this instant: impacts, modes, and the state onto what holds."""
+        assert self.contacts is not None
+        self.base = self.contacts.base
+        now = self._mode(c, self._choice(c), law_in(self.control, c.domain.name))
+        p, law = self._parameters(now), law_in(self.control, c.domain.name)
+        if isinstance(law, Sampled):
+            self._sample(now, p, law)
+        if isinstance(law, Schedule):
+            self._row(law.table(c, 0, self._entry()), now, p, math.inf)
+
+        def accelerations(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> np.ndarray:
+            own = p.copy()
+            own[now.layout.slice("anchors")] = block
+            return np.ravel(now.contact_accelerations(self.t, now.state_vector(q, v, None, self.z), own))
+
+        out = self.contacts.settle(self.t, self.q, self.v, accelerations, stopped)
+        self.v, self.base = out.v, self.contacts.base
+        self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
+        return out
+
+    def _met(self, met: Met, domain: Domain, seen: dict[str, int], stop_after: dict[str, int]) -> None:
+        """Pass an instant at which a contact changes its mode."""
+        q, v, log = self.q.copy(), self.v.copy(), self.log
+        c = constrained(self.system, domain)
+        assert isinstance(c, Touched)
+        if any(c.watched[k][0] == "wedge" for k in met.fired):
+            raise NoForces(
+                "normal forces grow without bound with the friction that they cause (Painleve's paradox): friction is too "
+                "strong for this configuration",
+                solutions=0,
+            )
+        stopped = [i for k in met.fired for what, i in [c.watched[k]] if what == "slip" and self._slips(i)]
+        out = self._meet(c, stopped)
+        stay = len(log.stays)
+        changes = out.changes or (
+            [] if out.impact is None else [(c.elements[c.watched[met.fired[0]][1]].name, "touches")]
+        )
+        for name, word in changes:
+            text, impact = f"{name} {word}", out.impact if (name, word) == changes[0] else None
+            log.events.append(Event(self.t, text, domain.name, domain.name, q, v, self.q, self.v, impact, 0.0, stay))
+            seen[text] = seen.get(text, 0) + 1
+            if seen[text] == stop_after.get(text, -1) and log.outcome is None:
+                log.outcome = Outcome("stopped", f"after {seen[text]} events {text!r}", self.t)
+            if out.rests and word == "touches":
+                self._due.append((self.t + out.rests, f"{name} rests"))
+        self._loosened = {} if changes else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
+
+    def _stand(self, domain: Domain) -> None:
+        """Keep the start of a run that cannot go on from there."""
+        c = constrained(self.system, domain)
+        now = self._mode(c, self._choice(c), law_in(self.control, domain.name))
+        x = now.state_vector(self.q, self.v, None, self.z)
+        stay = Stay(now, self.t, x)
+        breaks = np.array([self.t, np.nextafter(self.t, np.inf)])
+        stay.add(Segment(breaks, x[None, None, :], x, Stop.END), self._parameters(now))
+        self.log.stays.append(stay)
+
+    def _slips(self, i: int) -> bool:
+        assert self.contacts is not None
+        return self.contacts.now[i].mode == "slip"
+
+    def _entry(self) -> Entry:
+        """Where the present domain was entered; a machine alone is in one from the start on."""
+        m = self.system.mechanism
+        if self.entered is None or self.contacts is None:
+            q, v = Named(m.q_names, self.q.copy()), Named(m.v_names, self.v.copy(), "velocity")
+            self.entered = Entry(self.t, q, v)
+        return self.entered
 
     def _check_loops(self, c: Constrained) -> None:
         """Refuse Params that open the loops of the start."""
@@ -310,12 +463,11 @@ class _Run:
 
     # ---- one stay -----------------------------------------------------------------------------------------------
 
-    def _stay(self, domain: Domain, until: float, progress: Progress | None) -> Edge | None:
-        """Run one domain until an edge is taken; None if the run is over."""
+    def _stay(self, domain: Domain, until: float, progress: Progress | None) -> Edge | Met | None:
+        """Run one domain until an edge is taken or a contact changes; None if the run is over."""
         c = constrained(self.system, domain)
         c.params(self.params)  # values that the domain gives to Params are checked
-        m, visit = self.system.mechanism, self.visits.get(domain.name, 0)
-        entered = Entry(self.t, Named(m.q_names, self.q.copy()), Named(m.v_names, self.v.copy(), "velocity"))
+        visit, entered = self.visits.get(domain.name, 0), self._entry()
         law = law_in(self.control, domain.name)
         table = law.table(c, visit, entered) if isinstance(law, Schedule) else None
         check_constraints(c, self.t, self.q, self.base)
@@ -329,7 +481,8 @@ class _Run:
             self.log.stays.append(stay)
             edge, better_choice = self._integrate(stay, x, p, until, table, progress)
             if better_choice is None:
-                self.visits[domain.name] = visit + (self.t > entered.t)
+                if self.contacts is None:
+                    self.visits[domain.name] = visit + (self.t > entered.t)
                 return edge
             stay.goes_on, work, layout = True, stay.x_end[now.layout.work], now.layout
             choice = better_choice
@@ -348,8 +501,15 @@ class _Run:
                     "velocities: leave out independent=, or give one of those formulations",
                     given=self.independent,
                 )
-            kept = independent_rows(J) if rows is None else pivots(scaled_rows(J).T, rows)
-            return Choice(tuple(kept), tuple(range(J.shape[1])), ())
+            n, more = (c.loops, len(c.rows) - c.loops) if c.elements else (len(J), 0)
+            kept = independent_rows(J[:n]) if rows is None else pivots(scaled_rows(J[:n]).T, rows - more)
+            return Choice((*kept, *range(n, n + more)), tuple(range(J.shape[1])), ())
+        if c.elements:
+            raise BadValue(
+                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has not; "
+                "use sl.formulations.Projection(), the default",
+                given=self.formulation,
+            )
         wanted = self.independent
         if isinstance(wanted, Mapping):
             wanted = wanted.get(c.domain.name)
@@ -388,9 +548,12 @@ class _Run:
 
     def _parameters(self, now: Mode) -> np.ndarray:
         """Run-time parameters at entry; contacts at rest get the direction in which they start to slip."""
-        p = np.ravel(entry(now)(self.t, self.q, self.v, self.params)).copy()
+        entered = self._entry()
+        p = np.ravel(entry(now)(entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params)).copy()
         p[now.layout.slice("anchors")] = self.base[len(self.params) :]
         c, layout = now.constrained, now.layout
+        if c.elements:
+            return p
         x = now.state_vector(self.q, self.v)
         tangents, at = c.dimension - 1, layout.slice("slip").start
         speeds = np.ravel(c.touching(self.t, self.q, self.v, self.params)[1]) if c.sliding else np.zeros(0)
@@ -426,7 +589,7 @@ class _Run:
         until: float,
         table: Table | None,
         progress: Progress | None,
-    ) -> tuple[Edge | None, Choice | None]:
+    ) -> tuple[Edge | Met | None, Choice | None]:
         """Call the engine until an edge fires (edge, None), coordinates must change (None, choice) or all ends."""
         now, log = stay.mode, self.log
         stepper, layout = self._stepper(now), now.layout
@@ -451,6 +614,10 @@ class _Run:
                 t_end = min(until, next_sample)
             if table is not None:
                 t_end = self._row(table, now, p, until)
+            if self._due and self._due[0][0] <= self.t + 1e-15:
+                log.events.append(self._mark(self._due.pop(0)[1], now.domain.name))
+            if self._due:
+                t_end = min(t_end, self._due[0][0])
             request = Request(
                 self.t,
                 x,
@@ -483,7 +650,10 @@ class _Run:
                         tied = ", ".join(now.edges[i].name for i in edges)
                         log.note(f"t = {self.t:.9g} s: {tied} fired together; the first was taken")
                     return now.edges[min(edges)], None
-                slips = [i - len(now.edges) for i in segment.fired if i < len(now.edges) + len(now.slipping)]
+                met = [i - len(now.edges) for i in segment.fired if i < now.n_own]
+                if met and self.contacts is not None:
+                    return Met(tuple(met)), None
+                slips = met
                 if slips:
                     log.outcome = _slip_ended(now, slips[0], self.t)
                     return None, None
@@ -514,6 +684,8 @@ class _Run:
                     edge=edge.name,
                 )
         out = arm(g, rate, now.directions, now.edges)
+        if self.contacts is not None:
+            out = self._watch_contacts(now, g, out)
         if out.at_once is not None and not self.log.events and len(self.log.stays) == 1:
             edge, beyond = now.edges[out.at_once], now.directions[out.at_once] * g[out.at_once]
             if edge.guard.forbids == "place" and beyond > MOVED:
@@ -529,6 +701,26 @@ class _Run:
                 f"(value {g[i]:.3g}); it can fire after it has come back"
             )
         return out
+
+    def _watch_contacts(self, now: Mode, g: np.ndarray, out: Armed) -> Armed:
+        """Guards of contacts are watched from where they are: what settled them left none of them violated.
+
+        One that fired and changed nothing is given ten times the room it had, up to what the verdict sees.
+        """
+        c, first, armed, watched = now.constrained, len(now.edges), out.armed.copy(), dict(out.watched)
+        assert isinstance(c, Touched)
+        for k, (what, i) in enumerate(c.watched):
+            turns = what == "slip" and self._slips(i) and c.elements[i].slips == 2  # its guard is a speed, not a side
+            room = self._loosened.get(k, WATCH)
+            if what != "wedge" and not turns and g[first + k] < room:
+                watched[first + k] = min(g[first + k], 0.0) - room
+                armed[first + k] = True
+        return Armed(armed, out.at_once, watched, out.past)
+
+    def _mark(self, name: str, domain: str) -> Event:
+        """An event at which nothing changes."""
+        state = self.q.copy(), self.v.copy()
+        return Event(self.t, name, domain, domain, *state, *state, None, 0.0, len(self.log.stays) - 1)
 
     def _tolerances(self, now: Mode) -> tuple[np.ndarray, np.ndarray]:
         layout, tol = now.layout, self.tolerance
@@ -628,7 +820,7 @@ def _carried(p: np.ndarray, old: Any, new: Any) -> np.ndarray:
 
 def _slip_ended(now: Mode, k: int, t: float) -> Outcome:
     c = now.constrained
-    name = c.contacts[c.sliding[now.slipping[k]]].name
+    name = c.contacts[c.sliding[c.slipping[k]]].name
     return Outcome(
         "slip ended",
         f"contact {name!r} of {now.domain.name!r} came to rest along the ground at t = {t:.6g} s; add an edge for that "

@@ -29,7 +29,7 @@ STATES = ("q_before", "v_before", "q", "v")  # around an event
 TEXTS = ("name", "formulation", "engine")
 NUMBERS = ("tolerance", "loop_gap", "energy_start", "energy_end", "energy_scale", "energy_of_resets", "energy_drift")
 COUNTS = ("steps", "evaluations", "rejected", "dimension")
-NAMES = ("q_names", "v_names", "inputs", "drives", "channels", "constraints", "points", "forces", "domains")
+NAMES = ("q_names", "v_names", "inputs", "drives", "channels", "constraints", "points", "forces", "domains", "elements")
 TABLES = ("params", "work")
 
 

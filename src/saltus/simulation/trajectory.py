@@ -12,6 +12,7 @@ from saltus.errors import BadValue, UnknownName
 from saltus.model.assembly import State
 from saltus.model.forces import CompliantContact
 from saltus.model.symbols import Named
+from saltus.simulation.touches import QUANTITIES, Touches
 
 if TYPE_CHECKING:
     import xarray
@@ -35,6 +36,7 @@ SAMPLES: dict[str, tuple[tuple[str, ...], str]] = {
     "momentum": (("component",), "kg m/s or kg m2/s"),
     "points": (("point", "axis"), "m"),
     "forces": (("contact", "axis"), "N"),
+    "touches": (("element", "quantity"), "N, N, m/s, m, 1, 1, 1, 1"),
 }
 
 
@@ -273,6 +275,11 @@ class Trajectory:
         """Events with an impact; `run.impacts.table()` says what each cost."""
         return Impacts(e for e in self.events if e.impact is not None)
 
+    @property
+    def contacts(self) -> Touches:
+        """What every contact did: open, stuck or slipped, and when; print it for a table."""
+        return Touches(self.t, self.arrays["phase"], self.arrays["touches"], self.meta["elements"])
+
     def at(self, t: float | np.ndarray) -> State | Instants:
         """Positions and velocities at any time, from dense output.
 
@@ -385,6 +392,8 @@ class Trajectory:
             "drive": m["drives"],
             "channel": m["channels"],
             "constraint": m["constraints"],
+            "element": m["elements"],
+            "quantity": list(QUANTITIES),
             "point": m["points"],
             "contact": m["forces"],
             "axis": list("xyz")[: m["dimension"]],

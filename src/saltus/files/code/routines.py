@@ -18,11 +18,12 @@ from saltus.dynamics.choice import choose
 from saltus.dynamics.formulations import SPF, Formulation, Projection
 from saltus.errors import BadModel, UnknownName
 from saltus.files.code.statements import Routine, identifier, routine
-from saltus.hybrid.constrained import constrained, tree_of
+from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Sampled, law_in, stepwise
 from saltus.hybrid.mode import action, mode
 from saltus.hybrid.resets import Collision
+from saltus.hybrid.touched import constrained
 from saltus.hybrid.transition import held, memory, transition
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism

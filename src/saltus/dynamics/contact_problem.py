@@ -1,0 +1,286 @@
+"""The contact problem: forces of unilateral contacts with friction, at accelerations or at an impact.
+
+Rows of contacts move with w = G f + b, f their forces (impulses), G their mobility within the loops. Looked for are f
+with, for every contact,
+
+    0 <= f_n, 0 <= w_n, f_n w_n = 0,    |f_t| <= friction f_n,    f_t = -friction f_n w_t / |w_t| where w_t is not zero;
+
+a contact that slips already has f_t = -friction f_n d with its direction d. Projected sweeps over the contacts guess who
+is open, sticks or slips; a linear solve for that guess gives the forces to round-off, and only a solution that meets
+every condition is returned. In the plane, where friction is so strong that there may be none or several (Painleve),
+all guesses are looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from saltus.errors import SaltusError
+
+SWEEPS = (3, 10, 30, 100, 300, 1000, 3000)  # after each of these the guess is tried
+TURNS = 60  # rounds that find the direction of a slip that starts in 3D
+MOST = 4  # contacts up to which all guesses are looked at
+FINE = 1e-9  # of the largest force or motion
+
+
+class NoForces(SaltusError):
+    """No forces, or several sets of them, meet the laws of contact."""
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """One contact: its rows, its friction of slip and of rest; `direction` if it slips already.
+
+    Without a normal row `friction` and `static` are the forces themselves.
+    """
+
+    tangential: tuple[int, ...]
+    normal: int | None
+    friction: float = 0.0
+    static: float = 0.0
+    direction: np.ndarray | None = None
+
+    @property
+    def rough(self) -> bool:
+        """Whether it may stick."""
+        return bool(self.tangential) and self.direction is None and self.static > 0
+
+
+@dataclass(frozen=True, eq=False)
+class Forces:
+    """A solution: forces f, motions w, and of every contact "open", "stick" or "slip" with its direction."""
+
+    f: np.ndarray
+    w: np.ndarray
+    modes: tuple[str, ...]
+    directions: tuple[np.ndarray | None, ...]
+    solutions: int = 1
+    notes: list[str] = field(default_factory=list)
+
+
+def solve(G: np.ndarray, b: np.ndarray, laws: Sequence[Law], *, count: bool = False) -> Forces:
+    """Forces that meet the laws. With `count`, NoForces also where there are several solutions."""
+    problem = _Problem(G, b, laws)
+    if count and problem.doubtful:
+        found = problem.all()
+        if len(found) != 1:
+            raise NoForces(
+                f"the laws of contact have {'no solution' if not found else f'{len(found)} solutions'} here "
+                "(Painleve's paradox): friction is too strong for this configuration",
+                solutions=len(found),
+            )
+        return found[0]
+    found_one = problem.swept()
+    if found_one is None and len(laws) <= MOST and problem.planar:
+        found_one = next(iter(problem.all()), None)
+    if found_one is None:
+        raise NoForces("no forces were found that meet the laws of contact", solutions=0)
+    return found_one
+
+
+def least(
+    G: np.ndarray, b: np.ndarray, laws: Sequence[Law], modes: Sequence[str], directions: Sequence[np.ndarray | None]
+) -> np.ndarray:
+    """Least-norm forces that hold what some modes hold, whether they meet the laws or not."""
+    found = _Problem(G, b, laws).held(np.zeros(len(b)), modes, directions)
+    return np.full(len(b), np.nan) if found is None else found
+
+
+class _Problem:
+    def __init__(self, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]) -> None:
+        self.G, self.b, self.laws = G, b, laws
+        self.n = len(b)
+        self.planar = all(len(x.tangential) < 2 for x in laws)
+        self.size = max(float(np.abs(b).max(initial=0.0)), 1e-12)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether there may be none or several solutions: a minor of the normal forces' matrix is not positive.
+
+        That of slip either way at the contacts that slip, or that might.
+        """
+        rubs = [x for x in self.laws if x.normal is not None]
+        if not rubs or not self.planar or len(rubs) > MOST or not any(x.tangential for x in rubs):
+            return False
+        ways = [[x.direction[0]] if x.direction is not None else [1.0, -1.0] if x.tangential else [0.0] for x in rubs]
+        normals = [x.normal for x in rubs]
+        for signs in itertools.product(*ways):
+            A = self.G[np.ix_(normals, normals)].copy()
+            for k, (x, s) in enumerate(zip(rubs, signs, strict=True)):
+                if x.tangential:
+                    A[:, k] -= x.friction * s * self.G[normals, x.tangential[0]]
+            scale = np.sqrt(np.abs(np.diag(self.G)[normals])) + 1e-300
+            A = A / np.outer(scale, scale)
+            for r in range(1, len(normals) + 1):
+                for chosen in itertools.combinations(range(len(normals)), r):
+                    plain = self.G[np.ix_([normals[i] for i in chosen], [normals[i] for i in chosen])]
+                    dependent = np.linalg.det(plain / np.outer(scale[list(chosen)], scale[list(chosen)])) < 1e-9
+                    if not dependent and np.linalg.det(A[np.ix_(chosen, chosen)]) <= 1e-9:
+                        return True
+        return False
+
+    # ---- guesses ------------------------------------------------------------------------------------------------
+
+    def all(self) -> list[Forces]:
+        """Every solution with motions of its own, in the plane."""
+        choices = []
+        for x in self.laws:
+            closed = [("slip", x.direction)] if x.direction is not None else []
+            if x.direction is None and x.tangential:
+                closed = [("stick", None), ("slip", np.array([1.0])), ("slip", np.array([-1.0]))]
+            elif not x.tangential:
+                closed = [("slip", None)]
+            choices.append(closed if x.normal is None else [("open", None), *closed])
+        out: list[Forces] = []
+        for guess in itertools.product(*choices):
+            found = self._tried(np.zeros(self.n), [g[0] for g in guess], [g[1] for g in guess])
+            if found is not None and not any(np.abs(found.w - x.w).max() < 1e-6 * self.size for x in out):
+                out.append(found)
+        return out
+
+    def swept(self) -> Forces | None:
+        """The solution that projected sweeps lead to; first of all, that in which nothing that is at rest moves."""
+        ways = [x.direction for x in self.laws]
+        still = ["stick" if x.rough else "slip" for x in self.laws]
+        found = self._tried(np.zeros(self.n), still, ways)
+        if found is not None:
+            return found
+        f, done, own = np.zeros(self.n), 0, [self._own(x) for x in self.laws]
+        for sweeps in SWEEPS:
+            for _ in range(sweeps - done):
+                for x, mobility in zip(self.laws, own, strict=True):
+                    self._sweep(f, x, *mobility)
+            done = sweeps
+            if not np.isfinite(f).all():
+                return None
+            found = self._tried(f, *self._guess(f))
+            if found is not None:
+                return found
+        return None
+
+    def _own(self, x: Law) -> tuple[list[int], float, float]:
+        """Tangential rows of a contact, and how it moves itself across and along: 1/kg."""
+        t = list(x.tangential)
+        across = 0.0
+        if x.normal is not None:
+            across = float(self.G[x.normal, x.normal])
+            if x.direction is not None and t:
+                coupled = across - x.friction * float(self.G[x.normal, t] @ x.direction)
+                across = coupled if coupled > 0 else across
+        along = float(sum(self.G[i, i] for i in t)) / (1.0 if len(t) < 2 else 1.5)
+        return t, across, along
+
+    def _sweep(self, f: np.ndarray, x: Law, t: list[int], across: float, along: float) -> None:
+        G, b, n = self.G, self.b, x.normal
+        if n is not None and across > 0:
+            f[n] = max(0.0, f[n] - (G[n] @ f + b[n]) / across)
+        if x.rough:
+            limit = x.static * (f[n] if n is not None else 1.0)
+            trial = f[t] - (G[t] @ f + b[t]) / along if along > 0 else f[t]
+            size = math.sqrt(float(trial @ trial))
+            f[t] = trial if size <= limit else trial * (limit / size)
+        elif x.direction is not None:
+            f[t] = -x.friction * (f[n] if n is not None else 1.0) * x.direction
+
+    def _guess(self, f: np.ndarray) -> tuple[list[str], list[np.ndarray | None]]:
+        modes, directions = [], list[np.ndarray | None]()
+        largest = np.abs(f).max(initial=0.0)
+        for x in self.laws:
+            t = list(x.tangential)
+            direction = x.direction
+            if x.normal is not None and f[x.normal] <= 1e-12 * largest:
+                mode = "open"
+            elif not x.rough:
+                mode = "slip"
+            else:
+                limit = x.static * (f[x.normal] if x.normal is not None else 1.0)
+                size = float(np.linalg.norm(f[t]))
+                mode = "slip" if size >= limit * (1 - 1e-7) else "stick"
+                direction = -f[t] / size if size > 0 else None
+            modes.append(mode)
+            directions.append(direction)
+        return modes, directions
+
+    # ---- a guess made exact ---------------------------------------------------------------------------------------
+
+    def _tried(self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None]) -> Forces | None:
+        ways = list(directions)
+        for _ in range(TURNS):
+            found = self.held(f, modes, ways)
+            if found is None:
+                return None
+            w = self.G @ found + self.b
+            turned = 0.0
+            for i, x in enumerate(self.laws):
+                if modes[i] == "slip" and x.rough and len(x.tangential) == 2:
+                    along = w[list(x.tangential)]
+                    size = np.linalg.norm(along)
+                    if size > FINE * self.size:
+                        turned = max(turned, float(np.abs(along / size - ways[i]).max()))
+                        ways[i] = along / size
+            if turned < 1e-12:
+                break
+        return self._judged(found, w, modes, ways)
+
+    def held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
+        """Forces near f with w = 0 along the rows that are held."""
+        columns, held = [], []
+        fixed = np.zeros(self.n)
+        start = []
+        for i, x in enumerate(self.laws):
+            if modes[i] == "open":
+                continue
+            t = list(x.tangential)
+            if x.normal is not None:
+                column = np.zeros(self.n)
+                column[x.normal] = 1.0
+                if modes[i] == "slip" and t and ways[i] is not None:
+                    column[t] = -x.friction * ways[i]
+                columns.append(column)
+                held.append(x.normal)
+                start.append(f[x.normal])
+            elif modes[i] == "slip" and ways[i] is not None:
+                fixed[t] = -x.friction * ways[i]
+            if modes[i] == "stick":
+                for row in t:
+                    columns.append(np.eye(self.n)[row])
+                    held.append(row)
+                    start.append(f[row])
+        if not columns:
+            return fixed
+        C, first = np.array(columns).T, np.array(start)
+        K = self.G[held] @ C
+        off = self.G[held] @ (C @ first + fixed) + self.b[held]
+        try:
+            step, _, _, _ = np.linalg.lstsq(K, -off, rcond=1e-11)
+        except np.linalg.LinAlgError:
+            return None
+        return C @ (first + step) + fixed
+
+    def _judged(
+        self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
+    ) -> Forces | None:
+        """The solution if it meets every law."""
+        small_w, small_f = FINE * self.size, FINE * float(np.abs(f).max(initial=0.0))
+        for i, x in enumerate(self.laws):
+            t = list(x.tangential)
+            if x.normal is not None:
+                if modes[i] == "open":
+                    if w[x.normal] < -small_w:
+                        return None
+                    continue
+                if f[x.normal] < -small_f or abs(w[x.normal]) > small_w:
+                    return None
+            size = f[x.normal] if x.normal is not None else 1.0
+            if modes[i] == "stick" and (
+                np.linalg.norm(f[t]) > x.static * size + small_f or np.abs(w[t]).max(initial=0.0) > small_w
+            ):
+                return None
+            if modes[i] == "slip" and x.rough and w[t] @ ways[i] < -small_w:
+                return None
+        return Forces(f, w, tuple(modes), tuple(ways))

@@ -1,0 +1,234 @@
+"""Unilateral contacts as expressions: gap, slip and what a mode given at run time makes of them.
+
+A contact has a gap g(q) >= 0, a normal force N >= 0 and a slip s(q, v) along its face. Its mode is two numbers of the
+run-time parameters: `closed` (g = 0 is held) and `stick` (s = 0 too). The constraint rows are
+
+    closed stick s = 0,    closed g = 0,    with  (1 - closed stick) f_t = 0,  (1 - closed) N = 0,
+
+and a contact that is closed and does not stick feels f_t = -friction N d, d the direction of its slip. So one set of
+equations serves all modes, and nothing is derived or compiled again when one changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import casadi as ca
+import numpy as np
+
+from saltus.dynamics.equations import Equations
+from saltus.ground import Ground, Terrain
+from saltus.model.kinematics import Closure
+from saltus.model.mechanism import Mechanism
+from saltus.model.parts import Frame, Plane, Round
+from saltus.model.symbols import SX, cross, number
+from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
+
+SLOWEST = 1e-9  # m/s: a slip so slow in 3D has the direction in which it starts
+TINY = 1e-300
+FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """Where a contact is: gap (m), unit normal and tangents (world axes), and the tangential place that stick holds.
+
+    `rates` are the slip, one row per tangent, and the rate of the gap, all linear in v. Stops have no directions.
+    """
+
+    gap: SX
+    rates: SX
+    hold: SX
+    normal: SX | None = None
+    tangents: tuple[SX, ...] = ()
+    inside: SX | None = None  # above zero while the patch of ground is the nearest one
+
+
+class Element:
+    """One contact of a machine: its geometry, and its place in the block of run-time parameters."""
+
+    def __init__(self, name: str, part: Touching, side: str, slips: int, patch: int, d: int) -> None:
+        self.name, self.part, self.side, self.slips, self.patch = name, part, side, slips, patch
+        self.normal = not isinstance(part, Rub)
+        sizes = {"closed": 1, "stick": 1, "felt": 1, "friction": 1, "static": 1, "direction": slips, "anchor": slips}
+        if isinstance(part, Foot):
+            sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
+        if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
+            sizes |= {"reference": 3}
+        self.symbols = {key: SX.sym(f"{key}_{name}", size) for key, size in sizes.items() if size}
+        self.block = ca.vertcat(*self.symbols.values())
+        starts = np.cumsum([0, *(x.numel() for x in self.symbols.values())])
+        self.places = {key: slice(int(a), int(b)) for key, a, b in zip(self.symbols, starts, starts[1:], strict=False)}
+
+    @property
+    def rows(self) -> int:
+        """Rows it may lock: tangential ones, then the normal one."""
+        return self.slips + int(self.normal)
+
+    @property
+    def slipping(self) -> SX:
+        """1 where it is closed and does not stick."""
+        return self.symbols["closed"] * (1 - self.symbols["stick"])
+
+    def closure(self, g: Geometry, index: int) -> Closure:
+        """Its rows, weighted by the mode."""
+        closed, held = self.symbols["closed"], self.symbols["closed"] * self.symbols["stick"]
+        weights = [held] * self.slips + [closed] * self.normal
+        off = [g.hold[i] - self.symbols["anchor"][i] for i in range(self.slips)] if g.hold.numel() else [0] * self.slips
+        if self.slips and g.hold.numel() and "corner" in self.symbols:
+            off = [(1 - self.symbols["corner"]) * x for x in off]
+        phi = [w * x for w, x in zip(weights, [*off, *([g.gap] * self.normal)], strict=True)]
+        rate = [w * g.rates[i] for i, w in enumerate(weights)]
+        locks = (*("xyz"[: self.slips] if self.slips else ""), *(["normal"] * self.normal))
+        return Closure(
+            self.name, ca.vertcat(*phi), locks, contact=index, rate=ca.vertcat(*rate), weight=ca.vertcat(*weights)
+        )
+
+    def direction(self, slip: SX) -> SX:
+        """Unit direction of slip: in the plane that of the mode, in 3D that of the velocity."""
+        d = self.symbols["direction"]
+        if self.slips < 2:
+            return d
+        along = slip + SLOWEST * d
+        return along / ca.sqrt(ca.sumsqr(along) + TINY)
+
+
+def elements(m: Mechanism, ground: Ground) -> list[Element]:
+    """Every contact a machine may have on this ground, in order of declaration."""
+    d = 3 if m.spatial else 2
+    out = []
+    for part in m.touching.values():
+        if isinstance(part, Foot):
+            for k in range(ground.patches):
+                out.append(Element(part.name if k == 0 else f"{part.name} {k + 1}", part, "", d - 1, k, d))
+        elif isinstance(part, Stop):
+            for side in ("lower", "upper"):
+                if getattr(part, side) is not None:
+                    out.append(Element(f"{part.name} {side}", part, side, 0, 0, d))
+        elif isinstance(part, Meeting):
+            smooth = isinstance(part.friction, int | float) and part.friction == 0 and not part.static
+            out.append(Element(part.name, part, "", 0 if smooth else d - 1, 0, d))
+        else:
+            out.append(Element(part.name, part, "", 1, 0, d))
+    return out
+
+
+def geometry(element: Element, e: Equations, ground: Ground) -> Geometry:
+    """Gap, slip and directions of a contact."""
+    part, k = element.part, e.kinematics
+    if isinstance(part, Foot):
+        return _foot(element, part, e, ground)
+    if isinstance(part, Meeting):
+        return _meeting(element, part, e)
+    coordinate = k.coordinate(part.coordinate)
+    if isinstance(part, Rub):
+        return Geometry(SX(0), k.rate(coordinate), coordinate)
+    limit = number(getattr(part, element.side))
+    gap = coordinate - limit if element.side == "lower" else limit - coordinate
+    return Geometry(gap, k.rate(gap), SX(0, 1))
+
+
+def _foot(element: Element, foot: Foot, e: Equations, ground: Ground) -> Geometry:
+    k = e.kinematics
+    s, spatial = element.symbols, k.mechanism.spatial
+    p = ca.densify(k.position(foot.point))
+    up = 2 if spatial else 1
+    place, radius = ca.vertcat(p[0], p[up]), number(foot.radius)
+    pointed = radius.is_zero()
+    if isinstance(ground, Terrain):
+        gap, normal, first = _over(ground, p, radius, spatial)
+        hold = SX(0, 1)
+    else:
+        away = place - s["point"]
+        round_it = away / ca.sqrt(ca.sumsqr(away) + TINY)
+        n = (1 - s["corner"]) * s["up"] + s["corner"] * round_it if ground.patches > 1 else s["up"]
+        gap = ca.dot(n, away) - radius
+        normal = ca.vertcat(n[0], 0, n[1]) if spatial else ca.vertcat(n[0], n[1], 0)
+        first = ca.vertcat(n[1], 0, -n[0]) if spatial else ca.vertcat(n[1], -n[0], 0)
+        along = ca.vertcat(s["up"][1], 0, -s["up"][0]) if spatial else ca.vertcat(s["up"][1], -s["up"][0], 0)
+        hold = ca.vertcat(ca.dot(along, p), p[1]) if spatial else ca.dot(along, p)
+        hold = hold if pointed else SX(0, 1)
+    tangents = (first, cross(normal, first)) if spatial else (first,)
+    velocity = k.rate(p)
+    if not pointed:
+        velocity = velocity - radius * cross(e.spin(foot.point.link.name), normal)
+    slip = [ca.dot(t, velocity) for t in tangents]
+    inside = None
+    if ground.patches > 1 and element.patch == 0:
+        w = s["within"]
+        inside = ca.fmin(*[w[3 * i] * place[0] + w[3 * i + 1] * place[1] - w[3 * i + 2] for i in range(2)])
+    return Geometry(gap, ca.vertcat(*slip, k.rate(gap)), hold, normal, tangents, inside)
+
+
+def _over(ground: Terrain, p: SX, radius: SX, spatial: bool) -> tuple[SX, SX, SX]:
+    """Gap above a smooth ground, its normal, and a tangent, at the point nearest to the foot."""
+    x, y = SX.sym("x"), SX.sym("y")
+    h = ground.expression(x, y, spatial)
+    flat = ca.vertcat(x, y) if spatial else x
+    centre, up = (p[:2], p[2]) if spatial else (p[0], p[1])
+    at = centre
+    if not radius.is_zero():
+        # The nearest point (x, h) has (x - c) + (h - c_up) grad h = 0.
+        c, c_up = SX.sym("c", flat.numel()), SX.sym("up")
+        off = (flat - c) + (h - c_up) * ca.gradient(h, flat)
+        step = ca.Function("step", [flat, c, c_up], [flat - ca.solve(ca.jacobian(off, flat), off)])
+        for _ in range(FOOT_STEPS):
+            at = step(at, centre, up)
+    height, slope = ca.Function("height", [flat], [h, ca.gradient(h, flat)])(at)
+    size = ca.sqrt(1 + ca.sumsqr(slope))
+    normal = (ca.vertcat(-slope[0], -slope[1], 1) if spatial else ca.vertcat(-slope[0], 1, 0)) / size
+    if spatial:
+        first = ca.vertcat(1, 0, slope[0]) / ca.sqrt(1 + slope[0] ** 2)
+        away = p - ca.vertcat(at[0], at[1], height)
+    else:
+        first = ca.vertcat(1, slope[0], 0) / size
+        away = ca.vertcat(p[0], p[1], 0) - ca.vertcat(at, height, 0)
+    return ca.dot(normal, away) - radius, normal, first
+
+
+def _meeting(element: Element, part: Meeting, e: Equations) -> Geometry:
+    k = e.kinematics
+    spatial, radius = k.mechanism.spatial, number(part.radius)
+    p, other = ca.densify(k.position(part.point)), ca.densify(k.position(part.face.frame))
+    R = k.pose(part.face.frame.link.name).R
+    if isinstance(part.face, Plane):
+        normal = ca.densify(ca.mtimes(R, part.face.normal))
+        gap = ca.dot(normal, p - other) - radius
+        first = ca.mtimes(R, _across(part.face, spatial))
+    else:
+        away = p - other
+        distance = ca.sqrt(ca.sumsqr(away) + TINY)
+        normal = away / distance
+        gap = distance - radius - number(part.face.radius)
+        if spatial:
+            reference = element.symbols.get("reference", SX(ca.DM([0, 0, 1])))
+            first = reference - normal * ca.dot(normal, reference)
+            first = first / ca.sqrt(ca.sumsqr(first) + TINY)
+        else:
+            first = ca.vertcat(normal[1], -normal[0], 0)
+    tangents = ((first, cross(normal, first)) if spatial else (first,))[: element.slips]
+    touch = p - radius * normal
+    mine = k.rate(p) + cross(e.spin(part.point.link.name), touch - p)
+    its = k.rate(other) + cross(e.spin(part.face.frame.link.name), touch - other)
+    slip = [ca.dot(t, mine - its) for t in tangents]
+    hold = SX(0, 1)
+    if isinstance(part.face, Plane) and radius.is_zero():
+        hold = ca.vertcat(SX(0, 1), *[ca.dot(t, p - other) for t in tangents])
+    return Geometry(gap, ca.vertcat(*slip, k.rate(gap)), hold, normal, tangents)
+
+
+def _across(face: Plane, spatial: bool) -> SX:
+    """A direction along a plane, in its link's axes."""
+    n = face.normal
+    if not spatial:
+        return ca.vertcat(n[1], -n[0], 0)
+    numbers = np.ravel(ca.DM(n)) if n.is_constant() else np.array([0.0, 0.0, 1.0])
+    axis = SX(ca.DM(np.eye(3)[int(np.abs(numbers).argmin())]))
+    along = axis - n * ca.dot(n, axis)
+    return along / ca.sqrt(ca.sumsqr(along))
+
+
+def frames(parts: Iterator[Touching]) -> dict[str, Frame]:
+    """Points of feet and of links that touch others, by name."""
+    return {x.name: x.point for x in parts if isinstance(x, Foot | Meeting)}

@@ -1,0 +1,276 @@
+"""Shapes of the ground: level, a slope, stairs, a table of heights, a function; each with a friction of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.errors import BadValue
+from saltus.model.symbols import SX
+
+__all__ = ["Ground", "Level", "Profile", "Slope", "Stairs", "Terrain"]
+
+FAR = 1e6  # m: how far the first and the last piece of a profile go on
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The ground near a foot, in the plane of x and up: a straight piece, or (`corner`) an edge that it goes round.
+
+    A piece lies at `point` and looks along the unit `normal`; of an edge the normal is that towards the foot. It
+    is the nearest one as long as `within`, two rows (a, b, c), have a x + b y >= c. `key` tells patches apart.
+    """
+
+    point: tuple[float, float]
+    normal: tuple[float, float]
+    friction: float | None
+    corner: bool = False
+    within: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, -1.0), (0.0, 0.0, -1.0))
+    key: int = 0
+
+
+NONE = Patch((0.0, -1e9), (0.0, 1.0), None, key=-1)  # nothing that a foot could touch
+
+
+class Ground:
+    """What feet may touch. `patches` at once can be near a foot; `kind` is all that equations depend on."""
+
+    patches = 1
+    kind = "plane"
+    level = False
+
+    def near(self, x: float, up: float) -> list[Patch]:
+        """Patches nearest to a place, as many as `patches`, the nearest first."""
+        raise NotImplementedError
+
+    def height(self, x: Any, y: Any = 0.0) -> Any:
+        """Height (m) at a place."""
+        raise NotImplementedError
+
+
+def _friction(value: Any, part: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
+        raise BadValue(f"{part}: friction is {value!r}; give a number, zero or more", given=value)
+    return float(value)
+
+
+def _finite(value: Any, part: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+        raise BadValue(f"{part} is {value!r}; give a finite number", given=value)
+    return float(value)
+
+
+class Slope(Ground):
+    """A plane that rises along x by `angle` ("rad" or "deg") and passes the origin at `height` (m)."""
+
+    def __init__(self, angle: float, unit: str = "rad", *, height: float = 0.0, friction: float | None = None) -> None:
+        if unit not in ("rad", "deg"):
+            raise BadValue(f"slope: unit is {unit!r}; give 'rad' or 'deg'", given=unit)
+        angle = _finite(angle, "angle of a slope")
+        self.angle = math.radians(angle) if unit == "deg" else angle
+        if not abs(self.angle) < math.pi / 2:
+            raise BadValue(f"slope: {angle} {unit} is not below a right angle; use a wall, m.touch(...)", given=angle)
+        self.offset, self.friction = _finite(height, "height of the ground"), _friction(friction, "slope")
+
+    @property
+    def level(self) -> bool:  # type: ignore[override]
+        """Whether it rises nowhere."""
+        return self.angle == 0.0
+
+    def near(self, x: float, up: float) -> list[Patch]:
+        """The plane."""
+        return [Patch((0.0, self.offset), (-math.sin(self.angle), math.cos(self.angle)), self.friction)]
+
+    def height(self, x: Any, y: Any = 0.0) -> Any:
+        """Height (m) at a place."""
+        return self.offset + math.tan(self.angle) * x
+
+    def __repr__(self) -> str:
+        return f"Slope({math.degrees(self.angle):g}, 'deg')"
+
+
+class Level(Slope):
+    """Level ground at a `height` (m)."""
+
+    def __init__(self, height: float = 0.0, *, friction: float | None = None) -> None:
+        super().__init__(0.0, height=height, friction=friction)
+
+    def __repr__(self) -> str:
+        return f"Level({self.offset:g})"
+
+
+class Profile(Ground):
+    """Straight pieces through points (x, height), in 3D the same for every y; two heights at one x are a step.
+
+    It goes on level on both sides. `friction` is one number, or one per piece.
+    """
+
+    patches, kind = 2, "profile"
+
+    def __init__(self, x: Sequence[float], heights: Sequence[float], *, friction: Any = None) -> None:
+        xs, hs = np.asarray(x, float), np.asarray(heights, float)
+        if xs.ndim != 1 or xs.shape != hs.shape or len(xs) < 2 or not (np.isfinite(xs).all() and np.isfinite(hs).all()):
+            raise BadValue("profile: give as many x as heights, at least two, all finite", given=(x, heights))
+        if (np.diff(xs) < 0).any() or ((np.diff(xs) == 0) & (np.diff(hs) == 0)).any():
+            raise BadValue("profile: x must not fall, and no point may come twice", given=list(x))
+        self.x, self.heights = xs, hs
+        pieces = len(xs) - 1
+        given = [friction] * pieces if friction is None or np.ndim(friction) == 0 else list(friction)
+        if len(given) != pieces:
+            raise BadValue(f"profile: {len(given)} frictions for {pieces} pieces; give one per piece", given=friction)
+        self.frictions = [_friction(f, "profile") for f in given]
+
+    @cached_property
+    def _line(self) -> tuple[np.ndarray, list[float | None]]:
+        """Corners with level ends far away, and the friction of each piece."""
+        ends = [(self.x[0] - FAR, self.heights[0])], [(self.x[-1] + FAR, self.heights[-1])]
+        corners = np.vstack([ends[0], np.column_stack([self.x, self.heights]), ends[1]])
+        return corners, [self.frictions[0], *self.frictions, self.frictions[-1]]
+
+    @cached_property
+    def _features(self) -> list[Patch]:
+        """Pieces, and between two of them the edge if it sticks out, in order along the ground."""
+        corners, frictions = self._line
+        along = np.diff(corners, axis=0)
+        lengths = np.linalg.norm(along, axis=1)
+        t = along / lengths[:, None]
+        n = np.column_stack([-t[:, 1], t[:, 0]])
+        points, normals = ([(float(a), float(b)) for a, b in rows] for rows in (corners, n))
+        out: list[Patch] = []
+        for i in range(len(t)):
+            ends = []
+            for at, other, sign in ((corners[i], i - 1, 1.0), (corners[i + 1], i + 1, -1.0)):
+                border = t[i] * sign
+                if 0 <= other < len(t):
+                    turn = t[min(i, other)][0] * t[max(i, other)][1] - t[min(i, other)][1] * t[max(i, other)][0]
+                    if turn > 0:  # a corner that goes in: as near to one piece as to the other
+                        border = n[i] - n[other]
+                        border = border / np.linalg.norm(border) * (1.0 if border @ t[i] * sign > 0 else -1.0)
+                ends.append((float(border[0]), float(border[1]), float(border @ at)))
+            middle = (corners[i] + corners[i + 1]) / 2
+            key = 4 * i
+            for half, sign in ((0, -1.0), (1, 1.0)):
+                halfway = (float(sign * t[i][0]), float(sign * t[i][1]), float(sign * t[i] @ middle))
+                within = (ends[half], halfway)
+                out.append(Patch(points[i], normals[i], frictions[i], False, within, key + half))
+            if i + 1 < len(t) and t[i][0] * t[i + 1][1] - t[i][1] * t[i + 1][0] < 0:
+                at = corners[i + 1]
+                cone = tuple(
+                    (float(s * d[0]), float(s * d[1]), float(s * d @ at)) for s, d in ((1, t[i]), (-1, t[i + 1]))
+                )
+                out.append(Patch(points[i + 1], normals[i], frictions[i], True, cone, key + 2))
+        return out
+
+    def near(self, x: float, up: float) -> list[Patch]:
+        """The nearest patch, and the piece that it meets on that side in a corner that goes in."""
+        features, place = self._features, np.array([x, up])
+        distance = []
+        for f in features:
+            inside = min(a * x + b * up - c for a, b, c in f.within)
+            gap = np.linalg.norm(place - f.point) if f.corner else (place - f.point) @ f.normal
+            distance.append((max(0.0, -inside), abs(gap)))
+        best = min(range(len(features)), key=lambda i: (distance[i][0] > 1e-12, distance[i][0] + distance[i][1]))
+        first = features[best]
+        other = best - 1 if first.key % 4 == 0 else best + 1
+        if first.corner or not 0 <= other < len(features) or not self._meet(first, features[other]):
+            return [first, NONE]
+        return [first, features[other]]
+
+    @staticmethod
+    def _meet(a: Patch, b: Patch) -> bool:
+        """Whether two pieces meet in a corner that goes in, where a foot may touch both."""
+        left, right = (a, b) if a.key < b.key else (b, a)
+        turn = left.normal[0] * right.normal[1] - left.normal[1] * right.normal[0]
+        return not b.corner and turn > 1e-12
+
+    def height(self, x: Any, y: Any = 0.0) -> Any:
+        """Height (m) at a place."""
+        return np.interp(x, self.x, self.heights)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.x)} points)"
+
+
+class Stairs(Profile):
+    """`count` steps of `rise` (m, downwards if negative) every `run` (m), the first riser at x = `start` (m)."""
+
+    def __init__(
+        self, rise: float, run: float, count: int, *, start: float = 0.0, friction: float | None = None
+    ) -> None:
+        rise, run, start = (_finite(v, f"{n} of stairs") for n, v in (("rise", rise), ("run", run), ("start", start)))
+        if not run > 0 or rise == 0 or not (isinstance(count, int) and count > 0):
+            raise BadValue(f"stairs: rise {rise}, run {run}, count {count}; give a rise, a positive run and a count")
+        x = [start - run, *(start + run * (i // 2) for i in range(2 * count)), start + run * count]
+        h = [0.0, *(rise * ((i + 1) // 2) for i in range(2 * count)), rise * count]
+        super().__init__(x, h, friction=friction)
+
+
+class Terrain(Ground):
+    """A smooth height function of x, or of x and y in 3D, written with `sl.math`."""
+
+    def __init__(self, function: Callable[..., Any], *, friction: float | None = None) -> None:
+        if not callable(function):
+            raise BadValue(f"terrain: {function!r} is no function of x (and y)", given=function)
+        self.function, self.friction = function, _friction(friction, "terrain")
+
+    def expression(self, x: SX, y: SX, spatial: bool) -> SX:
+        """Height as an expression; BadValue names a function that cannot be traced or that has jumps."""
+        try:
+            out = SX(self.function(x, y) if spatial else self.function(x))
+        except Exception as problem:
+            raise BadValue(
+                f"terrain: its function cannot be traced ({type(problem).__name__}: {problem}); use sl.math.sin and the "
+                "like, one argument in the plane, two in 3D"
+            ) from problem
+        f = ca.Function("height", [x, y], [out])
+        jumps = {
+            ca.OP_FLOOR,
+            ca.OP_CEIL,
+            ca.OP_LT,
+            ca.OP_LE,
+            ca.OP_EQ,
+            ca.OP_NE,
+            ca.OP_SIGN,
+            ca.OP_IF_ELSE_ZERO,
+            ca.OP_NOT,
+        }
+        if any(f.instruction_id(k) in jumps for k in range(f.n_instructions())):
+            raise BadValue(
+                "terrain: its function jumps or branches, and feet need a slope everywhere; give steps as "
+                "sl.ground.Stairs(...) or sl.ground.Profile(x, heights)"
+            )
+        return out
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """The content of its function."""
+        x, y = SX.sym("x"), SX.sym("y")
+        texts = []
+        for spatial in (False, True):
+            try:
+                texts.append(ca.Function("height", [x, y], [self.expression(x, y, spatial)]).serialize())
+            except BadValue:
+                texts.append("")
+        if not any(texts):
+            self.expression(x, y, False)  # raises
+        return "terrain " + hashlib.sha256("".join(texts).encode()).hexdigest()
+
+    def near(self, x: float, up: float) -> list[Patch]:
+        """Its friction; place and normal follow from the function."""
+        return [Patch((0.0, 0.0), (0.0, 1.0), self.friction)]
+
+    def height(self, x: Any, y: Any = 0.0) -> Any:
+        """Height (m) at a place."""
+        try:
+            return self.function(x, y)
+        except TypeError:
+            return self.function(x)

@@ -1,0 +1,192 @@
+"""Touched: a machine whose contacts stick, slip and lift by themselves; their modes are run-time parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import casadi as ca
+
+from saltus.compile import Kernel
+from saltus.dynamics.equations import Equations
+from saltus.dynamics.formulations import ODE
+from saltus.dynamics.unilateral import Element, Geometry, elements, geometry
+from saltus.ground import Ground
+from saltus.hybrid.constrained import SLIP_ENDS, Constrained, rare
+from saltus.hybrid.graph import Domain, HybridSystem
+from saltus.model.kinematics import Closure
+from saltus.model.symbols import SX, number
+from saltus.model.touching import Rub
+
+SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)
+
+
+def constrained(system: HybridSystem, domain: Domain) -> Constrained:
+    """Return the equations of a domain, derived once."""
+    kind = Touched if system.terrain is not None else Constrained
+    return system.once(("constrained", domain.name), lambda: kind(system, domain))
+
+
+class Touched(Constrained):
+    """The equations of a machine under contacts whose modes are given at run time; see `dynamics.unilateral`."""
+
+    def __init__(self, system: HybridSystem, domain: Domain) -> None:
+        assert system.terrain is not None
+        self.terrain: Ground = system.terrain
+        self.elements: Sequence[Element] = elements(system.mechanism, self.terrain)
+        super().__init__(system, domain)
+        self.geometry = self._geometry(self.tree)
+
+    def _geometry(self, e: Equations) -> list[Geometry]:
+        return [geometry(x, e, self.terrain) for x in self.elements]
+
+    def closures_on(self, e: Equations) -> tuple[list[Closure], SX]:
+        """Rows of the contacts, weighted by their modes, and the block of their parameters."""
+        made = [x.closure(g, i) for i, (x, g) in enumerate(zip(self.elements, self._geometry(e), strict=True))]
+        return made, ca.vertcat(SX(0, 1), *[x.block for x in self.elements])
+
+    def _sliding(self) -> tuple[int, ...]:
+        return tuple(i for i, x in enumerate(self.elements) if x.slips and x.normal)
+
+    @property
+    def slipping(self) -> list[int]:
+        """None: the end of a slip is an event of its contact."""
+        return []
+
+    # ---- friction -------------------------------------------------------------------------------------------------
+
+    def slip_of(self, e: Equations, i: int) -> SX:
+        """Slip (m/s, rad/s) of a contact."""
+        g = self.geometry[i] if e.kinematics is self.tree.kinematics else geometry(self.elements[i], e, self.terrain)
+        return g.rates[: self.elements[i].slips]
+
+    def add_friction(self, e: Equations) -> None:
+        """Add the friction of contacts that slip, and of joints that turn, to the efforts of some equations."""
+        for i, x in enumerate(self.elements):
+            if x.slips:
+                slip = self.slip_of(e, i)
+                e.efforts[f"friction {x.name}"] = ca.jtimes(slip, e.v, self.rubbing(slip, i), True)
+
+    def rubbing(self, slip: SX, i: int) -> SX:
+        """Force (N) or effort (Nm) against a slip, zero unless the contact is closed and does not stick."""
+        x = self.elements[i]
+        size = self.normals[self.sliding.index(i)] if x.normal else 1.0
+        return -x.slipping * x.symbols["friction"] * size * x.direction(slip)
+
+    # ---- what holds and what moves ----------------------------------------------------------------------------------
+
+    def reactions(self, i: int, ode: ODE) -> tuple[SX, SX]:
+        """Tangential and normal force of a contact, in the order of its slips."""
+        x, rows = self.elements[i], self.rows_of(i)
+        tangential = ode.reactions[rows[: x.slips]] if x.slips else SX(0, 1)
+        if x.slips:
+            tangential = tangential + self.rubbing(self.geometry[i].rates[: x.slips], i)
+        return tangential, ode.reactions[rows[-1]] if x.normal else SX(1, 1)
+
+    def force(self, i: int, ode: ODE) -> SX:
+        """Force on the machine at a contact, world axes (N); of a stop or a joint its effort comes first."""
+        g, (tangential, normal) = self.geometry[i], self.reactions(i, ode)
+        if g.normal is None:
+            own = tangential if self.elements[i].slips else normal
+            if self.elements[i].side == "upper":
+                own = -own
+            return ca.vertcat(own, 0, 0)
+        out = normal * g.normal
+        for k, t in enumerate(g.tangents):
+            out += tangential[k] * t
+        return out
+
+    def state_of(self, ode: ODE) -> SX:
+        """Of every contact: normal force, size of the tangential one, speed of slip (signed in the plane), gap."""
+        rows = [SX(0, 1)]
+        for i, (x, g) in enumerate(zip(self.elements, self.geometry, strict=True)):
+            tangential, normal = self.reactions(i, ode)
+            slip = g.rates[: x.slips]
+            speed = slip if x.slips == 1 else ca.sqrt(ca.sumsqr(slip) + 1e-300) if x.slips else SX(1, 1)
+            rows.append(ca.vertcat(normal, _size(tangential), speed, g.gap))
+        return ca.densify(ca.vertcat(*rows))
+
+    # ---- guards -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def watched(self) -> list[tuple[str, int]]:
+        """What each guard of `guards` tells of which contact: "normal", "slip", "patch", and "wedge" of all."""
+        out = []
+        for i, (x, g) in enumerate(zip(self.elements, self.geometry, strict=True)):
+            out += [("normal", i)] * x.normal + [("slip", i)] * bool(x.slips) + [("patch", i)] * (g.inside is not None)
+        return out + [("wedge", -1)] * bool(self.sliding)
+
+    @cached_property
+    def weight(self) -> SX:
+        """Weight of the machine (N) at 10 m/s2, by which forces are measured."""
+        return ca.densify(10 * sum((number(x.mass) for x in self.mechanism.links.values()), SX(0)))
+
+    def guards(self, ode: ODE) -> list[SX]:
+        """What must stay above zero: gaps and normal forces, cones and slips, patches, pivots."""
+        out = []
+        for what, i in self.watched:
+            if what == "wedge":
+                out.append(self._pivots(ode) - SINGULAR)
+                continue
+            x, g = self.elements[i], self.geometry[i]
+            s, (tangential, normal) = x.symbols, self.reactions(i, ode)
+            if what == "normal":
+                out.append(s["closed"] * normal / self.weight + (1 - s["closed"]) * g.gap)
+            elif what == "patch":
+                assert g.inside is not None
+                out.append(g.inside)
+            else:
+                limit = s["static"] * (normal if x.normal else 1)
+                cone = (limit - _size(tangential)) / (self.weight if x.normal else ca.fmax(s["static"], 1e-12))
+                slip = g.rates[: x.slips]
+                moving = slip * s["direction"] if x.slips == 1 else ca.sqrt(ca.sumsqr(slip) + 1e-300) - SLIP_ENDS
+                out.append(s["closed"] * (s["stick"] * cone + (1 - s["stick"]) * moving) + (1 - s["closed"]))
+        return out
+
+    def _pivots(self, ode: ODE) -> SX:
+        """Smallest pivot of N -> N - (normal forces by the friction that N causes): zero in Painleve's paradox."""
+        N = self.normals
+        A = SX.eye(N.numel()) - ca.jacobian(ode.reactions[[self.rows_of(i)[-1] for i in self.sliding]], N)
+        smallest, A = SX(1), ca.densify(A)
+        for k in range(N.numel()):
+            smallest = ca.fmin(smallest, A[k, k])
+            for i in range(k + 1, N.numel()):
+                A[i, :] = A[i, :] - A[i, k] / A[k, k] * A[k, :]
+        return smallest
+
+    # ---- numbers ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def meeting(self) -> Kernel:
+        """At (t, q, v, p): gaps, rates and Jacobian of all rows, tangential places, normals, positions of feet."""
+        e, gs = self.tree, self.geometry
+        rates = ca.vertcat(SX(0, 1), *[g.rates for g in gs])
+        holds = ca.vertcat(
+            SX(0, 1),
+            *[g.hold if g.hold.numel() else SX.zeros(x.slips) for x, g in zip(self.elements, gs, strict=True)],
+        )
+        normals = ca.vertcat(SX(0, 1), *[SX.zeros(3) if g.normal is None else g.normal for g in gs])
+        places = [SX.zeros(3) if not hasattr(x.part, "point") else e.position(x.part.point) for x in self.elements]
+        outputs = [ca.vertcat(SX(0, 1), *[g.gap for g in gs]), rates, ca.jacobian(rates, e.v), holds, normals]
+        outputs.append(ca.vertcat(SX(0, 1), *places))
+        p = ca.vertcat(self.mechanism.p, self.anchors)
+        return rare("meeting", [e.t, e.q, e.v, p], self.with_params([ca.densify(x) for x in outputs]))
+
+    @cached_property
+    def laws(self) -> Kernel:
+        """Friction, static friction, restitution and radius of every contact from the Params; below zero: not given."""
+        rows = []
+        for x in self.elements:
+            part = x.part
+            if isinstance(part, Rub):
+                given = [part.effort, part.effort if part.static is None else part.static, 0.0]
+            else:
+                friction = getattr(part, "friction", 0.0)
+                static = getattr(part, "static", None)
+                given = [friction, friction if static is None else static, part.restitution]
+            rows.append(ca.vertcat(*[SX(-1) if v is None else number(v) for v in given]))
+        return rare("laws", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *rows))]))
+
+
+def _size(force: SX) -> SX:
+    return ca.sqrt(ca.sumsqr(force) + 1e-300) if force.numel() else SX(1, 1)

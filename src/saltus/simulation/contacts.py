@@ -1,0 +1,464 @@
+"""Contacts of a run: who is open, sticks or slips now, and what becomes of them at an instant at which that changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from saltus.dynamics.contact_problem import Forces, Law, least, solve
+from saltus.dynamics.impulse import Decomposition, Impact
+from saltus.dynamics.unilateral import Element
+from saltus.errors import BadValue
+from saltus.ground import Ground, Patch
+from saltus.hybrid.constrained import SLIP_ENDS
+from saltus.hybrid.touched import Touched
+from saltus.model.touching import Foot, Meeting, Rub, Stop
+
+TOUCHING = 1e-9  # m: a contact so near touches
+START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
+REST = 2e-5  # m/s: a contact that is pressed and leaves more slowly stays; it would rise by 2e-11 m
+STILL = 1e-9  # m/s: slower than this a contact does not slip
+GAINS = 1e-9  # of the energy: an impact that gains more is not one
+HALVINGS = 40
+
+Accelerations = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # of all rows at (q, v, block)
+
+
+@dataclass(eq=False)
+class Now:
+    """A contact as it is now."""
+
+    element: Element
+    closed: bool = False
+    stick: bool = False
+    direction: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    anchor: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    friction: float = 0.0
+    static: float = 0.0
+    restitution: float = 0.0
+    patch: Patch | None = None
+    reference: np.ndarray | None = None
+
+    @property
+    def mode(self) -> str:
+        """Open, stick or slip."""
+        return "open" if not self.closed else "stick" if self.stick else "slip"
+
+    def block(self, felt: bool) -> np.ndarray:
+        """Its run-time parameters."""
+        x = self.element
+        out = np.zeros(x.block.numel())
+        values = {
+            "closed": self.closed,
+            "stick": self.stick,
+            "felt": felt,
+            "friction": self.friction,
+            "static": self.static,
+            "direction": self.direction,
+            "anchor": self.anchor,
+        }
+        if self.patch is not None:
+            within = [number for row in self.patch.within for number in row]
+            values |= {
+                "point": self.patch.point,
+                "up": self.patch.normal,
+                "corner": self.patch.corner,
+                "within": within,
+            }
+        if self.reference is not None:
+            values["reference"] = self.reference
+        for key, where in x.places.items():
+            out[where] = values.get(key, 0.0)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """State just after an instant: velocities, the impact if there was one, and what each contact did, in words."""
+
+    v: np.ndarray
+    impact: Impact | None
+    changes: list[tuple[str, str]]
+    rests: float = 0.0  # s until bounces that are over have their limit
+
+
+class Contacts:
+    """All contacts of one run and their modes."""
+
+    def __init__(self, c: Touched, ground: Ground, params: np.ndarray) -> None:
+        self.c, self.ground, self.params = c, ground, params
+        laws = np.reshape(c.laws(params), (-1, 3))
+        self.given = [(float(row[0]), float(row[1])) for row in laws]
+        self.now = [
+            Now(
+                x,
+                closed=isinstance(x.part, Rub),
+                direction=np.zeros(x.slips),
+                anchor=np.zeros(x.slips),
+                friction=float(mu),
+                static=float(mu_s),
+                restitution=float(e),
+            )
+            for x, (mu, mu_s, e) in zip(c.elements, laws, strict=True)
+        ]
+        for one in self.now:
+            if isinstance(one.element.part, Stop | Meeting | Rub):
+                _checked(one)
+        sizes = [x.rows for x in c.elements]
+        self._first = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
+        slips = [x.slips for x in c.elements]
+        self._held = np.concatenate([[0], np.cumsum(slips)]).astype(int)
+        self.felt = [one.closed for one in self.now]
+        self.impacts: list[float] = []  # times
+
+    # ---- rows ---------------------------------------------------------------------------------------------------
+
+    def tangential(self, i: int) -> list[int]:
+        """Rows along the face of a contact."""
+        return list(range(self._first[i], self._first[i] + self.c.elements[i].slips))
+
+    def normal(self, i: int) -> int:
+        """Row across it; a joint's dry friction has none."""
+        return int(self._first[i + 1] - 1)
+
+    def rows(self, i: int) -> list[int]:
+        """All of them, the normal one last."""
+        return list(range(self._first[i], self._first[i + 1]))
+
+    @property
+    def block(self) -> np.ndarray:
+        """Run-time parameters of all contacts."""
+        return np.concatenate([np.zeros(0), *(one.block(f) for one, f in zip(self.now, self.felt, strict=True))])
+
+    @property
+    def base(self) -> np.ndarray:
+        """Params and the block."""
+        return np.concatenate([self.params, self.block])
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """Mode of every contact."""
+        return tuple(one.mode for one in self.now)
+
+    # ---- the ground ---------------------------------------------------------------------------------------------
+
+    def look(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
+        """Give feet the patches of ground that are nearest, and round faces a reference across their normal."""
+        places = np.reshape(self.c.meeting(t, q, v, self.base)[5], (-1, 3))
+        up = 2 if self.c.mechanism.spatial else 1
+        for i, one in enumerate(self.now):
+            if isinstance(one.element.part, Foot) and one.element.patch == 0:
+                mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
+                near = self.ground.near(float(places[i, 0]), float(places[i, up]))
+                self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
+        normals = np.reshape(self.c.meeting(t, q, v, self.base)[4], (-1, 3))
+        for one, n in zip(self.now, normals, strict=True):
+            if "reference" in one.element.places and one.reference is None:
+                one.reference = np.eye(3)[int(np.abs(n).argmin())]
+
+    @staticmethod
+    def _assign(feet: Sequence[Now], near: Sequence[Patch], own: Sequence[tuple[float, float]]) -> None:
+        """Patches to the contacts of one foot; one that is touched stays with its contact's mode."""
+        before = {
+            (one.patch.point, one.patch.normal): (one.closed, one.stick, one.direction) for one in feet if one.patch
+        }
+        for one, patch, mu in zip(feet, near, own, strict=True):
+            known = before.get((patch.point, patch.normal))
+            changed = one.patch is None or (one.patch.point, one.patch.normal) != (patch.point, patch.normal)
+            one.patch = patch
+            if changed:
+                one.closed, one.stick, one.direction = known or (False, False, np.zeros(one.element.slips))
+            _rough(one, mu, patch.friction)
+
+    # ---- starting -----------------------------------------------------------------------------------------------
+
+    def begin(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
+        """Refuse a start that is inside of something; contacts that touch are closed."""
+        self.look(t, q, v)
+        gaps, u, *_ = self.c.meeting(t, q, v, self.base)
+        for i, (one, gap) in enumerate(zip(self.now, np.ravel(gaps), strict=True)):
+            part, name = one.element.part, one.element.name
+            if isinstance(part, Rub):
+                continue
+            if gap < -START:
+                inside = "below the ground" if isinstance(part, Foot) else "inside of what it touches"
+                if isinstance(part, Stop):
+                    limit = getattr(part, one.element.side)
+                    raise BadValue(
+                        f"the start has {part.coordinate!r} beyond its {one.element.side} stop ({limit}) by "
+                        f"{-gap:.4g}; assemble it within the stops",
+                        contact=name,
+                        depth=float(-gap),
+                    )
+                raise BadValue(
+                    f"the start has {name!r} {-gap:.4g} m {inside}; assemble it outside",
+                    contact=name,
+                    depth=float(-gap),
+                )
+            one.closed = gap <= START and abs(float(np.ravel(u)[self.normal(i)])) <= START
+        self.felt = [one.closed for one in self.now]
+
+    # ---- an instant ---------------------------------------------------------------------------------------------
+
+    def settle(
+        self,
+        t: float,
+        q: np.ndarray,
+        v: np.ndarray,
+        accelerations: Accelerations,
+        stopped: Sequence[int] = (),
+        *,
+        count: bool = True,
+    ) -> Settled:
+        """Impacts, then the modes that the accelerations ask for; `stopped` are contacts whose slip has ended.
+
+        NoForces where the laws of contact have no solution, or several.
+        """
+        before = [(one.mode, one.direction.copy()) for one in self.now]
+        self.look(t, q, v)
+        c, names = self.c, [x.name for x in self.c.elements]
+        gaps, u, A, *_ = c.meeting(t, q, v, self.base)
+        gaps, u = np.ravel(gaps), np.ravel(u)
+        A = np.reshape(A, (len(u), len(v)))
+        M = c.mass(t, q, self.base)
+        loops = c.closure(t, q, self.base)[1][: c.loops]
+        touching = [i for i, one in enumerate(self.now) if one.element.normal and (one.closed or gaps[i] <= TOUCHING)]
+        impact, rests, v_in = None, 0.0, v
+        slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
+        if any(u[self.normal(i)] < -slow for i in touching):
+            impact, rests = self._impact(M, A, loops, u, v, touching, t)
+            v = impact.v
+            u = u + A @ (v - v_in)
+        struck = impact is not None
+        resting = [i for i in touching if abs(u[self.normal(i)]) <= REST]
+        rubs = [i for i, one in enumerate(self.now) if not one.element.normal]
+        at_rest = {
+            i: one.element.slips > 0
+            and (
+                (one.closed and one.stick and not struck)
+                or i in stopped
+                or float(np.linalg.norm(u[self.tangential(i)])) <= (STILL if one.element.slips < 2 else SLIP_ENDS / 2)
+            )
+            for i, one in enumerate(self.now)
+        }
+        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, accelerations, count)
+        self._hold(t, q, v)
+        if struck and any(self.now[i].closed and abs(u[self.normal(i)]) > slow for i in resting):
+            rests = self._limit()  # it would have left once more, more slowly than counts
+        changes = []
+        for i, one in enumerate(self.now):
+            was, way = before[i]
+            hit = impact is not None and i in touching and was == "open"
+            if one.mode != was or hit:
+                word = {"open": "lifts", "stick": "sticks", "slip": "slips"}[one.mode]
+                if was == "open" and one.mode != "open":
+                    word = "touches"
+                elif hit:
+                    if abs(u[self.normal(i)]) <= slow:
+                        continue
+                    word = "bounces"
+                changes.append((names[i], word))
+            elif one.mode == "slip" and one.element.slips == 1 and way.size and one.direction @ way < 0:
+                changes.append((names[i], "turns back"))
+        return Settled(v, impact, changes, rests)
+
+    def _impact(
+        self,
+        M: np.ndarray,
+        A: np.ndarray,
+        loops: np.ndarray,
+        u: np.ndarray,
+        v: np.ndarray,
+        touching: Sequence[int],
+        t: float,
+    ) -> tuple[Impact, float]:
+        """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.
+
+        Newton's restitution can gain energy where friction acts (Kane 1984); it is then lowered until none is gained.
+        """
+        rows: list[int] = []
+        laws, e, rests = [], [], False
+        for i in touching:
+            one, n = self.now[i], self.normal(i)
+            mine = self.tangential(i) if one.friction > 0 else []
+            place = len(rows)
+            rows += [*mine, n]
+            laws.append(Law(tuple(range(place, place + len(mine))), place + len(mine), one.friction, one.friction))
+            speed = max(-float(u[n]), 0.0)
+            fast = one.restitution * speed > REST
+            rests = rests or (one.restitution > 0 and speed > 0 and not fast)
+            e += [0.0] * len(mine) + [one.restitution if fast else 0.0]
+        parts = Decomposition(M, A[rows], loops)
+        G, arrive, bounce = parts.mobility, u[rows], np.array(e)
+        T = float(v @ M @ v / 2)
+
+        def collide(share: float) -> tuple[np.ndarray, float]:
+            p = solve(G, arrive * (1 + share * bounce), laws).f
+            return p, float(p @ (2 * arrive + G @ p) / 2)
+
+        p, gained = collide(1.0)
+        if gained > GAINS * T and bounce.any():
+            low, high = 0.0, 1.0
+            for _ in range(HALVINGS):
+                middle = (low + high) / 2
+                low, high = (middle, high) if collide(middle)[1] <= 0 else (low, middle)
+            p, gained = collide(low)
+        after = v + parts.push(p)
+        T_after = float(after @ M @ after / 2)
+        names = tuple(f"{self.c.elements[i].name} {k}" for i in touching for k in self._letters(i))
+        self.impacts.append(t)
+        return Impact(after, p, T_after, T - T_after, len(rows), T_after, names), self._limit() if rests else 0.0
+
+    def _letters(self, i: int) -> list[str]:
+        one = self.now[i]
+        return [*("xy"[: one.element.slips] if one.friction > 0 else ""), "normal"]
+
+    def _limit(self) -> float:
+        """Time (s) that the bounces left out would have taken: their intervals shrink by a constant ratio."""
+        if len(self.impacts) < 3:
+            return 0.0
+        first, second = np.diff(self.impacts[-3:])
+        ratio = second / first if first > 0 else 0.0
+        return float(second * ratio / (1 - ratio)) if 0 < ratio < 1 else 0.0
+
+    def _modes(
+        self,
+        q: np.ndarray,
+        v: np.ndarray,
+        u: np.ndarray,
+        M: np.ndarray,
+        A: np.ndarray,
+        loops: np.ndarray,
+        candidates: Sequence[int],
+        at_rest: dict[int, bool],
+        accelerations: Accelerations,
+        count: bool,
+    ) -> None:
+        """Set the modes of all contacts from their accelerations."""
+        rows: list[int] = []
+        laws = []
+        still = [
+            row
+            for i in candidates
+            for row in (self.rows(i) if at_rest[i] else self.rows(i)[self.c.elements[i].slips :])
+        ]
+        if still:
+            v = v - Decomposition(M, A[still], loops).constrained_velocity(u[still])
+        for i in candidates:
+            one, mine = self.now[i], self.tangential(i)
+            way = None
+            if mine and not at_rest[i]:
+                way = u[mine] / np.linalg.norm(u[mine])
+            place = len(rows)
+            rows += self.rows(i)
+            normal = place + len(mine) if one.element.normal else None
+            laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
+        G = Decomposition(M, A[rows], loops).mobility if rows else np.zeros((0, 0))
+        for one in self.now:
+            one.closed = one.closed and not one.element.normal
+        forces = None
+        for _ in range(4):
+            b = self._free(q, v, accelerations)[rows]
+            if rows:
+                forces = solve(G, b, laws, count=count)
+                self._take(candidates, forces, laws)
+            felt = [one.closed for one in self.now]
+            if felt == self.felt:
+                break
+            self.felt = felt
+        if forces is not None:
+            self._spread(candidates, forces, G, b, laws)
+
+    def _free(self, q: np.ndarray, v: np.ndarray, accelerations: Accelerations) -> np.ndarray:
+        """Accelerations along all rows with no contact closed and no dry friction."""
+        kept = [(one.closed, one.stick) for one in self.now]
+        for one in self.now:
+            one.closed = False
+        try:
+            return accelerations(q, v, self.block)
+        finally:
+            for one, (closed, stick) in zip(self.now, kept, strict=True):
+                one.closed, one.stick = closed, stick
+
+    def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law]) -> None:
+        for k, i in enumerate(candidates):
+            one, mode, way = self.now[i], forces.modes[k], forces.directions[k]
+            one.closed = mode != "open"
+            one.stick = mode == "stick"
+            known = laws[k].direction if laws[k].direction is not None else way
+            one.direction = np.zeros(one.element.slips) if known is None else np.asarray(known, float)
+
+    def _spread(
+        self, candidates: Sequence[int], forces: Forces, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]
+    ) -> None:
+        """Where rows depend on each other the run takes the least-norm forces: modes in which these meet the laws too.
+
+        A contact that they would pull is open and carries nothing, one that they put outside of its cone is at its
+        limit; neither changes the motion.
+        """
+        modes, ways = list(forces.modes), list(forces.directions)
+        for _ in range(2 * len(laws)):
+            f = least(G, b, laws, modes, ways)
+            largest = float(np.abs(f).max(initial=0.0))
+            worst, change = 1e-8 * largest, None
+            for k, x in enumerate(laws):
+                if modes[k] == "open":
+                    continue
+                size = f[x.normal] if x.normal is not None else 1.0
+                if x.normal is not None and -size > worst:
+                    worst, change = -size, (k, "open", None)
+                beyond = float(np.linalg.norm(f[list(x.tangential)])) - x.static * max(size, 0.0)
+                if modes[k] == "stick" and beyond > worst:
+                    along = f[list(x.tangential)]
+                    worst, change = beyond, (k, "slip", -along / np.linalg.norm(along))
+            if change is None:
+                break
+            modes[change[0]], ways[change[0]] = change[1], change[2]
+        for k, i in enumerate(candidates):
+            one = self.now[i]
+            one.closed, one.stick = modes[k] != "open", modes[k] == "stick"
+            if ways[k] is not None:
+                one.direction = np.asarray(ways[k], float)
+
+    def _hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
+        """Contacts that stick are held where they are."""
+        holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
+        for i, one in enumerate(self.now):
+            mine = holds[self._held[i] : self._held[i + 1]]
+            if one.stick and one.closed:
+                one.anchor = mine.copy()
+
+
+def _rough(one: Now, own: tuple[float, float], ground: float | None) -> None:
+    """Friction of a foot on a patch: its own or the ground's, the smaller where both have one."""
+    part = one.element.part
+    assert isinstance(part, Foot)
+    if own[0] < 0 and ground is None:
+        raise BadValue(
+            f"foot {part.name!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a ground "
+            "with friction=",
+            foot=part.name,
+        )
+    slip, rest = (ground if x < 0 else x if ground is None else min(x, ground) for x in own)
+    assert slip is not None
+    assert rest is not None
+    one.friction, one.static = slip, max(slip, rest)
+    _checked(one)
+
+
+def _checked(one: Now) -> None:
+    name = one.element.name
+    for what in ("friction", "static", "restitution"):
+        value = getattr(one, what)
+        if not (math.isfinite(value) and value >= 0):
+            raise BadValue(f"{what} of {name!r} is {value}; it must be zero or more", given=value)
+    if one.restitution > 1:
+        raise BadValue(f"restitution of {name!r} is {one.restitution}; it is between 0 and 1", given=one.restitution)
+    if one.static < one.friction:
+        raise BadValue(
+            f"static friction of {name!r}, {one.static}, is below that of slip, {one.friction}; it cannot be",
+            given=one.static,
+        )
