@@ -5,10 +5,10 @@ with, for every contact,
 
     0 <= f_n, 0 <= w_n, f_n w_n = 0,    |f_t| <= friction f_n,    f_t = -friction f_n w_t / |w_t| where w_t is not zero;
 
-a contact that slips already has f_t = -friction f_n d with its direction d. Projected sweeps over the contacts guess who
-is open, sticks or slips; a linear solve for that guess gives the forces to round-off, and only a solution that meets
-every condition is returned. In the plane, where friction is so strong that there may be none or several (Painleve),
-all guesses are looked at.
+a contact that slips already has f_t = -friction f_n d with its direction d. Projected sweeps over the contacts guess
+who is open, sticks or slips; a linear solve for that guess gives the forces to round-off, and only a solution that
+meets every condition is returned. In the plane, where friction is so strong that there may be none or several
+(Painleve), all guesses are looked at.
 """
 
 from __future__ import annotations
@@ -81,14 +81,6 @@ def solve(G: np.ndarray, b: np.ndarray, laws: Sequence[Law], *, count: bool = Fa
     if found_one is None:
         raise NoForces("no forces were found that meet the laws of contact", solutions=0)
     return found_one
-
-
-def least(
-    G: np.ndarray, b: np.ndarray, laws: Sequence[Law], modes: Sequence[str], directions: Sequence[np.ndarray | None]
-) -> np.ndarray:
-    """Least-norm forces that hold what some modes hold, whether they meet the laws or not."""
-    found = _Problem(G, b, laws).held(np.zeros(len(b)), modes, directions)
-    return np.full(len(b), np.nan) if found is None else found
 
 
 class _Problem:
@@ -211,7 +203,7 @@ class _Problem:
     def _tried(self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None]) -> Forces | None:
         ways = list(directions)
         for _ in range(TURNS):
-            found = self.held(f, modes, ways)
+            found = self._held(f, modes, ways)
             if found is None:
                 return None
             w = self.G @ found + self.b
@@ -227,7 +219,7 @@ class _Problem:
                 break
         return self._judged(found, w, modes, ways)
 
-    def held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f with w = 0 along the rows that are held."""
         columns, held = [], []
         fixed = np.zeros(self.n)

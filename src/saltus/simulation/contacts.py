@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from saltus.dynamics.contact_problem import Forces, Law, least, solve
+from saltus.dynamics.contact_problem import Forces, Law, solve
 from saltus.dynamics.impulse import Decomposition, Impact
 from saltus.dynamics.unilateral import Element
 from saltus.errors import BadValue
@@ -21,10 +21,12 @@ TOUCHING = 1e-9  # m: a contact so near touches
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: a contact that is pressed and leaves more slowly stays; it would rise by 2e-11 m
 STILL = 1e-9  # m/s: slower than this a contact does not slip
+SPREAD = 1e-8  # of the largest force or acceleration: what dependent rows are known to
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
 
-Accelerations = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # of all rows at (q, v, block)
+Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Accelerations and forces of all rows at (q, v, block), as the run has them."""
 
 
 @dataclass(eq=False)
@@ -208,7 +210,7 @@ class Contacts:
         t: float,
         q: np.ndarray,
         v: np.ndarray,
-        accelerations: Accelerations,
+        response: Response,
         stopped: Sequence[int] = (),
         *,
         count: bool = True,
@@ -244,7 +246,7 @@ class Contacts:
             )
             for i, one in enumerate(self.now)
         }
-        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, accelerations, count)
+        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, response, count)
         self._hold(t, q, v)
         if struck and any(self.now[i].closed and abs(u[self.normal(i)]) > slow for i in resting):
             rests = self._limit()  # it would have left once more, more slowly than counts
@@ -334,7 +336,7 @@ class Contacts:
         loops: np.ndarray,
         candidates: Sequence[int],
         at_rest: dict[int, bool],
-        accelerations: Accelerations,
+        response: Response,
         count: bool,
     ) -> None:
         """Set the modes of all contacts from their accelerations."""
@@ -361,7 +363,7 @@ class Contacts:
             one.closed = one.closed and not one.element.normal
         forces = None
         for _ in range(4):
-            b = self._free(q, v, accelerations)[rows]
+            b = self._free(q, v, response)[rows]
             if rows:
                 forces = solve(G, b, laws, count=count)
                 self._take(candidates, forces, laws)
@@ -370,15 +372,15 @@ class Contacts:
                 break
             self.felt = felt
         if forces is not None:
-            self._spread(candidates, forces, G, b, laws)
+            self._spread(q, v, rows, candidates, laws, forces, response)
 
-    def _free(self, q: np.ndarray, v: np.ndarray, accelerations: Accelerations) -> np.ndarray:
+    def _free(self, q: np.ndarray, v: np.ndarray, response: Response) -> np.ndarray:
         """Accelerations along all rows with no contact closed and no dry friction."""
         kept = [(one.closed, one.stick) for one in self.now]
         for one in self.now:
             one.closed = False
         try:
-            return accelerations(q, v, self.block)
+            return response(q, v, self.block)[0]
         finally:
             for one, (closed, stick) in zip(self.now, kept, strict=True):
                 one.closed, one.stick = closed, stick
@@ -392,36 +394,41 @@ class Contacts:
             one.direction = np.zeros(one.element.slips) if known is None else np.asarray(known, float)
 
     def _spread(
-        self, candidates: Sequence[int], forces: Forces, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]
+        self,
+        q: np.ndarray,
+        v: np.ndarray,
+        rows: Sequence[int],
+        candidates: Sequence[int],
+        laws: Sequence[Law],
+        forces: Forces,
+        response: Response,
     ) -> None:
-        """Where rows depend on each other the run takes the least-norm forces: modes in which these meet the laws too.
+        """Modes in which the forces of the run meet the laws too, where rows depend on each other or on loops.
 
         A contact that they would pull is open and carries nothing, one that they put outside of its cone is at its
-        limit; neither changes the motion.
+        limit. Neither changes the motion, or the modes stay as they are.
         """
-        modes, ways = list(forces.modes), list(forces.directions)
+        known = [(self.now[i].closed, self.now[i].stick, self.now[i].direction) for i in candidates]
         for _ in range(2 * len(laws)):
-            f = least(G, b, laws, modes, ways)
-            largest = float(np.abs(f).max(initial=0.0))
-            worst, change = 1e-8 * largest, None
+            w, f = (x[rows] for x in response(q, v, self.block))
+            worst, change = SPREAD * float(np.abs(f).max(initial=0.0)), None
             for k, x in enumerate(laws):
-                if modes[k] == "open":
+                one, along = self.now[candidates[k]], f[list(x.tangential)]
+                if not one.closed:
                     continue
                 size = f[x.normal] if x.normal is not None else 1.0
                 if x.normal is not None and -size > worst:
-                    worst, change = -size, (k, "open", None)
-                beyond = float(np.linalg.norm(f[list(x.tangential)])) - x.static * max(size, 0.0)
-                if modes[k] == "stick" and beyond > worst:
-                    along = f[list(x.tangential)]
-                    worst, change = beyond, (k, "slip", -along / np.linalg.norm(along))
+                    worst, change = -size, (one, False, one.direction)
+                beyond = float(np.linalg.norm(along)) - x.static * max(size, 0.0)
+                if one.stick and beyond > worst:
+                    worst, change = beyond, (one, True, -along / np.linalg.norm(along))
             if change is None:
                 break
-            modes[change[0]], ways[change[0]] = change[1], change[2]
-        for k, i in enumerate(candidates):
-            one = self.now[i]
-            one.closed, one.stick = modes[k] != "open", modes[k] == "stick"
-            if ways[k] is not None:
-                one.direction = np.asarray(ways[k], float)
+            one, one.closed, one.direction = change
+            one.stick = False
+        if np.abs(w - forces.w).max(initial=0.0) > SPREAD * np.abs(forces.w).max(initial=1.0):
+            for i, state in zip(candidates, known, strict=True):
+                self.now[i].closed, self.now[i].stick, self.now[i].direction = state
 
     def _hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         """Contacts that stick are held where they are."""
@@ -438,8 +445,8 @@ def _rough(one: Now, own: tuple[float, float], ground: float | None) -> None:
     assert isinstance(part, Foot)
     if own[0] < 0 and ground is None:
         raise BadValue(
-            f"foot {part.name!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a ground "
-            "with friction=",
+            f"foot {part.name!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a "
+            "ground with friction=",
             foot=part.name,
         )
     slip, rest = (ground if x < 0 else x if ground is None else min(x, ground) for x in own)

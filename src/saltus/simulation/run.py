@@ -334,12 +334,13 @@ class _Run:
         if isinstance(law, Schedule):
             self._row(law.table(c, 0, self._entry()), now, p, math.inf)
 
-        def accelerations(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> np.ndarray:
+        def response(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             own = p.copy()
             own[now.layout.slice("anchors")] = block
-            return np.ravel(now.contact_accelerations(self.t, now.state_vector(q, v, None, self.z), own))
+            out = now.contact_response(self.t, now.state_vector(q, v, None, self.z), own)
+            return np.ravel(out[0]), np.ravel(out[1])
 
-        out = self.contacts.settle(self.t, self.q, self.v, accelerations, stopped)
+        out = self.contacts.settle(self.t, self.q, self.v, response, stopped)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
