@@ -32,6 +32,7 @@ class Signals:
     """The machine at one instant: `s.q.hip`, `s.v.hip`, `s.p.kp`, `s.domain`, `s.entry.t`, `s.position("foot").y`.
 
     `s.domain` is plain text, so `if s.domain == "stance"` is legal; branching on the state itself uses `sl.math.where`.
+    `s.touching.left` is 1 while the foot "left" touches and 0 while it does not.
     """
 
     mechanism: Mechanism
@@ -41,6 +42,7 @@ class Signals:
     v: Named
     p: Named
     entry: Entry
+    touching: Named
     places: Callable[[Frame], tuple[Any, Any]]  # position and velocity of a point
     forces: Callable[[Frame], Any] | None = None  # contact force on a point, world axes
     ground: float = 0.0

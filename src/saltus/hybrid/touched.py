@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import casadi as ca
 
@@ -15,8 +16,8 @@ from saltus.ground import Ground
 from saltus.hybrid.constrained import SLIP_ENDS, Constrained, rare
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.model.kinematics import Closure
-from saltus.model.symbols import SX, number
-from saltus.model.touching import Rub
+from saltus.model.symbols import SX, Named, number
+from saltus.model.touching import Foot, Rub
 
 SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)
 
@@ -52,6 +53,16 @@ class Touched(Constrained):
     def slipping(self) -> list[int]:
         """None: the end of a slip is an event of its contact."""
         return []
+
+    def felt(self, block: Any) -> Named:
+        """1 of every part that touches, 0 of those that do not; a foot may touch two patches of ground at once."""
+        out: dict[str, Any] = {}
+        at = 0
+        for x in self.elements:
+            name = x.part.name if isinstance(x.part, Foot) else x.name
+            out[name] = 1 - (1 - out.get(name, 0.0)) * (1 - block[at + x.places["felt"].start])
+            at += x.block.numel()
+        return Named(list(out), list(out.values()), "contact")
 
     # ---- friction -------------------------------------------------------------------------------------------------
 

@@ -220,6 +220,7 @@ class _Run:
         self.contacts: Contacts | None = None  # of a machine whose contacts have modes of their own
         self.entered: Entry | None = None
         self._due: list[tuple[float, str]] = []  # names of events that have a time already
+        self._sampled = (0, -1), np.zeros(0), -math.inf  # law and entry, what a Sampled law gave, when it is next due
         self._actions: dict[tuple[str, Choice], Action] = {}
         self._steppers: dict[int, Any] = {}
 
@@ -330,7 +331,7 @@ class _Run:
         now = self._mode(c, self._choice(c), law_in(self.control, c.domain.name))
         p, law = self._parameters(now), law_in(self.control, c.domain.name)
         if isinstance(law, Sampled):
-            self._sample(now, p, law)
+            self._hold(now, p, law)
         if isinstance(law, Schedule):
             self._row(law.table(c, 0, self._entry()), now, p, math.inf)
 
@@ -597,23 +598,22 @@ class _Run:
         law = law_in(self.control, now.domain.name)
         sampled = law if isinstance(law, Sampled) else None
         if sampled is not None:
-            self._sample(now, p, sampled)
+            self._hold(now, p, sampled)
         if table is not None:
             self._row(table, now, p, until)
         state = self._armed(now, x, p)
         if state.at_once is not None:
             return now.edges[state.at_once], None
         armed, watch = state.armed, Watch(state, now, p)
-        step, next_sample = 0.0, self._next_sample(sampled)
+        step = 0.0
         while True:
-            t_end = until
+            t_end, before = until, p.copy()
             if sampled is not None:
-                if self.t >= next_sample - 1e-12:
-                    self._sample(now, p, sampled)
-                    next_sample = self._next_sample(sampled)
-                t_end = min(until, next_sample)
+                t_end = min(until, self._hold(now, p, sampled))
             if table is not None:
                 t_end = self._row(table, now, p, until)
+            if (table or sampled) and (p != before).any() and (forced := self._forced(now, x, p)) is not None:
+                return forced, None
             if self._due and self._due[0][0] <= self.t + 1e-15:
                 log.events.append(self._mark(self._due.pop(0)[1], now.domain.name))
             if self._due:
@@ -670,6 +670,18 @@ class _Run:
             if self.steps_left <= 0:
                 log.outcome = Outcome("step limit", self._why(Stop.LIMIT, now, x, p), self.t)
                 return None, None
+
+    def _forced(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Edge | Met | None:
+        """Edge or contacts that a jump of the control has carried beyond the forces that they can bear."""
+        if not len(now.directions):
+            return None
+        side = now.directions * np.ravel(now.guards(self.t, x, p)[0])
+        for edge, beyond in zip(now.edges, side, strict=False):
+            if edge.guard.forbids == "force" and beyond > WATCH:
+                return edge
+        first = len(now.edges)
+        met = tuple(k for k, beyond in enumerate(side[first : now.n_own]) if beyond > WATCH)
+        return Met(met) if met and self.contacts is not None else None
 
     def _armed(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Armed:
         """Judge the guards at entry; what is past its surface at the start of a run is refused or noted."""
@@ -760,18 +772,31 @@ class _Run:
             self.log.note(table.note)
         return until
 
-    def _next_sample(self, sampled: Sampled | None) -> float:
-        return 0.0 if sampled is None else (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
+    def _hold(self, now: Mode, p: np.ndarray, sampled: Sampled) -> float:
+        """Hold what the user's function returned when it was last due, calling it if it is due now; when it is next.
 
-    def _sample(self, now: Mode, p: np.ndarray, sampled: Sampled) -> None:
-        """Call the user's function and hold what it returns."""
+        It is due at multiples of its period and, unless a contact alone has changed, when a domain is entered.
+        """
+        known, values, due = self._sampled
+        entered = len(self.log.events) if self.contacts is None else 0
+        if known != (id(sampled), entered) or self.t >= due - 1e-12:
+            values = self._sample(now, p, sampled)
+            due = (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
+            self._sampled = (id(sampled), entered), values, due
+        p[now.layout.slice("held")] = values
+        return due
+
+    def _sample(self, now: Mode, p: np.ndarray, sampled: Sampled) -> np.ndarray:
+        """What the user's function returns now."""
         layout, m = now.layout, self.system.mechanism
         t, q, v = (p[layout.slice(f"entry_{name}")] for name in "tqv")
         entered = Entry(float(t[0]), Named(m.q_names, q), Named(m.v_names, v, "velocity"))
-        signals = now.constrained.signals(self.t, self.q, self.v, self.params, entered)
+        signals = now.constrained.signals(
+            self.t, self.q, self.v, self.params, entered, block=p[layout.slice("anchors")]
+        )
         what = f"controller {self._law(now)!r} at t = {self.t:.6g} s"
         values = commands(m, called(sampled.function, self.t, signals, what=what), what)
-        p[layout.slice("held")] = [float(value) for value in values]
+        return np.array([float(value) for value in values])
 
     def _law(self, now: Mode) -> str:
         """Name of the law in use; modes are shared by laws that say the same."""
