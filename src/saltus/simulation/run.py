@@ -36,12 +36,13 @@ from saltus.hybrid.transition import (
     check_possible,
     entrance,
     entry,
+    flow_rows,
     held,
     transition,
 )
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import independent_rows, pivots, scaled_rows
+from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
 from saltus.model.touching import Foot
 from saltus.simulation.contacts import START, Contacts, Settled
@@ -350,14 +351,8 @@ class _Run:
         q, v, log = self.q.copy(), self.v.copy(), self.log
         c = constrained(self.system, domain)
         assert isinstance(c, Touched)
-        if any(c.watched[k][0] == "wedge" for k in met.fired):
-            raise NoForces(
-                "normal forces grow without bound with the friction that they cause (Painleve's paradox): friction is too "
-                "strong for this configuration",
-                solutions=0,
-            )
-        stopped = [i for k in met.fired for what, i in [c.watched[k]] if what == "slip" and self._slips(i)]
-        out = self._meet(c, stopped)
+        assert self.contacts is not None
+        out = self._meet(c, self.contacts.met(met.fired))
         stay = len(log.stays)
         changes = out.changes or (
             [] if out.impact is None else [(c.elements[c.watched[met.fired[0]][1]].name, "touches")]
@@ -381,10 +376,6 @@ class _Run:
         breaks = np.array([self.t, np.nextafter(self.t, np.inf)])
         stay.add(Segment(breaks, x[None, None, :], x, Stop.END), self._parameters(now))
         self.log.stays.append(stay)
-
-    def _slips(self, i: int) -> bool:
-        assert self.contacts is not None
-        return self.contacts.now[i].mode == "slip"
 
     def _entry(self) -> Entry:
         """Where the present domain was entered; a machine alone is in one from the start on."""
@@ -502,9 +493,7 @@ class _Run:
                     "velocities: leave out independent=, or give one of those formulations",
                     given=self.independent,
                 )
-            n, more = (c.loops, len(c.rows) - c.loops) if c.elements else (len(J), 0)
-            kept = independent_rows(J[:n]) if rows is None else pivots(scaled_rows(J[:n]).T, rows - more)
-            return Choice((*kept, *range(n, n + more)), tuple(range(J.shape[1])), ())
+            return Choice(flow_rows(c, self.t, self.q, self.base, rows), tuple(range(J.shape[1])), ())
         if c.elements:
             raise BadValue(
                 f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has not; "
@@ -697,7 +686,7 @@ class _Run:
                 )
         out = arm(g, rate, now.directions, now.edges)
         if self.contacts is not None:
-            out = self._watch_contacts(now, g, out)
+            out = self.contacts.watch(g, len(now.edges), out, self._loosened)
         if out.at_once is not None and not self.log.events and len(self.log.stays) == 1:
             edge, beyond = now.edges[out.at_once], now.directions[out.at_once] * g[out.at_once]
             if edge.guard.forbids == "place" and beyond > MOVED:
@@ -713,21 +702,6 @@ class _Run:
                 f"(value {g[i]:.3g}); it can fire after it has come back"
             )
         return out
-
-    def _watch_contacts(self, now: Mode, g: np.ndarray, out: Armed) -> Armed:
-        """Guards of contacts are watched from where they are: what settled them left none of them violated.
-
-        One that fired and changed nothing is given ten times the room it had, up to what the verdict sees.
-        """
-        c, first, armed, watched = now.constrained, len(now.edges), out.armed.copy(), dict(out.watched)
-        assert isinstance(c, Touched)
-        for k, (what, i) in enumerate(c.watched):
-            turns = what == "slip" and self._slips(i) and c.elements[i].slips == 2  # its guard is a speed, not a side
-            room = self._loosened.get(k, WATCH)
-            if what != "wedge" and not turns and g[first + k] < room:
-                watched[first + k] = min(g[first + k], 0.0) - room
-                armed[first + k] = True
-        return Armed(armed, out.at_once, watched, out.past)
 
     def _mark(self, name: str, domain: str) -> Event:
         """An event at which nothing changes."""
