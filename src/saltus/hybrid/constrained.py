@@ -237,11 +237,11 @@ class Constrained:
             v_named,
             params,
             entered,
-            self.felt(self.anchors if block is None else block),
             places,
             forces,
             self.system.ground,
             responses,
+            self.felt(self.anchors if block is None else block),
         )
 
     def felt(self, block: Any) -> Named:

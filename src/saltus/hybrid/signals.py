@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
@@ -42,11 +42,11 @@ class Signals:
     v: Named
     p: Named
     entry: Entry
-    touching: Named
     places: Callable[[Frame], tuple[Any, Any]]  # position and velocity of a point
     forces: Callable[[Frame], Any] | None = None  # contact force on a point, world axes
     ground: float = 0.0
     responses: Callable[[Any], tuple[Any, Any, Any]] | None = None  # of an output to the inputs
+    touching: Named = field(default_factory=lambda: Named((), (), "contact"))
 
     def response(self, output: Any) -> tuple[Any, Any, Any]:
         """Rate y', drift b and gain D of an output y(q, t), with y'' = b + D u under all constraints of the domain.

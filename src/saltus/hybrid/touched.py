@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import casadi as ca
+import numpy as np
 
 from saltus.compile import Kernel
 from saltus.dynamics.equations import Equations
@@ -63,6 +64,13 @@ class Touched(Constrained):
             out[name] = 1 - (1 - out.get(name, 0.0)) * (1 - block[at + x.places["felt"].start])
             at += x.block.numel()
         return Named(list(out), list(out.values()), "contact")
+
+    @property
+    def frictions(self) -> list[int]:
+        """Places of all frictions in the block of the contacts."""
+        starts = np.cumsum([0, *(x.block.numel() for x in self.elements)]).tolist()
+        pairs = list(zip(starts, self.elements, strict=False))
+        return [at + x.places[key].start for at, x in pairs for key in ("friction", "static")]
 
     # ---- friction -------------------------------------------------------------------------------------------------
 
@@ -184,8 +192,7 @@ class Touched(Constrained):
         return rare("meeting", [e.t, e.q, e.v, p], self.with_params([ca.densify(x) for x in outputs]))
 
     @cached_property
-    def laws(self) -> Kernel:
-        """Friction, static friction, restitution and radius of every contact from the Params; below zero: not given."""
+    def _laws(self) -> SX:
         rows = []
         for x in self.elements:
             part = x.part
@@ -196,7 +203,17 @@ class Touched(Constrained):
                 static = getattr(part, "static", None)
                 given = [friction, friction if static is None else static, part.restitution]
             rows.append(ca.vertcat(*[SX(-1) if v is None else number(v) for v in given]))
-        return rare("laws", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *rows))]))
+        return self.with_params([ca.densify(ca.vertcat(SX(0, 1), *rows))])[0]
+
+    @cached_property
+    def laws(self) -> Kernel:
+        """Friction, static friction and restitution of every contact from the Params; below zero: not given."""
+        return rare("laws", [self.mechanism.p], [self._laws])
+
+    @cached_property
+    def law_slopes(self) -> Kernel:
+        """Derivative of `laws` with respect to the Params."""
+        return rare("law_slopes", [self.mechanism.p], [ca.jacobian(self._laws, self.mechanism.p)])
 
 
 def _size(force: SX) -> SX:

@@ -234,12 +234,6 @@ class Entrance:
         """Rates of the constraints, contacts held."""
         return self.at_place(self.constrained.equations.phi_dot)[0]
 
-    @cached_property
-    def consistency(self) -> Kernel:
-        """Derivative of the constraints on positions and velocities with respect to (q, v)."""
-        state = ca.vertcat(self.symbols[1], self.symbols[2])
-        return rare("consistency", self.symbols, [ca.jacobian(ca.vertcat(self.phi, self.phi_dot), state)])
-
     def residual(self, after: SX, impulses: SX, rows: Sequence[int]) -> SX:
         """M (v+ - v) - A' f and A v+ + phi_t, zero where velocities v+ come out of an ideal impact along some rows."""
         e, chosen = self.constrained.equations, list(rows)

@@ -141,12 +141,28 @@ class Contacts:
     @property
     def expression(self) -> SX:
         """`block` as an expression of the Params, on which frictions may depend."""
-        out, at = SX(ca.DM(self.block)), 0
-        laws = self.c.laws.function(self.c.mechanism.p)
+        out, laws = SX(ca.DM(self.block)), self.c.laws.function(self.c.mechanism.p)
+        for place, law in self._given:
+            out[place] = laws[law]
+        return out
+
+    @property
+    def slope(self) -> np.ndarray:
+        """Derivative of `block` with respect to the Params."""
+        out = np.zeros((self.c.anchors.numel(), len(self.params)))
+        by = np.reshape(self.c.law_slopes(self.params), (-1, len(self.params)))
+        for place, law in self._given:
+            out[place] = by[law]
+        return out
+
+    @property
+    def _given(self) -> list[tuple[int, int]]:
+        """Frictions in the block that are a part's own, with their place among the laws."""
+        out, at = [], 0
         for i, (one, own) in enumerate(zip(self.now, self.given, strict=True)):
             for k, key in enumerate(("friction", "static")):
                 if getattr(one, key) == own[k]:
-                    out[at + one.element.places[key].start] = laws[3 * i + k]
+                    out.append((at + one.element.places[key].start, 3 * i + k))
             at += one.element.block.numel()
         return out
 

@@ -91,7 +91,7 @@ def simulate(
     ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
     Ctrl-C keeps what was simulated.
     """
-    terrain = _ground(system, ground)
+    terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system, terrain)
     _check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
@@ -146,7 +146,7 @@ def _check_start(system: HybridSystem, start: Any) -> None:
         )
 
 
-def _ground(system: Any, ground: Ground | float | None) -> Ground:
+def ground_of(system: Any, ground: Ground | float | None) -> Ground:
     """Ground that was asked for; what a graph of domains or a machine without feet would not see is refused."""
     if isinstance(ground, int | float | np.number) and not isinstance(ground, bool):
         ground = Level(float(ground))
