@@ -60,11 +60,12 @@ class Now:
     restitution: float = 0.0
     patch: Patch | None = None
     reference: np.ndarray | None = None
+    borne: float | None = None  # friction that it bears at rest although its row is not held: others hold it
 
     @property
     def mode(self) -> str:
         """Open, stick or slip."""
-        return "open" if not self.closed else "stick" if self.stick else "slip"
+        return "open" if not self.closed else "stick" if self.stick or self.borne is not None else "slip"
 
     def block(self, felt: bool) -> np.ndarray:
         """Its run-time parameters."""
@@ -74,7 +75,7 @@ class Now:
             "closed": self.closed,
             "stick": self.stick,
             "felt": felt,
-            "friction": self.friction,
+            "friction": self.friction if self.borne is None else self.borne,
             "static": self.static,
             "direction": self.direction,
             "anchor": self.anchor,
@@ -337,7 +338,7 @@ class Contacts:
         at_rest = {
             i: one.element.slips > 0
             and (
-                (one.closed and one.stick and not struck)
+                (one.mode == "stick" and not struck)
                 or i in stopped
                 or float(np.linalg.norm(u[self.tangential(i)])) <= (STILL if one.element.slips < 2 else SLIP_ENDS / 2)
             )
@@ -486,7 +487,7 @@ class Contacts:
         for k, i in enumerate(candidates):
             one, mode, way = self.now[i], forces.modes[k], forces.directions[k]
             one.closed = mode != "open"
-            one.stick = mode == "stick"
+            one.stick, one.borne = mode == "stick", None
             known = laws[k].direction if laws[k].direction is not None else way
             one.direction = np.zeros(one.element.slips) if known is None else np.asarray(known, float)
 
@@ -502,37 +503,40 @@ class Contacts:
     ) -> None:
         """Modes in which the forces of the run meet the laws too, where rows depend on each other or on loops.
 
-        A contact that they would pull is open and carries nothing, one that they put outside of its cone is at its
-        limit. Neither changes the motion, or the modes stay as they are.
+        Those are the least-norm ones. A contact that they would pull is open, and one that they put outside of its cone
+        is left with a share of its limit that is within the laws. Neither changes the motion, or all stays as it is.
         """
-        known = [(self.now[i].closed, self.now[i].stick, self.now[i].direction) for i in candidates]
+        known = [replace(self.now[i]) for i in candidates]
         for _ in range(2 * len(laws)):
             w, f = (x[rows] for x in response(q, v, self.block))
-            worst, change = SPREAD * float(np.abs(f).max(initial=0.0)), None
+            worst, change, pulled = SPREAD * float(np.abs(f).max(initial=0.0)), -1, False
             for k, x in enumerate(laws):
-                one, along = self.now[candidates[k]], f[list(x.tangential)]
-                if not one.closed:
-                    continue
-                size = f[x.normal] if x.normal is not None else 1.0
-                if x.normal is not None and -size > worst:
-                    worst, change = -size, (one, False, one.direction)
-                beyond = float(np.linalg.norm(along)) - x.static * max(size, 0.0)
-                if one.stick and beyond > worst:
-                    worst, change = beyond, (one, True, -along / np.linalg.norm(along))
-            if change is None:
+                one, size = self.now[candidates[k]], f[x.normal] if x.normal is not None else 1.0
+                drag = float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0
+                for beyond, pulls in ((-size, True), (drag - x.static * max(size, 0.0), False)):
+                    if one.closed and beyond > worst:
+                        worst, change, pulled = beyond, k, pulls
+            if change < 0:
+                if np.abs(w - forces.w).max(initial=0.0) <= SPREAD * np.abs(forces.w).max(initial=1.0):
+                    return
                 break
-            one, one.closed, one.direction = change
-            one.stick = False
-        if np.abs(w - forces.w).max(initial=0.0) > SPREAD * np.abs(forces.w).max(initial=1.0):
-            for i, state in zip(candidates, known, strict=True):
-                self.now[i].closed, self.now[i].stick, self.now[i].direction = state
+            one, x = self.now[candidates[change]], laws[change]
+            if pulled:
+                one.closed, one.stick, one.borne = False, False, None
+            else:
+                own, size = forces.f[list(x.tangential)], forces.f[x.normal] if x.normal is not None else 1.0
+                drag = float(np.linalg.norm(own))
+                one.stick, one.borne = False, drag / size if size > 0 else 0.0
+                one.direction = -own / drag if drag > 0 else np.eye(len(own))[0]
+        for i, one in zip(candidates, known, strict=True):
+            self.now[i] = one
 
     def _hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         """Contacts that stick are held where they are."""
         holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
         for i, one in enumerate(self.now):
             mine = holds[self._held[i] : self._held[i + 1]]
-            if one.stick and one.closed:
+            if one.mode == "stick":
                 one.anchor = mine.copy()
 
 
