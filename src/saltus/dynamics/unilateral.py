@@ -25,7 +25,10 @@ from saltus.model.parts import Frame, Plane, Round
 from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
-SLOWEST = 1e-9  # m/s: a slip so slow in 3D has the direction in which it starts
+# m/s: a slip so slow in 3D has the direction in which it starts, for at no speed it has none. A slip that starts on its
+# cone grows from nothing, and its direction settles the quicker the slower it is: steps are then as short as this allows.
+# Friction has the right direction all the same, the slip's own is off by as much as it turned times this speed.
+SLOWEST = 1e-7
 TINY = 1e-300
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
@@ -90,7 +93,7 @@ class Element:
         d = self.symbols["direction"]
         if self.slips < 2:
             return d
-        along = slip + SLOWEST * d
+        along = slip + d * SLOWEST**3 / (SLOWEST**2 + ca.sumsqr(slip))
         return along / ca.sqrt(ca.sumsqr(along) + TINY)
 
 
