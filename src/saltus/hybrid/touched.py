@@ -13,6 +13,7 @@ from saltus.compile import Kernel
 from saltus.dynamics.equations import Equations
 from saltus.dynamics.formulations import ODE
 from saltus.dynamics.unilateral import Element, Geometry, elements, geometry
+from saltus.errors import BadModel
 from saltus.ground import Ground
 from saltus.hybrid.constrained import SLIP_ENDS, Constrained, rare
 from saltus.hybrid.graph import Domain, HybridSystem
@@ -38,6 +39,12 @@ class Touched(Constrained):
         self.elements: Sequence[Element] = elements(system.mechanism, self.terrain)
         super().__init__(system, domain)
         self.geometry = self._geometry(self.tree)
+        for x, g in zip(self.elements, self.geometry, strict=True):
+            if not ca.depends_on(g.rates, self.tree.v):
+                raise BadModel(
+                    f"{x.name!r} may touch, but no coordinate of {self.mechanism.name!r} moves it; leave it out",
+                    contact=x.name,
+                )
 
     def _geometry(self, e: Equations) -> list[Geometry]:
         return [geometry(x, e, self.terrain) for x in self.elements]
