@@ -210,7 +210,7 @@ def of_run(given: Toucher, run: Any) -> list[str]:
     picked = {*r.permutation(around)[:EVENTS].tolist(), *r.permutation(len(phase))[:INSTANTS].tolist()}
     ends = {*borders.tolist()}
     if run.outcome.kind == "painleve":
-        picked -= {len(phase) - 1}  # where forces have no bound
+        picked = {i for i in picked if run.t[i] < run.outcome.t - 1e-9}  # there forces have no bound
     for index in sorted(picked):
         faults += _of_instant(given, run, index, ends=index in ends)
     faults += _gaps(given, run, sorted(picked))
@@ -363,6 +363,8 @@ def _of_impact(given: Toucher, event: Any) -> list[str]:
     wanted = free @ M @ (v - event.v_before)
     scale = np.sqrt(np.diag(free @ M @ free.T))
     size = float(np.linalg.norm(wanted / scale)) + 1e-6 * np.sqrt(2 * T0) + 1e-12
+    if _jams(pairs, free / scale[:, None]):
+        shares.append(0.0)
     left = min(_left(pairs, share, fast, free / scale[:, None], wanted / scale) for share in shares)
     if left > 1e-5 * size:
         said = f"no impulses by Moreau's law give its change, {left / size:.2g} is left"
@@ -396,9 +398,16 @@ def _left(pairs: list, share: float, fast: float, free: np.ndarray, wanted: np.n
     return float(nnls(A / np.where(lengths > 0, lengths, 1.0), wanted, maxiter=1000)[1])
 
 
+def _jams(pairs: list, free: np.ndarray) -> bool:
+    """Whether there are impulses within the cones that move nothing."""
+    rays = [a.normal_row + a.mu * d @ a.slip_rows for a, _ in pairs for d in _circle(len(a.slip_rows))]
+    A = np.array([free @ ray / np.linalg.norm(ray) for ray in rays]).T
+    return nnls(np.vstack([A, np.ones(len(rays))]), np.eye(len(A) + 1)[-1], maxiter=1000)[1] < 1e-6
+
+
 def _circle(directions: int) -> np.ndarray:
     """Directions around a cone: both, or a polygon about the circle."""
-    if directions == 1:
-        return np.array([[1.0], [-1.0]])
+    if directions < 2:
+        return np.array([[1.0], [-1.0]])[:, :directions]
     angle = 2 * np.pi * np.arange(RAYS) / RAYS
     return np.column_stack([np.cos(angle), np.sin(angle)]) / np.cos(np.pi / RAYS)
