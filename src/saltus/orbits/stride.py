@@ -347,9 +347,7 @@ class _Stay:
             crossing = self._edge(min(edges)) if edges else self._met(fired, watched)
             if crossing is None:
                 continue
-            Y = self.stride.at_event(
-                self.variation, crossing.fired, self.t, self.x, self.p, self.Phi, self.Pi, self.Y
-            )
+            Y = self.stride.at_event(self.variation, crossing.fired, self.t, self.x, self.p, self.Phi, self.Pi, self.Y)
             return crossing, Y if crossing.by is None else rows.moved(Y, crossing.by)
 
     def _edge(self, fired: int) -> Crossing:
