@@ -34,7 +34,7 @@ def push(t, s):
 
 
 def test_laws_see_who_touches():
-    """Traced, and sampled ever more often, the push comes with the touch; in a graph of domains by the contact's point."""
+    """Traced, and sampled ever more often, the push comes with the touch; in a graph of domains too."""
     m, start = hopper()
     exact = sl.simulate(m, start, until=1.0, control=push)
     assert exact.outcome.ok

@@ -1,4 +1,4 @@
-"""Orbits of machines whose contacts stick, slip and lift by themselves: the sequence found by running is the orbit's."""
+"""Orbits of machines whose contacts stick, slip and lift by themselves, in the sequence found by running."""
 
 import math
 
@@ -16,7 +16,7 @@ def law(t, s):
 
 
 def with_params():
-    m, start = hopper()
+    m, _ = hopper()
     m.param("k", 400.0)
     m.param("push", 60.0)
     return m, m.assemble(height=0.8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -71,7 +72,7 @@ class Now:
         """Its run-time parameters."""
         x = self.element
         out = np.zeros(x.block.numel())
-        values = {
+        values: dict[str, Any] = {
             "closed": self.closed,
             "stick": self.stick,
             "felt": felt,

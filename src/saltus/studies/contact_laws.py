@@ -90,7 +90,7 @@ def on_slope() -> Iterator[Row]:
     m.foot("foot", body.at(0, 0, 0), friction=0.5)
     slope = sl.ground.Slope(math.atan(0.5))
     run = sl.simulate(m, m.assemble(at=(0, 0, 0), rates={"at": (0, 1.0, 0)}), until=20.0, ground=slope)
-    end = np.linalg.norm(run.end.velocities)
+    end = float(np.linalg.norm(run.end.velocities))
     yield row("pushed across a slope with tan(slope) = friction at 1 m/s, 3D: speed in the end (m/s)", 0.5, end, run)
     v = np.array([run.v.at.x, run.v.at.y, run.v.at.z]).T
     down = np.array([-math.cos(slope.angle), 0, -math.sin(slope.angle)])
