@@ -9,10 +9,11 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 
 import saltus as sl
-from robust.build import MAX_STEPS, RATE, control, mechanism
+from robust.build import RATE, control, mechanism
 from robust.machines import Machine
 
 UNTIL = 1.0  # s
+STEPS = 300_000  # at most: a slip that starts in 3D takes many
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,4 +216,4 @@ def run(given: Toucher, m: Any, start: Any) -> Any:
     if any(x.kind == "foot" for x in given.touches):
         named["ground"] = given.land.made()
     law = control(given.machine, m)
-    return sl.simulate(m, start, until=UNTIL, control=law, rate=RATE, max_steps=MAX_STEPS["default"], **named)
+    return sl.simulate(m, start, until=UNTIL, control=law, rate=RATE, max_steps=STEPS, **named)

@@ -25,7 +25,10 @@ from saltus.model.parts import Frame, Plane, Round
 from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
-SLOWEST = 1e-11  # m/s: a slip so slow in 3D has the direction in which it starts
+# m/s: a slip in 3D that starts from rest is given the direction in which it starts until it is as fast as this, for at no
+# speed it has none. Such a slip grows from nothing, and its direction settles the quicker the slower it is: steps are
+# then as short as this allows.
+SLOWEST = 1e-7
 TINY = 1e-300
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
@@ -86,11 +89,11 @@ class Element:
         )
 
     def direction(self, slip: SX) -> SX:
-        """Unit direction of slip: in the plane that of the mode, in 3D that of the velocity."""
+        """Unit direction of slip: in the plane that of the mode, in 3D that of the velocity, from rest on as given."""
         d = self.symbols["direction"]
         if self.slips < 2:
             return d
-        along = slip + SLOWEST * d
+        along = slip + d * SLOWEST**3 / (SLOWEST**2 + ca.sumsqr(slip))
         return along / ca.sqrt(ca.sumsqr(along) + TINY)
 
 

@@ -22,8 +22,8 @@ from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 
 WORTH_COMPILING = 20_000  # sets of arguments
-SLIP_ENDS = 1e-8  # m/s: a contact that slides so slowly in 3D has come to rest
-SLOWEST = 1e-11  # m/s: a slip so slow in 3D has the direction in which it starts
+SLIP_ENDS = 1e-6  # m/s: a contact that slides so slowly in 3D has come to rest
+SLOWEST = 1e-9  # m/s: a slip so slow in 3D has the direction in which it starts
 
 
 def rare(name: str, inputs: Sequence[SX], outputs: Sequence[SX]) -> Kernel:

@@ -13,6 +13,7 @@ from saltus.compile import Kernel
 from saltus.dynamics.equations import Equations
 from saltus.dynamics.formulations import ODE
 from saltus.dynamics.unilateral import Element, Geometry, elements, geometry
+from saltus.errors import BadModel
 from saltus.ground import Ground
 from saltus.hybrid.constrained import SLIP_ENDS, Constrained, rare
 from saltus.hybrid.graph import Domain, HybridSystem
@@ -20,6 +21,7 @@ from saltus.model.kinematics import Closure
 from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot, Rub
 
+STANDS = 1e-8  # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest
 SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)
 
 
@@ -38,6 +40,12 @@ class Touched(Constrained):
         self.elements: Sequence[Element] = elements(system.mechanism, self.terrain)
         super().__init__(system, domain)
         self.geometry = self._geometry(self.tree)
+        for x, g in zip(self.elements, self.geometry, strict=True):
+            if not ca.depends_on(g.rates, self.tree.v):
+                raise BadModel(
+                    f"{x.name!r} may touch, but no coordinate of {self.mechanism.name!r} moves it; leave it out",
+                    contact=x.name,
+                )
 
     def _geometry(self, e: Equations) -> list[Geometry]:
         return [geometry(x, e, self.terrain) for x in self.elements]
@@ -163,7 +171,11 @@ class Touched(Constrained):
                 limit = s["static"] * (normal if x.normal else 1)
                 cone = (limit - _size(tangential)) / (self.weight if x.normal else ca.fmax(s["static"], 1e-12))
                 slip = g.rates[: x.slips]
-                moving = slip * s["direction"] if x.slips == 1 else ca.sqrt(ca.sumsqr(slip) + 1e-300) - SLIP_ENDS
+                if x.slips == 1:
+                    moving = slip * s["direction"]
+                else:  # one that started from rest is not told from rest at once
+                    young = ca.sumsqr(s["direction"])
+                    moving = ca.sqrt(ca.sumsqr(slip) + 1e-300) - young * SLIP_ENDS - (1 - young) * STANDS
                 out.append(s["closed"] * (s["stick"] * cone + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out
 

@@ -387,7 +387,8 @@ class Contacts:
     ) -> tuple[Impact, float]:
         """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.
 
-        Newton's restitution can gain energy where friction acts (Kane 1984); it is then lowered until none is gained.
+        Newton's restitution can gain energy where friction acts (Kane 1984); it is then lowered until none is gained. It is
+        none where a contact that sticks cannot move across either, so that friction of any size holds it.
         """
         rows: list[int] = []
         laws, e, rests = [], [], False
@@ -409,7 +410,10 @@ class Contacts:
             p = solve(G, arrive * (1 + share * bounce), laws).f
             return p, float(p @ (2 * arrive + G @ p) / 2)
 
-        p, gained = collide(1.0)
+        try:
+            p, gained = collide(1.0)
+        except NoForces:  # where friction jams a contact it cannot bounce
+            p, gained = collide(0.0)
         if gained > GAINS * T and bounce.any():
             low, high = 0.0, 1.0
             for _ in range(HALVINGS):
@@ -501,7 +505,9 @@ class Contacts:
             one.closed = mode != "open"
             one.stick, one.borne = mode == "stick", None
             known = laws[k].direction if laws[k].direction is not None else way
-            one.direction = np.zeros(one.element.slips) if known is None else np.asarray(known, float)
+            if known is None or (one.element.slips == 2 and laws[k].direction is not None):
+                known = np.zeros(one.element.slips)  # a slip in 3D has a direction of its own once it has a speed
+            one.direction = np.asarray(known, float)
 
     def _spread(
         self,
