@@ -25,9 +25,9 @@ from saltus.model.parts import Frame, Plane, Round
 from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
-# m/s: a slip so slow in 3D has the direction in which it starts, for at no speed it has none. A slip that starts on its
-# cone grows from nothing, and its direction settles the quicker the slower it is: steps are then as short as this allows.
-# Friction has the right direction all the same, the slip's own is off by as much as it turned times this speed.
+# m/s: a slip in 3D that starts from rest is given the direction in which it starts until it is as fast as this, for at no
+# speed it has none. Such a slip grows from nothing, and its direction settles the quicker the slower it is: steps are
+# then as short as this allows.
 SLOWEST = 1e-7
 TINY = 1e-300
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
@@ -89,7 +89,7 @@ class Element:
         )
 
     def direction(self, slip: SX) -> SX:
-        """Unit direction of slip: in the plane that of the mode, in 3D that of the velocity."""
+        """Unit direction of slip: in the plane that of the mode, in 3D that of the velocity, from rest on as given."""
         d = self.symbols["direction"]
         if self.slips < 2:
             return d
@@ -226,7 +226,7 @@ def _across(face: Plane, spatial: bool) -> SX:
     n = face.normal
     if not spatial:
         return ca.vertcat(n[1], -n[0], 0)
-    numbers = np.ravel(ca.DM(n)) if n.is_constant() else np.array([0.0, 0.0, 1.0])
+    numbers = ca.DM(n).full().ravel() if n.is_constant() else np.array([0.0, 0.0, 1.0])
     axis = SX(ca.DM(np.eye(3)[int(np.abs(numbers).argmin())]))
     along = axis - n * ca.dot(n, axis)
     return along / ca.sqrt(ca.sumsqr(along))

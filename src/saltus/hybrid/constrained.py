@@ -100,6 +100,11 @@ class Constrained:
         return tuple(i for i, c in enumerate(self.domain.contacts) if isinstance(c, Sliding))
 
     @property
+    def rough(self) -> bool:
+        """Whether anything may rub."""
+        return bool(self.sliding)
+
+    @property
     def slipping(self) -> list[int]:
         """Which of the sliding contacts end a stay when their slip ends: those with friction."""
         contacts = [self.domain.contacts[i] for i in self.sliding]
@@ -266,7 +271,7 @@ class Constrained:
         Friction is -mu N s, s the direction of slip. N depends linearly on itself through the friction it causes, so
         it enters as a symbol and the reaction that comes out is set equal to it, see `with_normals`.
         """
-        if not (self.sliding or passive or unlimited):
+        if not (self.rough or passive or unlimited):
             return self.equations  # what one mode derives of them, the next one finds
         own = ca.vertcat(self.anchors, self.slip, self.normals)
         e = self.tree.constrained(self.contacts, own, passive=passive, unlimited=unlimited)

@@ -21,6 +21,7 @@ from saltus.model.kinematics import Closure
 from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot, Rub
 
+STANDS = 1e-8  # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest
 SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)
 
 
@@ -56,6 +57,11 @@ class Touched(Constrained):
 
     def _sliding(self) -> tuple[int, ...]:
         return tuple(i for i, x in enumerate(self.elements) if x.slips and x.normal)
+
+    @property
+    def rough(self) -> bool:
+        """Whether anything may rub: a contact along its face, or a joint."""
+        return any(x.slips for x in self.elements)
 
     @property
     def slipping(self) -> list[int]:
@@ -165,7 +171,11 @@ class Touched(Constrained):
                 limit = s["static"] * (normal if x.normal else 1)
                 cone = (limit - _size(tangential)) / (self.weight if x.normal else ca.fmax(s["static"], 1e-12))
                 slip = g.rates[: x.slips]
-                moving = slip * s["direction"] if x.slips == 1 else ca.sqrt(ca.sumsqr(slip) + 1e-300) - SLIP_ENDS
+                if x.slips == 1:
+                    moving = slip * s["direction"]
+                else:  # one that started from rest is not told from rest at once
+                    young = ca.sumsqr(s["direction"])
+                    moving = ca.sqrt(ca.sumsqr(slip) + 1e-300) - young * SLIP_ENDS - (1 - young) * STANDS
                 out.append(s["closed"] * (s["stick"] * cone + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out
 
@@ -180,7 +190,7 @@ class Touched(Constrained):
                 A[i, :] = A[i, :] - A[i, k] / A[k, k] * A[k, :]
         return smallest
 
-    # ---- numbers ------------------------------------------------------------------------------------------------------
+    # ---- numbers ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def meeting(self) -> Kernel:
