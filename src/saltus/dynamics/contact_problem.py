@@ -241,7 +241,7 @@ class _Problem:
     def _turned(
         self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None], turning: Sequence[int]
     ) -> list[np.ndarray | None]:
-        """Directions along which slips start: d x w = 0 of every contact that turns, by Newton's method on their angles."""
+        """Directions along which slips start, d x w = 0 of every contact that turns: Newton's method on angles."""
         angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
 
         def off(at: np.ndarray) -> np.ndarray:

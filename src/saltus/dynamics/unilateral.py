@@ -25,9 +25,9 @@ from saltus.model.parts import Frame, Plane, Round
 from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
-# m/s: a slip in 3D that starts from rest is given the direction in which it starts until it is as fast as this, for at no
-# speed it has none. Such a slip grows from nothing, and its direction settles the quicker the slower it is: steps are
-# then as short as this allows.
+# m/s: a slip in 3D that starts from rest is given the direction in which it starts until it is as fast as this, for
+# at no speed it has none. Such a slip grows from nothing, and its direction settles the quicker the slower it is: steps
+# are then as short as this allows.
 SLOWEST = 1e-7
 TINY = 1e-300
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
@@ -55,6 +55,7 @@ class Element:
         self.name, self.part, self.side, self.slips, self.patch = name, part, side, slips, patch
         self.normal = not isinstance(part, Rub)
         sizes = {"closed": 1, "stick": 1, "felt": 1, "friction": 1, "static": 1, "direction": slips, "anchor": slips}
+        sizes["borne"] = int(slips > 0)  # friction keeps its direction: others hold the contact at rest
         if isinstance(part, Foot):
             sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
@@ -94,7 +95,9 @@ class Element:
         if self.slips < 2:
             return d
         along = slip + d * SLOWEST**3 / (SLOWEST**2 + ca.sumsqr(slip))
-        return along / ca.sqrt(ca.sumsqr(along) + TINY)
+        along[0] += 1 - self.slipping  # whatever direction, but one: its series must exist
+        borne = self.symbols["borne"]
+        return borne * d + (1 - borne) * along / ca.sqrt(ca.sumsqr(along) + TINY)
 
 
 def elements(m: Mechanism, ground: Ground) -> list[Element]:

@@ -176,6 +176,7 @@ class Touched(Constrained):
                 else:  # one that started from rest is not told from rest at once
                     young = ca.sumsqr(s["direction"])
                     moving = ca.sqrt(ca.sumsqr(slip) + 1e-300) - young * SLIP_ENDS - (1 - young) * STANDS
+                moving = s["borne"] * (SLIP_ENDS - _size(slip)) + (1 - s["borne"]) * moving
                 out.append(s["closed"] * (s["stick"] * cone + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out
 
@@ -224,7 +225,7 @@ class Touched(Constrained):
 
     @cached_property
     def laws(self) -> Kernel:
-        """Friction, static friction and restitution of every contact from the Params; below zero: not given."""
+        """Friction, static friction and restitution of every contact from the Params; -1: not given."""
         return rare("laws", [self.mechanism.p], [self._laws])
 
     @cached_property
