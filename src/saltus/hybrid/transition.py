@@ -130,8 +130,9 @@ def flow_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray, wanted:
         return ()
     J = c.closure(t, q, base)[1]
     n = c.loops if c.elements else len(J)
-    own = independent_rows(J[:n]) if wanted is None else pivots(scaled_rows(J[:n]).T, wanted - len(J) + n)
-    return (*own, *range(n, len(J)))
+    more = [i for i in range(n, len(J)) if not c.elements[c.rows[i].contact or 0].soft]
+    own = independent_rows(J[:n]) if wanted is None else pivots(scaled_rows(J[:n]).T, wanted - len(more))
+    return (*own, *more)
 
 
 def held(c: Constrained, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:

@@ -304,6 +304,8 @@ def _found(
         assert now is not None
         held = [SX(0, 1)]
         for one, g in zip(now.now, c.geometry, strict=True):
+            if one.element.soft:
+                continue
             if one.closed and one.element.normal:
                 held += [g.gap, g.rates[-1]]
             if one.closed and one.stick:

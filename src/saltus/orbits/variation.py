@@ -65,6 +65,13 @@ class Dynamics:
                 f"{m.name!r} has friction on soft ground, whose memory orbits do not follow yet; set friction=0 or use "
                 "Pinned and Sliding contacts"
             )
+        rough = [x.name for x in constrained.elements if x.soft and x.slips]
+        if rough:
+            raise BadModel(
+                f"{m.name!r}: orbits do not follow where soft contacts with friction took hold ({', '.join(rough)}); set "
+                "their friction to 0, or leave out stiffness=",
+                contacts=rough,
+            )
         full = ca.vertcat(self.x, SX.zeros(self.layout.n_work))
         self.f = now.flow.rhs(self.t, full, self.p)[: self.n]
         self.g = now.flow.guards(self.t, full, self.p)

@@ -114,6 +114,7 @@ class Contacts:
         self.c, self.ground, self.params = c, ground, params
         laws = np.reshape(c.laws(params), (-1, 3))
         self.given = [(float(row[0]), float(row[1])) for row in laws]
+        self.stiffness = np.ravel(c.stiffness(params))  # N/m, zero of hard contacts
         self.now = [
             Now(
                 x,
@@ -253,6 +254,9 @@ class Contacts:
             part, name = one.element.part, one.element.name
             if isinstance(part, Rub):
                 continue
+            if one.element.soft:
+                one.closed = one.stick = gap < 0
+                continue
             if gap < -START:
                 inside = "below the ground" if isinstance(part, Foot) else "inside of what it touches"
                 if isinstance(part, Stop):
@@ -269,6 +273,7 @@ class Contacts:
                     depth=float(-gap),
                 )
             one.closed = gap <= START and abs(float(np.ravel(u)[self.normal(i)])) <= START
+        self._hold(t, q, v)
         self.felt = [one.closed for one in self.now]
 
     # ---- guards -------------------------------------------------------------------------------------------------
@@ -335,7 +340,9 @@ class Contacts:
         A = np.reshape(A, (len(u), len(v)))
         M = c.mass(t, q, self.base)
         loops = c.closure(t, q, self.base)[1][: c.loops]
-        touching = [i for i, one in enumerate(self.now) if one.element.normal and (one.closed or gaps[i] <= TOUCHING)]
+        self._soften(t, q, v, gaps, u, response, stopped, leaving)
+        hard = [i for i, one in enumerate(self.now) if one.element.normal and not one.element.soft]
+        touching = [i for i in hard if self.now[i].closed or gaps[i] <= TOUCHING]
         impact, rests, v_in = None, 0.0, v
         slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
         if any(u[self.normal(i)] < -slow for i in touching):
@@ -374,6 +381,43 @@ class Contacts:
             elif one.mode == "slip" and one.element.slips == 1 and way.size and one.direction @ way < 0:
                 changes.append((names[i], "turns back"))
         return Settled(v, impact, changes, rests, tuple(touching) if struck else ())
+
+    def _soften(
+        self,
+        t: float,
+        q: np.ndarray,
+        v: np.ndarray,
+        gaps: np.ndarray,
+        u: np.ndarray,
+        response: Response,
+        stopped: Sequence[int],
+        leaving: Mapping[int, str],
+    ) -> None:
+        """Set the modes of soft contacts, which follow from where they are and how they move.
+
+        One that comes to rest sticks with the stretch of its spring that leaves its force as it is.
+        """
+        soft = [i for i, one in enumerate(self.now) if one.element.soft]
+        if not soft:
+            return
+        forces = response(q, v, self.block)[1]
+        holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
+        for i in soft:
+            one, place = self.now[i], holds[self._held[i] : self._held[i + 1]]
+            along, slip = forces[self.tangential(i)], u[self.tangential(i)]
+            if not one.closed:
+                one.closed = one.stick = bool(gaps[i] <= TOUCHING and u[self.normal(i)] < 0)
+                one.anchor = place.copy()
+            elif leaving.get(i) == "normal":
+                one.closed = one.stick = False
+            elif leaving.get(i) == "slip":
+                one.stick, size = False, float(np.linalg.norm(along))
+                one.direction = (
+                    -along / size if size > 0 else u[self.tangential(i)] / np.linalg.norm(u[self.tangential(i)])
+                )
+            elif i in stopped:
+                one.stick, one.anchor = True, place + along / self.stiffness[i]
+        self.felt = [one.closed for one in self.now]
 
     def _impact(
         self,
@@ -473,7 +517,7 @@ class Contacts:
             laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
         G = Decomposition(M, A[rows], loops).mobility if rows else np.zeros((0, 0))
         for one in self.now:
-            one.closed = one.closed and not one.element.normal
+            one.closed = one.closed and (one.element.soft or not one.element.normal)
         forces = None
         for _ in range(4):
             b = self._free(q, v, response)[rows]
@@ -489,10 +533,10 @@ class Contacts:
             self._spread(q, v, rows, candidates, laws, forces, response)
 
     def _free(self, q: np.ndarray, v: np.ndarray, response: Response) -> np.ndarray:
-        """Accelerations along all rows with no contact closed and no dry friction."""
+        """Accelerations along all rows with no hard contact closed and no dry friction."""
         kept = [(one.closed, one.stick) for one in self.now]
         for one in self.now:
-            one.closed = False
+            one.closed = one.closed and one.element.soft
         try:
             return response(q, v, self.block)[0]
         finally:
@@ -554,7 +598,7 @@ class Contacts:
         holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
         for i, one in enumerate(self.now):
             mine = holds[self._held[i] : self._held[i + 1]]
-            if one.mode == "stick":
+            if one.mode == "stick" and not one.element.soft:
                 one.anchor = mine.copy()
 
 
