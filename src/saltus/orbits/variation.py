@@ -68,8 +68,8 @@ class Dynamics:
         rough = [x.name for x in constrained.elements if x.soft and x.slips]
         if rough:
             raise BadModel(
-                f"{m.name!r}: orbits do not follow where soft contacts with friction took hold ({', '.join(rough)}); set "
-                "their friction to 0, or leave out stiffness=",
+                f"{m.name!r}: orbits do not follow where soft contacts with friction took hold ({', '.join(rough)}); "
+                "set their friction to 0, or leave out stiffness=",
                 contacts=rough,
             )
         full = ca.vertcat(self.x, SX.zeros(self.layout.n_work))

@@ -411,10 +411,8 @@ class Contacts:
             elif leaving.get(i) == "normal":
                 one.closed = one.stick = False
             elif leaving.get(i) == "slip":
-                one.stick, size = False, float(np.linalg.norm(along))
-                one.direction = (
-                    -along / size if size > 0 else u[self.tangential(i)] / np.linalg.norm(u[self.tangential(i)])
-                )
+                way = -along if along.any() else slip
+                one.stick, one.direction = False, way / np.linalg.norm(way)
             elif i in stopped:
                 one.stick, one.anchor = True, place + along / self.stiffness[i]
         self.felt = [one.closed for one in self.now]
@@ -431,8 +429,8 @@ class Contacts:
     ) -> tuple[Impact, float]:
         """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.
 
-        Newton's restitution can gain energy where friction acts (Kane 1984); it is then lowered until none is gained. It is
-        none where a contact that sticks cannot move across either, so that friction of any size holds it.
+        Newton's restitution can gain energy where friction acts (Kane 1984); it is then lowered until none is gained.
+        It is none where a contact that sticks cannot move across either, so that friction of any size holds it.
         """
         rows: list[int] = []
         laws, e, rests = [], [], False
