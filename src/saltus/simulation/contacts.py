@@ -26,7 +26,7 @@ TOUCHING = 1e-9  # m: a contact so near touches
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: a contact that is pressed and leaves more slowly stays; it would rise by 2e-11 m
 STILL = 1e-9  # m/s: slower than this a contact does not slip
-SPREAD = 1e-8  # of the largest force or acceleration: what dependent rows are known to
+SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
 
@@ -105,6 +105,7 @@ class Settled:
     changes: list[tuple[str, str]]
     rests: float = 0.0  # s until bounces that are over have their limit
     touched: tuple[int, ...] = ()  # contacts that took part in the impact
+    same: bool = False  # nothing was changed at all
 
 
 class Contacts:
@@ -332,7 +333,7 @@ class Contacts:
         NoForces where the laws of contact have no solution, or several.
         """
         stopped, leaving = self._ends(fired)
-        before = [(one.mode, one.direction.copy()) for one in self.now]
+        before, block = [(one.mode, one.direction.copy()) for one in self.now], self.block
         self.look(t, q, v)
         c, names = self.c, [x.name for x in self.c.elements]
         gaps, u, A, *_ = c.meeting(t, q, v, self.base)
@@ -380,7 +381,9 @@ class Contacts:
                 changes.append((names[i], word))
             elif one.mode == "slip" and one.element.slips == 1 and way.size and one.direction @ way < 0:
                 changes.append((names[i], "turns back"))
-        return Settled(v, impact, changes, rests, tuple(touching) if struck else ())
+        return Settled(
+            v, impact, changes, rests, tuple(touching) if struck else (), not struck and (block == self.block).all()
+        )
 
     def _soften(
         self,
@@ -528,7 +531,7 @@ class Contacts:
                 break
             self.felt = felt
         if forces is not None:
-            self._spread(q, v, rows, candidates, laws, forces, response)
+            self._spread(q, v, rows, candidates, laws, forces, response, float(np.abs(b).max()))
 
     def _free(self, q: np.ndarray, v: np.ndarray, response: Response) -> np.ndarray:
         """Accelerations along all rows with no hard contact closed and no dry friction."""
@@ -560,13 +563,37 @@ class Contacts:
         laws: Sequence[Law],
         forces: Forces,
         response: Response,
+        size: float,
     ) -> None:
         """Modes in which the forces of the run meet the laws too, where rows depend on each other or on loops.
 
         Those are the least-norm ones. A contact that they would pull is open, and one that they put outside of its cone
-        is left with a share of its limit that is within the laws. Neither changes the motion, or all stays as it is.
+        bears what its limit allows; if others cannot bear the rest, what it has in the solution `forces`. None of this
+        changes the motion, or all stays as it is.
         """
-        known = [replace(self.now[i]) for i in candidates]
+        known, close = [replace(self.now[i]) for i in candidates], SPREAD * size
+        wanted = response(q, v, self.block)[0][rows]
+        for solved in (False, True):
+            if self._borne(q, v, rows, candidates, laws, forces, response, (wanted, close), solved=solved):
+                return
+            for i, one in zip(candidates, known, strict=True):
+                self.now[i] = replace(one)
+
+    def _borne(
+        self,
+        q: np.ndarray,
+        v: np.ndarray,
+        rows: Sequence[int],
+        candidates: Sequence[int],
+        laws: Sequence[Law],
+        forces: Forces,
+        response: Response,
+        motion: tuple[np.ndarray, float],
+        *,
+        solved: bool,
+    ) -> bool:
+        """Change modes until the run's forces meet the laws; whether they do, with the same motion as before."""
+        wanted, close = motion
         for _ in range(2 * len(laws)):
             w, f = (x[rows] for x in response(q, v, self.block))
             worst, change, pulled = SPREAD * float(np.abs(f).max(initial=0.0)), -1, False
@@ -577,19 +604,17 @@ class Contacts:
                     if one.closed and beyond > worst:
                         worst, change, pulled = beyond, k, pulls
             if change < 0:
-                if np.abs(w - forces.w).max(initial=0.0) <= SPREAD * np.abs(forces.w).max(initial=1.0):
-                    return
-                break
+                return bool(np.abs(w - wanted).max(initial=0.0) <= close)
             one, x = self.now[candidates[change]], laws[change]
+            one.stick = False
             if pulled:
-                one.closed, one.stick, one.borne = False, False, None
-            else:
-                own, size = forces.f[list(x.tangential)], forces.f[x.normal] if x.normal is not None else 1.0
-                drag = float(np.linalg.norm(own))
-                one.stick, one.borne = False, drag / size if size > 0 else 0.0
-                one.direction = -own / drag if drag > 0 else np.eye(len(own))[0]
-        for i, one in zip(candidates, known, strict=True):
-            self.now[i] = one
+                one.closed, one.borne = False, None
+                continue
+            own = (forces.f if solved else f)[list(x.tangential)]
+            drag, size = float(np.linalg.norm(own)), forces.f[x.normal] if x.normal is not None else 1.0
+            one.direction = -own / drag if drag > 0 else np.eye(len(own))[0]
+            one.borne = x.static if not solved else drag / size if size > 0 else 0.0
+        return False
 
     def _hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         """Contacts that stick are held where they are."""

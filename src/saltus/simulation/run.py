@@ -359,7 +359,7 @@ class _Run:
                 log.outcome = Outcome("stopped", f"after {seen[text]} events {text!r}", self.t)
             if out.rests and word == "touches":
                 self._due.append((self.t + out.rests, f"{name} rests"))
-        self._loosened = {} if changes else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
+        self._loosened = {} if not out.same else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
 
     def _stand(self, domain: Domain) -> None:
         """Keep the start of a run that cannot go on from there."""
