@@ -203,12 +203,15 @@ def _over(ground: Terrain, p: SX, radius: SX, spatial: bool) -> tuple[SX, SX, SX
     centre, up = (p[:2], p[2]) if spatial else (p[0], p[1])
     at = centre
     if not radius.is_zero():
-        # The nearest point (x, h) has (x - c) + (h - c_up) grad h = 0.
+        # The nearest point (x, h) has (x - c) + (h - c_up) grad h = 0. Above a hollow, farther than its radius of
+        # curvature, that has no unique solution; so far up the slope of this equation is taken as near the ground.
         c, c_up = SX.sym("c", flat.numel()), SX.sym("up")
-        off = (flat - c) + (h - c_up) * ca.gradient(h, flat)
-        step = ca.Function("step", [flat, c, c_up], [flat - ca.solve(ca.jacobian(off, flat), off)])
+        g = ca.gradient(h, flat)
+        off = (flat - c) + (h - c_up) * g
+        bend = SX.eye(flat.numel()) + g @ g.T + ca.fmax(h - c_up, -2 * radius) * ca.jacobian(g, flat)
+        step = ca.Function("step", [flat, c, c_up, *ca.symvar(radius)], [flat - ca.solve(bend, off)])
         for _ in range(FOOT_STEPS):
-            at = step(at, centre, up)
+            at = step(at, centre, up, *ca.symvar(radius))
     height, slope = ca.Function("height", [flat], [h, ca.gradient(h, flat)])(at)
     size = ca.sqrt(1 + ca.sumsqr(slope))
     normal = (ca.vertcat(-slope[0], -slope[1], 1) if spatial else ca.vertcat(-slope[0], 1, 0)) / size

@@ -196,7 +196,7 @@ def planned(
     gap = float(np.abs(arrays["gap"]).max(initial=0.0))
     events = _events(t, samples, p)
     meta: dict[str, Any] = {
-        **labels(plan.system, [model.phase.domain.name for model in t.models]),
+        **labels(plan.system, [model.phase.domain.name for model in t.models], arrays, p),
         "channels": channels,
         "drives": list(m.drives),
         "elements": [],

@@ -469,7 +469,8 @@ class Contacts:
         T_after = float(after @ M @ after / 2)
         names = tuple(f"{self.c.elements[i].name} {k}" for i in touching for k in self._letters(i))
         self.impacts.append(t)
-        return Impact(after, p, T_after, T - T_after, len(rows), T_after, names), self._limit() if rests else 0.0
+        works = p * (arrive + G @ p / 2)
+        return Impact(after, p, T_after, T - T_after, len(rows), T_after, names, works), self._limit() if rests else 0.0
 
     def _letters(self, i: int) -> list[str]:
         one = self.now[i]

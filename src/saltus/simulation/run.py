@@ -114,7 +114,7 @@ def simulate(
     if engine is not None:
         choose_engine(engine)  # an unknown name is refused before anything is built
     run = _Run(system, start, params, control, formulation or Projection(), tolerance, engine, independent)
-    run.terrain = terrain
+    run.terrain = run.log.ground = terrain
     run.t, run.steps_left = begin, int(max_steps)
     run.go(first, until, dict(stop_after or {}), progress)
     try:

@@ -6,7 +6,7 @@ import functools
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -104,11 +104,12 @@ def panels(
     right: float = RIGHT,
     top: float = TOP,
     gap: float = GAP,
+    heights: Sequence[float] | None = None,
 ) -> tuple[Figure, list[Axes]]:
     """Make axes in a figure (inches) whose margins are given, not measured: half the work of one that lays itself out.
 
     Rows share the x axis and stand close together, columns have labels of their own. `right` leaves room for legends:
-    see `legend_width`.
+    see `legend_width`. `heights` are the rows' shares of the height, the same unless given.
     """
     figure = Figure(figsize=(width, height))
     aside = LEFT + RIGHT
@@ -123,6 +124,7 @@ def panels(
         bottom=BOTTOM / height,
         wspace=aside / wide,
         hspace=gap / high,
+        height_ratios=heights,
     )
     axes = [ax for row in grid.subplots(sharex="col", squeeze=False) for ax in row]
     for ax in axes:
