@@ -633,7 +633,7 @@ class _Run:
             )
             segment: Segment = stepper.run(request)
             away = watch.left(segment)
-            if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
+            if self.contacts is None and any(i in away for i in segment.fired):  # it came back: to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
                 continue
