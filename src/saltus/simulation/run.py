@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -633,10 +633,13 @@ class _Run:
             )
             segment: Segment = stepper.run(request)
             away = watch.left(segment)
-            if self.contacts is None and any(i in away for i in segment.fired):  # it came back: to its own surface
+            if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
-                continue
+                own = replace(request, p=p.copy(), armed=armed, t_end=float(segment.breaks[-1]))
+                again = stepper.run(own)
+                if again.stop is Stop.EVENT:  # if not, it left by less than the engine sees, and did come back
+                    request, segment = own, again
             stay.add(segment, request.p)
             self._count(segment)
             self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
