@@ -160,7 +160,7 @@ def _ground(system: Any, ground: Ground | float | None) -> Ground:
                 "ground= belongs to machines with feet; a HybridSystem has its own, HybridSystem(m, ground=...)"
             )
         unseen = [name for name, part in m.touching.items() if not isinstance(part, Foot)]
-        if unseen:
+        if unseen and system.terrain is None:
             raise BadModel(
                 f"the domains of a HybridSystem prescribe who touches, so {', '.join(map(repr, unseen))} would not be "
                 f"felt; simulate {m.name!r} itself, or leave them out",
@@ -170,7 +170,7 @@ def _ground(system: Any, ground: Ground | float | None) -> Ground:
         raise BadValue(
             f"{m.name!r} has no feet, so nothing would meet the ground; add m.foot(name, point, friction=0.7)"
         )
-    return ground or Level()
+    return ground or (isinstance(system, HybridSystem) and system.terrain) or Level()
 
 
 def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
