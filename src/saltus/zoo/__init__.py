@@ -6,6 +6,7 @@ from saltus.zoo.bolt import bolt, bolt_linkage, bolt_on_ground
 from saltus.zoo.compass import compass, compass_linkage
 from saltus.zoo.hopper import hopper, hopper_linkage
 from saltus.zoo.kangaroo_rat import kangaroo_rat
+from saltus.zoo.kneed_walker import kneed_walker
 from saltus.zoo.linkages import five_bar, four_bar, pantograph, slider_crank
 from saltus.zoo.raptor import raptor, raptor_linkage
 
@@ -22,6 +23,7 @@ __all__ = [
     "hopper",
     "hopper_linkage",
     "kangaroo_rat",
+    "kneed_walker",
     "pantograph",
     "raptor",
     "raptor_linkage",
