@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import saltus as sl
-from saltus.zoo.crank_leg import crank_leg
+from saltus.zoo.crank_leg import clock, crank_leg
 
 
 # Table 2 (optimised), m; and the angles q2 ... q5 (deg) of BOLT's branch at q1 = 0.
@@ -138,45 +138,36 @@ def bolt(*, takeoff: str = "force") -> sl.HybridSystem:
     return crank_leg(m, omega=-36.0, K_P=76.0, K_D=3.1, q_td=-10.5, leave=rules[takeoff])
 
 
+def sprung_toe(m: sl.Mechanism, name: str = "", *, count: Any = 1, radius: Any = 0.0) -> None:
+    """Put a toe under a leg of BOLT that gives way along the tibia, with friction mu on the ground.
+
+    The die spring has 65 kN/m (sec. 2.1); the toe's mass m_toe and the damping d_toe of its rubber pad are not printed.
+    """
+    before = f"{name}_" if name else ""
+    given = {"mu": (0.8, ""), "m_toe": (0.05, "kg"), "k_toe": (65e3, "N/m"), "d_toe": (100.0, "N s/m")}
+    mu, mass, stiffness, damping = (m.params.get(n) or m.param(n, *value) for n, value in given.items())
+    toe = m.link(f"{before}toe", mass=mass * count)
+    m.slide(f"{before}toe", m.points[f"{before}foot"], toe, axes="x")
+    m.joint_spring(f"{before}toe", f"{before}toe", stiffness=stiffness * count, damping=damping * count)
+    m.foot(f"{before}toe", toe.origin, radius=radius, friction=mu)
+
+
 def bolt_on_ground(*, spring: bool = True) -> sl.Mechanism:
     """BOLT on its boom above real ground: its foot sticks, slips and lifts by itself, its crank follows a clock.
 
     The law `controls["clock"]` knows nothing but the crank: with a = a_0 + omega t the crank is drawn to
-    a + h sin(a + b) by K_P and K_D, up to 60 Nm and 1350 W. With `spring` the foot's die spring of 65 kN/m (sec. 2.1),
-    which the paper leaves out of its model, carries the toe along the tibia; the toe's mass (m_toe) and the
-    damping of its rubber pad (d_toe) are not printed and assumed. Without it the foot is the tibia's end. The bumper that
-    protects the leg on the treadmill (sec. 6.1) is a stop below the body; the height of the bumper is ours. Friction is
-    the Param mu.
+    a + h sin(a + b) by K_P and K_D, up to 60 Nm and 1350 W. With `spring` the foot's die spring, which the paper leaves
+    out of its model, carries the toe; without it the foot is the tibia's end. The bumper that protects the leg on the
+    treadmill (sec. 6.1) is a stop below the body; its height is ours. Friction is the Param mu.
     """
     m = bolt_linkage(torque=60.0)
     m.name = "BOLT on ground"
-    mu = m.param("mu", 0.8)
     if spring:
-        toe = m.link("toe", mass=m.param("m_toe", 0.05, "kg"))
-        m.slide("toe", m.points["foot"], toe, axes="x")
-        m.joint_spring("toe", "toe", stiffness=m.param("k_toe", 65e3, "N/m"), damping=m.param("d_toe", 100.0, "N s/m"))
-        m.foot("toe", toe.origin, friction=mu)
+        sprung_toe(m)
     else:
-        m.foot("foot", m.points["foot"], friction=mu)
+        m.foot("foot", m.points["foot"], friction=m.param("mu", 0.8))
     m.stop("boom.y", lower=m.param("bumper", 0.2, "m"))
-    clock = {
-        "omega": (-22.0, "rad/s"),
-        "a_0": (1.75, "rad"),
-        "K_P": (56.0, "Nm/rad"),
-        "K_D": (0.8, "Nm s/rad"),
-        "h": (-0.27, "rad"),
-        "b": (2.03, "rad"),
-    }
-    for name, (value, unit) in clock.items():
-        m.param(name, value, unit)
-
-    def follow(t: Any, s: sl.Signals) -> dict[str, Any]:
-        p = s.p
-        a = p.a_0 + p.omega * t
-        goal, rate = a + p.h * sl.math.sin(a + p.b), p.omega * (1 + p.h * sl.math.cos(a + p.b))
-        return {"q1": p.K_P * (goal - s.q.q1) + p.K_D * (rate - s.v.q1)}
-
-    m.controls["clock"] = follow
+    m.controls["clock"] = clock(m, {"q1": 0.0}, omega=-22.0, K_P=56.0, K_D=0.8, h=-0.27, b=2.03)
     m.keyframes["rest"] = {
         "boom": (0.0, 0.43),
         "q1": 1.75,
