@@ -243,10 +243,10 @@ def test_the_same_call_twice_must_give_the_same_bits():
     _, _, good = right_run()
     arrays = {n: x.copy() for n, x in good.arrays.items()}
     other = sl.Trajectory(good.meta, arrays, good.pieces, good.events, good.mechanism)
-    assert trial._differ(good, other) == ""
+    assert trial.differ(good, other) == ""
     arrays["q"][-1, 0] = np.nextafter(arrays["q"][-1, 0], np.inf)
-    assert trial._differ(good, other).startswith("q differs by up to")
-    assert trial._differ(good, BadValue("no such thing at all")) != ""
+    assert trial.differ(good, other).startswith("q differs by up to")
+    assert trial.differ(good, BadValue("no such thing at all")) != ""
 
 
 def test_machines_are_what_the_page_says():
