@@ -1,4 +1,4 @@
-"""Study: BOLT runs on ground with friction, its crank on a clock (what sec. 6 of Liu and Ben-Tzvi 2020 built and ran)."""
+"""Study: BOLT runs on ground with friction, its crank on a clock, as it was built (Liu and Ben-Tzvi 2020, sec. 6)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.style import PALETTE, new_figure, styled
 
-# Clocks of the crank: omega (rad/s), K_P (Nm/rad), K_D (Nm s/rad), h, b (rad). All were found by `search`, begun anew from
-# the ones known before.
+# Clocks of the crank: omega (rad/s), K_P (Nm/rad), K_D (Nm s/rad), h, b (rad). All were found by `found`, begun anew
+# from the ones known before.
 CLOCKS: tuple[tuple[float, ...], ...] = ()
 NAMES = ("omega", "K_P", "K_D", "h", "b")
 LOWEST = np.array([-70.0, 10.0, 0.3, -0.7, -math.pi])
@@ -23,7 +23,7 @@ STEPS = 16
 UNTIL = 8.0  # s
 HOP = 0.02  # s: contacts that are apart by less are one stance
 BIN = 0.3  # m/s
-SAME = 1e-5  # distance (mixed SI units) of states that are the same
+NEAR, LONGEST = 0.02, 8  # states (SI units) so near to one so many turns of the clock before may be periodic
 
 
 def study(friction: float = 0.8, search: float = 0) -> StudyResult:
@@ -52,7 +52,7 @@ def study(friction: float = 0.8, search: float = 0) -> StudyResult:
     slow, quick = data["slowest"] or math.nan, data["speed"] or math.nan
     periodic = [g for g in good if g["multipliers"]]
     comparisons = [
-        Comparison("slowest gait", 0.5, slow, "m/s", holds=bool(slow <= 0.5), why="sec. 6.1: open loop, on a treadmill"),
+        Comparison("slowest gait", 0.5, slow, "m/s", holds=bool(slow <= 0.5), why="sec. 6.1, at least as slow"),
         Comparison("fastest gait", 3.2, quick, "m/s", holds=bool(quick >= 3.2), why="sec. 6.1, at least as fast"),
         Comparison(
             "every gait holds",
@@ -69,23 +69,22 @@ def study(friction: float = 0.8, search: float = 0) -> StudyResult:
         "Gaits without multipliers hop irregularly: their speeds are means over the second half of their steps.",
     ]
     shown = dict(zip((f"{g['speed']:.2f} m/s" for g in gaits), runs, strict=True))
-    figures = {"gaits": _figure(gaits), "strips": sl.view.plot_contact_strips(shown)} if runs else {}
+    figures = {"gaits": _figure(gaits), "feet": _strips(shown)} if runs else {}
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
 
 
 # ---- one gait -------------------------------------------------------------------------------------------------------
 
 
-def simulate(m: sl.Mechanism, clock: Any, friction: float, start: sl.State | None = None, **options: Any) -> Any:
-    """Run from rest, or from a state, with a clock."""
+def simulate(m: sl.Mechanism, clock: Any, friction: float, start: sl.State, **options: Any) -> sl.Trajectory:
+    """Run from a state with a clock."""
     params = {**dict(zip(NAMES, map(float, clock), strict=True)), "mu": friction}
-    begin = start or m.keyframe("rest")
-    return sl.simulate(m, begin, control=m.controls["clock"], params=params, **options)
+    return sl.simulate(m, start, control=m.controls["clock"], params=params, **options)
 
 
 def gait(m: sl.Mechanism, clock: tuple[float, ...], friction: float) -> dict[str, Any]:
     """All that is said of one clock; under "run" the run itself."""
-    run = simulate(m, clock, friction, until=UNTIL)
+    run = simulate(m, clock, friction, m.keyframe("rest"), until=UNTIL)
     begun = steps(run)
     second = begun[len(begun) // 2 :]
     x = np.array(run.at(np.array(second)).q["boom.x"]) if len(second) > 1 else np.zeros(2)
@@ -94,7 +93,8 @@ def gait(m: sl.Mechanism, clock: tuple[float, ...], friction: float) -> dict[str
     weight = 9.81 * 7.4418  # N, with the toe
     late = run.t >= second[0] if len(second) > 1 else run.t >= 0
     energy = float(np.trapezoid(work[late], run.t[late]))
-    turns, multipliers = periodicity(m, clock, friction, run)
+    turns, periodic = orbit(m, clock, run)
+    multipliers = [] if periodic is None else [[float(x.real), float(x.imag)] for x in periodic.multipliers]
     return {
         "clock": dict(zip(NAMES, clock, strict=True)),
         "speed": float((x[-1] - x[0]) / (second[-1] - second[0])) if len(second) > 1 else 0.0,
@@ -106,9 +106,9 @@ def gait(m: sl.Mechanism, clock: tuple[float, ...], friction: float) -> dict[str
         "cost_of_transport": energy / (weight * float(np.ptp(run["boom.x"][late]))),
         "turns_per_period": turns,
         "multipliers": multipliers,
-        "stable": bool(multipliers) and max(abs(complex(*x)) for x in multipliers) < 1,
+        "stable": periodic is not None and periodic.is_stable,
         "fell": fell,
-        "ok": bool(run.outcome.ok and not fell and len(begun) >= STEPS and used <= friction * (1 + 1e-9)),
+        "ok": bool(run.outcome.ok and not fell and len(begun) >= STEPS and used <= friction * (1 + 1e-6)),
         "run": run,
     }
 
@@ -124,58 +124,31 @@ def steps(run: sl.Trajectory) -> list[float]:
 # ---- periodic ones --------------------------------------------------------------------------------------------------
 
 
-def states(run: sl.Trajectory, omega: float, offset: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Instants once a turn of the clock, and there height, crank ahead of the clock, toe, and all velocities."""
-    turn = 2 * math.pi / abs(omega)
-    t = np.arange(run.t[0] + offset, run.t[-1], turn)
+def states(run: sl.Trajectory, omega: float) -> np.ndarray:
+    """Once a turn of the clock: height, crank ahead of the clock, and the velocities of body and crank."""
+    t = np.arange(run.t[0], run.t[-1], 2 * math.pi / abs(omega))
     at = run.at(t)
-    columns = [at.q["boom.y"], at.q["q1"] - omega * t, at.q["toe"]]
-    columns += [at.v[n] for n in ("boom.x", "boom.y", "q1", "toe")]
-    return t, np.column_stack(columns)
+    return np.column_stack([at.q["boom.y"], at.q["q1"] - omega * t, *(at.v[n] for n in ("boom.x", "boom.y", "q1"))])
 
 
-def periodicity(m: sl.Mechanism, clock: tuple[float, ...], friction: float, run: sl.Trajectory) -> tuple[int, list[Any]]:
-    """Turns of the clock in a period, with the multipliers of that return map; (0, []) if the run is not periodic.
+def orbit(m: sl.Mechanism, clock: tuple[float, ...], run: sl.Trajectory) -> tuple[int, sl.Orbit | None]:
+    """The periodic orbit that a run has come to, and the turns of the clock in its period; (0, None) if there is none.
 
-    The section is a phase of the clock at which the foot is well in the air. Columns are central differences of runs over
-    a period, in height, crank, toe and all velocities.
+    It is sought from a state in the air.
     """
-    turn = 2 * math.pi / abs(clock[0])
-    last = float(run.t[-1])
-    for n in range(1, 9):
-        open_times = run.t[(run.contacts.mode("toe") == 0) & (run.t < last - n * turn) & (run.t > last - (n + 1) * turn)]
-        if not len(open_times):
-            continue
-        t0 = float(open_times[len(open_times) // 2])
-        S = np.array([_section(run, clock[0], t) for t in (t0, t0 + n * turn)])
-        if np.linalg.norm(S[1] - S[0]) < SAME:
-            break
-    else:
-        return 0, []
-    near = run.at(t0)
-
-    def back(s: np.ndarray) -> np.ndarray:
-        y, ahead, toe, *rates = s
-        start = m.assemble(
-            boom=(0.0, y),
-            q1=ahead + clock[0] * t0,
-            toe=toe,
-            near={c: near.q[c] for c in ("q2", "q3", "q4", "q5")},
-            rates=dict(zip(("boom.x", "boom.y", "q1", "toe"), rates, strict=True)),
-        )
-        end = t0 + n * turn
-        return _section(simulate(m, clock, friction, start, begin=t0, until=end, tolerance=1e-11, rate=10.0), clock[0], end)
-
-    size = 1e-5 * np.array([1, 1, 0.1, 1, 1, 10, 1])
-    columns = [(back(S[0] + d) - back(S[0] - d)) / (2 * e) for e, d in zip(size, np.diag(size), strict=True)]
-    values = np.linalg.eigvals(np.array(columns).T)
-    return n, [[float(x.real), float(x.imag)] for x in sorted(values, key=abs, reverse=True)]
-
-
-def _section(run: sl.Trajectory, omega: float, t: float) -> np.ndarray:
-    at = run.at(min(t, float(run.t[-1])))
-    q, v = at.q, at.v
-    return np.array([q["boom.y"], q["q1"] - omega * t, q["toe"], *(v[n] for n in ("boom.x", "boom.y", "q1", "toe"))])
+    S = states(run, clock[0])
+    apart = [float(np.abs(S[-1] - S[-1 - n]).max()) for n in range(1, LONGEST + 1)]
+    n = next((n for n, d in enumerate(apart, 1) if d < NEAR), 0)
+    flights = [x for x in run.contacts["toe"] if x.mode == "open" and x.end < run.t[-1]]
+    if not n or not flights:
+        return 0, None
+    flight = max(flights[-2 * n :], key=lambda x: x.end - x.begin)
+    start = run.at((flight.begin + flight.end) / 2)
+    try:
+        period = n * 2 * math.pi / abs(clock[0])
+        return n, sl.find_orbit(m, start, control=m.controls["clock"], params=run.params, period=period)
+    except sl.errors.NoOrbit:
+        return 0, None
 
 
 # ---- search ---------------------------------------------------------------------------------------------------------
@@ -215,14 +188,15 @@ def found(m: sl.Mechanism, count: int, friction: float, seed: int = 1, known: An
 def trial(m: sl.Mechanism, clock: np.ndarray, friction: float) -> dict[str, Any]:
     """A short run at a loose tolerance: its speed, and how far from regular it is."""
     one = {"clock": dict(zip(NAMES, map(float, clock), strict=True)), "speed": 0.0, "cost": math.inf}
-    run, options = None, {"tolerance": 1e-6, "rate": 200.0, "max_steps": 40_000}
+    options: dict[str, Any] = {"tolerance": 1e-6, "rate": 200.0, "max_steps": 40_000}
+    start = m.keyframe("rest")
     for begin, end in ((0.0, 2.0), (2.0, 4.5)):  # those that fall or jump high are not run to the end
-        start = run.end if run is not None else None
         run = simulate(m, clock, friction, start, begin=begin, until=end, **options)
+        start = run.end
         if not run.outcome.ok or any("boom.y" in e.name for e in run.events) or run["boom.y"].max() > 1.0:
             return one
-    S = states(run, clock[0])[1]
-    apart = [np.linalg.norm((S[n:] - S[:-n]) * [10, 1, 10, 1, 1, 0.03, 0.1], axis=1).mean() for n in range(1, 7)]
+    S = states(run, clock[0]) * [10, 1, 1, 1, 0.03]
+    apart = [np.linalg.norm(S[n:] - S[:-n], axis=1).mean() for n in range(1, 7)]
     one["speed"] = float(np.ptp(run["boom.x"]) / run.duration) * float(np.sign(run["boom.x"][-1] - run["boom.x"][0]))
     one["cost"] = float(min(apart) + 3 * max(0.0, run["boom.y"].max() - 0.6))
     return one
@@ -245,4 +219,20 @@ def _figure(gaits: list[dict[str, Any]]) -> Any:
         ax.set(ylabel=label)
         if label in ("largest |multiplier|", "cost of transport"):
             ax.set(xlabel="speed (m/s)")
+    return figure
+
+
+@styled
+def _strips(runs: dict[str, sl.Trajectory]) -> Any:
+    """When the toe stuck and slipped, in the last second of each run."""
+    figure = new_figure(7.0, 0.4 + 0.25 * len(runs))
+    ax = figure.add_subplot()
+    colours = {"stick": PALETTE["blue"], "slip": PALETTE["vermillion"]}
+    for row, run in enumerate(runs.values()):
+        for x in run.contacts["toe"]:
+            if x.mode != "open" and x.end > UNTIL - 1:
+                ax.barh(row, x.end - x.begin, left=x.begin, height=0.7, color=colours[x.mode])
+    ax.set_xlim(UNTIL - 1, UNTIL)
+    ax.set_yticks(range(len(runs)), list(runs))
+    ax.set(xlabel="time (s); the toe sticks (blue), slips (red)")
     return figure

@@ -8,7 +8,6 @@ from typing import Any
 import saltus as sl
 from saltus.zoo.crank_leg import clock, crank_leg
 
-
 # Table 2 (optimised), m; and the angles q2 ... q5 (deg) of BOLT's branch at q1 = 0.
 LENGTHS = {
     "l_c": 0.080,

@@ -56,7 +56,9 @@ def clock(
         for crank, phase in phases.items():
             a = p.a_0 + p.omega * t + phase
             goal, rate = a + p.h * sl.math.sin(a + p.b), p.omega * (1 + p.h * sl.math.cos(a + p.b))
-            out[crank] = p.K_P * (goal - s.q[crank]) + p.K_D * (rate - s.v[crank])
+            behind = goal - s.q[crank]
+            turned = sl.math.atan2(sl.math.sin(behind), sl.math.cos(behind))  # an encoder knows no full turns
+            out[crank] = p.K_P * turned + p.K_D * (rate - s.v[crank])
         return out
 
     return follow

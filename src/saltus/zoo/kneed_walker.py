@@ -14,10 +14,10 @@ def kneed_walker() -> sl.Mechanism:
     before the foot touches down. Dimensions are ours (McGeer's machine has others): the best of a random search.
 
     Coordinates: `hip.x`, `hip.y` (m), `left_hip` and `right_hip` (rad, absolute, -pi/2 is straight down), `left_knee`
-    and `right_knee` (rad, zero at the stop, negative when bent). Params: l_t, l_s lengths of thigh and shank to the sole,
-    R radius of the feet, e how far their centres lie ahead (m); masses m_H hip, m_t thigh, m_s shank (kg), a_t, a_s
-    their distances from hip and knee (m), I_t, I_s inertias (kg m2), mu friction. The keyframe "walking" is on the gait,
-    which is stable, just after the left foot has touched down.
+    and `right_knee` (rad, zero at the stop, negative when bent). Params: l_t, l_s lengths of thigh and shank to the
+    sole, R radius of the feet, e how far their centres lie ahead (m); masses m_H hip, m_t thigh, m_s shank (kg), a_t,
+    a_s their distances from hip and knee (m), I_t, I_s inertias (kg m2), mu friction. The keyframe "walking" is on the
+    gait, which is stable, just after the left foot has touched down.
     """
     m = sl.Mechanism("kneed walker")
     thigh, shank = m.param("l_t", 0.5, "m"), m.param("l_s", 0.5, "m")
