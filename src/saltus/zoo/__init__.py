@@ -8,6 +8,7 @@ from saltus.zoo.hopper import hopper, hopper_linkage
 from saltus.zoo.kangaroo_rat import kangaroo_rat
 from saltus.zoo.kneed_walker import kneed_walker
 from saltus.zoo.linkages import five_bar, four_bar, pantograph, slider_crank
+from saltus.zoo.quadruped import planar_quadruped, quadruped
 from saltus.zoo.raptor import raptor, raptor_linkage
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "kangaroo_rat",
     "kneed_walker",
     "pantograph",
+    "planar_quadruped",
+    "quadruped",
     "raptor",
     "raptor_linkage",
     "rocking_block",

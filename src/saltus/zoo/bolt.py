@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
@@ -80,6 +81,24 @@ def bolt_leg(
     m.point(f"{before}hip", hip)
     m.point(f"{before}knee", tibia.origin)
     m.point(f"{before}foot", tibia.at(*place(size["l_5"])))
+
+
+def bolt_pose(q1: float) -> dict[str, float]:
+    """Angles q2 ... q5 (rad) of BOLT's branch at a crank angle, as guesses: two circles meet at each knee pin."""
+    size, hip = LENGTHS, cmath.rect(LENGTHS["l_c"], math.radians(41.41))
+    d = cmath.rect(size["l_1"], q1)
+    b = _meet(d, size["l_2"], hip, size["l_f"])
+    c, e = d + (b - d) * size["l_s"] / size["l_2"], hip + (b - hip) * size["l_4"] / size["l_f"]
+    g = _meet(c, size["l_3"], e, size["l_t"])
+    hfe, kfe, femur, tibia = (cmath.phase(x) for x in (b - d, g - c, b - hip, g - e))
+    return {"q2": hfe - q1, "q3": kfe - hfe, "q4": femur, "q5": tibia - femur}
+
+
+def _meet(a: complex, r: float, b: complex, s: float) -> complex:
+    """Where circles about a and b meet, to the right of the way from a to b."""
+    way = b - a
+    along = (abs(way) ** 2 + r * r - s * s) / (2 * abs(way))
+    return a + way / abs(way) * (along - 1j * math.sqrt(r * r - along * along))
 
 
 def bolt_linkage(*, base: str = "floating", torque: float = 30.0) -> sl.Mechanism:
