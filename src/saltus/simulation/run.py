@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -161,7 +161,7 @@ def ground_of(system: Any, ground: Ground | float | None) -> Ground:
                 "ground= belongs to machines with feet; a HybridSystem has its own, HybridSystem(m, ground=...)"
             )
         unseen = [name for name, part in m.touching.items() if not isinstance(part, Foot)]
-        if unseen:
+        if unseen and system.terrain is None:
             raise BadModel(
                 f"the domains of a HybridSystem prescribe who touches, so {', '.join(map(repr, unseen))} would not be "
                 f"felt; simulate {m.name!r} itself, or leave them out",
@@ -171,7 +171,7 @@ def ground_of(system: Any, ground: Ground | float | None) -> Ground:
         raise BadValue(
             f"{m.name!r} has no feet, so nothing would meet the ground; add m.foot(name, point, friction=0.7)"
         )
-    return ground or Level()
+    return ground or (isinstance(system, HybridSystem) and system.terrain) or Level()
 
 
 def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
@@ -619,7 +619,10 @@ class _Run:
             if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
-                continue
+                own = replace(request, p=p.copy(), armed=armed, t_end=float(segment.breaks[-1]))
+                again = stepper.run(own)
+                if again.stop is Stop.EVENT:  # if not, it left by less than the engine sees, and did come back
+                    request, segment = own, again
             stay.add(segment, request.p)
             self._count(segment)
             self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
