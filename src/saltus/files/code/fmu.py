@@ -15,7 +15,7 @@ from saltus.compile.toolchain import find_compiler
 from saltus.errors import BadValue, NoCompiler
 from saltus.files.code.c_library import header, source
 from saltus.files.code.routines import Exported
-from saltus.files.code.statements import C, literal
+from saltus.compile.statements import C, literal
 from saltus.files.xml.tree import Element
 
 SYSTEMS = {"Linux": ("linux", ".so"), "Darwin": ("darwin", ".dylib"), "Windows": ("win", ".dll")}

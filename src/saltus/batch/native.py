@@ -1,0 +1,112 @@
+"""The kernel of a batch: functions of one copy printed for vectors of copies, the steps of step.c, compiled."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from saltus.batch.motion import Motion
+from saltus.compile import build
+from saltus.compile.statements import VECTOR, Routine, declared, statements
+
+_FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
+
+
+class _Batch(ctypes.Structure):
+    """The same layout as `Batch` in step.c."""
+
+    _fields_ = (
+        *((n, ctypes.c_double) for n in ("step", "rest", "weight")),
+        ("times", ctypes.c_longlong),
+        *((n, ctypes.c_void_p) for n in ("t", "x", "p", "force", "gap", "steps", "over", "fresh", "forced")),
+    )
+
+
+def source(motion: Motion) -> str:
+    """C of the kernel."""
+    here = Path(__file__)
+    sizes = {
+        "NQ": motion.e.nq,
+        "NW": motion.w.numel(),
+        "NZ": motion.e.z.numel(),
+        "NP": motion.p.numel(),
+        "ROWS": motion.rows,
+        "ELEMENTS": len(motion.elements),
+        "HOLDS": sum(x.slips for x in motion.elements),
+        "RESTITUTIONS": motion.slice("restitution").start,
+    }
+    rows, holds, at, table = 0, 0, motion.slice("block").start, []
+    for x in motion.elements:
+        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}}}")
+        rows, holds, at = rows + x.rows, holds + x.slips, at + x.block.numel()
+    lines = [
+        *(f"#define {name} {value}" for name, value in sizes.items()),
+        "static const struct { int slips, normal, row, p, hold; } elements[] = {"
+        + ", ".join(table or ["{0, 0, 0, 0, 0}"])
+        + "};",
+    ]
+    for r in (motion.rates, motion.arrive, motion.meet):
+        lines += _function(r)
+    return here.with_name("lanes.c").read_text() + "\n".join(lines) + "\n" + here.with_name("step.c").read_text()
+
+
+def _function(r: Routine) -> list[str]:
+    body, count, _ = statements(r.function, VECTOR)
+    arguments = ["V t", *(f"const V *restrict {n}" for n, _ in r.inputs[1:]), *(f"V *restrict {n}" for n, _ in r.outputs)]
+    head = f"static __attribute__((noinline)) void {r.name}({', '.join(arguments)}) {{"
+    return [head, *declared(count, "V"), *(f"  {line}" for line in body), "}"]
+
+
+class Native:
+    """A compiled kernel and the memory of its copies: structure of arrays, `lanes` copies side by side."""
+
+    def __init__(self, motion: Motion, n: int, name: str) -> None:
+        self._library = ctypes.CDLL(str(build(source(motion), _FUSED, name=f"{n} copies of {name}")))
+        self.lanes = self._library.saltus_lanes()
+        self.n, self.blocks = n, -(-n // self.lanes)
+        e = motion.e
+        self.x = self._memory(e.nq + motion.w.numel() + e.z.numel())
+        self.p, self.t = self._memory(motion.p.numel()), self._memory(1)
+        self.force, self.gap = self._memory(motion.rows), self._memory(len(motion.elements))
+        self.steps, self.forced = self._memory(1, np.int64), self._memory(1, np.int64)
+        self.over, self.fresh = self._memory(1, np.int32), self._memory(1, np.int32)
+
+    def _memory(self, rows: int, kind: type = float) -> np.ndarray:
+        """Zeros (blocks, rows, lanes), where a vector of copies may be read at once."""
+        size = self.blocks * rows * self.lanes * np.dtype(kind).itemsize
+        room = np.zeros(size + 64, np.uint8)
+        at = -room.ctypes.data % 64
+        return room[at : at + size].view(kind).reshape(self.blocks, rows, self.lanes)
+
+    def rows(self, memory: np.ndarray) -> np.ndarray:
+        """One row per copy, as a copy."""
+        return memory.transpose(0, 2, 1).reshape(-1, memory.shape[1])[: self.n]
+
+    def put(self, memory: np.ndarray, which: np.ndarray, values: np.ndarray, where: slice = slice(None)) -> None:
+        """Write one row per copy of `which` into some of the rows."""
+        block, lane = np.divmod(which, self.lanes)
+        columns = np.arange(memory.shape[1])[where]
+        memory[block[:, None], columns, lane[:, None]] = values
+
+    @cached_property
+    def _step(self) -> Callable[..., None]:
+        function = self._library.saltus_step
+        function.argtypes = [ctypes.POINTER(_Batch), ctypes.c_longlong, ctypes.c_longlong]
+        function.restype = None
+        return function
+
+    def step(self, step: float, times: int, rest: float, weight: float, threads: int) -> None:
+        """Step all copies that have not ended, blocks of them on several threads."""
+        pointers = (self.t, self.x, self.p, self.force, self.gap, self.steps, self.over, self.fresh, self.forced)
+        batch = _Batch(step, rest, weight, times, *(a.ctypes.data for a in pointers))
+        if threads == 1:
+            return self._step(batch, 0, self.blocks)
+        edges = [self.blocks * k // threads for k in range(threads + 1)]
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda k: self._step(batch, edges[k], edges[k + 1]), range(threads)))
+        return None
