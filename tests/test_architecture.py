@@ -20,6 +20,7 @@ ORDER = [
     "simulation",
     "track",
     "control",
+    "batch",
     "impacts",
     "orbits",
     "plan",

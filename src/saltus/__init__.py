@@ -39,6 +39,7 @@ _HOME = {
     "Trajectory": "saltus.simulation.trajectory",
     "strides": "saltus.simulation.strides",
     "Strides": "saltus.simulation.strides",
+    "Batch": "saltus.batch.batch",
     "impact": "saltus.impacts.at_state",
     "impact_map": "saltus.impacts.over_params",
     "find_orbit": "saltus.orbits.find",

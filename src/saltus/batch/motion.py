@@ -22,6 +22,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.compile import Kernel
 from saltus.compile.statements import Routine, routine
 from saltus.dynamics.choice import Choice, choose
 from saltus.dynamics.formulations import Reduced
@@ -35,7 +36,7 @@ from saltus.hybrid.signals import Entry, traced
 from saltus.hybrid.touched import Touched, constrained
 from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
-from saltus.model.symbols import SX
+from saltus.model.symbols import SX, number
 
 NEWTON = 2  # steps onto the loops after each step of the integration; it starts within the step's error of them
 SOFT = 1e-13  # of the mobility of a contact row: rows that depend on each other share their forces
@@ -67,7 +68,7 @@ class Motion:
     """Expressions of a machine on a ground under a law, with loop rows and coordinates chosen at one configuration."""
 
     def __init__(
-        self, m: Mechanism, ground: Ground, law: Any, until: Any, q: np.ndarray, params: np.ndarray
+        self, m: Mechanism, ground: Ground, law: Any, until: Any, measure: Any, q: np.ndarray, params: np.ndarray
     ) -> None:
         system = HybridSystem.alone(m, ground)
         self.mechanism = m
@@ -94,6 +95,7 @@ class Motion:
         }
         self.p = ca.vertcat(*self.blocks.values())
         self.until = self._until(until)
+        self.measured = self._measured(measure)
 
     def slice(self, name: str) -> slice:
         """Place of a block of p."""
@@ -101,12 +103,22 @@ class Motion:
         at = list(self.blocks).index(name)
         return slice(sum(sizes[:at]), sum(sizes[: at + 1]))
 
-    def _until(self, until: Any) -> SX:
+    def _traced(self, function: Any, what: str) -> Any:
         e, c = self.e, self.c
+        return traced(function, e.t, c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry), what=what)
+
+    def _measured(self, measure: Any) -> dict[str, SX]:
+        if measure is None:
+            return {}
+        given = self._traced(measure, "measure")
+        if not hasattr(given, "items") or not all(isinstance(x, SX | int | float) for x in given.values()):
+            raise BadValue(f"measure gives {given!r}; give a dict of numbers such as {{'speed': s.v.x}}", given=given)
+        return {name: ca.densify(SX(x)) for name, x in given.items()}
+
+    def _until(self, until: Any) -> SX:
         if until is None:
             return SX(0)
-        s = c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry)
-        given = traced(until, e.t, s, what="until")
+        given = self._traced(until, "until")
         if not isinstance(given, SX | int | float | bool) or SX(given).numel() != 1:
             raise BadValue(f"until gives {given!r}; give one condition such as s.q['boom.y'] < 0.2", given=given)
         return SX(given)
@@ -142,7 +154,7 @@ class Motion:
         second = ca.substitute(e.kinematics.second_rate(self._rates), e.a, ca.densify(turning))
         return H, w_dot, A, ca.densify(second + ca.mtimes(A, w_dot))
 
-    def _held(self, G: SX) -> Callable[[SX, SX], SX]:
+    def _held(self, G: SX) -> Callable[[SX, bool], SX]:
         """Forces along all rows that make what the modes hold equal to zero: of (b, whether friction of slip acts)."""
         weights, slips = [SX(0, 1)], SX(G.shape[0], G.shape[0])  # forces f = lambda + slips lambda + fixed
         fixed, at = SX(G.shape[0], 1), 0
@@ -180,7 +192,7 @@ class Motion:
         return routine(name, doc, [e.t, e.q, self.w, e.z, self.p], self.c.with_params(out), "t q w z p", results)
 
     @cached_property
-    def _moving(self) -> tuple[list[SX], SX, SX, Callable[[SX, SX], SX]]:
+    def _moving(self) -> tuple[list[SX], SX, SX, Callable[[SX, bool], SX]]:
         """Rates of the state, forces of the contacts, Y, and what holds rows."""
         e = self.e
         H, w_dot, A, b = self._free
@@ -209,34 +221,111 @@ class Motion:
             shift = ca.mtimes(r.rho, ca.mtimes(Y, forces(off, False)))
             q = e.kinematics.displaced(ca.densify(shift))
             w = w + ca.mtimes(Y, forces(self._rates, False))
-        volume = r.Jz.worst(r.J) if self.choice.rows else SX(1)
-        here = self._routine(
-            "here",
-            "",
-            [q, w, *rates, f, gaps, self._rates, self.until, volume],
-            "q1 w1 q_dot w_dot z_dot force gap rate over volume",
-        ).function
-        closed = r.newton(NEWTON) if self.choice.rows else e.q
+        names = "q1 w1 q_dot w_dot z_dot force gap rate over"
+        here = self._routine("here", "", [q, w, *rates, f, gaps, self._rates, self.until], names).function
         inputs = [e.t, e.q, self.w, e.z, self.p]
-        outputs = here(e.t, self.c.with_params([ca.densify(closed)])[0], *inputs[2:])
-        doc = "The end of a step: state on loops and contacts, rates, forces, gaps, rates of the rows, end, volume."
-        return routine("arrive", doc, inputs, outputs, "t q w z p", " ".join(here.name_out()))
+        closing, theta = self.closing.function, self.mechanism.p
+        at = e.q
+        for _ in range(NEWTON):
+            at = closing(e.t, at, theta)[0]
+        outputs = list(here(e.t, at, *inputs[2:]))
+        if self.rows and self.choice.rows:  # what puts the contacts right is tangent to the loops
+            outputs[0] = closing(e.t, outputs[0], theta)[0]
+        outputs.append(closing(e.t, outputs[0], theta)[1])
+        doc = "The end of a step: state on loops and contacts, rates, forces, gaps, slips, end, largest gap of a loop."
+        return routine("arrive", doc, inputs, outputs, "t q w z p", f"{names} open")
 
     @cached_property
     def meet(self) -> Routine:
         """What an event needs: mobility G, free accelerations b, Y, tangential places."""
         H, _, A, b = self._free
         Y = H.solve(ca.densify(A.T)) if self.rows else SX(self.w.numel(), 0)
-        holds = [g.hold if g.hold.numel() else SX.zeros(x.slips) for x, g in zip(self.elements, self.geometry, strict=True)]
+        holds = [
+            g.hold if g.hold.numel() else SX.zeros(x.slips) for x, g in zip(self.elements, self.geometry, strict=True)
+        ]
         doc = "Mobility of the contacts, their accelerations with none closed, response of w, places held, rates."
         return self._routine(
             "meet", doc, [ca.mtimes(A, Y), b, Y, ca.vertcat(SX(0, 1), *holds), self._rates], "G b Y hold u"
         )
 
+    @staticmethod
+    def _open(phi: SX) -> SX:
+        """Largest error of some constraints."""
+        worst = SX(0)
+        for i in range(phi.numel()):
+            worst = ca.fmax(worst, ca.fabs(phi[i]))
+        return worst
+
     @cached_property
-    def velocity(self) -> ca.Function:
-        """All velocities of (t, q, w, z, p)."""
-        return self._routine("velocity", "All velocities.", [self.e.v], "v").function
+    def report(self) -> Routine:
+        """All velocities, force of every contact (N, world axes; of a stop or joint its effort), and measures."""
+        out, at, f = [SX(0, 1)], 0, self._moving[1]
+        for x, g in zip(self.elements, self.geometry, strict=True):
+            own = f[at : at + x.rows]
+            if g.normal is None:
+                out.append(ca.vertcat(-own[0] if x.side == "upper" else own[0], 0, 0))
+            else:
+                across = own[x.slips] * g.normal
+                out.append(sum((own[k] * t for k, t in enumerate(g.tangents)), across))
+            at += x.rows
+        measured = ca.vertcat(SX(0, 1), *self.measured.values())
+        doc = "All velocities, forces of the contacts, and what is measured."
+        return self._routine("report", doc, [self.e.v, ca.vertcat(*out), measured], "v contact measured")
+
+    @cached_property
+    def closing(self) -> Kernel:
+        """Positions after Newton steps onto the loops, and how far they are from them, at (t, q, Params)."""
+        e = self.e
+        q = self.reduced.newton(1) if self.choice.rows else e.q
+        outputs = self.c.with_params([ca.densify(q), self._open(e.phi[: self.c.loops])])
+        return Kernel(ca.Function("closing", [e.t, e.q, self.mechanism.p], ca.cse(outputs)), native=False)
+
+    # ---- numbers ----------------------------------------------------------------------------------------------------
+
+    def laws(self, theta: np.ndarray) -> np.ndarray:
+        """Friction, static friction, restitution of every contact, one row per row of Params; below zero: not given."""
+        return np.asarray(self.c.laws.batch(theta)) if isinstance(self.c, Touched) else np.zeros((len(theta), 0))
+
+    @cached_property
+    def _apart(self) -> Kernel:
+        gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
+        normal = [self._rates[sum(x.rows for x in self.elements[: i + 1]) - 1] for i in range(len(self.elements))]
+        r = self._routine("apart", "", [gaps, ca.vertcat(SX(0, 1), *normal)], "gap speed")
+        return Kernel(r.function, native=False)
+
+    def apart(self, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gaps of all contacts and their rates at the start, one row per copy."""
+        n = len(q)
+        gaps, speeds = self._apart.batch(np.zeros(n), q, w, np.zeros((n, self.e.z.numel())), p)
+        return np.reshape(gaps, (n, -1)), np.reshape(speeds, (n, -1))
+
+    @cached_property
+    def ends(self) -> ca.Function:
+        """Whether a copy ends, of (t, q, w, z, p)."""
+        return self._routine("ends", "", [self.until], "over").function
+
+    @cached_property
+    def _size(self) -> tuple[float, float]:
+        m = self.mechanism
+        masses = ca.vertcat(*[number(x.mass) for x in m.links.values()])
+        f = ca.Function("size", [m.p], [ca.norm_2(m.gravity), ca.sum1(masses)])
+        g, mass = map(float, f(m.values()))
+        return g, mass
+
+    @property
+    def gravity(self) -> float:
+        """Size of the acceleration of free fall (m/s2)."""
+        return self._size[0]
+
+    @property
+    def weight(self) -> float:
+        """Weight (N) at 10 m/s2, by which forces are measured."""
+        return 10.0 * self._size[1]
+
+    def looks_at_entry(self) -> bool:
+        """Whether the law, the end or a measure depends on the state at the start."""
+        entry = ca.vertcat(self.c.entry.t, *self.c.entry.q, *self.c.entry.v)
+        return any(ca.depends_on(x, entry) for x in (self.u, self.until, *self.measured.values()) if x.numel())
 
 
 def _off(x: Any, g: Any) -> list[SX]:
@@ -257,5 +346,7 @@ def _solve(K: SX, b: SX) -> SX:
             K[i, k + 1 :] -= share * K[k, k + 1 :]
             x[i] -= share * x[k]
     for k in reversed(range(n)):
-        x[k] = (x[k] - ca.mtimes(K[k, k + 1 :], x[k + 1 :])) / K[k, k]
+        for j in range(k + 1, n):
+            x[k] -= K[k, j] * x[j]
+        x[k] /= K[k, k]
     return x

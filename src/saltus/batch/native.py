@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,16 @@ from saltus.compile.statements import VECTOR, Routine, declared, statements
 _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
 
 
+_ARRAYS = ("t", "x", "p", "v", "contact", "measured", "steps", "over", "fresh", "doubts")
+
+
 class _Batch(ctypes.Structure):
     """The same layout as `Batch` in step.c."""
 
     _fields_ = (
-        *((n, ctypes.c_double) for n in ("step", "rest", "weight")),
+        *((n, ctypes.c_double) for n in ("step", "tolerance", "rest", "weight")),
         ("times", ctypes.c_longlong),
-        *((n, ctypes.c_void_p) for n in ("t", "x", "p", "force", "gap", "steps", "over", "fresh", "forced")),
+        *((n, ctypes.c_void_p) for n in _ARRAYS),
     )
 
 
@@ -32,11 +36,13 @@ def source(motion: Motion) -> str:
     here = Path(__file__)
     sizes = {
         "NQ": motion.e.nq,
+        "NV": motion.e.nv,
         "NW": motion.w.numel(),
         "NZ": motion.e.z.numel(),
         "NP": motion.p.numel(),
         "ROWS": motion.rows,
         "ELEMENTS": len(motion.elements),
+        "MEASURES": len(motion.measured),
         "HOLDS": sum(x.slips for x in motion.elements),
         "RESTITUTIONS": motion.slice("restitution").start,
     }
@@ -50,14 +56,18 @@ def source(motion: Motion) -> str:
         + ", ".join(table or ["{0, 0, 0, 0, 0}"])
         + "};",
     ]
-    for r in (motion.rates, motion.arrive, motion.meet):
+    for r in (motion.rates, motion.arrive, motion.meet, motion.report):
         lines += _function(r)
     return here.with_name("lanes.c").read_text() + "\n".join(lines) + "\n" + here.with_name("step.c").read_text()
 
 
 def _function(r: Routine) -> list[str]:
     body, count, _ = statements(r.function, VECTOR)
-    arguments = ["V t", *(f"const V *restrict {n}" for n, _ in r.inputs[1:]), *(f"V *restrict {n}" for n, _ in r.outputs)]
+    arguments = [
+        "V t",
+        *(f"const V *restrict {n}" for n, _ in r.inputs[1:]),
+        *(f"V *restrict {n}" for n, _ in r.outputs),
+    ]
     head = f"static __attribute__((noinline)) void {r.name}({', '.join(arguments)}) {{"
     return [head, *declared(count, "V"), *(f"  {line}" for line in body), "}"]
 
@@ -68,12 +78,14 @@ class Native:
     def __init__(self, motion: Motion, n: int, name: str) -> None:
         self._library = ctypes.CDLL(str(build(source(motion), _FUSED, name=f"{n} copies of {name}")))
         self.lanes = self._library.saltus_lanes()
+        self._pool: ThreadPoolExecutor | None = None
         self.n, self.blocks = n, -(-n // self.lanes)
-        e = motion.e
+        e, self._row = motion.e, motion.slice("row")
         self.x = self._memory(e.nq + motion.w.numel() + e.z.numel())
         self.p, self.t = self._memory(motion.p.numel()), self._memory(1)
-        self.force, self.gap = self._memory(motion.rows), self._memory(len(motion.elements))
-        self.steps, self.forced = self._memory(1, np.int64), self._memory(1, np.int64)
+        self.v, self.contact = self._memory(e.nv), self._memory(3 * len(motion.elements))
+        self.measured = self._memory(len(motion.measured))
+        self.steps, self.doubts = self._memory(1, np.int64), self._memory(1, np.int64)
         self.over, self.fresh = self._memory(1, np.int32), self._memory(1, np.int32)
 
     def _memory(self, rows: int, kind: type = float) -> np.ndarray:
@@ -87,11 +99,32 @@ class Native:
         """One row per copy, as a copy."""
         return memory.transpose(0, 2, 1).reshape(-1, memory.shape[1])[: self.n]
 
-    def put(self, memory: np.ndarray, which: np.ndarray, values: np.ndarray, where: slice = slice(None)) -> None:
-        """Write one row per copy of `which` into some of the rows."""
+    def _put(self, memory: np.ndarray, which: np.ndarray, values: Any) -> None:
+        """Write one row per copy of `which`."""
         block, lane = np.divmod(which, self.lanes)
-        columns = np.arange(memory.shape[1])[where]
-        memory[block[:, None], columns, lane[:, None]] = values
+        memory[block, :, lane] = values
+
+    def begin(self, which: np.ndarray, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> None:
+        """Start some copies."""
+        z = np.zeros((len(q), self.x.shape[1] - q.shape[1] - w.shape[1]))
+        for memory, values in ((self.x, np.hstack([q, w, z])), (self.p, p), (self.fresh, 1)):
+            self._put(memory, which, values)
+        for memory in (self.t, self.steps, self.over, self.doubts):
+            self._put(memory, which, 0)
+        if (
+            len(which) == self.n and self.n % self.lanes
+        ):  # lanes without a copy hold numbers of the last one, and stand still
+            block, lane = divmod(self.n, self.lanes)
+            for memory in (self.x, self.p):
+                memory[block, :, lane:] = memory[block, :, lane - 1 : lane]
+            self.over[block, :, lane:] = 1
+        self._step(self._batch(0.0, 0, 0.0, 0.0, 0.0), 0, self.blocks)
+
+    def act(self, actions: np.ndarray) -> None:
+        """Hold new actions."""
+        padded = np.zeros((self.blocks * self.lanes, actions.shape[1]))
+        padded[: self.n] = actions
+        self.p[:, self._row, :] = padded.reshape(self.blocks, self.lanes, -1).transpose(0, 2, 1)
 
     @cached_property
     def _step(self) -> Callable[..., None]:
@@ -100,13 +133,17 @@ class Native:
         function.restype = None
         return function
 
-    def step(self, step: float, times: int, rest: float, weight: float, threads: int) -> None:
-        """Step all copies that have not ended, blocks of them on several threads."""
-        pointers = (self.t, self.x, self.p, self.force, self.gap, self.steps, self.over, self.fresh, self.forced)
-        batch = _Batch(step, rest, weight, times, *(a.ctypes.data for a in pointers))
+    def _batch(self, step: float, times: int, tolerance: float, rest: float, weight: float) -> _Batch:
+        return _Batch(step, tolerance, rest, weight, times, *(getattr(self, name).ctypes.data for name in _ARRAYS))
+
+    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> None:
+        """Step all copies that have not ended, blocks of them on several threads; none of them knows of another."""
+        batch = self._batch(step, times, tolerance, rest, weight)
+        threads = min(threads, self.blocks)
         if threads == 1:
-            return self._step(batch, 0, self.blocks)
+            self._step(batch, 0, self.blocks)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(threads)
         edges = [self.blocks * k // threads for k in range(threads + 1)]
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda k: self._step(batch, edges[k], edges[k + 1]), range(threads)))
-        return None
+        list(self._pool.map(lambda k: self._step(batch, edges[k], edges[k + 1]), range(threads)))

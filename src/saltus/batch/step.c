@@ -14,31 +14,33 @@
 #define ANCHOR(i, k) p[elements[i].p + 5 + elements[i].slips + (k)][l]
 #define RESTITUTION(i) p[RESTITUTIONS + (i)][l]
 
+static const double CLOSURE = 1e-9;    /* m: loops are closed to this after every step */
 static const double TOUCHING = 1e-9;   /* m: a contact so near touches */
 static const double NEAR = 1e-10;      /* m, m/s: events are located to this */
 static const double PRESSED = 1e-7;    /* of the weight: and to this where a force decides */
 static const double REST = 2e-5;       /* m/s: a contact that is pressed and leaves more slowly stays */
 static const double STILL = 1e-8;      /* m/s: slower than this nothing slips */
 static const double GAINS = 1e-9;      /* of the energy of approach: an impact that gains more is not one */
+static const double SHORTEST = 1.0 / 1024; /* of a step: its parts are not shorter, whatever their error */
 enum { EVENTS = 8, TRIES = 20, SWEEPS = 1000, TURNS = 60, HALVINGS = 40 };
 
 typedef struct {
-  double step, rest, weight; /* s, m/s below which nothing bounces, N */
+  double step, tolerance, rest, weight; /* s, error of a part of a step, m/s below which nothing bounces, N */
   long long times;
   double *t;                 /* [block][lane] */
   double *x;                 /* [block][q, w, z][lane] */
   double *p;                 /* [block][parameters][lane] */
-  double *force, *gap;       /* [block][rows or contacts][lane] */
+  double *v, *contact, *measured; /* [block][...][lane], at the end */
   long long *steps;          /* [block][lane] since the last reset */
-  int *over;                 /* [block][lane] 1: has ended, and is not stepped */
+  int *over;                 /* [block][lane] 1: has ended, 2: its loops are open or its numbers not finite; stands still */
   int *fresh;                /* [block][lane] 1: the modes are to be found */
-  long long *forced;         /* [block][lane] steps that had more events than are looked for */
+  long long *doubts;         /* [block][lane] events that other forces might have followed, steps with too many events */
 } Batch;
 
 typedef struct {
   V t, q[SIZE(NQ)], w[SIZE(NW)], z[SIZE(NZ)];
   V q_dot[SIZE(NQ)], w_dot[SIZE(NW)], z_dot[SIZE(NZ)];
-  V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], over[1], volume[1];
+  V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], over[1], open[1];
 } State;
 
 typedef struct {
@@ -57,10 +59,12 @@ static void arrived(State *s, const V *p) {
   V q[SIZE(NQ)], w[SIZE(NW)];
   memcpy(q, s->q, sizeof q);
   memcpy(w, s->w, sizeof w);
-  arrive(s->t, q, w, s->z, p, s->q, s->w, s->q_dot, s->w_dot, s->z_dot, s->force, s->gap, s->rate, s->over, s->volume);
+  arrive(s->t, q, w, s->z, p, s->q, s->w, s->q_dot, s->w_dot, s->z_dot, s->force, s->gap, s->rate, s->over, s->open);
 }
 
-static void attempt(const State *s, const V *p, V dt, State *out) {
+/* One step; returned is the larger of its errors: of positions, and of velocities as a share of one plus their size. The rates at
+   its end make a fifth stage, with which (k1 + 2 k2 + 2 k3 + k5) / 6 is of third order. */
+static V attempt(const State *s, const V *p, V dt, State *out) {
   V q[SIZE(NQ)], w[SIZE(NW)], z[SIZE(NZ)], dq[SIZE(NQ)], dw[SIZE(NW)], dz[SIZE(NZ)];
   V sq[SIZE(NQ)], sw[SIZE(NW)], sz[SIZE(NZ)];
   moved(s, s->q_dot, s->w_dot, s->z_dot, dt / 2, q, w, z);
@@ -79,6 +83,10 @@ static void attempt(const State *s, const V *p, V dt, State *out) {
   out->t = s->t + dt;
   moved(s, sq, sw, sz, dt / 6, out->q, out->w, out->z);
   arrived(out, p);
+  V worst = v_all(0.0);
+  for (int i = 0; i < NQ; ++i) worst = v_fmax(v_fabs(dq[i] - out->q_dot[i]), worst);
+  for (int i = 0; i < NW; ++i) worst = v_fmax(v_fabs(dw[i] - out->w_dot[i]) / (1.0 + v_fabs(out->w[i])), worst);
+  return worst * dt / 6;
 }
 
 /* ---- guards: two per contact, above zero while its mode lasts -------------------------------------------------------- */
@@ -131,12 +139,17 @@ static double motion(const Meeting *m, int l, const double *b, const double *f, 
   return out;
 }
 
-/* Normal force of one contact that slips along `way`, and what is left of its motion along the way. */
-static double slipping(const double G[3][3], const double *b, int slips, double friction, const double *way, double *w) {
+/* Normal force of one contact that slips along `way`, and its motion along the face. Where the friction it causes presses it
+   ever more, its laws have no solution or several (Painleve): that is noted. */
+static double slipping(
+    const double G[3][3], const double *b, int slips, double friction, const double *way, double *w, int *doubt) {
   const int n = slips;
   double across = G[n][n], f = 0.0;
   for (int k = 0; k < slips; ++k) across -= friction * way[k] * G[n][k];
-  if (across <= 0.0) across = G[n][n];
+  if (across <= 1e-9 * G[n][n]) {
+    *doubt = 1;
+    across = G[n][n];
+  }
   f = fmax(0.0, -b[n] / across);
   for (int i = 0; i < slips; ++i) {
     w[i] = b[i] + G[i][n] * f;
@@ -163,10 +176,10 @@ static void solved(const double G[3][3], const double *b, int n, double *x) {
 }
 
 /* Forces f of one contact with motions w = G f + b: sticks if it can, else slips against w, or is open. */
-static void alone(const double G[3][3], const double *b, int slips, int normal, const Law *law, double *f) {
+static void alone(const double G[3][3], const double *b, int slips, int normal, const Law *law, double *f, int *doubt) {
   double w[2], way[2] = {law->way[0], law->way[1]}, size = 1.0, length = 0.0;
   if (!law->rough) {
-    if (normal) size = slipping(G, b, slips, law->friction, way, w);
+    if (normal) size = slipping(G, b, slips, law->friction, way, w, doubt);
     for (int k = 0; k < slips; ++k) f[k] = -law->friction * size * way[k];
     if (normal) f[slips] = size;
     return;
@@ -179,12 +192,12 @@ static void alone(const double G[3][3], const double *b, int slips, int normal, 
   for (int k = 0; k < slips; ++k) way[k] = -f[k] / length;
   if (!normal) size = 1.0;
   else if (slips == 1) { /* the way along which it then moves; the other one where this fails */
-    size = slipping(G, b, 1, law->limit, way, w);
-    if (w[0] * way[0] < 0.0) way[0] = -way[0], size = slipping(G, b, 1, law->limit, way, w);
+    size = slipping(G, b, 1, law->limit, way, w, doubt);
+    if (w[0] * way[0] < 0.0) way[0] = -way[0], size = slipping(G, b, 1, law->limit, way, w, doubt);
   } else
     for (int turn = 0; turn < TURNS; ++turn) {
       double change = 0.0;
-      size = slipping(G, b, 2, law->limit, way, w);
+      size = slipping(G, b, 2, law->limit, way, w, doubt);
       length = sqrt(w[0] * w[0] + w[1] * w[1]);
       for (int k = 0; k < 2 && length > 0.0; ++k) {
         change = fmax(change, fabs(w[k] / length - way[k]));
@@ -196,8 +209,9 @@ static void alone(const double G[3][3], const double *b, int slips, int normal, 
   if (normal) f[slips] = size;
 }
 
-/* Forces of all contacts that take part, w = G f + b, contact by contact until none of them changes. */
-static void forces(const Meeting *m, int l, const double *b, const Law *laws, double *f) {
+/* Forces of all contacts that take part, w = G f + b, contact by contact until none of them changes; 1 if they are in doubt. */
+static int forces(const Meeting *m, int l, const double *b, const Law *laws, double *f) {
+  int doubt = 0;
   for (int j = 0; j < ROWS; ++j) f[j] = 0.0;
   for (int sweep = 0; sweep < SWEEPS; ++sweep) {
     double change = 0.0, largest = 1e-300;
@@ -213,21 +227,23 @@ static void forces(const Meeting *m, int l, const double *b, const Law *laws, do
         for (int j = 0; j < n; ++j) G[k][j] = m->G[(t + k) * ROWS + t + j][l];
       }
       for (int k = 0; k < n; ++k) own[k] = motion(m, l, b, f, t + k);
-      alone(G, own, slips, elements[i].normal, &laws[i], f + t);
+      alone(G, own, slips, elements[i].normal, &laws[i], f + t, &doubt);
       for (int k = 0; k < n; ++k) {
         change = fmax(change, fabs(f[t + k] - before[k]));
         largest = fmax(largest, fabs(f[t + k]));
       }
     }
-    if (active < 2 || change <= 1e-15 * largest) return;
+    if (active < 2 || change <= 1e-15 * largest) return doubt;
   }
+  return 1;
 }
 
-/* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. */
+/* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. 0: there was no
+   impact, 2: its impulses are in doubt. */
 static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching, double rest) {
   double u[SIZE(ROWS)], b[SIZE(ROWS)], f[SIZE(ROWS)], fastest = 0.0, low = 0.0, high = 1.0, share = 1.0, bounces = 0.0;
   Law laws[SIZE(ELEMENTS)] = {{0}};
-  int hit = 0;
+  int hit = 0, doubt = 0;
   for (int j = 0; j < ROWS; ++j) u[j] = m->u[j][l], fastest = fmax(fastest, fabs(u[j]));
   for (int i = 0; i < ELEMENTS; ++i) {
     const double speed = -u[elements[i].row + elements[i].slips];
@@ -245,7 +261,7 @@ static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching
     memcpy(b, u, sizeof b);
     for (int i = 0; i < ELEMENTS; ++i)
       if (touching[i]) b[elements[i].row + elements[i].slips] *= 1.0 + share * laws[i].bounce;
-    forces(m, l, b, laws, f);
+    doubt = forces(m, l, b, laws, f);
     for (int j = 0; j < ROWS; ++j) {
       gained += f[j] * (u[j] + motion(m, l, u, f, j)) / 2.0;
       lost += fabs(f[j] * u[j]);
@@ -257,11 +273,12 @@ static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching
   }
   for (int i = 0; i < NW; ++i)
     for (int j = 0; j < ROWS; ++j) w[i][l] += m->Y[i * ROWS + j][l] * f[j];
-  return 1;
+  return 1 + doubt;
 }
 
-/* Modes that the accelerations ask for. `stopped` is a contact whose slip has ended, NEVER if none. */
-static void settled(const Meeting *m, V *p, int l, const int *touching, int stopped, int hit) {
+/* Modes that the accelerations ask for. `cause` is the guard on whose surface this is, NEVER if none: a slip has ended
+   there, and a force that has fallen to its limit counts as beyond it. */
+static int settled(const Meeting *m, V *p, int l, const int *touching, int cause, int hit, double weight) {
   double b[SIZE(ROWS)], f[SIZE(ROWS)], largest = 0.0;
   Law laws[SIZE(ELEMENTS)] = {{0}};
   for (int j = 0; j < ROWS; ++j) b[j] = m->b[j][l];
@@ -271,26 +288,28 @@ static void settled(const Meeting *m, V *p, int l, const int *touching, int stop
     for (int k = 0; k < slips; ++k) speed += m->u[t + k][l] * m->u[t + k][l];
     speed = sqrt(speed);
     laws[i].active = !elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= REST);
-    laws[i].rough = slips > 0 && ((CLOSED(i) != 0.0 && STICK(i) != 0.0 && !hit) || i == stopped || speed <= STILL);
+    laws[i].rough = slips > 0 && ((CLOSED(i) != 0.0 && STICK(i) != 0.0 && !hit) || cause == 2 * i + 1 || speed <= STILL);
     laws[i].limit = STATIC(i);
     laws[i].friction = FRICTION(i);
     for (int k = 0; k < slips; ++k) laws[i].way[k] = laws[i].rough ? 0.0 : m->u[t + k][l] / speed;
   }
-  forces(m, l, b, laws, f);
+  const int doubt = forces(m, l, b, laws, f);
   for (int j = 0; j < ROWS; ++j) largest = fmax(largest, fabs(f[j]));
   for (int i = 0; i < ELEMENTS; ++i) {
     const int t = elements[i].row, slips = elements[i].slips;
     const double size = elements[i].normal ? f[t + slips] : 1.0;
+    const double fine = cause / 2 == i && cause != NEVER ? 2.0 * PRESSED * (elements[i].normal ? weight : STATIC(i)) : 0.0;
     double length = 0.0;
     for (int k = 0; k < slips; ++k) length += f[t + k] * f[t + k];
     length = sqrt(length);
-    CLOSED(i) = laws[i].active && size > 1e-12 * largest;
-    STICK(i) = CLOSED(i) != 0.0 && laws[i].rough && length < laws[i].limit * size * (1.0 - 1e-7);
+    CLOSED(i) = laws[i].active && (!elements[i].normal || size > fmax(1e-12 * largest, fine));
+    STICK(i) = CLOSED(i) != 0.0 && laws[i].rough && length < laws[i].limit * size * (1.0 - 1e-7) - fine;
     for (int k = 0; k < slips; ++k) {
       DIRECTION(i, k) = !laws[i].rough ? laws[i].way[k] : length > 0.0 ? -f[t + k] / length : 0.0;
       ANCHOR(i, k) = m->hold[elements[i].hold + k][l];
     }
   }
+  return doubt;
 }
 
 static void met(const State *s, const V *p, Meeting *m) {
@@ -303,8 +322,9 @@ static void copied(State *to, const State *from, int l) {
   for (unsigned k = 0; k < sizeof(State) / sizeof(V); ++k) a[k][l] = b[k][l];
 }
 
-/* Impacts and new modes of the lanes whose `event` is set; their state and its rates are then those after it. */
-static void changed(State *s, V *p, const int *event, const int *stopped, double rest) {
+/* Impacts and new modes of the lanes whose `event` is set; their state and its rates are then those after it. `doubts` counts
+   the lanes' events that other forces might have followed. */
+static void changed(State *s, V *p, const int *event, const int *cause, long long *doubts, double rest, double weight) {
   Meeting m;
   State after;
   int hit[LANES] = {0}, any = 0, touching[LANES][SIZE(ELEMENTS)] = {{0}};
@@ -315,7 +335,7 @@ static void changed(State *s, V *p, const int *event, const int *stopped, double
     any |= hit[l] = struck(&m, s->w, p, l, touching[l], rest);
   }
   if (any) met(s, p, &m);
-  EACH(l) if (event[l]) settled(&m, p, l, touching[l], stopped[l], hit[l]);
+  EACH(l) if (event[l]) doubts[l] += settled(&m, p, l, touching[l], cause[l], hit[l], weight) || hit[l] > 1;
   after = *s;
   arrived(&after, p);
   EACH(l) if (event[l]) copied(s, &after, l);
@@ -325,7 +345,7 @@ static void changed(State *s, V *p, const int *event, const int *stopped, double
 
 typedef struct {
   long long todo;         /* steps that are left */
-  double left, trial;     /* s of this step, s that are tried next */
+  double left, trial, pace; /* s of this step, s that are tried next, s that were right for the error */
   double low, high, g_low, g_high;
   int target, tries, side, events; /* guard that is being located, NEVER if none; on which side the last trial was */
 } Clock;
@@ -395,7 +415,7 @@ static void block(const Batch *a, long long k) {
   V *x = (V *)a->x + k * (NQ + NW + NZ), *p = (V *)a->p + k * NP;
   State now, next;
   Clock clocks[LANES];
-  int event[LANES], stopped[LANES], any = 0, running = 0;
+  int event[LANES], cause[LANES], any = 0, running = 0;
   V start, dt;
   memset(&now, 0, sizeof now);
   now.t = ((V *)a->t)[k];
@@ -415,28 +435,33 @@ static void block(const Batch *a, long long k) {
     c->target = NEVER;
     c->left = c->trial = c->todo ? a->step : 0.0;
     event[l] = a->fresh[lane] && c->todo;
-    stopped[l] = NEVER;
+    cause[l] = NEVER;
     if (c->todo && located(c, &now, &now, p, l, a->weight)) event[l] = 1;
     c->target = NEVER;
-    c->trial = c->left;
-    a->fresh[lane] = 0;
+    c->trial = c->pace = c->left;
+    if (c->todo) a->fresh[lane] = 0;
     any |= event[l];
     running |= c->todo > 0;
   }
   start = now.t;
   while (running) {
     int all = 1;
-    if (any) changed(&now, p, event, stopped, a->rest);
+    if (any) changed(&now, p, event, cause, a->doubts + k * LANES, a->rest, a->weight);
     any = 0;
     EACH(l) dt[l] = clocks[l].todo ? clocks[l].trial : 0.0;
-    attempt(&now, p, dt, &next);
+    const V error = attempt(&now, p, dt, &next);
     int accepted[LANES];
     EACH(l) {
       Clock *c = &clocks[l];
       event[l] = accepted[l] = 0;
-      stopped[l] = NEVER;
+      cause[l] = NEVER;
       if (!c->todo) {
         all = 0;
+        continue;
+      }
+      if (c->target == NEVER && !(error[l] <= a->tolerance) && c->trial > SHORTEST * a->step) {
+        all = 0;
+        c->pace = c->trial *= fmax(0.2, 0.9 * pow(a->tolerance / error[l], 0.25));
         continue;
       }
       if (c->target == NEVER) {
@@ -457,8 +482,7 @@ static void block(const Batch *a, long long k) {
         continue;
       }
       if (event[l]) {
-        const int i = c->target / 2;
-        stopped[l] = c->target % 2 && STICK(i) == 0.0 ? i : NEVER;
+        cause[l] = c->target;
         ++c->events;
         any = 1;
       }
@@ -473,22 +497,21 @@ static void block(const Batch *a, long long k) {
         if (!all) copied(&now, &next, l);
         turned(&now, p, l);
         c->left -= c->trial;
-        if (c->target == NEVER) {
+        if (c->target == NEVER) c->pace = fmax(c->pace, c->trial * fmin(4.0, 0.9 * pow(a->tolerance / (error[l] + 1e-300), 0.25)));
+        if (c->target == NEVER && c->left <= 1e-9 * a->step) {
           --c->todo;
           ++a->steps[lane];
           now.t[l] = start[l] + (double)(a->times - c->todo) * a->step;
-          a->forced[lane] += c->events > EVENTS;
+          a->doubts[lane] += c->events > EVENTS;
           c->events = 0;
           c->left = a->step;
-          if (now.over[0][l] > 0.0) {
-            a->over[lane] = 1;
-            c->todo = 0;
-          }
+          a->over[lane] = !(now.open[0][l] <= CLOSURE) ? 2 : now.over[0][l] > 0.0;
+          if (a->over[lane]) c->todo = 0;
         }
       }
       if (accepted[l] || event[l]) {
         c->target = NEVER;
-        c->trial = c->left;
+        c->trial = c->pace < 0.99 * c->left ? fmin(c->pace, c->left / 2) : c->left;
       }
       running |= c->todo > 0;
     }
@@ -497,8 +520,7 @@ static void block(const Batch *a, long long k) {
   memcpy(x, now.q, NQ * sizeof(V));
   memcpy(x + NQ, now.w, NW * sizeof(V));
   memcpy(x + NQ + NW, now.z, NZ * sizeof(V));
-  memcpy((V *)a->force + k * ROWS, now.force, ROWS * sizeof(V));
-  memcpy((V *)a->gap + k * ELEMENTS, now.gap, ELEMENTS * sizeof(V));
+  report(now.t, now.q, now.w, now.z, p, (V *)a->v + k * NV, (V *)a->contact + k * 3 * ELEMENTS, (V *)a->measured + k * MEASURES);
 }
 
 int saltus_lanes(void) { return LANES; }

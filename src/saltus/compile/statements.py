@@ -68,7 +68,7 @@ OPERATIONS: dict[int, tuple[str, str]] = {
 }
 C, NUMPY, VECTOR = 0, 1, 2
 
-# What C's operators cannot say of vectors that hold one number per copy; functions of C are called by "v_" and their name.
+# What C's operators cannot say of vectors, one number per copy; functions of C are called by "v_" and their name.
 _ON_VECTORS: dict[int, str] = {
     ca.OP_SIGN: "v_sign({0})",
     ca.OP_NOT: "v_one({0} == 0.0)",

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from saltus.compile.statements import C, Routine, declared, identifier, literal, statements
 from saltus.errors import BadValue
 from saltus.files.code.c_programs import CMAKE, EXAMPLE, LOOP, MAKEFILE, SELF_TEST
 from saltus.files.code.c_stepper import stepper_header, stepper_source
 from saltus.files.code.routines import Exported
-from saltus.compile.statements import C, Routine, declared, identifier, literal, statements
 
 Table = tuple[Sequence[float], Any]  # grid, and one row of values a grid point
 VECTORS = 4  # sets of arguments a routine is tested with
