@@ -45,7 +45,7 @@ class Alone:
             self.contact[k] = 0.0
 
     def act(self, actions: np.ndarray) -> None:
-        """Hold new actions."""
+        """Hold new actions: one for all copies, or one row per copy."""
         self.p[:, self.motion.slice("row")] = actions
 
     def _split(self, k: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

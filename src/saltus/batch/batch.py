@@ -50,8 +50,9 @@ class Batch:
     `control` is a law (t, s) or (t, s, action) traced as by `simulate`; without one, actions are the efforts of the
     inputs. `actions` is how many numbers an action has. `params` gives Params one value for all copies or one per copy.
     `ground` is one shape for all, a plane or a smooth terrain, or one plane per copy. `until(t, s)` is a condition that
-    ends a copy, `measure(t, s)` a dict of what `measured` shall show. `tolerance` bounds the error of a
-    step, which is done in parts where it would be larger. `threads` None takes all CPUs; numbers do not depend on it.
+    ends a copy, `measure(t, s)` or `measure(t, s, action)` a dict of what `measured` shall show. `tolerance` bounds
+    the error of a step, which is done in parts where it would be larger. `threads` None takes all CPUs; no number
+    depends on it.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Batch:
         params: Mapping[str, ArrayLike] | None = None,
         ground: Ground | float | Sequence[Ground] | None = None,
         until: Callable[[Any, Signals], Any] | None = None,
-        measure: Callable[[Any, Signals], Mapping[str, Any]] | None = None,
+        measure: Callable[..., Mapping[str, Any]] | None = None,
         tolerance: float = 1e-5,
         threads: int | None = None,
     ) -> None:
@@ -84,7 +85,7 @@ class Batch:
             threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or 1
         )
         self.grounds = self._grounds(ground)
-        self._given = {name: self._per_copy(name, value) for name, value in (params or {}).items()}
+        self._given = {name: self._per_copy(name, value, self.copies) for name, value in (params or {}).items()}
         self._law, self.actions = self._acted(control, actions)
         self._until, self._measure = until, measure
         self._engine: Native | Alone | None = None
@@ -95,16 +96,15 @@ class Batch:
 
     # ---- what was given ------------------------------------------------------------------------------------------
 
-    def _per_copy(self, name: str, value: ArrayLike) -> np.ndarray:
+    def _per_copy(self, name: str, value: ArrayLike, n: int) -> np.ndarray:
         if name not in self.machine.params:
             raise UnknownName("param", name, self.machine.params)
         numbers = np.asarray(value, float)
-        if numbers.shape not in ((), (self.copies,)) or not np.isfinite(numbers).all():
+        if numbers.shape not in ((), (n,)) or not np.isfinite(numbers).all():
             raise BadValue(
-                f"params: {name!r} has shape {numbers.shape}; give a finite number or one per copy, {self.copies}",
-                param=name,
+                f"params: {name!r} has shape {numbers.shape}; give a finite number or one per copy, {n}", param=name
             )
-        return np.broadcast_to(numbers, (self.copies,))
+        return np.broadcast_to(numbers, (n,))
 
     def _grounds(self, given: Any) -> list[Ground]:
         one = Level() if given is None else given
@@ -143,10 +143,17 @@ class Batch:
 
     # ---- starting --------------------------------------------------------------------------------------------------
 
-    def reset(self, starts: State | Sequence[State], copies: ArrayLike | None = None) -> None:
+    def reset(
+        self,
+        starts: State | Sequence[State],
+        copies: ArrayLike | None = None,
+        *,
+        params: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
         """Put all copies, or those of these numbers, into their starts: one State for all, or one per copy.
 
         Loops are closed for the Params of each copy, with the independent coordinates as they are; time starts at zero.
+        `params` gives some Params other values than the start and the batch have.
         """
         which = np.arange(self.copies) if copies is None else np.unique(np.asarray(copies, int))
         if len(which) and not (which[0] >= 0 and which[-1] < self.copies):
@@ -160,8 +167,10 @@ class Batch:
             return
         q, v = np.array([x.positions for x in given]), np.array([x.velocities for x in given])
         theta = np.array([x.p for x in given])
-        for name, values in self._given.items():
-            theta[:, list(self.machine.params).index(name)] = values[which]
+        given_params = {name: values[which] for name, values in self._given.items()}
+        given_params |= {name: self._per_copy(name, value, len(which)) for name, value in (params or {}).items()}
+        for name, values in given_params.items():
+            theta[:, list(self.machine.params).index(name)] = values
         if self._engine is None and len(which) < self.copies:
             raise BadValue("the first reset starts all copies; give it no numbers of copies")
         if self._engine is None:
@@ -171,6 +180,7 @@ class Batch:
 
     def _prepare(self, q: np.ndarray, theta: np.ndarray) -> None:
         self.motion = Motion(self.machine, self.grounds[0], self._law, self._until, self._measure, q, theta)
+        self._slow = max(REST, self.motion.gravity * self.step_length / 2)
         try:
             if find_compiler() is not None:
                 self._engine = Native(self.motion, self.copies, self.machine.name)
@@ -246,20 +256,17 @@ class Batch:
         engine = self._started
         if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 1:
             raise BadValue(f"times is {times!r}; give a whole number from one on", given=times)
-        if actions is None and self.actions:
-            actions = np.zeros(self.actions)
         if self.actions:
-            numbers = np.asarray(actions, float)
+            numbers = np.zeros(self.actions) if actions is None else np.asarray(actions, float)
             if numbers.shape not in ((self.actions,), (self.copies, self.actions)):
                 raise BadValue(
                     f"actions have shape {numbers.shape}; give ({self.actions},) or ({self.copies}, {self.actions})",
                     given=numbers.shape,
                 )
-            engine.act(np.broadcast_to(numbers, (self.copies, self.actions)))
+            engine.act(numbers)
         elif actions is not None and np.size(actions):
             raise BadValue("this batch takes no actions: its control is a law (t, s)", given=np.shape(actions))
-        slow = max(REST, self.motion.gravity * self.step_length / 2)
-        engine.step(self.step_length, int(times), self.tolerance, slow, self.motion.weight, self.threads)
+        engine.step(self.step_length, int(times), self.tolerance, self._slow, self.motion.weight, self.threads)
 
     @property
     def _started(self) -> Native | Alone:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import casadi as ca
@@ -105,7 +106,8 @@ class Motion:
 
     def _traced(self, function: Any, what: str) -> Any:
         e, c = self.e, self.c
-        return traced(function, e.t, c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry), what=what)
+        given = e.t, c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry), self.row
+        return traced(function, *given[: len(signature(function).parameters)], what=what)
 
     def _measured(self, measure: Any) -> dict[str, SX]:
         if measure is None:
@@ -304,23 +306,19 @@ class Motion:
         """Whether a copy ends, of (t, q, w, z, p)."""
         return self._routine("ends", "", [self.until], "over").function
 
-    @cached_property
-    def _size(self) -> tuple[float, float]:
-        m = self.mechanism
-        masses = ca.vertcat(*[number(x.mass) for x in m.links.values()])
-        f = ca.Function("size", [m.p], [ca.norm_2(m.gravity), ca.sum1(masses)])
-        g, mass = map(float, f(m.values()))
-        return g, mass
+    def _number(self, expression: SX) -> float:
+        """Value of an expression of the Params at their defaults."""
+        return float(ca.Function("number", [self.mechanism.p], [expression])(self.mechanism.values()))
 
-    @property
+    @cached_property
     def gravity(self) -> float:
         """Size of the acceleration of free fall (m/s2)."""
-        return self._size[0]
+        return self._number(ca.norm_2(self.mechanism.gravity))
 
-    @property
+    @cached_property
     def weight(self) -> float:
         """Weight (N) at 10 m/s2, by which forces are measured."""
-        return 10.0 * self._size[1]
+        return 10.0 * self._number(sum((number(x.mass) for x in self.mechanism.links.values()), SX(0)))
 
     def looks_at_entry(self) -> bool:
         """Whether the law, the end or a measure depends on the state at the start."""

@@ -18,6 +18,7 @@ from saltus.compile.statements import VECTOR, Routine, declared, statements
 _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
 
 
+BLOCKS = 8  # fewer are not worth a thread of their own
 _ARRAYS = ("t", "x", "p", "v", "contact", "measured", "steps", "over", "fresh", "doubts")
 
 
@@ -80,9 +81,10 @@ class Native:
         self.lanes = self._library.saltus_lanes()
         self._pool: ThreadPoolExecutor | None = None
         self.n, self.blocks = n, -(-n // self.lanes)
-        e, self._row = motion.e, motion.slice("row")
+        e = motion.e
         self.x = self._memory(e.nq + motion.w.numel() + e.z.numel())
         self.p, self.t = self._memory(motion.p.numel()), self._memory(1)
+        self._held = self.p[:, motion.slice("row"), :]
         self.v, self.contact = self._memory(e.nv), self._memory(3 * len(motion.elements))
         self.measured = self._memory(len(motion.measured))
         self.steps, self.doubts = self._memory(1, np.int64), self._memory(1, np.int64)
@@ -121,10 +123,13 @@ class Native:
         self._step(self._batch(0.0, 0, 0.0, 0.0, 0.0), 0, self.blocks)
 
     def act(self, actions: np.ndarray) -> None:
-        """Hold new actions."""
-        padded = np.zeros((self.blocks * self.lanes, actions.shape[1]))
-        padded[: self.n] = actions
-        self.p[:, self._row, :] = padded.reshape(self.blocks, self.lanes, -1).transpose(0, 2, 1)
+        """Hold new actions: one for all copies, or one row per copy."""
+        if actions.ndim == 1:
+            self._held[...] = actions[:, None]
+            return
+        if self.n % self.lanes:
+            actions = np.concatenate([actions, np.zeros((self.blocks * self.lanes - self.n, actions.shape[1]))])
+        self._held[...] = actions.reshape(self.blocks, self.lanes, -1).transpose(0, 2, 1)
 
     @cached_property
     def _step(self) -> Callable[..., None]:
@@ -133,13 +138,17 @@ class Native:
         function.restype = None
         return function
 
+    @cached_property
+    def _memories(self) -> list[int]:
+        return [getattr(self, name).ctypes.data for name in _ARRAYS]
+
     def _batch(self, step: float, times: int, tolerance: float, rest: float, weight: float) -> _Batch:
-        return _Batch(step, tolerance, rest, weight, times, *(getattr(self, name).ctypes.data for name in _ARRAYS))
+        return _Batch(step, tolerance, rest, weight, times, *self._memories)
 
     def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> None:
         """Step all copies that have not ended, blocks of them on several threads; none of them knows of another."""
         batch = self._batch(step, times, tolerance, rest, weight)
-        threads = min(threads, self.blocks)
+        threads = min(threads, -(-self.blocks // BLOCKS))
         if threads == 1:
             self._step(batch, 0, self.blocks)
             return
