@@ -56,6 +56,7 @@ _MODULES = {
     "errors": "saltus.errors",
     "formulations": "saltus.dynamics.formulations",
     "ground": "saltus.ground",
+    "learn": "saltus.learn",
     "math": "saltus.math",
     "orbits": "saltus.orbits",
     "plan": "saltus.plan",

@@ -34,6 +34,11 @@ class Alone:
         """One row per copy."""
         return memory.copy()
 
+    @staticmethod
+    def column(memory: np.ndarray) -> np.ndarray:
+        """One number per copy, where there is one; as a view."""
+        return memory[:, 0]
+
     def begin(self, which: np.ndarray, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> None:
         """Start some copies."""
         nq, nw = q.shape[1], w.shape[1]

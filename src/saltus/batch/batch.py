@@ -279,7 +279,7 @@ class Batch:
     @property
     def t(self) -> np.ndarray:
         """Time (s) since each copy's start."""
-        return self._started.rows(self._started.t)[:, 0]
+        return self._started.column(self._started.t).copy()
 
     @property
     def state(self) -> States:
@@ -298,26 +298,30 @@ class Batch:
         return {x.name: rows[:, 3 * i : 3 * i + (d if hasattr(x.part, "point") else 1)] for i, x in parts}
 
     @property
+    def measures(self) -> np.ndarray:
+        """What `measure` asked for, one row per copy, in its order."""
+        return self._started.rows(self._started.measured)
+
+    @property
     def measured(self) -> dict[str, np.ndarray]:
         """What `measure` asked for, one number per copy."""
-        engine = self._started
-        rows = engine.rows(engine.measured)
+        rows = self.measures
         return {name: rows[:, i] for i, name in enumerate(self.motion.measured)}
 
     @property
     def done(self) -> np.ndarray:
         """Which copies have ended and stand still until they are reset."""
-        return self._started.rows(self._started.over)[:, 0] > 0
+        return self._started.column(self._started.over) > 0
 
     @property
     def lost(self) -> np.ndarray:
         """Which of them ended because their loops opened beyond 1e-9 m or their numbers were not finite."""
-        return self._started.rows(self._started.over)[:, 0] > 1
+        return self._started.column(self._started.over) > 1
 
     @property
     def doubts(self) -> np.ndarray:
         """How often the motion of each copy was one of several: Painleve's paradox, or more than 8 events in a step."""
-        return self._started.rows(self._started.doubts)[:, 0]
+        return self._started.column(self._started.doubts).copy()
 
 
 def _rough(foot: str, own: np.ndarray, ground: np.ndarray) -> np.ndarray:

@@ -80,6 +80,7 @@ class Native:
         self._library = ctypes.CDLL(str(build(source(motion), _FUSED, name=f"{n} copies of {name}")))
         self.lanes = self._library.saltus_lanes()
         self._pool: ThreadPoolExecutor | None = None
+        self._last: tuple[Any, Any] = None, None
         self.n, self.blocks = n, -(-n // self.lanes)
         e = motion.e
         self.x = self._memory(e.nq + motion.w.numel() + e.z.numel())
@@ -100,6 +101,10 @@ class Native:
     def rows(self, memory: np.ndarray) -> np.ndarray:
         """One row per copy, as a copy."""
         return memory.transpose(0, 2, 1).reshape(-1, memory.shape[1])[: self.n]
+
+    def column(self, memory: np.ndarray) -> np.ndarray:
+        """One number per copy, where there is one; as a view."""
+        return memory.reshape(-1)[: self.n]
 
     def _put(self, memory: np.ndarray, which: np.ndarray, values: Any) -> None:
         """Write one row per copy of `which`."""
@@ -147,7 +152,10 @@ class Native:
 
     def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> None:
         """Step all copies that have not ended, blocks of them on several threads; none of them knows of another."""
-        batch = self._batch(step, times, tolerance, rest, weight)
+        given = step, times, tolerance, rest, weight
+        if given != self._last[0]:
+            self._last = given, self._batch(*given)
+        batch = self._last[1]
         threads = min(threads, -(-self.blocks // BLOCKS))
         if threads == 1:
             self._step(batch, 0, self.blocks)
