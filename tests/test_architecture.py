@@ -20,6 +20,7 @@ ORDER = [
     "simulation",
     "track",
     "control",
+    "batch",
     "impacts",
     "orbits",
     "plan",
@@ -27,7 +28,7 @@ ORDER = [
     "design",
     "files",
 ]
-LEAVES = {"view", "zoo", "studies", "cli", "studio"}
+LEAVES = {"view", "zoo", "studies", "learn", "cli", "studio"}
 
 
 def modules():

@@ -14,10 +14,10 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.compile.statements import Routine, identifier, routine
 from saltus.dynamics.choice import choose
 from saltus.dynamics.formulations import SPF, Formulation, Projection
 from saltus.errors import BadModel, UnknownName
-from saltus.files.code.statements import Routine, identifier, routine
 from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Sampled, law_in, stepwise
