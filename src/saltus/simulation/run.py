@@ -606,7 +606,7 @@ class _Run:
         armed, watch = state.armed, Watch(state, now, p)
         step, next_sample = 0.0, self._next_sample(sampled)
         while True:
-            t_end = until
+            t_end, before = until, p.copy()
             if sampled is not None:
                 if self.t >= next_sample - 1e-12:
                     self._sample(now, p, sampled)
@@ -614,6 +614,8 @@ class _Run:
                 t_end = min(until, next_sample)
             if table is not None:
                 t_end = self._row(table, now, p, until)
+            if (p != before).any() and (jumped := self._jumped(now, x, p, armed)) is not None:
+                return jumped, None
             if self._due and self._due[0][0] <= self.t + 1e-15:
                 log.events.append(self._mark(self._due.pop(0)[1], now.domain.name))
             if self._due:
@@ -701,6 +703,15 @@ class _Run:
                 f"(value {g[i]:.3g}); it can fire after it has come back"
             )
         return out
+
+    def _jumped(self, now: Mode, x: np.ndarray, p: np.ndarray, armed: np.ndarray) -> Edge | Met | None:
+        """What a jump of the law put beyond its surface: forces jump with it, and cross no root."""
+        own = slice(now.n_own)
+        g = np.ravel(now.guards(self.t, x, p)[0])[own]
+        beyond = np.flatnonzero(armed[own] & (now.directions[own] * g > WATCH)).tolist()
+        if beyond and beyond[0] < len(now.edges):
+            return now.edges[beyond[0]]
+        return Met(tuple(i - len(now.edges) for i in beyond)) if beyond and self.contacts is not None else None
 
     def _watch_contacts(self, now: Mode, g: np.ndarray, out: Armed) -> Armed:
         """Guards of contacts are watched from where they are: what settled them left none of them violated.
