@@ -332,7 +332,7 @@ class _Run:
         if isinstance(law, Sampled):
             self._sample(now, p, law)
         if isinstance(law, Schedule):
-            self._row(law.table(c, 0, self._entry()), now, p, math.inf)
+            self._row(law.table(c, 0).entered(self._entry()), now, p, math.inf)
 
         def accelerations(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> np.ndarray:
             own = p.copy()
@@ -469,7 +469,7 @@ class _Run:
         c.params(self.params)  # values that the domain gives to Params are checked
         visit, entered = self.visits.get(domain.name, 0), self._entry()
         law = law_in(self.control, domain.name)
-        table = law.table(c, visit, entered) if isinstance(law, Schedule) else None
+        table = law.table(c, visit).entered(entered) if isinstance(law, Schedule) else None
         check_constraints(c, self.t, self.q, self.base)
         choice, work, p, layout = self._choice(c), None, np.zeros(0), None
         while True:  # once per choice of coordinates
