@@ -53,8 +53,8 @@ class Shift:
 class Table:
     """Rows of numbers over time: row i holds from knots[i] (s) to the next knot, the last one for good.
 
-    Knots count from entry of the domain, or with `of_run` are times of the run; `shifts` say which numbers depend on the
-    state at entry. `note` goes into the run's report once the last row is in use.
+    Knots count from entry of the domain, or with `of_run` are times of the run; `shifts` say which numbers depend on
+    the state at entry. `note` goes into the run's report once the last row is in use.
     """
 
     knots: np.ndarray

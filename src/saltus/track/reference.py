@@ -249,7 +249,7 @@ class Blocks:
 
 
 def full_turns(mechanism: Mechanism, names: Sequence[str], stay: Stay, at: int = 0) -> tuple[Shift, ...]:
-    """Shifts of outputs by full turns that bring a reference near where the domain is entered; `at`: place of the first."""
+    """Shifts by full turns that bring outputs near where the domain is entered; `at` is the place of the first."""
     where = {name: mechanism.q_names.index(name) for name in names if name in mechanism.turns}
     return tuple(Shift(at + list(names).index(n), i, float(stay.q[0, i]), math.tau) for n, i in where.items())
 
