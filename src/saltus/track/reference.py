@@ -47,7 +47,7 @@ class Stay:
             c = parabola(self.torques)
             first = np.stack([c[:, 0], c[:, 1] / 2, c[:, 2] / 4], axis=1)
             second = np.stack([first.sum(axis=1), (c[:, 1] + c[:, 2]) / 2, c[:, 2] / 4], axis=1)
-            return np.stack([first, second], axis=1).reshape(-1, *c.shape[1:])
+            return np.stack([first, second], axis=1).reshape(2 * len(c), *c.shape[1:])
         lines = linear(self.torques)
         return np.concatenate([lines, 0 * lines[:, :1]], axis=1)
 
