@@ -16,6 +16,7 @@ from saltus.plan.mesh import states
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 from saltus.simulation.record import contact_index, contact_summary, contacts_of, labels
+from saltus.simulation.touches import QUANTITIES
 from saltus.simulation.trajectory import Event, Trajectory
 
 
@@ -182,6 +183,7 @@ def planned(
                 "momentum": momentum,
                 "points": points.reshape(len(times), len(m.points), d),
                 "forces": ground,
+                "touches": np.zeros((len(times), 0, len(QUANTITIES))),
             }
         )
         pieces.append(states(t, k, x))
@@ -219,6 +221,7 @@ def planned(
         "energy_drift": 0.0,
         "all_velocities": False,
         "feet": {},
+        "elements": [],
         "work": dict(zip(channels, map(float, done), strict=True)),
         "contacts": contact_summary(
             plan.system, [model.phase.domain.contacts for model in t.models], arrays, contacts, d

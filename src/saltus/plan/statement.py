@@ -41,6 +41,13 @@ class Plan:
     ) -> None:
         if not domains:
             raise BadValue("a plan needs a domain, as in sl.Plan(system.domains['flight'], duration=0.5)")
+        for d in domains:
+            if isinstance(d, Mechanism) and d.touching:
+                raise BadModel(
+                    f"a plan does not choose when {', '.join(map(repr, d.touching))} of {d.name!r} touch; state the order "
+                    "with the domains of a HybridSystem, as in sl.Plan(stance, flight, ...)",
+                    parts=list(d.touching),
+                )
         given = [HybridSystem.alone(d).domains["motion"] if isinstance(d, Mechanism) else d for d in domains]
         systems = {id(d.system) for d in given}
         if len(systems) != 1 or given[0].system is None:

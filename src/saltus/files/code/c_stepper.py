@@ -214,11 +214,11 @@ static int judge(NAME_state *s, const double *g) {
   return -1;
 }
 
-/* The first armed guard that a jump of the controller put beyond its surface, or -1: forces jump with it. */
+/* The first guard that forbids a force and is beyond its surface after a jump of the controller, or -1. */
 static int jumped(const NAME_state *s, const double *g) {
   int i;
   for (i = 0; i < edge_counts[s->domain]; ++i) {
-    if (s->armed[i] && directions[s->domain][i] * g[i] > watch) return i;
+    if (kinds[s->domain][i] == 2 && directions[s->domain][i] * g[i] > watch) return i;
   }
   return -1;
 }
