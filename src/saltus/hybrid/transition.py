@@ -484,6 +484,23 @@ class Transition:
         t, _, _, theta = symbols
         return ca.Function("passed", symbols, list(settled(t, *self.mapping(*symbols), theta)))
 
+    def residual(
+        self, c: Constrained, before: Sequence[SX], after: Sequence[SX], impulses: SX, rows: Sequence[int]
+    ) -> tuple[SX, SX]:
+        """What is zero if (q, v) `after` the event comes of (t, q, v, Params) `before` it: of positions, of velocities.
+
+        The passage leads into `c`. An ideal impact along some of its rows balances momentum and holds them, any other
+        reset leaves the velocities that it gave.
+        """
+        t, q, v, theta = before
+        q, v = (q, v) if self.mapping is None else self.mapping(t, q, v, theta)
+        if not isinstance(self.edge.reset, PlasticImpact):
+            return after[0] - q, after[1] - v
+        way = entrance(c)
+        speeds = way.residual(after[1], impulses, rows)
+        here = ca.substitute([speeds], [ca.vertcat(*way.symbols)], [ca.vertcat(t, after[0], v, theta)])[0]
+        return after[0] - q, here
+
     @property
     def smooth(self) -> bool:
         """Whether the passage has a derivative: no collision by cases, one target."""

@@ -334,7 +334,7 @@ class _Run:
         if isinstance(law, Sampled):
             self._hold(now, p, law)
         if isinstance(law, Schedule):
-            self._row(law.table(c, 0, self._entry()), now, p, math.inf)
+            self._row(law.table(c, 0).entered(self._entry()), now, p, math.inf)
         out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
@@ -455,7 +455,7 @@ class _Run:
         c.params(self.params)  # values that the domain gives to Params are checked
         visit, entered = self.visits.get(domain.name, 0), self._entry()
         law = law_in(self.control, domain.name)
-        table = law.table(c, visit, entered) if isinstance(law, Schedule) else None
+        table = law.table(c, visit).entered(entered) if isinstance(law, Schedule) else None
         check_constraints(c, self.t, self.q, self.base)
         choice, work, p, layout = self._choice(c), None, np.zeros(0), None
         while True:  # once per choice of coordinates
