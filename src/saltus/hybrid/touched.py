@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import casadi as ca
 
@@ -17,6 +16,7 @@ from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.model.kinematics import Closure
 from saltus.model.symbols import SX, number
 from saltus.model.touching import Rub
+from saltus.once import cached_property
 
 SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)
 

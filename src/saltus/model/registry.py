@@ -78,10 +78,11 @@ class Registry:
         if not self.checks:
             return
         key = (tuple(self.params.values()), len(self.checks))
-        if self._checker is None or self._checker[0] != key:
+        checker = self._checker
+        if checker is None or checker[0] != key:
             checked = ca.vertcat(*[ca.vec(ca.densify(e)) for *_, e in self.checks])
-            self._checker = key, ca.Function("check", [self.p], [checked])
-        flat = np.asarray(self._checker[1](p)).ravel()
+            self._checker = checker = key, ca.Function("check", [self.p], [checked])
+        flat = np.asarray(checker[1](p)).ravel()
         for part, what, expression in self.checks:
             numbers, flat = flat[: expression.numel()], flat[expression.numel() :]
             if len(numbers) == 9:

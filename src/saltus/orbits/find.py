@@ -12,6 +12,7 @@ from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.guards import When
 from saltus.hybrid.resets import Continuous
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel, Section, find_sameness
@@ -24,6 +25,7 @@ ATTRACT = 20  # strides run forward when Newton's method fails from the guess
 SECTION = "section"
 
 
+@unchanged
 def find_orbit(
     system: HybridSystem | Mechanism,
     start: State,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -18,6 +17,7 @@ from saltus.hybrid.guards import Touchdown
 from saltus.hybrid.mode import action, mode
 from saltus.hybrid.transition import memory
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 
 class Rows:
