@@ -166,6 +166,7 @@ class Loads:
         restitution: Number = 0.0,
     ) -> Meeting:
         """Let a point or circle of one link touch a face of another or of the ground, link.plane(...) or .round(...)."""
+        self.book.new_name("contact", name, self.touching)
         part = f"touch {name!r}"
         self._law(part, friction, static, radius, restitution)
         frame = self._frame(point, name)
