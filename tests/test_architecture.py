@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "saltus"
 ORDER = [
     "errors",
+    "once",
+    "sealed",
     "compile",
     "engines",
     "model",

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from inspect import signature
 from typing import Any
 
@@ -38,6 +37,7 @@ from saltus.hybrid.touched import Touched, constrained
 from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, number
+from saltus.once import cached_property
 
 NEWTON = 2  # steps onto the loops after each step of the integration; it starts within the step's error of them
 SOFT = 1e-13  # of the mobility of a contact row: rows that depend on each other share their forces

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from saltus.batch.motion import Motion
 from saltus.compile import build
 from saltus.compile.statements import VECTOR, Routine, declared, statements
+from saltus.once import cached_property
 
 _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
 

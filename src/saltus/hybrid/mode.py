@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -27,6 +26,7 @@ from saltus.hybrid.touched import Touched
 from saltus.model.parts import Frame
 from saltus.model.rank import scaled_rows
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 NO_MASS = 1e-14  # smallest eigenvalue of a mass matrix scaled to a diagonal of ones
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -20,6 +19,7 @@ from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.model.kinematics import Closure
 from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot, Rub
+from saltus.once import cached_property
 
 STANDS = 1e-8  # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest
 SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)

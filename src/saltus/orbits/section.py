@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -24,6 +23,7 @@ from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import RANK_TOL
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 from saltus.orbits.stride import Crossing, Moment, Passage, Stride
 from saltus.orbits.variation import Rows
 

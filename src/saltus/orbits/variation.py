@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -19,6 +18,7 @@ from saltus.hybrid.mode import action, mode
 from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import memory
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 from saltus.simulation.contacts import Contacts
 
 

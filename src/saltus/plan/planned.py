@@ -222,7 +222,6 @@ def planned(
         "energy_drift": 0.0,
         "all_velocities": False,
         "feet": {},
-        "elements": [],
         "work": dict(zip(channels, map(float, done), strict=True)),
         "contacts": contact_summary(
             plan.system, [model.phase.domain.contacts for model in t.models], arrays, contacts, d

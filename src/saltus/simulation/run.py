@@ -41,6 +41,7 @@ from saltus.hybrid.transition import (
     transition,
 )
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
@@ -60,6 +61,7 @@ Independent = Sequence[str] | Mapping[str, Sequence[str]]
 Progress = Callable[[float, float, int], None]
 
 
+@unchanged
 def simulate(
     system: HybridSystem | Mechanism,
     start: State,

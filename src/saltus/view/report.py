@@ -32,7 +32,7 @@ TITLES = {
     "torques": "Torques",
     "contacts": "Ground contact",
 }
-PACKAGES = ("saltus", "casadi", "numpy", "scipy", "heyoka", "scikit-sundae", "xarray", "netCDF4", "matplotlib")
+PACKAGES = ("saltus", "casadi", "numpy", "scipy", "heyoka", "scikit-sundae", "xarray", "matplotlib")
 CSS = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #ddd; }

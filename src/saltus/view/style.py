@@ -6,6 +6,7 @@ import functools
 import io
 import math
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -65,12 +66,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+_DRAWING = threading.RLock()  # a style is one for the whole process, so figures are drawn one at a time
+
+
 def styled(function: Callable[P, R]) -> Callable[P, R]:
     """Run a drawing function under the style."""
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        with matplotlib.rc_context(RC):
+        with _DRAWING, matplotlib.rc_context(RC):
             return function(*args, **kwargs)
 
     return wrapper

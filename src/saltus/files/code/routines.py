@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -28,6 +27,7 @@ from saltus.hybrid.transition import held, memory, transition
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 from saltus.simulation.run import simulate
 
 LOOK, LOOKS = 0.5, 100  # s of a run, and so many of its states, at which stiffness is looked at
