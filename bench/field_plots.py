@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.field import GOAL, Result
-from saltus.view.style import COLOURS, new_figure, styled
+from saltus.view.colours import COLOURS
+from saltus.view.style import new_figure, styled
 
 MARKERS = "oDs^vXP"
 FLOOR = 1e-17  # errors of zero are drawn here

@@ -156,15 +156,21 @@ def test_runs_of_an_older_format_are_refused_by_name(good_run, tmp_path):
 
 
 def test_a_small_file_that_claims_much_is_refused_unread(tmp_path):
-    from netCDF4 import Dataset
+    from scipy.io import netcdf_file
 
-    with Dataset(tmp_path / "bomb.nc", "w") as file:
-        file.setncatts({"format": "saltus-trajectory-2"})
-        file.createDimension("time", 10**11)
-        file.createVariable("time", "f8", ("time",), zlib=True)
-    store.seal(tmp_path / "bomb.nc")
-    with pytest.raises(BadFile, match="cannot be read"):
-        sl.read(tmp_path / "bomb.nc")
+    path = tmp_path / "bomb.nc"
+    with netcdf_file(path, "w", version=2) as file:
+        file.format = store.FORMAT
+        file.createDimension("time", 7)
+        file.createVariable("time", "f8", ("time",))[:] = 0.0
+    honest = path.read_bytes()
+    claim = honest.replace((7).to_bytes(4, "big"), (2**31 - 1).to_bytes(4, "big"), 1)
+    for content in (claim, claim.replace((56).to_bytes(4, "big"), (2**31 - 8).to_bytes(4, "big"))):
+        assert content != honest
+        path.write_bytes(content)
+        store.seal(path)
+        with pytest.raises(BadFile, match="cannot be read"):
+            sl.read(path)
 
 
 @pytest.mark.parametrize("name", [n for n in attacks.campaigns() if n != "kills"])

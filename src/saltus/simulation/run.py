@@ -539,7 +539,7 @@ class _Run:
 
     def _stepper(self, now: Mode) -> Any:
         if id(now) not in self._steppers:
-            engine = choose_engine(self.engine, now.flow)
+            engine = choose_engine(self.engine)
             self._steppers[id(now)] = engine.prepare(now.flow)
             self.log.engines[self._steppers[id(now)].engine] = None
             for text in getattr(self._steppers[id(now)], "notes", ()):

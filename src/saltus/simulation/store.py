@@ -21,7 +21,7 @@ from saltus.errors import BadFile, BadValue
 from saltus.model.registry import readable
 from saltus.simulation.trajectory import SAMPLES, Event, Piece, Trajectory
 
-FORMAT = "saltus-trajectory-2"
+FORMAT = "saltus-trajectory-3"
 MARK = b"\nsaltus\n"  # before the checksum at the end of a file
 STATES = ("q_before", "v_before", "q", "v")  # around an event
 
@@ -34,18 +34,25 @@ TABLES = ("params", "work")
 
 
 def save(trajectory: Trajectory, path: str | Path) -> Path:
-    """Write everything to one NetCDF file; a file half written never takes the place of a whole one."""
-    from netCDF4 import Dataset
+    """Write everything to one NetCDF file (classic, 64-bit offsets); a file half written never takes the place of a
+    whole one.
+    """
+    from scipy.io import netcdf_file
 
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    attributes = {"format": FORMAT, "meta": json.dumps(trajectory.meta), "events": json.dumps(_records(trajectory))}
     variables = _variables(trajectory)
+    # in this format a dimension of no length is one that grows, so what is empty is only told of
+    empty = {name: array.shape for name, (_, array, _) in variables.items() if not array.size}
+    parts = {"meta": trajectory.meta, "events": _records(trajectory), "empty": empty}
+    attributes = {"format": FORMAT, **{name: json.dumps(part) for name, part in parts.items()}}
     try:
-        with Dataset(temporary, "w") as file:
-            file.setncatts(attributes)
+        with netcdf_file(temporary, "w", version=2) as file:
+            for name, text in attributes.items():
+                setattr(file, name, text.encode())
             for name, (dimensions, array, unit) in variables.items():
-                _put(file, name, dimensions, array, unit)
+                if name not in empty:
+                    _put(file, name, dimensions, array, unit)
         seal(temporary)
         os.replace(temporary, path)
     finally:
@@ -60,21 +67,29 @@ def seal(path: Path) -> None:
 
 
 def _whole(path: Path) -> bool:
-    """Whether a file ends with the checksum of what comes before. The C library may hang on what is damaged."""
+    """Whether a file ends with the checksum of what comes before."""
     content = path.read_bytes()
     end = len(content) - len(MARK) - 32
     return end > 0 and content[end:] == MARK + hashlib.sha256(content[:end]).digest()
 
 
 def _put(file: Any, name: str, dimensions: tuple[str, ...], array: np.ndarray, unit: str) -> None:
+    text = array.dtype == object
+    if text:  # names are rows of letters
+        array = np.array([entry.encode() for entry in array])
+        array = array.view("S1").reshape(len(array), -1)
+        dimensions = (*dimensions, f"letters_{array.shape[1]}")
+    elif array.dtype.kind in "iub":
+        array = array.astype(np.int32)  # the widest of this format
     for dimension, size in zip(dimensions, array.shape, strict=True):
         if dimension not in file.dimensions:
             file.createDimension(dimension, size)
-    variable = file.createVariable(name, str if array.dtype == object else array.dtype, dimensions)
+    variable = file.createVariable(name, array.dtype, dimensions)
     if unit:
-        variable.units = unit
-    if array.size:
-        variable[:] = array
+        variable.units = unit.encode()
+    if text:
+        variable._Encoding = b"utf-8"
+    variable[:] = array
 
 
 def _variables(trajectory: Trajectory) -> dict[str, tuple[tuple[str, ...], np.ndarray, str]]:
@@ -138,7 +153,7 @@ def load(path: str | Path) -> Trajectory:
         )
     try:
         attributes, variables = _contents(path)
-    except (OSError, RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError) as problem:
+    except (OSError, ArithmeticError, ValueError, TypeError, AttributeError, LookupError) as problem:
         raise BadFile(
             f"{path} cannot be read as NetCDF ({type(problem).__name__}); it may be truncated: simulate again",
             path=str(path),
@@ -158,25 +173,23 @@ def load(path: str | Path) -> Trajectory:
 
 def _contents(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     """Attributes and variables of a file; one that claims more than its size holds is refused before it is read."""
-    from netCDF4 import Dataset
+    from scipy.io import netcdf_file
 
-    with Dataset(path.absolute()) as file:
-        file.set_auto_mask(False)
-        file.set_auto_scale(False)
+    with netcdf_file(path.absolute(), mmap=False, maskandscale=False) as file:
         room = path.stat().st_size
         for variable in file.variables.values():
-            room -= math.prod(variable.shape) * (1 if variable.dtype is str else variable.dtype.itemsize)
-        if room < 0 or file.groups:
+            room -= math.prod(variable.shape) * variable.data.dtype.itemsize
+        if room < 0:
             raise ValueError("more data than the file has bytes")
-        attributes = {name: str(file.getncattr(name)) for name in file.ncattrs()}
-        return attributes, {
-            name: np.array(x[:], object) if x.dtype is str else np.asarray(x[:]) for name, x in file.variables.items()
-        }
+        attributes = {name: text.decode() for name, text in file._attributes.items() if isinstance(text, bytes)}
+        native = {name: x.data.astype(x.data.dtype.newbyteorder("=")) for name, x in file.variables.items()}
+        return attributes, native
 
 
 def _rebuilt(attributes: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> Trajectory:
     """A trajectory of what a file says, which is checked here once so that nothing later need doubt it."""
     meta = _meta(json.loads(attributes["meta"]))
+    arrays = {**arrays, **{name: _empty(shape) for name, shape in json.loads(attributes["empty"]).items()}}
     t = arrays["time"]
     samples = {"t": t, **{name: arrays[name] for name in SAMPLES}}
     events = [_event(fields, i, arrays) for i, fields in enumerate(json.loads(attributes["events"]))]
@@ -198,6 +211,12 @@ def _rebuilt(attributes: Mapping[str, str], arrays: Mapping[str, np.ndarray]) ->
     if any(piece.coefficients.shape[2] < sizes["coordinate"] for piece in trajectory.pieces):
         raise ValueError("polynomials have fewer entries than there are coordinates")
     return trajectory
+
+
+def _empty(shape: Any) -> np.ndarray:
+    if 0 not in shape:
+        raise ValueError(f"an array of shape {shape} is not empty")
+    return np.zeros(shape, int)
 
 
 def _meta(meta: Any) -> dict[str, Any]:

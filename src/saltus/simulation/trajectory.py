@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saltus.dynamics.impulse import Impact
-from saltus.errors import BadValue, UnknownName
+from saltus.errors import BadValue, UnknownName, naming_extras
 from saltus.model.assembly import State
 from saltus.model.forces import CompliantContact
 from saltus.model.symbols import Named
@@ -402,7 +402,8 @@ class Trajectory:
 
     def dataset(self) -> xarray.Dataset:
         """Samples as an xarray Dataset with named dimensions."""
-        import xarray as xr
+        with naming_extras():
+            import xarray as xr
 
         data = {name: (("time", *dims), self.arrays[name], {"units": unit}) for name, (dims, unit) in SAMPLES.items()}
         return xr.Dataset(data, coords={"time": ("time", self.t, {"units": "s"}), **self.labels})

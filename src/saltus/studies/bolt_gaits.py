@@ -112,7 +112,8 @@ def _family_figure(rows: list[dict[str, Any]]) -> Figure:
 
 
 def _feedback_figure(open_loop: np.ndarray, closed_loop: np.ndarray) -> Figure:
-    from saltus.view.style import PALETTE, new_figure, styled
+    from saltus.view.colours import PALETTE
+    from saltus.view.style import new_figure, styled
 
     @styled
     def draw() -> Figure:

@@ -10,7 +10,7 @@ import numpy as np
 import saltus as sl
 from saltus.errors import BadValue, NotSolved, UnknownName
 from saltus.studies.result import Comparison
-from saltus.view.style import COLOURS
+from saltus.view.colours import COLOURS
 
 DURATION = 0.58  # s, from t_1 = 0.5 s on
 TORQUE = 0.02  # Nm

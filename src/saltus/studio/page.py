@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from saltus.errors import naming_extras
 from saltus.studio.gate import Gate
 
 _starting = threading.Lock()
@@ -101,7 +102,8 @@ class Folder:
 
 def server(gate: Gate, **options: Any) -> Any:
     """Start a server of viser whose page begins with our script, and which answers nobody the gate refuses."""
-    import viser
+    with naming_extras():
+        import viser
     from viser import infra
     from websockets.asyncio import server as sockets
 

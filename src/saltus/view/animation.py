@@ -13,8 +13,10 @@ from matplotlib.font_manager import FontProperties, findfont
 from PIL import Image, ImageDraw, ImageFont
 
 from saltus.errors import BadValue
-from saltus.view.drawing import artists, mechanism_of, move, on_ground, places
-from saltus.view.style import PALETTE, STANCE, styled
+from saltus.view.colours import PALETTE, STANCE
+from saltus.view.drawing import artists, move
+from saltus.view.placing import mechanism_of, on_ground, places
+from saltus.view.style import styled
 
 if TYPE_CHECKING:
     from saltus.model.mechanism import Mechanism

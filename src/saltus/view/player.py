@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saltus.view.drawing import mechanism_of, places
-from saltus.view.style import PALETTE
+from saltus.view.colours import PALETTE
+from saltus.view.placing import mechanism_of, places
 
 if TYPE_CHECKING:
     from saltus.model.mechanism import Mechanism

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from saltus.view.drawing import mechanism_of
-from saltus.view.style import PALETTE, new_figure, styled
+from saltus.view.colours import PALETTE
+from saltus.view.placing import mechanism_of
+from saltus.view.style import new_figure, styled
 
 if TYPE_CHECKING:
     from saltus.simulation.trajectory import Trajectory
