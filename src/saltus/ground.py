@@ -92,7 +92,7 @@ class Slope(Ground):
 
     def height(self, x: Any, y: Any = 0.0) -> Any:
         """Height (m) at a place."""
-        return self.offset + math.tan(self.angle) * x
+        return math.tan(self.angle) * x + self.offset
 
     def __repr__(self) -> str:
         return f"Slope({math.degrees(self.angle):g}, 'deg')"

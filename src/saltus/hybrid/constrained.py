@@ -14,7 +14,7 @@ from saltus.compile import Kernel
 from saltus.dynamics.equations import Equations, number
 from saltus.dynamics.formulations import ODE
 from saltus.dynamics.unilateral import Element
-from saltus.hybrid.contacts import Sliding, contact_closures
+from saltus.hybrid.contacts import Sliding, contact_closures, same_point
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.hybrid.signals import Entry, Signals
 from saltus.model.kinematics import Closure
@@ -213,8 +213,12 @@ class Constrained:
         *,
         forces: Callable[[Frame], Any] | None = None,
         responses: Any = None,
+        block: Any = None,
     ) -> Signals:
-        """The machine at one instant by name; symbols in, expressions out, numbers in, numbers out."""
+        """The machine at one instant by name; symbols in, expressions out, numbers in, numbers out.
+
+        `block` are the run-time parameters of contacts that have modes of their own.
+        """
         m = self.mechanism
         q_named, v_named = Named(m.q_names, q), Named(m.v_names, v, "velocity")
         params = Named(list(m.params), theta if isinstance(theta, SX) else self.params(theta), "param")
@@ -226,8 +230,25 @@ class Constrained:
 
         entered = entry or Entry(t, q_named, v_named)
         return Signals(
-            m, self.domain.name, t, q_named, v_named, params, entered, places, forces, self.system.ground, responses
+            m,
+            self.domain.name,
+            t,
+            q_named,
+            v_named,
+            params,
+            entered,
+            places,
+            forces,
+            self.system.ground,
+            responses,
+            self.felt(self.anchors if block is None else block),
         )
+
+    def felt(self, block: Any) -> Named:
+        """1 of every contact that touches, 0 of those that do not."""
+        m, points = self.mechanism, self.system.contact_points
+        here = [any(same_point(m, c.point, p) for c in self.domain.contacts) for p in points.values()]
+        return Named(list(points), [float(x) for x in here], "contact")
 
     def _place(self, frame: Frame) -> Kernel:
         """Position and velocity of a point; the frame is kept, so that no other one gets its id."""

@@ -304,7 +304,7 @@ class Mode:
 
     @property
     def n_own(self) -> int:
-        """Guards of edges, of slips that end, and of contacts whose mode is given at run time; the rest is the volume's."""
+        """Guards of edges, of slips that end, of contacts whose mode is given at run time; the rest is the volume's."""
         c = self.constrained
         return len(self.edges) + len(c.slipping) + (len(c.watched) if isinstance(c, Touched) else 0)
 
@@ -378,7 +378,7 @@ class Mode:
         return Often(self.function("outputs", *parts))
 
     def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
-        """v, a, torques, phi, T, V, momentum, contact forces, points, efforts of drives and contacts, one row per time."""
+        """v, a, torques, phi, T, V, momentum, contact forces, points, efforts of drives, contacts; one row per time."""
         return [out.reshape(len(t), -1) for out in self._outputs.batch(t[:, None], x, p)]
 
     # ---- vectors ------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
@@ -32,6 +32,7 @@ class Signals:
     """The machine at one instant: `s.q.hip`, `s.v.hip`, `s.p.kp`, `s.domain`, `s.entry.t`, `s.position("foot").y`.
 
     `s.domain` is plain text, so `if s.domain == "stance"` is legal; branching on the state itself uses `sl.math.where`.
+    `s.touching.left` is 1 while the foot "left" touches and 0 while it does not.
     """
 
     mechanism: Mechanism
@@ -45,6 +46,7 @@ class Signals:
     forces: Callable[[Frame], Any] | None = None  # contact force on a point, world axes
     ground: float = 0.0
     responses: Callable[[Any], tuple[Any, Any, Any]] | None = None  # of an output to the inputs
+    touching: Named = field(default_factory=lambda: Named((), (), "contact"))
 
     def response(self, output: Any) -> tuple[Any, Any, Any]:
         """Rate y', drift b and gain D of an output y(q, t), with y'' = b + D u under all constraints of the domain.

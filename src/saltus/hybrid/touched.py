@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import casadi as ca
+import numpy as np
 
 from saltus.compile import Kernel
 from saltus.dynamics.equations import Equations
@@ -15,8 +17,8 @@ from saltus.ground import Ground
 from saltus.hybrid.constrained import SLIP_ENDS, Constrained, rare
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.model.kinematics import Closure
-from saltus.model.symbols import SX, number
-from saltus.model.touching import Rub
+from saltus.model.symbols import SX, Named, number
+from saltus.model.touching import Foot, Rub
 
 SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)
 
@@ -52,6 +54,23 @@ class Touched(Constrained):
     def slipping(self) -> list[int]:
         """None: the end of a slip is an event of its contact."""
         return []
+
+    def felt(self, block: Any) -> Named:
+        """1 of every part that touches, 0 of those that do not; a foot may touch two patches of ground at once."""
+        out: dict[str, Any] = {}
+        at = 0
+        for x in self.elements:
+            name = x.part.name if isinstance(x.part, Foot) else x.name
+            out[name] = 1 - (1 - out.get(name, 0.0)) * (1 - block[at + x.places["felt"].start])
+            at += x.block.numel()
+        return Named(list(out), list(out.values()), "contact")
+
+    @property
+    def frictions(self) -> list[int]:
+        """Places of all frictions in the block of the contacts."""
+        starts = np.cumsum([0, *(x.block.numel() for x in self.elements)]).tolist()
+        pairs = list(zip(starts, self.elements, strict=False))
+        return [at + x.places[key].start for at, x in pairs for key in ("friction", "static")]
 
     # ---- friction -------------------------------------------------------------------------------------------------
 
@@ -173,8 +192,7 @@ class Touched(Constrained):
         return rare("meeting", [e.t, e.q, e.v, p], self.with_params([ca.densify(x) for x in outputs]))
 
     @cached_property
-    def laws(self) -> Kernel:
-        """Friction, static friction, restitution and radius of every contact from the Params; below zero: not given."""
+    def _laws(self) -> SX:
         rows = []
         for x in self.elements:
             part = x.part
@@ -185,7 +203,17 @@ class Touched(Constrained):
                 static = getattr(part, "static", None)
                 given = [friction, friction if static is None else static, part.restitution]
             rows.append(ca.vertcat(*[SX(-1) if v is None else number(v) for v in given]))
-        return rare("laws", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *rows))]))
+        return self.with_params([ca.densify(ca.vertcat(SX(0, 1), *rows))])[0]
+
+    @cached_property
+    def laws(self) -> Kernel:
+        """Friction, static friction and restitution of every contact from the Params; below zero: not given."""
+        return rare("laws", [self.mechanism.p], [self._laws])
+
+    @cached_property
+    def law_slopes(self) -> Kernel:
+        """Derivative of `laws` with respect to the Params."""
+        return rare("law_slopes", [self.mechanism.p], [ca.jacobian(self._laws, self.mechanism.p)])
 
 
 def _size(force: SX) -> SX:

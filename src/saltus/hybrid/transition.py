@@ -28,7 +28,7 @@ from saltus.hybrid.resets import Continuous, Map, PlasticImpact
 from saltus.hybrid.signals import traced
 from saltus.hybrid.touched import constrained
 from saltus.model.assembly import assembler
-from saltus.model.rank import independent_rows
+from saltus.model.rank import independent_rows, pivots, scaled_rows
 from saltus.model.symbols import SX, flatten, members
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
@@ -119,6 +119,19 @@ class Watch:
 def choose_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray) -> tuple[int, ...]:
     """Constraint rows that are independent at a configuration, a well conditioned set of them."""
     return tuple(independent_rows(c.closure(t, q, base)[1])) if c.rows else ()
+
+
+def flow_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray, wanted: int | None = None) -> tuple[int, ...]:
+    """Rows with which a motion goes on from a configuration; `wanted` keeps their number.
+
+    Rows of contacts whose mode is given at run time all stay: what they hold changes without another choice.
+    """
+    if not c.rows:
+        return ()
+    J = c.closure(t, q, base)[1]
+    n = c.loops if c.elements else len(J)
+    own = independent_rows(J[:n]) if wanted is None else pivots(scaled_rows(J[:n]).T, wanted - len(J) + n)
+    return (*own, *range(n, len(J)))
 
 
 def held(c: Constrained, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -220,12 +233,6 @@ class Entrance:
     def phi_dot(self) -> SX:
         """Rates of the constraints, contacts held."""
         return self.at_place(self.constrained.equations.phi_dot)[0]
-
-    @cached_property
-    def consistency(self) -> Kernel:
-        """Derivative of the constraints on positions and velocities with respect to (q, v)."""
-        state = ca.vertcat(self.symbols[1], self.symbols[2])
-        return rare("consistency", self.symbols, [ca.jacobian(ca.vertcat(self.phi, self.phi_dot), state)])
 
     def residual(self, after: SX, impulses: SX, rows: Sequence[int]) -> SX:
         """M (v+ - v) - A' f and A v+ + phi_t, zero where velocities v+ come out of an ideal impact along some rows."""

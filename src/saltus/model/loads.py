@@ -134,8 +134,8 @@ class Loads:
         part = f"foot {name!r}"
         self._law(part, friction, static, radius, restitution)
         frame = self._frame(point, name)
-        if name not in self.points:
-            self.point(name, frame)
+        if self.points.setdefault(name, frame) is not frame:
+            raise BadModel(f"{part}: a point of that name is elsewhere; give the foot another name", name=name)
         return self._touches(Foot(name, frame, radius, friction, static, restitution))
 
     def stop(
@@ -150,7 +150,7 @@ class Loads:
             self.book.number(limit, part)
         if not given:
             raise BadValue(f"{part}: give lower=, upper= or both")
-        if len(given) == 2 and all(isinstance(x, int | float) for x in given) and not lower < upper:
+        if isinstance(lower, int | float) and isinstance(upper, int | float) and not lower < upper:
             raise BadValue(f"{part}: lower {lower} is not below upper {upper}", given=(lower, upper))
         return self._touches(Stop(coordinate, lower, upper, restitution))
 
@@ -165,7 +165,7 @@ class Loads:
         radius: Number = 0.0,
         restitution: Number = 0.0,
     ) -> Meeting:
-        """Let a point or circle of one link touch a face of another or of the ground, link.plane(...) or .round(...)."""
+        """Let a point or circle of one link touch a face of another or of the ground: link.plane(...), .round(...)."""
         part = f"touch {name!r}"
         self._law(part, friction, static, radius, restitution)
         frame = self._frame(point, name)
@@ -200,10 +200,7 @@ class Loads:
             )
 
     def _touches(self, part: Any) -> Any:
-        if part.name in self.touching:
-            raise BadModel(
-                f"{part.name!r} of {self.name!r} may touch already; give it another name or once", name=part.name
-            )
+        self.book.new_name("contact", part.name, self.touching)
         self.touching[part.name] = part
         return part
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+import casadi as ca
 import numpy as np
 
-from saltus.dynamics.contact_problem import Forces, Law, least, solve
+from saltus.dynamics.contact_problem import Forces, Law, NoForces, least, solve
 from saltus.dynamics.impulse import Decomposition, Impact
 from saltus.dynamics.unilateral import Element
 from saltus.errors import BadValue
 from saltus.ground import Ground, Patch
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.touched import Touched
+from saltus.hybrid.transition import WATCH, Armed
+from saltus.model.symbols import SX
 from saltus.model.touching import Foot, Meeting, Rub, Stop
 
 TOUCHING = 1e-9  # m: a contact so near touches
@@ -83,6 +86,7 @@ class Settled:
     impact: Impact | None
     changes: list[tuple[str, str]]
     rests: float = 0.0  # s until bounces that are over have their limit
+    touched: tuple[int, ...] = ()  # contacts that took part in the impact
 
 
 class Contacts:
@@ -113,6 +117,54 @@ class Contacts:
         self._held = np.concatenate([[0], np.cumsum(slips)]).astype(int)
         self.felt = [one.closed for one in self.now]
         self.impacts: list[float] = []  # times
+
+    # ---- keeping ------------------------------------------------------------------------------------------------
+
+    @property
+    def kept(self) -> tuple[Now, ...]:
+        """All contacts as they are now."""
+        return tuple(replace(one, direction=one.direction.copy(), anchor=one.anchor.copy()) for one in self.now)
+
+    def restore(self, kept: Sequence[Now]) -> None:
+        """Go back to contacts as they were, with the friction and restitution of the present Params."""
+        laws = np.reshape(self.c.laws(self.params), (-1, 3))
+        self.now = [
+            replace(one, friction=float(mu), static=float(mu_s), restitution=float(e))
+            for one, (mu, mu_s, e) in zip(kept, laws, strict=True)
+        ]
+        for one, own in zip(self.now, self.given, strict=True):
+            if isinstance(one.element.part, Foot):
+                assert one.patch is not None
+                _rough(one, own, one.patch.friction)
+        self.felt = [one.closed for one in self.now]
+
+    @property
+    def expression(self) -> SX:
+        """`block` as an expression of the Params, on which frictions may depend."""
+        out, laws = SX(ca.DM(self.block)), self.c.laws.function(self.c.mechanism.p)
+        for place, law in self._given:
+            out[place] = laws[law]
+        return out
+
+    @property
+    def slope(self) -> np.ndarray:
+        """Derivative of `block` with respect to the Params."""
+        out = np.zeros((self.c.anchors.numel(), len(self.params)))
+        by = np.reshape(self.c.law_slopes(self.params), (-1, len(self.params)))
+        for place, law in self._given:
+            out[place] = by[law]
+        return out
+
+    @property
+    def _given(self) -> list[tuple[int, int]]:
+        """Frictions in the block that are a part's own, with their place among the laws."""
+        out, at = [], 0
+        for i, (one, own) in enumerate(zip(self.now, self.given, strict=True)):
+            for k, key in enumerate(("friction", "static")):
+                if getattr(one, key) == own[k]:
+                    out.append((at + one.element.places[key].start, 3 * i + k))
+            at += one.element.block.numel()
+        return out
 
     # ---- rows ---------------------------------------------------------------------------------------------------
 
@@ -201,6 +253,37 @@ class Contacts:
             one.closed = gap <= START and abs(float(np.ravel(u)[self.normal(i)])) <= START
         self.felt = [one.closed for one in self.now]
 
+    # ---- guards -------------------------------------------------------------------------------------------------
+
+    def watch(self, g: np.ndarray, first: int, out: Armed, rooms: Mapping[int, float]) -> Armed:
+        """Guards of contacts, from number `first` on, are watched from where they are: none of them is violated.
+
+        One that fired and changed nothing has a room of its own in `rooms`.
+        """
+        armed, watched = out.armed.copy(), dict(out.watched)
+        for k, (what, i) in enumerate(self.c.watched):
+            turns = what == "slip" and self.slips(i) and self.c.elements[i].slips == 2  # a speed, not a side
+            room = rooms.get(k, WATCH)
+            if what != "wedge" and not turns and g[first + k] < room:
+                watched[first + k] = min(g[first + k], 0.0) - room
+                armed[first + k] = True
+        return Armed(armed, out.at_once, watched, out.past)
+
+    def slips(self, i: int) -> bool:
+        """Whether a contact slips now."""
+        return self.now[i].mode == "slip"
+
+    def met(self, fired: Iterable[int]) -> list[int]:
+        """Contacts whose slip ends with guards that fired; NoForces where forces have no bound."""
+        watched = [self.c.watched[k] for k in fired]
+        if any(what == "wedge" for what, _ in watched):
+            raise NoForces(
+                "normal forces grow without bound with the friction that they cause (Painleve's paradox): friction is too "
+                "strong for this configuration",
+                solutions=0,
+            )
+        return [i for what, i in watched if what == "slip" and self.slips(i)]
+
     # ---- an instant ---------------------------------------------------------------------------------------------
 
     def settle(
@@ -263,7 +346,7 @@ class Contacts:
                 changes.append((names[i], word))
             elif one.mode == "slip" and one.element.slips == 1 and way.size and one.direction @ way < 0:
                 changes.append((names[i], "turns back"))
-        return Settled(v, impact, changes, rests)
+        return Settled(v, impact, changes, rests, tuple(touching) if struck else ())
 
     def _impact(
         self,

@@ -1,4 +1,4 @@
-"""What contacts with modes of their own did: forces, slip, friction used, and when they were open, stuck and slipped."""
+"""What contacts with modes of their own did: forces, slip, friction used; when they were open, stuck and slipped."""
 
 from __future__ import annotations
 
