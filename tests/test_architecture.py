@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "saltus"
 ORDER = [
     "errors",
+    "shown",
     "compile",
     "engines",
     "model",

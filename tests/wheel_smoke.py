@@ -94,4 +94,5 @@ if __name__ == "__main__":
     made = build(target)
     said = try_it(install(made, target / "environment", borrowed=False), target / "elsewhere")
     size = sum(f.stat().st_blocks * 512 for f in (target / "environment").rglob("*") if not f.is_symlink())
-    print(f"{made}\n{said['version']}{said['program']}{said['no compiler']}{size / 2**20:.0f} MB in {target}/environment")
+    print(made, said["version"] + said["program"] + said["no compiler"], sep="\n", end="")
+    print(f"{size / 2**20:.0f} MB in {target / 'environment'}")

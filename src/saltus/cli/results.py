@@ -17,9 +17,6 @@ def facts(run: Any, seconds: float) -> dict[str, Any]:
     from saltus.simulation.strides import strides
 
     gait = strides(run)
-    counts: dict[str, int] = {}
-    for event in run.events:
-        counts[event.name] = counts.get(event.name, 0) + 1
     contacts = run.meta["contacts"]
     return {
         "model": run.meta["name"],
@@ -28,7 +25,7 @@ def facts(run: Any, seconds: float) -> dict[str, Any]:
         "detail": run.outcome.detail,
         "faults": list(run.outcome.faults),
         "time": run.outcome.t,
-        "events": counts,
+        "events": run.event_counts,
         "steps": len(gait),
         "mean_speed": finite(gait.mean_speed),
         "stride_time": finite(gait.stride_time),

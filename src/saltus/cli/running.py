@@ -52,7 +52,8 @@ def run(
 ) -> None:
     """Simulate a machine and write its data and a page that plays it. Ctrl-C keeps what was simulated.
 
-    `saltus plot` and `saltus report` draw figures of it later. Ends with code 0 only if the run went as far as asked and well.
+    `saltus plot` and `saltus report` draw figures of it later. Ends with code 0 only if the run went as far as asked
+    and well.
     """
     machine = model_of(model)
     params = numbers_of(set_ or [])

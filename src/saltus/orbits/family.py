@@ -14,6 +14,7 @@ import numpy as np
 from saltus.errors import BadFile, UnknownName
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.shooting import Point, Shooting
+from saltus.shown import Shown
 
 FORMAT = "saltus-family-2"
 KINDS = ("fold", "flip", "torus", "branch point")
@@ -44,7 +45,7 @@ class Bifurcation:
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class Family(Shown):
     """Orbits along a branch, in order, with the bifurcations between them and why each end is the end.
 
     `missed` tells of bifurcations that were passed and could not be located.

@@ -18,9 +18,10 @@ from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 from saltus.plan.conditions import Condition, parse
 from saltus.plan.phase import Instant, Phase, inputs_of
+from saltus.shown import Shown
 
 
-class Plan:
+class Plan(Shown):
     """A motion through one domain, or through several in a row, to be found by direct collocation.
 
     `duration` is a number of seconds, or (least, most) where it is free; `intervals` the first mesh; a list gives each

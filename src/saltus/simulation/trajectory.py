@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from saltus.errors import BadValue, UnknownName, naming_extras
 from saltus.model.assembly import State
 from saltus.model.forces import CompliantContact
 from saltus.model.symbols import Named
+from saltus.shown import Shown
 from saltus.simulation.touches import QUANTITIES, Touches
 
 if TYPE_CHECKING:
@@ -160,7 +162,7 @@ class Instants:
 
 
 @dataclass(eq=False)
-class Trajectory:
+class Trajectory(Shown):
     """A run: samples by name, events, dense output.
 
     `run["hip"]`, `run.v["hip"]`, `run.point("foot")` are arrays over the samples `run.t`, which come twice at
@@ -288,7 +290,8 @@ class Trajectory:
         times = np.atleast_1d(np.asarray(t, float))
         first, last = self.t[0], self.t[-1]
         if times.size and (times.min() < first - 1e-12 or times.max() > last + 1e-12):
-            raise BadValue(f"time {times.min():g} ... {times.max():g} s is outside the run, {first:g} ... {last:g} s")
+            worst = times[np.argmax(np.maximum(first - times, times - last))]
+            raise BadValue(f"t = {worst:g} s is outside the run, which goes from {first:g} to {last:g} s", given=worst)
         nq, nv = len(self.meta["q_names"]), len(self.meta["v_names"])
         q, v = np.empty((len(times), nq)), np.empty((len(times), nv))
         ends = np.array([piece.breaks[-1] for piece in self.pieces])
@@ -357,7 +360,7 @@ class Trajectory:
             f"  {outcome.verdict}",
             f"  {self.meta['formulation']}, engine {self.meta['engine']}, tolerance {self.meta['tolerance']:g}: "
             f"{self.meta['steps']} steps, {self.meta['evaluations']} evaluations",
-            f"  events: {self._event_counts()}",
+            "  events: " + (", ".join(f"{n} x {name}" for name, n in self.event_counts.items()) or "none"),
             f"  largest loop gap: {self.loop_gap:.3g} m",
             "  energy account (J): " + ", ".join(f"{k} {v:.6g}" for k, v in account.items() if "relative" not in k),
             f"  energy residual: {account['relative residual']:.3g} of the energy exchanged, at any sample",
@@ -373,11 +376,10 @@ class Trajectory:
         lines += [f"  note: {note}" for note in self.meta["notes"]]
         return "\n".join(lines)
 
-    def _event_counts(self) -> str:
-        counts: dict[str, int] = {}
-        for e in self.events:
-            counts[e.name] = counts.get(e.name, 0) + 1
-        return ", ".join(f"{n} x {name}" for name, n in counts.items()) or "none"
+    @property
+    def event_counts(self) -> dict[str, int]:
+        """How often each event happened, by name."""
+        return dict(Counter(e.name for e in self.events))
 
     # ---- files --------------------------------------------------------------------------------------------------
 

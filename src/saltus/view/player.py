@@ -137,14 +137,16 @@ PAGE = """<figure class="player" style="margin:0">
 <script>@script@</script></figure>"""
 
 
-def player(run: Trajectory, *, mechanism: Mechanism | None = None, ground: float = 0.0) -> str:
+def player(
+    run: Trajectory, *, mechanism: Mechanism | None = None, ground: float = 0.0, most: int = MOST
+) -> str:
     """Return HTML that plays a run: play, scrub, slow motion, follow; links, springs, trail and ground forces."""
     from saltus.model.geometry import skeleton
 
     m = mechanism_of(run, mechanism)
     bones = skeleton(m, run.params)
     begin, end = float(run.t[0]), float(run.t[-1])
-    times = np.linspace(begin, end, int(min(max((end - begin) * RATE, 2), MOST)))
+    times = np.linspace(begin, end, int(min(max((end - begin) * RATE, 2), most)))
     rows = run.at(times).positions
     points = places(m, bones, rows, run.params, times)
     x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)

@@ -28,7 +28,7 @@ DPI = 80
 
 
 @styled
-def animate(
+def film(
     run: Trajectory,
     path: str | Path,
     *,
@@ -48,11 +48,11 @@ def animate(
     0.1 m apart. `progress(done, all)` is called after each frame.
     """
     if not (fps > 0 and speed > 0):
-        raise BadValue(f"animate: fps {fps} and speed {speed} must be above zero")
+        raise BadValue(f"film: fps {fps} and speed {speed} must be above zero")
     begin = float(run.t[0]) if since is None else max(float(since), float(run.t[0]))
     end = float(run.t[-1]) if until is None else min(float(until), float(run.t[-1]))
     if not end > begin:
-        raise BadValue(f"animate: nothing to draw between {begin:g} and {end:g} s")
+        raise BadValue(f"film: nothing to draw between {begin:g} and {end:g} s")
     times = begin + speed / fps * np.arange(int((end - begin) * fps / speed + 1e-9) + 1)
     times = np.minimum(times, end)
     scene = _Scene(run, mechanism_of(run, mechanism), times, trail, ground)
