@@ -176,7 +176,7 @@ class Profile(Ground):
         distance = []
         for f in features:
             inside = min(a * x + b * up - c for a, b, c in f.within)
-            gap = np.linalg.norm(place - f.point) if f.corner else (place - f.point) @ f.normal
+            gap = float(np.linalg.norm(place - f.point) if f.corner else (place - f.point) @ f.normal)
             distance.append((max(0.0, -inside), abs(gap)))
         best = min(range(len(features)), key=lambda i: (distance[i][0] > 1e-12, distance[i][0] + distance[i][1]))
         first = features[best]
@@ -228,8 +228,8 @@ class Terrain(Ground):
             out = SX(self.function(x, y) if spatial else self.function(x))
         except Exception as problem:
             raise BadValue(
-                f"terrain: its function cannot be traced ({type(problem).__name__}: {problem}); use sl.math.sin and the "
-                "like, one argument in the plane, two in 3D"
+                f"terrain: its function cannot be traced ({type(problem).__name__}: {problem}); use sl.math.sin and "
+                "the like, one argument in the plane, two in 3D"
             ) from problem
         f = ca.Function("height", [x, y], [out])
         jumps = {

@@ -5,10 +5,10 @@ with, for every contact,
 
     0 <= f_n, 0 <= w_n, f_n w_n = 0,    |f_t| <= friction f_n,    f_t = -friction f_n w_t / |w_t| where w_t is not zero;
 
-a contact that slips already has f_t = -friction f_n d with its direction d. Projected sweeps over the contacts guess who
-is open, sticks or slips; a linear solve for that guess gives the forces to round-off, and only a solution that meets
-every condition is returned. In the plane, where friction is so strong that there may be none or several (Painleve),
-all guesses are looked at.
+a contact that slips already has f_t = -friction f_n d with its direction d. Projected sweeps over the contacts guess
+who is open, sticks or slips; a linear solve for that guess gives the forces to round-off, and only a solution that
+meets every condition is returned. In the plane, where friction is so strong that there may be none or several
+(Painleve), all guesses are looked at.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import numpy as np
 from saltus.errors import SaltusError
 
 SWEEPS = (3, 10, 30, 100, 300, 1000, 3000)  # after each of these the guess is tried
-TURNS = 60  # rounds that find the direction of a slip that starts in 3D
+TURNS, HALVINGS, TURN = 30, 20, 1e-7  # steps, halvings of one and difference (rad) by which slips in 3D find their way
+PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 FINE = 1e-9  # of the largest force or motion
 
@@ -81,14 +82,6 @@ def solve(G: np.ndarray, b: np.ndarray, laws: Sequence[Law], *, count: bool = Fa
     if found_one is None:
         raise NoForces("no forces were found that meet the laws of contact", solutions=0)
     return found_one
-
-
-def least(
-    G: np.ndarray, b: np.ndarray, laws: Sequence[Law], modes: Sequence[str], directions: Sequence[np.ndarray | None]
-) -> np.ndarray:
-    """Least-norm forces that hold what some modes hold, whether they meet the laws or not."""
-    found = _Problem(G, b, laws).held(np.zeros(len(b)), modes, directions)
-    return np.full(len(b), np.nan) if found is None else found
 
 
 class _Problem:
@@ -209,25 +202,48 @@ class _Problem:
     # ---- a guess made exact ---------------------------------------------------------------------------------------
 
     def _tried(self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None]) -> Forces | None:
-        ways = list(directions)
-        for _ in range(TURNS):
-            found = self.held(f, modes, ways)
-            if found is None:
-                return None
-            w = self.G @ found + self.b
-            turned = 0.0
-            for i, x in enumerate(self.laws):
-                if modes[i] == "slip" and x.rough and len(x.tangential) == 2:
-                    along = w[list(x.tangential)]
-                    size = np.linalg.norm(along)
-                    if size > FINE * self.size:
-                        turned = max(turned, float(np.abs(along / size - ways[i]).max()))
-                        ways[i] = along / size
-            if turned < 1e-12:
-                break
-        return self._judged(found, w, modes, ways)
+        turning = [
+            i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough and len(x.tangential) == 2
+        ]
+        ways = self._turned(f, modes, list(directions), turning) if turning else list(directions)
+        found = self._held(f, modes, ways)
+        return None if found is None else self._judged(found, self.G @ found + self.b, modes, ways)
 
-    def held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    def _turned(
+        self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None], turning: Sequence[int]
+    ) -> list[np.ndarray | None]:
+        """Directions along which slips start: d x w = 0 of every contact that turns, by Newton's method on their angles."""
+        angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
+
+        def off(at: np.ndarray) -> np.ndarray:
+            for i, a in zip(turning, at, strict=True):
+                ways[i] = np.array([math.cos(a), math.sin(a)])
+            found = self._held(f, modes, ways)
+            if found is None:
+                return np.full(len(at), np.nan)
+            w = [self.G[list(self.laws[i].tangential)] @ found + self.b[list(self.laws[i].tangential)] for i in turning]
+            pairs = zip((ways[i] for i in turning), w, strict=True)
+            return np.array([math.atan2(d[0] * x[1] - d[1] * x[0], d @ x) for d, x in pairs])
+
+        now = off(angle)
+        for _ in range(TURNS):
+            if not np.isfinite(now).all() or np.abs(now).max() < 1e-14:
+                break
+            slope = np.column_stack([(off(angle + TURN * e) - now) / TURN for e in np.eye(len(angle))])
+            step = -np.linalg.lstsq(slope, now, rcond=None)[0] if np.isfinite(slope).all() else now
+            step *= min(1.0, 1.0 / max(np.abs(step).max(), 1e-300))  # rad
+            for _ in range(HALVINGS):
+                ahead = off(angle + step)
+                if np.abs(ahead).max() < np.abs(now).max():
+                    break
+                step = step / 2
+            else:
+                break
+            angle, now = angle + step, ahead
+        off(angle)
+        return ways
+
+    def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f with w = 0 along the rows that are held."""
         columns, held = [], []
         fixed = np.zeros(self.n)
@@ -281,6 +297,8 @@ class _Problem:
                 np.linalg.norm(f[t]) > x.static * size + small_f or np.abs(w[t]).max(initial=0.0) > small_w
             ):
                 return None
-            if modes[i] == "slip" and x.rough and w[t] @ ways[i] < -small_w:
-                return None
+            if modes[i] == "slip" and x.rough:
+                along = float(w[t] @ ways[i])
+                if along < -small_w or np.linalg.norm(w[t] - along * ways[i]) > PARALLEL * along + small_w:
+                    return None
         return Forces(f, w, tuple(modes), tuple(ways))

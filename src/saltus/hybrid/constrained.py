@@ -276,8 +276,7 @@ class Constrained:
     def add_friction(self, e: Equations) -> None:
         """Add the friction of sliding contacts to the efforts of some equations."""
         for k, i in enumerate(self.sliding):
-            velocity, push = self.slip_velocity(e, k), self.friction(e, k)
-            e.efforts[f"friction {self.contacts[i].name}"] = ca.jtimes(velocity, e.v, push, True)
+            e.rub(f"friction {self.contacts[i].name}", self.slip_velocity(e, k), self.friction(e, k))
 
     def slip_velocity(self, e: Equations, k: int) -> SX:
         """Velocity (m/s) along the ground of the k-th sliding contact."""

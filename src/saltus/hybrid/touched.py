@@ -84,7 +84,7 @@ class Touched(Constrained):
         for i, x in enumerate(self.elements):
             if x.slips:
                 slip = self.slip_of(e, i)
-                e.efforts[f"friction {x.name}"] = ca.jtimes(slip, e.v, self.rubbing(slip, i), True)
+                e.rub(f"friction {x.name}", slip, self.rubbing(slip, i))
 
     def rubbing(self, slip: SX, i: int) -> SX:
         """Force (N) or effort (Nm) against a slip, zero unless the contact is closed and does not stick."""

@@ -200,7 +200,11 @@ class Loads:
             )
 
     def _touches(self, part: Any) -> Any:
-        self.book.new_name("contact", part.name, self.touching)
+        if isinstance(part, Foot | Meeting):
+            self.book.new_name("contact", part.name, self.touching)
+        elif part.name in self.touching:  # by its coordinate, which has a name that it may have
+            what = "a stop" if isinstance(part, Stop) else "dry friction"
+            raise BadModel(f"{part.coordinate!r} of {self.name!r} has {what} already; give it once", name=part.name)
         self.touching[part.name] = part
         return part
 

@@ -167,7 +167,7 @@ class _Search:
     def _prepared(self, theta: np.ndarray) -> Point:
         """Run from the start to find out the events of a stride, and what counts as the same state."""
         q, v = self.given.positions.copy(), self.given.velocities.copy()
-        moment = self.stride.settled(self.domain, 0.0, q, v, theta)
+        moment = self.stride.settled(self.domain, self.given.time, q, v, theta)
         if self.system.terrain is not None:
             if self.period is not None:
                 passage = self.stride.run(moment, theta, until=moment.t + self.period)

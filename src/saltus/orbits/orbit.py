@@ -62,7 +62,7 @@ class Orbit(Shown):
     @property
     def start(self) -> State:
         """State at the start, just after the event."""
-        return State(self.system.mechanism, self.node.q.copy(), self.node.v.copy(), self.params)
+        return State(self.system.mechanism, self.node.q.copy(), self.node.v.copy(), self.params, None, self.time)
 
     @property
     def passages(self) -> tuple[Passage, ...]:

@@ -66,9 +66,7 @@ class Relabel:
         for one in moment.contacts:
             other = place[self.parts[one.element.part.name], one.element.side, one.element.patch]
             contacts.append(replace(other, element=one.element))
-        return Moment(
-            self.domains[moment.domain], moment.t, self.q @ moment.q, self.v @ moment.v, tuple(contacts)
-        )
+        return Moment(self.domains[moment.domain], moment.t, self.q @ moment.q, self.v @ moment.v, tuple(contacts))
 
     def mark(self, crossing: Crossing) -> Hashable:
         """What marks an event seen in the mirror."""

@@ -19,7 +19,7 @@ from saltus.hybrid.mode import action, mode
 from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import memory
 from saltus.model.symbols import SX
-from saltus.simulation.contacts import Accelerations, Contacts
+from saltus.simulation.contacts import Contacts
 
 
 class Rows:
@@ -99,17 +99,6 @@ class Dynamics:
             p[block] = contacts.block
             by[block, by.shape[1] - len(theta) :] = contacts.slope
         return p, by
-
-    def contact_accelerations(self, t: float, p: np.ndarray) -> Accelerations:
-        """Accelerations along all rows of contacts at (q, v) with some modes."""
-        block = self.layout.slice("anchors")
-
-        def at(q: np.ndarray, v: np.ndarray, modes: np.ndarray) -> np.ndarray:
-            own = p.copy()
-            own[block] = modes
-            return np.ravel(self.mode.contact_accelerations(t, self.mode.state_vector(q, v), own))
-
-        return at
 
     def remembers(self, guard: int) -> bool:
         """Whether a guard depends on where and when the domain was entered (by way of the control)."""

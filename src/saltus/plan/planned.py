@@ -15,6 +15,7 @@ from saltus.plan.mesh import states
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 from saltus.simulation.record import contact_index, contact_summary, contacts_of, labels
+from saltus.simulation.touches import QUANTITIES
 from saltus.simulation.trajectory import Event, Trajectory
 
 
@@ -181,6 +182,7 @@ def planned(
                 "momentum": momentum,
                 "points": points.reshape(len(times), len(m.points), d),
                 "forces": ground,
+                "touches": np.zeros((len(times), 0, len(QUANTITIES))),
             }
         )
         pieces.append(states(t, k, x))
@@ -197,6 +199,7 @@ def planned(
         **labels(plan.system, [model.phase.domain.name for model in t.models]),
         "channels": channels,
         "drives": list(m.drives),
+        "elements": [],
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",
         "engine": engine,

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 import casadi as ca
 import numpy as np
 
-from saltus.dynamics.contact_problem import Forces, Law, NoForces, least, solve
+from saltus.dynamics.contact_problem import Forces, Law, NoForces, solve
 from saltus.dynamics.impulse import Decomposition, Impact
 from saltus.dynamics.unilateral import Element
 from saltus.errors import BadValue
 from saltus.ground import Ground, Patch
 from saltus.hybrid.constrained import SLIP_ENDS
+from saltus.hybrid.mode import Mode
 from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import WATCH, Armed
 from saltus.model.symbols import SX
@@ -24,10 +25,25 @@ TOUCHING = 1e-9  # m: a contact so near touches
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: a contact that is pressed and leaves more slowly stays; it would rise by 2e-11 m
 STILL = 1e-9  # m/s: slower than this a contact does not slip
+SPREAD = 1e-8  # of the largest force or acceleration: what dependent rows are known to
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
 
-Accelerations = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # of all rows at (q, v, block)
+Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Accelerations and forces of all rows at (q, v, block), as the run has them."""
+
+
+def response(mode: Mode, t: float, p: np.ndarray, z: np.ndarray | None = None) -> Response:
+    """The response of contacts in a mode at a time, with run-time parameters p but for the block of the contacts."""
+    place = mode.layout.slice("anchors")
+
+    def at(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        own = p.copy()
+        own[place] = block
+        accelerations, forces = mode.contact_response(t, mode.state_vector(q, v, None, z), own)
+        return np.ravel(accelerations), np.ravel(forces)
+
+    return at
 
 
 @dataclass(eq=False)
@@ -44,11 +60,12 @@ class Now:
     restitution: float = 0.0
     patch: Patch | None = None
     reference: np.ndarray | None = None
+    borne: float | None = None  # friction that it bears at rest although its row is not held: others hold it
 
     @property
     def mode(self) -> str:
         """Open, stick or slip."""
-        return "open" if not self.closed else "stick" if self.stick else "slip"
+        return "open" if not self.closed else "stick" if self.stick or self.borne is not None else "slip"
 
     def block(self, felt: bool) -> np.ndarray:
         """Its run-time parameters."""
@@ -58,7 +75,7 @@ class Now:
             "closed": self.closed,
             "stick": self.stick,
             "felt": felt,
-            "friction": self.friction,
+            "friction": self.friction if self.borne is None else self.borne,
             "static": self.static,
             "direction": self.direction,
             "anchor": self.anchor,
@@ -278,8 +295,8 @@ class Contacts:
         watched = [self.c.watched[k] for k in fired]
         if any(what == "wedge" for what, _ in watched):
             raise NoForces(
-                "normal forces grow without bound with the friction that they cause (Painleve's paradox): friction is too "
-                "strong for this configuration",
+                "normal forces grow without bound with the friction that they cause (Painleve's paradox): friction is "
+                "too strong for this configuration",
                 solutions=0,
             )
         return [i for what, i in watched if what == "slip" and self.slips(i)]
@@ -291,7 +308,7 @@ class Contacts:
         t: float,
         q: np.ndarray,
         v: np.ndarray,
-        accelerations: Accelerations,
+        response: Response,
         stopped: Sequence[int] = (),
         *,
         count: bool = True,
@@ -321,13 +338,13 @@ class Contacts:
         at_rest = {
             i: one.element.slips > 0
             and (
-                (one.closed and one.stick and not struck)
+                (one.mode == "stick" and not struck)
                 or i in stopped
                 or float(np.linalg.norm(u[self.tangential(i)])) <= (STILL if one.element.slips < 2 else SLIP_ENDS / 2)
             )
             for i, one in enumerate(self.now)
         }
-        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, accelerations, count)
+        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, response, count)
         self._hold(t, q, v)
         if struck and any(self.now[i].closed and abs(u[self.normal(i)]) > slow for i in resting):
             rests = self._limit()  # it would have left once more, more slowly than counts
@@ -417,7 +434,7 @@ class Contacts:
         loops: np.ndarray,
         candidates: Sequence[int],
         at_rest: dict[int, bool],
-        accelerations: Accelerations,
+        response: Response,
         count: bool,
     ) -> None:
         """Set the modes of all contacts from their accelerations."""
@@ -444,7 +461,7 @@ class Contacts:
             one.closed = one.closed and not one.element.normal
         forces = None
         for _ in range(4):
-            b = self._free(q, v, accelerations)[rows]
+            b = self._free(q, v, response)[rows]
             if rows:
                 forces = solve(G, b, laws, count=count)
                 self._take(candidates, forces, laws)
@@ -453,15 +470,15 @@ class Contacts:
                 break
             self.felt = felt
         if forces is not None:
-            self._spread(candidates, forces, G, b, laws)
+            self._spread(q, v, rows, candidates, laws, forces, response)
 
-    def _free(self, q: np.ndarray, v: np.ndarray, accelerations: Accelerations) -> np.ndarray:
+    def _free(self, q: np.ndarray, v: np.ndarray, response: Response) -> np.ndarray:
         """Accelerations along all rows with no contact closed and no dry friction."""
         kept = [(one.closed, one.stick) for one in self.now]
         for one in self.now:
             one.closed = False
         try:
-            return accelerations(q, v, self.block)
+            return response(q, v, self.block)[0]
         finally:
             for one, (closed, stick) in zip(self.now, kept, strict=True):
                 one.closed, one.stick = closed, stick
@@ -470,48 +487,56 @@ class Contacts:
         for k, i in enumerate(candidates):
             one, mode, way = self.now[i], forces.modes[k], forces.directions[k]
             one.closed = mode != "open"
-            one.stick = mode == "stick"
+            one.stick, one.borne = mode == "stick", None
             known = laws[k].direction if laws[k].direction is not None else way
             one.direction = np.zeros(one.element.slips) if known is None else np.asarray(known, float)
 
     def _spread(
-        self, candidates: Sequence[int], forces: Forces, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]
+        self,
+        q: np.ndarray,
+        v: np.ndarray,
+        rows: Sequence[int],
+        candidates: Sequence[int],
+        laws: Sequence[Law],
+        forces: Forces,
+        response: Response,
     ) -> None:
-        """Where rows depend on each other the run takes the least-norm forces: modes in which these meet the laws too.
+        """Modes in which the forces of the run meet the laws too, where rows depend on each other or on loops.
 
-        A contact that they would pull is open and carries nothing, one that they put outside of its cone is at its
-        limit; neither changes the motion.
+        Those are the least-norm ones. A contact that they would pull is open, and one that they put outside of its cone
+        is left with a share of its limit that is within the laws. Neither changes the motion, or all stays as it is.
         """
-        modes, ways = list(forces.modes), list(forces.directions)
+        known = [replace(self.now[i]) for i in candidates]
         for _ in range(2 * len(laws)):
-            f = least(G, b, laws, modes, ways)
-            largest = float(np.abs(f).max(initial=0.0))
-            worst, change = 1e-8 * largest, None
+            w, f = (x[rows] for x in response(q, v, self.block))
+            worst, change, pulled = SPREAD * float(np.abs(f).max(initial=0.0)), -1, False
             for k, x in enumerate(laws):
-                if modes[k] == "open":
-                    continue
-                size = f[x.normal] if x.normal is not None else 1.0
-                if x.normal is not None and -size > worst:
-                    worst, change = -size, (k, "open", None)
-                beyond = float(np.linalg.norm(f[list(x.tangential)])) - x.static * max(size, 0.0)
-                if modes[k] == "stick" and beyond > worst:
-                    along = f[list(x.tangential)]
-                    worst, change = beyond, (k, "slip", -along / np.linalg.norm(along))
-            if change is None:
+                one, size = self.now[candidates[k]], f[x.normal] if x.normal is not None else 1.0
+                drag = float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0
+                for beyond, pulls in ((-size, True), (drag - x.static * max(size, 0.0), False)):
+                    if one.closed and beyond > worst:
+                        worst, change, pulled = beyond, k, pulls
+            if change < 0:
+                if np.abs(w - forces.w).max(initial=0.0) <= SPREAD * np.abs(forces.w).max(initial=1.0):
+                    return
                 break
-            modes[change[0]], ways[change[0]] = change[1], change[2]
-        for k, i in enumerate(candidates):
-            one = self.now[i]
-            one.closed, one.stick = modes[k] != "open", modes[k] == "stick"
-            if ways[k] is not None:
-                one.direction = np.asarray(ways[k], float)
+            one, x = self.now[candidates[change]], laws[change]
+            if pulled:
+                one.closed, one.stick, one.borne = False, False, None
+            else:
+                own, size = forces.f[list(x.tangential)], forces.f[x.normal] if x.normal is not None else 1.0
+                drag = float(np.linalg.norm(own))
+                one.stick, one.borne = False, drag / size if size > 0 else 0.0
+                one.direction = -own / drag if drag > 0 else np.eye(len(own))[0]
+        for i, one in zip(candidates, known, strict=True):
+            self.now[i] = one
 
     def _hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         """Contacts that stick are held where they are."""
         holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
         for i, one in enumerate(self.now):
             mine = holds[self._held[i] : self._held[i + 1]]
-            if one.stick and one.closed:
+            if one.mode == "stick":
                 one.anchor = mine.copy()
 
 
@@ -521,8 +546,8 @@ def _rough(one: Now, own: tuple[float, float], ground: float | None) -> None:
     assert isinstance(part, Foot)
     if own[0] < 0 and ground is None:
         raise BadValue(
-            f"foot {part.name!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a ground "
-            "with friction=",
+            f"foot {part.name!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a "
+            "ground with friction=",
             foot=part.name,
         )
     slip, rest = (ground if x < 0 else x if ground is None else min(x, ground) for x in own)

@@ -45,7 +45,7 @@ from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
 from saltus.model.touching import Foot
-from saltus.simulation.contacts import START, Contacts, Settled
+from saltus.simulation.contacts import START, Contacts, Settled, response
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
@@ -339,12 +339,7 @@ class _Run:
         if isinstance(law, Schedule):
             self._row(law.table(c, 0, self._entry()), now, p, math.inf)
 
-        def accelerations(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> np.ndarray:
-            own = p.copy()
-            own[now.layout.slice("anchors")] = block
-            return np.ravel(now.contact_accelerations(self.t, now.state_vector(q, v, None, self.z), own))
-
-        out = self.contacts.settle(self.t, self.q, self.v, accelerations, stopped)
+        out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), stopped)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out

@@ -255,17 +255,35 @@ class Trajectory(Shown):
         return self._state(-1)
 
     def _state(self, sample: int) -> State:
-        m = self.mechanism
-        if m is None:
-            raise BadValue(
-                f"this trajectory of {self.meta['name']!r} was read from a file and knows names, not the machine; set "
-                "its `mechanism` to the one it belongs to"
-            )
+        m = self._machine
         memory = sum(f.memory.numel() for f in m.forces.values() if isinstance(f, CompliantContact))
         z = None
         if memory and self.pieces:
             z = self.pieces[sample].at(self.t[[sample]])[0, -memory:]
-        return State(m, self.arrays["q"][sample].copy(), self.arrays["v"][sample].copy(), self.params, z)
+        q, v, t = (self.arrays[n][sample].copy() for n in "qvt")
+        return State(m, q, v, self.params, z, float(t))
+
+    @property
+    def _machine(self) -> Any:
+        if self.mechanism is None:
+            raise BadValue(
+                f"this trajectory of {self.meta['name']!r} was read from a file and knows names, not the machine; set "
+                "its `mechanism` to the one it belongs to"
+            )
+        return self.mechanism
+
+    @property
+    def last_stride(self) -> State:
+        """State at which the last whole stride began, just after a touch: a start for `sl.find_orbit`.
+
+        The stride is the time between the last two events of the name of the last touch (of the last event, where
+        nothing is said to touch).
+        """
+        touches = [e for e in self.events if e.name.endswith(" touches")] or self.events
+        mine = [e for e in touches if e.name == touches[-1].name] if touches else []
+        if len(mine) < 2:
+            raise BadValue(f"this run of {self.meta['name']!r} has no whole stride: no event came twice at its end")
+        return State(self._machine, mine[-2].q.copy(), mine[-2].v.copy(), self.params, None, mine[-2].t)
 
     @property
     def loop_gap(self) -> float:
@@ -308,7 +326,7 @@ class Trajectory(Shown):
                 v[mine] = self._velocities(piece.phase, times[mine])
         found = Instants(times, q, v, tuple(self.meta["q_names"]), tuple(self.meta["v_names"]))
         if np.ndim(t) == 0 and self.mechanism is not None:
-            return State(self.mechanism, q[0], v[0], self.params)
+            return State(self.mechanism, q[0], v[0], self.params, None, float(times[0]))
         return found
 
     def _velocities(self, stay: int, times: np.ndarray) -> np.ndarray:

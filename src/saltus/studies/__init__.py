@@ -167,6 +167,12 @@ STUDIES = {
             "IVP test set, IFToMM benchmarks A02 and A04, Garcia, Chatterjee, Ruina and Coleman (1998)",
             "saltus.studies.mechanism_benchmarks",
         ),
+        Study(
+            "contact-laws",
+            "Contact with known answers: stick, slip, lift, bounce, roll, stops, and states without a solution",
+            "closed forms of mechanics textbooks; Housner (1963) for the rocking block",
+            "saltus.studies.contact_laws",
+        ),
     )
 }
 
