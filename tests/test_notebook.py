@@ -1,12 +1,17 @@
 """What a notebook shows of each thing: well-formed, with its numbers, and an animation that plays."""
 
+import ast
 import html as text
+import json
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
 import saltus as sl
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +100,20 @@ def test_names_over_time_print_a_summary(run):
     low, high = run.q.z_U.min(), run.q.z_U.max()
     assert line.startswith(f"(z_U={low:.4g} to {high:.4g}, ")
     assert line.endswith(f"; {len(run.t)} samples)")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda p: p.stem)
+def test_example_notebooks_run(path, tmp_path, monkeypatch):
+    """Cell by cell in an empty folder; what a cell ends in shows itself."""
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+    assert all(not cell["outputs"] for cell in cells)
+    for cell in cells:
+        body = ast.parse("".join(cell["source"])).body
+        last = body.pop() if isinstance(body[-1], ast.Expr) else None
+        exec(compile(ast.Module(body, []), path.name, "exec"), names)
+        if last is not None:
+            value = eval(compile(ast.Expression(last.value), path.name, "eval"), names)
+            if hasattr(value, "_repr_html_"):
+                shown(value)

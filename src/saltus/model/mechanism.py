@@ -391,7 +391,7 @@ class Mechanism(Shown, Loads):
     def _hint_at_degrees(self, given: Mapping[str, Any]) -> None:
         """Warn of angles beyond a turn, which are mostly degrees."""
         for name in self.turns:
-            if isinstance(angle := given.get(name), int | float | np.number) and abs(angle) > math.tau:
+            if isinstance(angle := given.get(name), int | float | np.number) and abs(float(angle)) > math.tau:
                 warnings.warn(
                     f"{name} = {angle:g} of {self.name!r} is in radians, {angle / math.tau:.1f} turns; for degrees "
                     f"write {name}=math.radians({angle:g})",

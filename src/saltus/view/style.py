@@ -64,9 +64,16 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
+class Drawing(Figure):
+    """A figure that a notebook shows, as vectors."""
+
+    def _repr_html_(self) -> str:
+        return svg(self)
+
+
 def new_figure(width: float = 7.0, height: float = 3.4) -> Figure:
     """Make an empty figure (inches) that lays itself out."""
-    return Figure(figsize=(width, height), layout="constrained")
+    return Drawing(figsize=(width, height), layout="constrained")
 
 
 def axes_of(ax: Axes | None, width: float = 7.0, height: float = 3.4) -> tuple[Figure, Axes]:
@@ -98,7 +105,7 @@ def panels(
     Rows share the x axis and stand close together, columns have labels of their own. `right` leaves room for legends:
     see `legend_width`.
     """
-    figure = Figure(figsize=(width, height))
+    figure = Drawing(figsize=(width, height))
     aside = LEFT + RIGHT
     wide = (width - LEFT - right - (columns - 1) * aside) / columns
     high = (height - top - BOTTOM - (rows - 1) * gap) / rows
