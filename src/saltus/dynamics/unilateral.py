@@ -25,7 +25,7 @@ from saltus.model.parts import Frame, Plane, Round
 from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
-SLOWEST = 1e-9  # m/s: a slip so slow in 3D has the direction in which it starts
+SLOWEST = 1e-11  # m/s: a slip so slow in 3D has the direction in which it starts
 TINY = 1e-300
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
@@ -223,7 +223,7 @@ def _across(face: Plane, spatial: bool) -> SX:
     n = face.normal
     if not spatial:
         return ca.vertcat(n[1], -n[0], 0)
-    numbers = np.ravel(ca.DM(n)) if n.is_constant() else np.array([0.0, 0.0, 1.0])
+    numbers = ca.DM(n).full().ravel() if n.is_constant() else np.array([0.0, 0.0, 1.0])
     axis = SX(ca.DM(np.eye(3)[int(np.abs(numbers).argmin())]))
     along = axis - n * ca.dot(n, axis)
     return along / ca.sqrt(ca.sumsqr(along))

@@ -51,6 +51,11 @@ class Touched(Constrained):
         return tuple(i for i, x in enumerate(self.elements) if x.slips and x.normal)
 
     @property
+    def rough(self) -> bool:
+        """Whether anything may rub: a contact along its face, or a joint."""
+        return any(x.slips for x in self.elements)
+
+    @property
     def slipping(self) -> list[int]:
         """None: the end of a slip is an event of its contact."""
         return []
@@ -173,7 +178,7 @@ class Touched(Constrained):
                 A[i, :] = A[i, :] - A[i, k] / A[k, k] * A[k, :]
         return smallest
 
-    # ---- numbers ------------------------------------------------------------------------------------------------------
+    # ---- numbers ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def meeting(self) -> Kernel:

@@ -12,7 +12,6 @@ from saltus.orbits.family import Bifurcation
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel
 from saltus.orbits.shooting import Extra, Point, Shooting, newton
-from saltus.orbits.stride import Lost
 
 SMALLEST = 1e-5  # of the size asked for: a branch that cannot be entered by this much is not entered
 SHRINK = 4.0

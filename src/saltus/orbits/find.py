@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,7 @@ ON_SECTION = 1e-6
 SHORTEST = 1e-5  # s: a shorter period is rest, not a gait
 ATTRACT = 20  # strides run forward when Newton's method fails from the guess
 SECTION = "section"
+MEETS = re.compile(r" (touches|bounces)(,|$)")  # among the changes of contacts that make an event
 
 
 def find_orbit(
@@ -210,7 +212,7 @@ class _Search:
 
         def there(crossings: list[Crossing]) -> bool:
             name = crossings[-1].name
-            return name == self.event if self.event is not None else name.split(", ")[0].endswith(" touches")
+            return name == self.event if self.event is not None else bool(MEETS.search(name))
 
         first = self.stride.run(moment, theta, stop=there)
         self.mark = self.relabel.mark(first.crossings[-1])

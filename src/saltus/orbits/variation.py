@@ -73,8 +73,8 @@ class Dynamics:
         entry = {i for n in ("entry_t", "entry_q", "entry_v") for i in _places(self.layout.slice(n))}
         if isinstance(constrained, Touched) and entry & set(self.seen):
             raise BadValue(
-                f"controller {now.action.name!r} depends on s.entry, which a machine with contacts of its own has only at "
-                "the start of a run, so that no stride is like another; let it depend on the state or on s.touching"
+                f"controller {now.action.name!r} depends on s.entry, which a machine with contacts of its own has only "
+                "at the start of a run, so that no stride is like another; let it depend on the state or on s.touching"
             )
 
     def active(self, params: tuple[int, ...]) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -71,7 +72,7 @@ class Now:
         """Its run-time parameters."""
         x = self.element
         out = np.zeros(x.block.numel())
-        values = {
+        values: dict[str, Any] = {
             "closed": self.closed,
             "stick": self.stick,
             "felt": felt,
@@ -167,7 +168,7 @@ class Contacts:
     def slope(self) -> np.ndarray:
         """Derivative of `block` with respect to the Params."""
         out = np.zeros((self.c.anchors.numel(), len(self.params)))
-        by = np.reshape(self.c.law_slopes(self.params), (-1, len(self.params)))
+        by = np.reshape(self.c.law_slopes(self.params), (3 * len(self.now), len(self.params)))
         for place, law in self._given:
             out[place] = by[law]
         return out
@@ -290,8 +291,11 @@ class Contacts:
         """Whether a contact slips now."""
         return self.now[i].mode == "slip"
 
-    def met(self, fired: Iterable[int]) -> list[int]:
-        """Contacts whose slip ends with guards that fired; NoForces where forces have no bound."""
+    def _ends(self, fired: Iterable[int]) -> tuple[list[int], dict[int, str]]:
+        """Of guards that fired: contacts whose slip ends, and those that leave ("normal") or start to slip ("slip").
+
+        NoForces where forces have no bound.
+        """
         watched = [self.c.watched[k] for k in fired]
         if any(what == "wedge" for what, _ in watched):
             raise NoForces(
@@ -299,7 +303,12 @@ class Contacts:
                 "too strong for this configuration",
                 solutions=0,
             )
-        return [i for what, i in watched if what == "slip" and self.slips(i)]
+        leaving: dict[int, str] = {}
+        for what, i in watched:
+            held = (what == "normal" and self.now[i].closed) or (what == "slip" and self.now[i].mode == "stick")
+            if held and leaving.get(i) != "normal":
+                leaving[i] = what
+        return [i for what, i in watched if what == "slip" and self.slips(i)], leaving
 
     # ---- an instant ---------------------------------------------------------------------------------------------
 
@@ -309,14 +318,15 @@ class Contacts:
         q: np.ndarray,
         v: np.ndarray,
         response: Response,
-        stopped: Sequence[int] = (),
+        fired: Sequence[int] = (),
         *,
         count: bool = True,
     ) -> Settled:
-        """Impacts, then the modes that the accelerations ask for; `stopped` are contacts whose slip has ended.
+        """Impacts, then the modes that the accelerations ask for; `fired` are guards that brought the instant about.
 
         NoForces where the laws of contact have no solution, or several.
         """
+        stopped, leaving = self._ends(fired)
         before = [(one.mode, one.direction.copy()) for one in self.now]
         self.look(t, q, v)
         c, names = self.c, [x.name for x in self.c.elements]
@@ -344,7 +354,7 @@ class Contacts:
             )
             for i, one in enumerate(self.now)
         }
-        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, response, count)
+        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, response, count, {} if struck else leaving)
         self._hold(t, q, v)
         if struck and any(self.now[i].closed and abs(u[self.normal(i)]) > slow for i in resting):
             rests = self._limit()  # it would have left once more, more slowly than counts
@@ -436,6 +446,7 @@ class Contacts:
         at_rest: dict[int, bool],
         response: Response,
         count: bool,
+        leaving: Mapping[int, str],
     ) -> None:
         """Set the modes of all contacts from their accelerations."""
         rows: list[int] = []
@@ -463,7 +474,8 @@ class Contacts:
         for _ in range(4):
             b = self._free(q, v, response)[rows]
             if rows:
-                forces = solve(G, b, laws, count=count)
+                going = {k: leaving[i] for k, i in enumerate(candidates) if i in leaving}
+                forces = solve(G, b, laws, count=count, leaving=going)
                 self._take(candidates, forces, laws)
             felt = [one.closed for one in self.now]
             if felt == self.felt:

@@ -328,7 +328,7 @@ class _Run:
 
     # ---- contacts with modes of their own -----------------------------------------------------------------------
 
-    def _meet(self, c: Touched, stopped: Sequence[int]) -> Settled:
+    def _meet(self, c: Touched, fired: Sequence[int]) -> Settled:
         """Settle the contacts at this instant: impacts, modes, and the state onto what holds."""
         assert self.contacts is not None
         self.base = self.contacts.base
@@ -338,8 +338,7 @@ class _Run:
             self._hold(now, p, law)
         if isinstance(law, Schedule):
             self._row(law.table(c, 0, self._entry()), now, p, math.inf)
-
-        out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), stopped)
+        out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
@@ -350,7 +349,7 @@ class _Run:
         c = constrained(self.system, domain)
         assert isinstance(c, Touched)
         assert self.contacts is not None
-        out = self._meet(c, self.contacts.met(met.fired))
+        out = self._meet(c, met.fired)
         stay = len(log.stays)
         changes = out.changes or (
             [] if out.impact is None else [(c.elements[c.watched[met.fired[0]][1]].name, "touches")]
@@ -494,8 +493,8 @@ class _Run:
             return Choice(flow_rows(c, self.t, self.q, self.base, rows), tuple(range(J.shape[1])), ())
         if c.elements:
             raise BadValue(
-                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has not; "
-                "use sl.formulations.Projection(), the default",
+                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has "
+                "not; use sl.formulations.Projection(), the default",
                 given=self.formulation,
             )
         wanted = self.independent

@@ -279,7 +279,7 @@ class Trajectory(Shown):
         The stride is the time between the last two events of the name of the last touch (of the last event, where
         nothing is said to touch).
         """
-        touches = [e for e in self.events if e.name.endswith(" touches")] or self.events
+        touches = [e for e in self.events if e.name.endswith((" touches", " bounces"))] or self.events
         mine = [e for e in touches if e.name == touches[-1].name] if touches else []
         if len(mine) < 2:
             raise BadValue(f"this run of {self.meta['name']!r} has no whole stride: no event came twice at its end")

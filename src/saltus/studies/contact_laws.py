@@ -1,4 +1,4 @@
-"""Study: contact with known answers, hard and with the defaults: stick, slip, lift, bounce, roll, stops, no solution."""
+"""Study: contact with known answers, with the defaults: stick, slip, lift, bounce, roll, stops, states without any."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def on_slope() -> Iterator[Row]:
     m.foot("foot", body.at(0, 0, 0), friction=0.5)
     slope = sl.ground.Slope(math.atan(0.5))
     run = sl.simulate(m, m.assemble(at=(0, 0, 0), rates={"at": (0, 1.0, 0)}), until=20.0, ground=slope)
-    end = np.linalg.norm(run.end.velocities)
+    end = float(np.linalg.norm(run.end.velocities))
     yield row("pushed across a slope with tan(slope) = friction at 1 m/s, 3D: speed in the end (m/s)", 0.5, end, run)
     v = np.array([run.v.at.x, run.v.at.y, run.v.at.z]).T
     down = np.array([-math.cos(slope.angle), 0, -math.sin(slope.angle)])
@@ -102,7 +102,9 @@ def stopping() -> Iterator[Row]:
     """v0 / (f g) and v0^2 / (2 f g)."""
     m = block(0.3)
     run = sl.simulate(m, m.assemble(at=(0, 0), rates={"at": (2.0, 0)}), until=2.0)
-    yield row("block at 2 m/s, friction 0.3: time until it sticks (s)", 2 / (0.3 * G), times(run, "foot sticks")[0], run)
+    yield row(
+        "block at 2 m/s, friction 0.3: time until it sticks (s)", 2 / (0.3 * G), times(run, "foot sticks")[0], run
+    )
     yield row("the same: where it stops (m)", 4 / (2 * 0.3 * G), run.q.at.x[-1], run)
 
 
@@ -129,7 +131,7 @@ def turning_back() -> Iterator[Row]:
     yield row("the same: where it is after 1 s (m)", along * math.cos(angle), run.q.at.x[-1], run)
 
 
-# ---- wheels and balls -------------------------------------------------------------------------------------------------
+# ---- wheels and balls -----------------------------------------------------------------------------------------------
 
 
 def rolling() -> Iterator[Row]:
@@ -137,7 +139,9 @@ def rolling() -> Iterator[Row]:
     m, disc = free("disc", 1.0, 0.5 * 0.1**2)
     m.foot("rim", disc.at(0, 0), radius=0.1, friction=0.2)
     run = sl.simulate(m, m.assemble(at=(0, 0.1, 0), rates={"at": (3.0, 0, 0)}), until=1.0)
-    yield row("disc put down at 3 m/s, friction 0.2: when it rolls (s)", 3 / (0.6 * G), times(run, "rim sticks")[0], run)
+    yield row(
+        "disc put down at 3 m/s, friction 0.2: when it rolls (s)", 3 / (0.6 * G), times(run, "rim sticks")[0], run
+    )
     yield row("the same: speed (m/s)", 2.0, run.v.at.x[-1], run)
     m = sl.Mechanism("ball", spatial=True)
     ball = m.link("ball", mass=1.0, inertia=(0.4 * 0.1**2,) * 3)
@@ -157,7 +161,9 @@ def bouncing() -> Iterator[Row]:
     """Zeno's end of the bounces; an oblique bounce that slips all along takes f (1 + e) v_n off the speed."""
     m = block(0.0, restitution=0.8)
     run = sl.simulate(m, m.assemble(at=(0, 1.0)), until=6.0)
-    yield row("ball from 1 m, restitution 0.8: when it rests (s)", 9 * math.sqrt(2 / G), times(run, "foot rests")[0], run)
+    yield row(
+        "ball from 1 m, restitution 0.8: when it rests (s)", 9 * math.sqrt(2 / G), times(run, "foot rests")[0], run
+    )
     yield row("the same: height 2 s later (m)", 0.0, run.q.at.y[-1], run)
     m = block(0.1, restitution=0.5)
     run = sl.simulate(m, m.assemble(at=(0, 1.0), rates={"at": (4.0, 0)}), until=0.6)
@@ -165,7 +171,7 @@ def bouncing() -> Iterator[Row]:
     yield row("bounce at 4 m/s along, friction 0.1, e = 0.5: speed along (m/s)", 4 - 0.15 * fast, run.v.at.x[-1], run)
 
 
-# ---- bodies -----------------------------------------------------------------------------------------------------------
+# ---- bodies ---------------------------------------------------------------------------------------------------------
 
 
 def rocking() -> Iterator[Row]:
@@ -198,8 +204,10 @@ def ladder() -> Iterator[Row]:
     theta = math.radians(70)
     run = sl.simulate(m, m.assemble(at=(0, math.sin(theta), -theta)), until=0.45)
     left = next(e for e in run.events if e.name == "top lifts")
-    yield row("rod between smooth wall and floor: sin(angle) where it leaves the wall (1)",
-              2 / 3 * math.sin(theta), math.sin(-left.q[2]), run)  # fmt: skip
+    wanted = 2 / 3 * math.sin(theta)
+    yield row(
+        "rod between smooth wall and floor: sin(angle) where it leaves the wall (1)", wanted, math.sin(-left.q[2]), run
+    )
 
 
 def dome() -> Iterator[Row]:
@@ -280,7 +288,7 @@ PROBLEMS: tuple[Callable[[], Iterator[Row]], ...] = (
 )
 
 
-# ---- times of events as the tolerance falls ---------------------------------------------------------------------------
+# ---- times of events as the tolerance falls -------------------------------------------------------------------------
 
 
 def convergence() -> list[tuple[float, float]]:
@@ -334,7 +342,9 @@ def study() -> StudyResult:
     ]
     slope = order(errors)
     comparisons.append(
-        Comparison("order of the error of an event's time in the tolerance", "about 1", f"{slope:.2f}", holds=slope > 0.7)
+        Comparison(
+            "order of the error of an event's time in the tolerance", "about 1", f"{slope:.2f}", holds=slope > 0.7
+        )
     )
     info = STUDIES["contact-laws"]
     data = {
