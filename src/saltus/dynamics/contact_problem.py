@@ -120,7 +120,7 @@ class _Problem:
             for k, (x, s) in enumerate(zip(rubs, signs, strict=True)):
                 if x.tangential:
                     A[:, k] -= x.friction * s * self.G[normals, x.tangential[0]]
-            scale = np.sqrt(np.abs(np.diag(self.G)[normals])) + 1e-300
+            scale = np.sqrt(np.abs(np.diag(self.G)[normals])) + 1e-100  # squared, it is still above zero
             A = A / np.outer(scale, scale)
             for r in range(1, len(normals) + 1):
                 for chosen in itertools.combinations(range(len(normals)), r):
