@@ -67,7 +67,7 @@ def _of_ten_seconds(r: Result) -> Result:
 
 @styled
 def drift(results: Sequence[Result], path: Path) -> None:
-    """Loop gap and energy error of the long runs against CPU time a second of motion."""
+    """Loop gap and energy error of the long runs against CPU time per second of motion."""
     tools = list(dict.fromkeys(r.tool for r in results))
     figure = new_figure(7.4, 4.2)
     left, right = figure.subplots(1, 2, sharey=True)

@@ -128,7 +128,7 @@ class GaitTask:
 
 @functools.lru_cache(maxsize=8)
 def _made(make: Callable[[], HybridSystem]) -> HybridSystem:
-    """The system of a maker, once a process: another Param value needs no recompiling."""
+    """The system of a maker, once per process: another Param value needs no recompiling."""
     return make()
 
 
@@ -209,7 +209,7 @@ def design_gait(
         if not callable(function):
             known = ", ".join(Gait.__dataclass_fields__)
             raise BadValue(
-                f"{what} is {function!r}; give a function of the gait, as lambda g: g.cost_of_transport; it has {known}",
+                f"{what} is {function!r}; give a function of a gait, as lambda g: g.cost_of_transport; it has {known}",
                 given=function,
             )
     if not vary:

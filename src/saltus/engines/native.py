@@ -60,7 +60,7 @@ class NativeEngine:
     name = "native"
 
     def prepare(self, flow: Flow, *, dense: bool = True, **options: Any) -> Stepper:
-        """Compile a flow. `dense=False` keeps a cubic a step: faster, its interior is of order 4 only, and unchecked.
+        """Compile a flow. `dense=False` keeps a cubic per step: faster, its interior is of order 4 only, and unchecked.
 
         If the compiler fails, hangs, or finds no room, the stepper is that of an engine that needs none, with a note.
         """

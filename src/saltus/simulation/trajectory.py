@@ -125,7 +125,7 @@ class Piece:
     coefficients: np.ndarray
 
     def at(self, t: np.ndarray) -> np.ndarray:
-        """States at times within the piece, one row a time."""
+        """States at times within the piece, one row per time."""
         k = np.clip(np.searchsorted(self.breaks, t, side="right") - 1, 0, len(self.breaks) - 2)
         s = ((t - self.breaks[k]) / (self.breaks[k + 1] - self.breaks[k]))[:, None]
         out = self.coefficients[k, -1]
@@ -216,7 +216,7 @@ class Trajectory(Shown):
         return self.q[name]
 
     def point(self, name: str) -> np.ndarray:
-        """World positions of a named point over time (m), one row a sample."""
+        """World positions of a named point over time (m), one row per sample."""
         return self._of("points", name, "point")
 
     def force(self, name: str) -> np.ndarray:
@@ -363,7 +363,7 @@ class Trajectory(Shown):
         account = {"change": float(self.meta["energy_end"] - self.meta["energy_start"])}
         account |= {f"work of {name}": float(w) for name, w in self.meta["work"].items()}
         account["lost at impacts"] = -float(sum(e.impact.lost for e in self.events if e.impact))
-        account["moved by resets"] = float(self.meta["energy_of_resets"])
+        account["added by resets"] = float(self.meta["energy_of_resets"])
         explained = sum(value for name, value in account.items() if name != "change")
         account["residual"] = account["change"] - explained
         worst = max(abs(account["residual"]), float(self.meta["energy_drift"]))

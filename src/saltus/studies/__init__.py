@@ -103,7 +103,7 @@ STUDIES = {
         ),
         Study(
             "bolt-gaits",
-            "BOLT's running gaits over speed, their multipliers, cost of transport, and feedback once a stride",
+            "BOLT's running gaits over speed, their multipliers, cost of transport, and feedback once per stride",
             f"{LIU}; the gaits are ours, the paper leaves feedback as future work",
             "saltus.studies.bolt_gaits",
         ),

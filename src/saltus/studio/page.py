@@ -54,7 +54,7 @@ SCRIPT = """(() => {
       };
     });
 
-    // viser draws without a pause while anything changes: 30 pictures a second leave it time to listen
+    // viser draws without a pause while anything changes: 30 pictures per second leave it time to listen
     const frame = requestAnimationFrame.bind(window);
     let waiting = new Map(), due = waiting, asked = false, count = 0, last = 0;
     const draw = (now) => {

@@ -32,7 +32,7 @@ def evaluate(
     out = {n: np.asarray(v, float) for n, v in task(points, generators).items()}
     for name, values in out.items():
         if values.shape[:1] != (count,):
-            raise BadValue(f"the task returned {name!r} of shape {values.shape} for {count} points; one row a point")
+            raise BadValue(f"the task returned {name!r} of shape {values.shape} for {count} points; one row per point")
     return out, time.perf_counter() - begin
 
 

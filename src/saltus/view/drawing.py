@@ -73,7 +73,7 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
 
 
 def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
-    """Put a machine's artists at the given points (one row a point)."""
+    """Put a machine's artists at the given points (one row per point)."""
     from saltus.model.geometry import spiral
 
     n = len(bones.links)

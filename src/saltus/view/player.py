@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from saltus.model.mechanism import Mechanism
     from saltus.simulation.trajectory import Trajectory
 
-RATE, MOST = 150.0, 3600  # pictures a second of simulated time, and at most
+RATE, MOST = 150.0, 3600  # pictures per second of simulated time, and at most
 SCALE = 30_000  # coordinates are whole numbers up to this
 
 SCRIPT = """

@@ -151,7 +151,7 @@ def _facts(run: Trajectory) -> list[tuple[str, str]]:
 
 def _energy(run: Trajectory) -> str:
     rows = [(name, value) for name, value in run.energy_account.items() if name != "relative residual"]
-    return table(("", "J"), rows, "change = works + lost at impacts + moved by resets + residual")
+    return table(("", "J"), rows, "change = works + lost at impacts + added by resets + residual")
 
 
 def _contacts(run: Trajectory) -> list[str]:
