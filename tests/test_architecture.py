@@ -12,6 +12,7 @@ SOURCE = ROOT / "src" / "saltus"
 ORDER = [
     "errors",
     "shown",
+    "sealed",
     "compile",
     "engines",
     "model",

@@ -206,6 +206,11 @@ class Shooting:
                 add(by_length, i, passage.Y[1 + j] - seeds[i][1 + j])
         return length / time, by_length / time - length / time**2 * by_time
 
+    @staticmethod
+    def goal(point: Point) -> float:
+        """Residual below which a point counts as an orbit."""
+        return GOAL * max(1.0, *(float(np.abs(np.concatenate([n.q, n.v])).max()) for n in point.nodes))
+
     # ---- moving -------------------------------------------------------------------------------------------------
 
     def vector(self, point: Point) -> np.ndarray:
@@ -253,7 +258,7 @@ def newton(
         r, J = extra(point, e.lift)
         return e, np.concatenate([e.residual, r]), np.vstack([e.jacobian, J])
 
-    goal = GOAL * max(1.0, *(float(np.abs(np.concatenate([n.q, n.v])).max()) for n in start.nodes))
+    goal = shooting.goal(start)
     e, r, J = judged(start)
     history.append(float(np.linalg.norm(r)))
     last_chance = False

@@ -1,14 +1,11 @@
 """Trajectories in files: one NetCDF file holds samples, polynomials, events and accounts, under a checksum.
 
-The checksum tells damage; it is no signature. What a file says is checked for what a trajectory is, whoever wrote it.
+What a file says is checked for what a trajectory is, whoever wrote it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from saltus import sealed
 from saltus.dynamics.impulse import Impact
 from saltus.errors import BadFile, BadValue
 from saltus.model.registry import readable
+from saltus.simulation import netcdf
 from saltus.simulation.trajectory import SAMPLES, Event, Piece, Trajectory
 
 FORMAT = "saltus-trajectory-3"
-MARK = b"\nsaltus\n"  # before the checksum at the end of a file
 STATES = ("q_before", "v_before", "q", "v")  # around an event
 
 # What `meta` holds at least: a text, a number, a list of names, a dict of numbers.
@@ -31,65 +29,21 @@ NUMBERS = ("tolerance", "loop_gap", "energy_start", "energy_end", "energy_scale"
 COUNTS = ("steps", "evaluations", "rejected", "dimension")
 NAMES = ("q_names", "v_names", "inputs", "drives", "channels", "constraints", "points", "forces", "domains", "elements")
 TABLES = ("params", "work")
+ACCOUNTS = {
+    "contacts": ("normal_min", "normal_max", "friction_need", "friction_given", "friction_short", "pulling"),
+    "feet": ("depth", "t"),
+}
 
 
 def save(trajectory: Trajectory, path: str | Path) -> Path:
-    """Write everything to one NetCDF file (classic, 64-bit offsets); a file half written never takes the place of a
-    whole one.
-    """
-    from scipy.io import netcdf_file
-
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    variables = _variables(trajectory)
-    # in this format a dimension of no length is one that grows, so what is empty is only told of
-    empty = {name: array.shape for name, (_, array, _) in variables.items() if not array.size}
-    parts = {"meta": trajectory.meta, "events": _records(trajectory), "empty": empty}
-    attributes = {"format": FORMAT, **{name: json.dumps(part) for name, part in parts.items()}}
+    """Write everything to one NetCDF file."""
+    attributes = {"format": FORMAT, "meta": json.dumps(trajectory.meta), "events": json.dumps(_records(trajectory))}
+    variables = {n: (dims, x, {"units": unit} if unit else {}) for n, (dims, x, unit) in _variables(trajectory).items()}
     try:
-        with netcdf_file(temporary, "w", version=2) as file:
-            for name, text in attributes.items():
-                setattr(file, name, text.encode())
-            for name, (dimensions, array, unit) in variables.items():
-                if name not in empty:
-                    _put(file, name, dimensions, array, unit)
-        seal(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
-
-
-def seal(path: Path) -> None:
-    """Append the SHA-256 of a file to it: readers of NetCDF do not look behind the end of the data."""
-    content = path.read_bytes()
-    path.write_bytes(content + MARK + hashlib.sha256(content).digest())
-
-
-def _whole(path: Path) -> bool:
-    """Whether a file ends with the checksum of what comes before."""
-    content = path.read_bytes()
-    end = len(content) - len(MARK) - 32
-    return end > 0 and content[end:] == MARK + hashlib.sha256(content[:end]).digest()
-
-
-def _put(file: Any, name: str, dimensions: tuple[str, ...], array: np.ndarray, unit: str) -> None:
-    text = array.dtype == object
-    if text:  # names are rows of letters
-        array = np.array([entry.encode() for entry in array])
-        array = array.view("S1").reshape(len(array), -1)
-        dimensions = (*dimensions, f"letters_{array.shape[1]}")
-    elif array.dtype.kind in "iub":
-        array = array.astype(np.int32)  # the widest of this format
-    for dimension, size in zip(dimensions, array.shape, strict=True):
-        if dimension not in file.dimensions:
-            file.createDimension(dimension, size)
-    variable = file.createVariable(name, array.dtype, dimensions)
-    if unit:
-        variable.units = unit.encode()
-    if text:
-        variable._Encoding = b"utf-8"
-    variable[:] = array
+        content = netcdf.written(attributes, variables)
+    except ValueError as problem:
+        raise BadValue(f"{path}: {problem}; ask for fewer samples, or a shorter run") from problem
+    return sealed.put(Path(path), sealed.seal(content))
 
 
 def _variables(trajectory: Trajectory) -> dict[str, tuple[tuple[str, ...], np.ndarray, str]]:
@@ -145,17 +99,18 @@ def load(path: str | Path) -> Trajectory:
     path = Path(path)
     if not path.is_file():
         raise BadFile(f"{path} does not exist or is no file", path=str(path))
-    if not _whole(path):
+    content = sealed.unseal(path.read_bytes())
+    if content is None:
         raise BadFile(
             f"{path} is damaged or truncated, or no trajectory of Saltus: it does not end with the checksum of its "
             "contents; simulate again, or get another copy",
             path=str(path),
         )
     try:
-        attributes, variables = _contents(path)
-    except (OSError, ArithmeticError, ValueError, TypeError, AttributeError, LookupError) as problem:
+        attributes, variables = netcdf.read(content)
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
         raise BadFile(
-            f"{path} cannot be read as NetCDF ({type(problem).__name__}); it may be truncated: simulate again",
+            f"{path} cannot be read as NetCDF ({problem}); it may be of an older version: simulate again",
             path=str(path),
         ) from problem
     found = attributes.get("format")
@@ -171,25 +126,9 @@ def load(path: str | Path) -> Trajectory:
         raise BadFile(f"{path} is damaged: {said}; simulate again, or get another copy", path=str(path)) from problem
 
 
-def _contents(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Attributes and variables of a file; one that claims more than its size holds is refused before it is read."""
-    from scipy.io import netcdf_file
-
-    with netcdf_file(path.absolute(), mmap=False, maskandscale=False) as file:
-        room = path.stat().st_size
-        for variable in file.variables.values():
-            room -= math.prod(variable.shape) * variable.data.dtype.itemsize
-        if room < 0:
-            raise ValueError("more data than the file has bytes")
-        attributes = {name: text.decode() for name, text in file._attributes.items() if isinstance(text, bytes)}
-        native = {name: x.data.astype(x.data.dtype.newbyteorder("=")) for name, x in file.variables.items()}
-        return attributes, native
-
-
 def _rebuilt(attributes: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> Trajectory:
     """A trajectory of what a file says, which is checked here once so that nothing later need doubt it."""
     meta = _meta(json.loads(attributes["meta"]))
-    arrays = {**arrays, **{name: _empty(shape) for name, shape in json.loads(attributes["empty"]).items()}}
     t = arrays["time"]
     samples = {"t": t, **{name: arrays[name] for name in SAMPLES}}
     events = [_event(fields, i, arrays) for i, fields in enumerate(json.loads(attributes["events"]))]
@@ -213,12 +152,6 @@ def _rebuilt(attributes: Mapping[str, str], arrays: Mapping[str, np.ndarray]) ->
     return trajectory
 
 
-def _empty(shape: Any) -> np.ndarray:
-    if 0 not in shape:
-        raise ValueError(f"an array of shape {shape} is not empty")
-    return np.zeros(shape, int)
-
-
 def _meta(meta: Any) -> dict[str, Any]:
     if not isinstance(meta, dict):
         raise TypeError("meta holds no names")
@@ -230,9 +163,9 @@ def _meta(meta: Any) -> dict[str, Any]:
     for name in TABLES:
         for entry, value in meta[name].items():
             _number(value, readable(entry, name))
-    for table in ("contacts", "feet"):
+    for table, expected in ACCOUNTS.items():
         for entry, numbers in meta[table].items():
-            for value in numbers.values():
+            for value in (*numbers.values(), *(numbers[name] for name in expected)):
                 _number(value, readable(entry, table))
     if not isinstance(meta["all_velocities"], bool):
         raise TypeError("all_velocities is neither true nor false")

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     import xarray
 
 
-FORMAT = "saltus-trajectory-1"
-
-
 # What is sampled: dimensions beside time, and units (mixed ones are of turns and shifts).
 SAMPLES: dict[str, tuple[tuple[str, ...], str]] = {
     "q": (("coordinate",), "rad or m"),
