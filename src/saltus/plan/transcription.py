@@ -446,7 +446,7 @@ class Transcription:
         return "a slack or an impulse"
 
     def whole(self, k: int, x: np.ndarray) -> list[np.ndarray]:
-        """q, v, a, u, f, z and q' of phase k, one row a node."""
+        """q, v, a, u, f, z and q' of phase k, one row per node."""
         here = self.at_nodes(k, x)
         return [np.reshape(part, (len(here[0]), -1)) for part in self.models[k].whole.batch(*here)]
 

@@ -266,6 +266,9 @@ class _Run:
             log.outcome = Outcome("failed", str(problem), self.t)
         if log.outcome is None:
             log.outcome = Outcome("finished", f"reached {until:g} s", self.t)
+            waiting = [e.name for e in self.system.edges if e.source is domain]
+            if waiting and not seen:
+                log.note(f"no guard fired: {domain.name!r} waited for {', '.join(waiting)} from beginning to end")
 
     def _chatters(self) -> bool:
         gaps = np.diff([e.t for e in self.log.events[-ZENO_EVENTS:]])
@@ -525,7 +528,7 @@ class _Run:
 
     def _stepper(self, now: Mode) -> Any:
         if id(now) not in self._steppers:
-            engine = choose_engine(self.engine, now.flow)
+            engine = choose_engine(self.engine)
             self._steppers[id(now)] = engine.prepare(now.flow)
             self.log.engines[self._steppers[id(now)].engine] = None
             for text in getattr(self._steppers[id(now)], "notes", ()):
@@ -784,8 +787,12 @@ class _Run:
                 "for; try another engine, a looser tolerance or a larger max_steps"
             )
         if stop is Stop.NOT_FINITE:
-            commanded = np.ravel(now.command(self.t, x, p)[0])
-            bad = [n for n, u in zip(self.system.mechanism.inputs, commanded, strict=True) if not math.isfinite(u)]
+            inputs = self.system.mechanism.inputs
+            for t in (self.t, self.t + 1e-6):  # an integrator stops before the instant from which on there is no number
+                commanded = np.ravel(now.command(t, x, p)[0])
+                bad = [n for n, u in zip(inputs, commanded, strict=True) if not math.isfinite(u)]
+                if bad:
+                    break
             if bad:
                 return (
                     f"controller {self._law(now)!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"

@@ -228,7 +228,7 @@ class Blocks:
         self.width = sum(self.sizes.values())
 
     def rows(self, stay: Stay, **parts: np.ndarray) -> np.ndarray:
-        """One row a knot of the stay; parts are per row, or the same in all."""
+        """One row per knot of the stay; parts are per row, or the same in all."""
         count = len(stay.knots)
         out = []
         for name, size in self.sizes.items():

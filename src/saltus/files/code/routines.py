@@ -121,7 +121,7 @@ class Exported:
             out.append(
                 routine(
                     "points",
-                    f"Positions and velocities of {', '.join(m.points)}, one a row.",
+                    f"Positions and velocities of {', '.join(m.points)}, one per row.",
                     inputs,
                     [places, speeds],
                     names,
