@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saltus.files.code.routines import Exported
-from saltus.files.code.statements import C, literal
+from saltus.compile.statements import C, literal
 from saltus.hybrid.laws import Table
 
 
