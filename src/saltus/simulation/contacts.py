@@ -117,6 +117,7 @@ class Contacts:
         self.c, self.ground, self.params = c, ground, params
         laws = np.reshape(c.laws(params), (-1, 3))
         self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
+        self.stiffness = np.ravel(c.stiffness(params))  # N/m, zero of hard contacts
         self.now = [
             Now(
                 x,
@@ -259,6 +260,9 @@ class Contacts:
             part, name = one.element.part, one.element.name
             if isinstance(part, Rub):
                 continue
+            if one.element.soft:
+                one.closed = one.stick = gap < 0
+                continue
             if gap < -START:
                 inside = "below the ground" if isinstance(part, Foot) else "inside of what it touches"
                 if isinstance(part, Stop):
@@ -275,6 +279,7 @@ class Contacts:
                     depth=float(-gap),
                 )
             one.closed = gap <= START and abs(float(np.ravel(u)[self.normal(i)])) <= START
+        self._hold(t, q, v)
         self.felt = [one.closed for one in self.now]
 
     # ---- guards -------------------------------------------------------------------------------------------------
@@ -341,7 +346,9 @@ class Contacts:
         A = np.reshape(A, (len(u), len(v)))
         M = c.mass(t, q, self.base)
         loops = c.closure(t, q, self.base)[1][: c.loops]
-        touching = [i for i, one in enumerate(self.now) if one.element.normal and (one.closed or gaps[i] <= TOUCHING)]
+        self._soften(t, q, v, gaps, u, response, stopped, leaving)
+        hard = [i for i, one in enumerate(self.now) if one.element.normal and not one.element.soft]
+        touching = [i for i in hard if self.now[i].closed or gaps[i] <= TOUCHING]
         impact, rests, v_in = None, 0.0, v
         slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
         if any(u[self.normal(i)] < -slow for i in touching):
@@ -382,6 +389,41 @@ class Contacts:
         return Settled(
             v, impact, changes, rests, tuple(touching) if struck else (), not struck and (block == self.block).all()
         )
+
+    def _soften(
+        self,
+        t: float,
+        q: np.ndarray,
+        v: np.ndarray,
+        gaps: np.ndarray,
+        u: np.ndarray,
+        response: Response,
+        stopped: Sequence[int],
+        leaving: Mapping[int, str],
+    ) -> None:
+        """Set the modes of soft contacts, which follow from where they are and how they move.
+
+        One that comes to rest sticks with the stretch of its spring that leaves its force as it is.
+        """
+        soft = [i for i, one in enumerate(self.now) if one.element.soft]
+        if not soft:
+            return
+        forces = response(q, v, self.block)[1]
+        holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
+        for i in soft:
+            one, place = self.now[i], holds[self._held[i] : self._held[i + 1]]
+            along, slip = forces[self.tangential(i)], u[self.tangential(i)]
+            if not one.closed:
+                one.closed = one.stick = bool(gaps[i] <= TOUCHING and u[self.normal(i)] < 0)
+                one.anchor = place.copy()
+            elif leaving.get(i) == "normal":
+                one.closed = one.stick = False
+            elif leaving.get(i) == "slip":
+                way = -along if along.any() else slip
+                one.stick, one.direction = False, way / np.linalg.norm(way)
+            elif i in stopped:
+                one.stick, one.anchor = True, place + along / self.stiffness[i]
+        self.felt = [one.closed for one in self.now]
 
     def _impact(
         self,
@@ -432,7 +474,8 @@ class Contacts:
         T_after = float(after @ M @ after / 2)
         names = tuple(f"{self.c.elements[i].name} {k}" for i in touching for k in self._letters(i))
         self.impacts.append(t)
-        return Impact(after, p, T_after, T - T_after, len(rows), T_after, names), self._limit() if rests else 0.0
+        works = p * (arrive + G @ p / 2)
+        return Impact(after, p, T_after, T - T_after, len(rows), T_after, names, works), self._limit() if rests else 0.0
 
     def _letters(self, i: int) -> list[str]:
         one = self.now[i]
@@ -481,7 +524,7 @@ class Contacts:
             laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
         G = Decomposition(M, A[rows], loops).mobility if rows else np.zeros((0, 0))
         for one in self.now:
-            one.closed = one.closed and not one.element.normal
+            one.closed = one.closed and (one.element.soft or not one.element.normal)
         forces = None
         for _ in range(4):
             b = self._free(q, v, response)[rows]
@@ -497,10 +540,10 @@ class Contacts:
             self._spread(q, v, rows, candidates, laws, forces, response, float(np.abs(b).max()))
 
     def _free(self, q: np.ndarray, v: np.ndarray, response: Response) -> np.ndarray:
-        """Accelerations along all rows with no contact closed and no dry friction."""
+        """Accelerations along all rows with no hard contact closed and no dry friction."""
         kept = [(one.closed, one.stick) for one in self.now]
         for one in self.now:
-            one.closed = False
+            one.closed = one.closed and one.element.soft
         try:
             return response(q, v, self.block)[0]
         finally:
@@ -589,7 +632,7 @@ class Contacts:
         holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
         for i, one in enumerate(self.now):
             mine = holds[self._held[i] : self._held[i + 1]]
-            if one.mode == "stick":
+            if one.mode == "stick" and not one.element.soft:
                 one.anchor = mine.copy()
 
 

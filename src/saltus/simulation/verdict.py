@@ -30,6 +30,8 @@ def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
                 f"contact {name!r} needed {contact['friction_short']:.4g} N more friction than the ground's "
                 f"{contact['friction_given']:.4g} gives, {contact['friction_need']:.4g} in all"
             )
+        if contact.get("gap_min", 0.0) < -max(DEEP, known):
+            out.append(f"contact {name!r} was {-contact['gap_min']:.4g} m inside of what it touches")
     for name, foot in run.meta["feet"].items():
         if foot["depth"] > max(DEEP, known):
             out.append(f"{name!r} was {foot['depth']:.4g} m below the ground at t = {foot['t']:.4g} s")
