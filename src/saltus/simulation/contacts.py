@@ -228,10 +228,11 @@ class Contacts:
                 mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
                 near = self.ground.near(float(places[i, 0]), float(places[i, up]))
                 self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
-        normals = np.reshape(self.c.meeting(t, q, v, self.base)[4], (-1, 3))
-        for one, n in zip(self.now, normals, strict=True):
-            if "reference" in one.element.places and one.reference is None:
-                one.reference = np.eye(3)[int(np.abs(n).argmin())]
+        unknown = [one for one in self.now if "reference" in one.element.places and one.reference is None]
+        if unknown:
+            normals = np.reshape(self.c.meeting(t, q, v, self.base)[4], (-1, 3))
+            for one in unknown:
+                one.reference = np.eye(3)[int(np.abs(normals[self.now.index(one)]).argmin())]
 
     @staticmethod
     def _assign(feet: Sequence[Now], near: Sequence[Patch], own: Sequence[Frictions]) -> None:
@@ -525,9 +526,11 @@ class Contacts:
         G = Decomposition(M, A[rows], loops).mobility if rows else np.zeros((0, 0))
         for one in self.now:
             one.closed = one.closed and (one.element.soft or not one.element.normal)
-        forces = None
+        forces, b = None, np.zeros(0)
         for _ in range(4):
-            b = self._free(q, v, response)[rows]
+            before, b = b, self._free(q, v, response)[rows]
+            if np.array_equal(b, before):
+                break  # the law does not mind who touches
             if rows:
                 going = {k: leaving[i] for k, i in enumerate(candidates) if i in leaving}
                 forces = solve(G, b, laws, count=count, leaving=going)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice, better, choose
 from saltus.dynamics.contact_problem import NoForces
 from saltus.dynamics.formulations import SPF, Baumgarte, Formulation, Projection
@@ -20,7 +21,7 @@ from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.contacts import Pinned, Rolling, Sliding
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
-from saltus.hybrid.mode import Action, Mode, action, mode, name_of
+from saltus.hybrid.mode import Mode, action, mode, name_of
 from saltus.hybrid.regular import check_constraints
 from saltus.hybrid.resets import Collision
 from saltus.hybrid.signals import Entry, called, commands
@@ -30,6 +31,7 @@ from saltus.hybrid.transition import (
     STILL,
     WATCH,
     Armed,
+    Entrance,
     Passed,
     Watch,
     arm,
@@ -224,7 +226,9 @@ class _Run:
         self.entered: Entry | None = None
         self._due: list[tuple[float, str]] = []  # names of events that have a time already
         self._sampled = (0, -1), np.zeros(0), -math.inf  # law and entry, what a Sampled law gave, when it is next due
-        self._actions: dict[tuple[str, Choice], Action] = {}
+        self._entries: dict[Mode, Kernel] = {}
+        self._modes: dict[tuple[str, Choice], Mode] = {}  # what was found once is not looked up again in the run
+        self._domains: dict[str, tuple[Constrained, Entrance]] = {}
         self._steppers: dict[int, Any] = {}
 
     # ---- the loop over domains ----------------------------------------------------------------------------------
@@ -284,7 +288,7 @@ class _Run:
 
     def _begin(self, domain: Domain) -> None:
         """Put the start onto the constraints of its domain, or refuse it."""
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         self._check_loops(c)
         if isinstance(c, Touched):
             self.contacts = Contacts(c, self.terrain, self.params)
@@ -323,7 +327,7 @@ class _Run:
 
     def _settle(self, c: Constrained, allowed: float) -> float:
         """Put the state onto the constraints; return how far a coordinate moved."""
-        out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
+        out = self._in(c.domain)[1].settle(self.t, self.q, self.v, self.params, self.base)
         check_possible(c, self.t, out, allowed)
         self.q, self.v = out.q, out.v
         return out.shift
@@ -348,7 +352,7 @@ class _Run:
     def _met(self, met: Met, domain: Domain, seen: dict[str, int], stop_after: dict[str, int]) -> None:
         """Pass an instant at which a contact changes its mode."""
         q, v, log = self.q.copy(), self.v.copy(), self.log
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         assert isinstance(c, Touched)
         assert self.contacts is not None
         out = self._meet(c, met.fired)
@@ -368,7 +372,7 @@ class _Run:
 
     def _stand(self, domain: Domain) -> None:
         """Keep the start of a run that cannot go on from there."""
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         now = self._mode(c, self._choice(c), law_in(self.control, domain.name))
         x = now.state_vector(self.q, self.v, None, self.z)
         stay = Stay(now, self.t, x)
@@ -417,7 +421,7 @@ class _Run:
             target = consistent_target(self.system, edge, t, state.q, state.v, self.params)
         shift = 0.0
         if target is not None:
-            c = constrained(self.system, target)
+            c = self._in(target)[0]
             out = way.into(c, t, state, self.params, speed=self._known, slope=False)
             impact, shift = impact or out.impact, out.shift
             self.q, self.v = out.q, out.v
@@ -456,7 +460,7 @@ class _Run:
 
     def _stay(self, domain: Domain, until: float, progress: Progress | None) -> Edge | Met | None:
         """Run one domain until an edge is taken or a contact changes; None if the run is over."""
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         c.params(self.params)  # values that the domain gives to Params are checked
         visit, entered = self.visits.get(domain.name, 0), self._entry()
         law = law_in(self.control, domain.name)
@@ -509,7 +513,7 @@ class _Run:
         """Other rows hold the same machine: a state that moves when they change was not on the constraints."""
         if isinstance(self.formulation, SPF | Baumgarte) or self.log.pulled or not c.rows:
             return
-        out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
+        out = self._in(c.domain)[1].settle(self.t, self.q, self.v, self.params, self.base)
         allowed = max(MOVED, self._known)
         if out.shift > allowed or out.error > allowed * max(1.0, float(np.abs(self.v).max())):
             raise BadModel(
@@ -522,9 +526,16 @@ class _Run:
 
     def _mode(self, c: Constrained, choice: Choice, law: Any) -> Mode:
         key = (c.domain.name, choice)
-        if key not in self._actions:
-            self._actions[key] = action(c, choice, law)
-        return mode(c, self.formulation, choice, self._actions[key])
+        if key not in self._modes:
+            self._modes[key] = mode(c, self.formulation, choice, action(c, choice, law))
+        return self._modes[key]
+
+    def _in(self, domain: Domain) -> tuple[Constrained, Entrance]:
+        """The equations of a domain and the way onto its constraints."""
+        if domain.name not in self._domains:
+            c = constrained(self.system, domain)
+            self._domains[domain.name] = c, entrance(c)
+        return self._domains[domain.name]
 
     def _stepper(self, now: Mode) -> Any:
         if id(now) not in self._steppers:
@@ -538,7 +549,9 @@ class _Run:
     def _parameters(self, now: Mode) -> np.ndarray:
         """Run-time parameters at entry; contacts at rest get the direction in which they start to slip."""
         entered = self._entry()
-        p = np.ravel(entry(now)(entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params)).copy()
+        if now not in self._entries:
+            self._entries[now] = entry(now)
+        p = np.ravel(self._entries[now](entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params)).copy()
         p[now.layout.slice("anchors")] = self.base[len(self.params) :]
         c, layout = now.constrained, now.layout
         if c.elements:
