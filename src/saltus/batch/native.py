@@ -50,7 +50,7 @@ def source(motion: Motion) -> str:
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     for x in motion.elements:
         table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}}}")
-        rows, holds, at = rows + x.rows, holds + x.slips, at + x.block.numel()
+        rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
     lines = [
         *(f"#define {name} {value}" for name, value in sizes.items()),
         "static const struct { int slips, normal, row, p, hold; } elements[] = {"

@@ -67,6 +67,7 @@ class Element:
             sizes |= {"reference": 3}
         self.symbols = {key: SX.sym(f"{key}_{name}", size) for key, size in sizes.items() if size}
         self.block = ca.vertcat(*self.symbols.values())
+        self.size = int(self.block.numel())
         starts = np.cumsum([0, *(x.numel() for x in self.symbols.values())])
         self.places = {key: slice(int(a), int(b)) for key, a, b in zip(self.symbols, starts, starts[1:], strict=False)}
 

@@ -75,13 +75,13 @@ class Touched(Constrained):
         for x in self.elements:
             name = x.part.name if isinstance(x.part, Foot) else x.name
             out[name] = 1 - (1 - out.get(name, 0.0)) * (1 - block[at + x.places["felt"].start])
-            at += x.block.numel()
+            at += x.size
         return Named(list(out), list(out.values()), "contact")
 
     @property
     def frictions(self) -> list[int]:
         """Places of all frictions in the block of the contacts."""
-        starts = np.cumsum([0, *(x.block.numel() for x in self.elements)]).tolist()
+        starts = np.cumsum([0, *(x.size for x in self.elements)]).tolist()
         pairs = list(zip(starts, self.elements, strict=False))
         return [at + x.places[key].start for at, x in pairs for key in ("friction", "static")]
 

@@ -72,7 +72,7 @@ class Now:
     def block(self, felt: bool) -> np.ndarray:
         """Its run-time parameters."""
         x = self.element
-        out = np.zeros(x.block.numel())
+        out = np.zeros(x.size)
         values: dict[str, Any] = {
             "closed": self.closed,
             "stick": self.stick,
@@ -185,7 +185,7 @@ class Contacts:
             for k, key in enumerate(("friction", "static")):
                 if getattr(one, key) == own[k]:
                     out.append((at + one.element.places[key].start, 3 * i + k))
-            at += one.element.block.numel()
+            at += one.element.size
         return out
 
     # ---- rows ---------------------------------------------------------------------------------------------------
@@ -342,11 +342,12 @@ class Contacts:
         before, block = [(one.mode, one.direction.copy()) for one in self.now], self.block
         self.look(t, q, v)
         c, names = self.c, [x.name for x in self.c.elements]
-        gaps, u, A, *_ = c.meeting(t, q, v, self.base)
+        base = self.base
+        gaps, u, A, *_ = c.meeting(t, q, v, base)
         gaps, u = np.ravel(gaps), np.ravel(u)
         A = np.reshape(A, (len(u), len(v)))
-        M = c.mass(t, q, self.base)
-        loops = c.closure(t, q, self.base)[1][: c.loops]
+        M = c.mass(t, q, base)
+        loops = c.closure(t, q, base)[1][: c.loops]
         self._soften(t, q, v, gaps, u, response, stopped, leaving)
         hard = [i for i, one in enumerate(self.now) if one.element.normal and not one.element.soft]
         touching = [i for i in hard if self.now[i].closed or gaps[i] <= TOUCHING]

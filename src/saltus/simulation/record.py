@@ -226,7 +226,7 @@ def _modes(mode: Mode, p: np.ndarray, n: int) -> np.ndarray:
     for i, one in enumerate(c.elements):
         for k, key in enumerate(("closed", "stick", "friction", "static")):
             out[:, i, k] = block[:, at + one.places[key].start]
-        at += one.block.numel()
+        at += one.size
     return out
 
 
