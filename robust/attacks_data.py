@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from robust.attacks_files import MARKS, NASTY
+from robust.attacks_files import MARKS, NASTY, tags
 from robust.wrong import Wrong
 from saltus import sealed
 from saltus.cli.machines import saved
@@ -202,6 +202,55 @@ def family_file(seed: int, folder: Path) -> str:
     if any(o.evaluation.norm > 1e-6 for o in [*family.orbits, *(b.orbit for b in family.bifurcations)]):
         raise Wrong("a family of motions that are no orbits")
     return "a family"
+
+
+# ---- results of studies --------------------------------------------------------------------------------------------
+
+RESULT: dict[str, Any] = {
+    "study": "hopper-orbit",
+    "title": "Hopper",
+    "source": "a paper",
+    "comparisons": [
+        {
+            "quantity": "period",
+            "published": 0.5,
+            "computed": 0.5,
+            "unit": "s",
+            "agrees": True,
+            "why": "",
+            "tolerance": 0,
+        },
+        {"quantity": "gait", "published": "run", "computed": "run", "unit": "", "agrees": None, "why": "said so"},
+    ],
+    "notes": ["one", "two"],
+    "period": 0.5,
+}
+
+
+def result_file(seed: int, folder: Path) -> str:
+    """Make a gallery over results that say something else, in folders with hostile names."""
+    rng = random.Random(seed)
+    text = json.dumps(RESULT)
+    if rng.random() < 0.2:
+        content = damaged(rng, text.encode())
+    else:
+        data = json.loads(text)
+        for _ in range(rng.randint(1, 3)):
+            place, key = _somewhere(rng, data)
+            place[key] = rng.choice([*VALUES, *NASTY, "\ud800"])
+        content = json.dumps(data).encode()
+    names = [n for n in MARKS if "/" not in n and "\0" not in n and len(n) < 200]
+    for name in ("plain", rng.choice(names)):
+        place = folder / name
+        place.mkdir()
+        (place / "result.json").write_bytes(content)
+        (place / f"{rng.choice(names)}.png").write_bytes(b"")
+        (place / "report.html").write_text("<p>a report")
+    page = sl.view.gallery(folder).read_text()
+    found = tags(page)
+    if set(found) - {"<img []>"}:
+        raise Wrong(f"a result became {found[:4]}")
+    return "a gallery"
 
 
 # ---- sweep stores --------------------------------------------------------------------------------------------------
