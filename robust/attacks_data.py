@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import random
 import shutil
 import struct
@@ -295,11 +296,20 @@ def _delete(_rng: random.Random, file: Path, _all: list[Path]) -> None:
     file.unlink()
 
 
+def _odd(rng: random.Random, file: Path, _all: list[Path]) -> None:
+    """A pipe, or a link that leads somewhere else, in place of a file."""
+    file.unlink()
+    if rng.random() < 0.5:
+        os.mkfifo(file)
+    else:
+        file.symlink_to(rng.choice(["/dev/zero", "/etc/passwd", ".", "/nowhere"]))
+
+
 def _flip(rng: random.Random, file: Path, _all: list[Path]) -> None:
     file.write_bytes(damaged(rng, file.read_bytes()))
 
 
-HARMS: list[Callable[[random.Random, Path, list[Path]], None]] = [_flip, _flip, _delete, _exchange, _zarr_json]
+HARMS: list[Callable[[random.Random, Path, list[Path]], None]] = [_flip, _flip, _delete, _exchange, _zarr_json, _odd]
 
 
 def sweep_store(seed: int, folder: Path) -> str:

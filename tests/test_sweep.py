@@ -311,6 +311,24 @@ def test_linkages_and_gaits_as_tasks(tmp_path):
     assert gait["completed"].tolist() == [2, 0]
 
 
+def test_a_store_of_links_and_pipes_is_refused(tmp_path):
+    """They lead out of the store, or are never read to an end."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    (trap / ".lock").symlink_to(precious)
+    with pytest.raises(BadFile, match="cannot write"):
+        sl.sweep(sweep_tasks.quick, POINTS, trap, workers=1)
+    assert precious.read_text() == "mine"
+    store = tmp_path / "s"
+    sl.sweep(sweep_tasks.quick, POINTS, store, workers=1, chunk=20)
+    (store / "square" / "c" / "0").unlink()
+    os.mkfifo(store / "square" / "c" / "0")
+    with pytest.raises(BadFile, match="no plain file"):
+        sl.read(store)
+
+
 HOSTILE = ("threading", "pickle", "struct", "tempfile", "signal", "socket", "copyreg", "numpy", "saltus", "casadi")
 VISITOR = """
 import sys

@@ -23,7 +23,7 @@ def gallery(directory: str | Path, path: str | Path | None = None) -> Path:
     """
     directory = Path(directory)
     target = Path(path) if path is not None else directory / "index.html"
-    studies = [s for s in map(_study, sorted(directory.rglob("result.json"))) if s is not None]
+    studies = [s for s in map(_study, sorted(filter(Path.is_file, directory.rglob("result.json")))) if s is not None]
     runs = sorted(p for p in directory.rglob("report.html") if p != target)
     if not (studies or runs):
         raise BadValue(f"{directory} holds no results; make some with `saltus study NAME` or `saltus run MODEL`")
