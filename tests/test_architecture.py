@@ -12,6 +12,7 @@ SOURCE = ROOT / "src" / "saltus"
 ORDER = [
     "errors",
     "once",
+    "shown",
     "sealed",
     "compile",
     "engines",
@@ -22,6 +23,7 @@ ORDER = [
     "simulation",
     "track",
     "control",
+    "batch",
     "impacts",
     "orbits",
     "plan",
@@ -29,7 +31,7 @@ ORDER = [
     "design",
     "files",
 ]
-LEAVES = {"view", "zoo", "studies", "cli", "studio"}
+LEAVES = {"view", "zoo", "studies", "learn", "cli", "studio"}
 
 
 def modules():

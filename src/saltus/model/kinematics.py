@@ -371,7 +371,7 @@ def measured(joint: Joint, name: str, a: Pose, b: Pose) -> SX:
 
 
 def _is_identity(R: SX) -> bool:
-    return bool(R.is_constant()) and np.array_equal(np.array(ca.DM(R)), np.eye(3))
+    return bool(R.is_constant()) and np.array_equal(ca.DM(R).full(), np.eye(3))
 
 
 def _fixed(pose: Pose) -> Motion:

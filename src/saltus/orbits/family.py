@@ -15,6 +15,7 @@ from saltus.model.registry import readable
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.shooting import Point, Shooting
 from saltus.sealed import checksum, put
+from saltus.shown import Shown
 
 FORMAT = "saltus-family-3"
 ROUNDED = 100  # times the residual of an orbit that was found: another processor rounds otherwise
@@ -46,7 +47,7 @@ class Bifurcation:
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class Family(Shown):
     """Orbits along a branch, in order, with the bifurcations between them and why each end is the end.
 
     `missed` tells of bifurcations that were passed and could not be located.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saltus.errors import BadFile, BadValue
+from saltus.errors import BadFile, BadValue, naming_extras
 from saltus.model.registry import readable
 from saltus.sealed import checksum
 
@@ -49,7 +49,8 @@ class Ledger:
             raise BadFile(f"{path} holds something else; give the store a directory of its own", path=str(path))
 
     def _open(self) -> None:
-        import zarr
+        with naming_extras():
+            import zarr
 
         try:
             _only_plain_files(self.path)
@@ -98,7 +99,8 @@ class Ledger:
 
     def create(self, outputs: Mapping[str, np.ndarray], chunk: int) -> None:
         """Make the arrays; the attributes that make it a sweep come last."""
-        import zarr
+        with naming_extras():
+            import zarr
 
         assert self.points is not None
         group = zarr.open_group(str(self.path), mode="a", zarr_format=3)
@@ -165,7 +167,8 @@ class Ledger:
 
     def dataset(self) -> xarray.Dataset:
         """Everything as an xarray Dataset over "run"; BadFile if what was done is not what was written."""
-        import xarray as xr
+        with naming_extras():
+            import xarray as xr
 
         about = self.about
         try:
