@@ -28,6 +28,12 @@ def run(
     ],
     until: Annotated[float | None, typer.Option(help="Simulated time (s).", show_default="5")] = None,
     steps: Annotated[int | None, typer.Option(help="Stop after so many strides (touchdown to touchdown).")] = None,
+    ground: Annotated[
+        str | None,
+        typer.Option(
+            help="What feet meet: a height (m), slope:DEGREES or stairs:RISE,RUN,COUNT.", show_default="level, 0"
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="PARAM=VALUE", help="Give a Param another value; repeat for more."),
@@ -73,6 +79,7 @@ def run(
         domain=first,
         control=law,
         params=params,
+        ground=ground_of(ground),
         formulation=formulation_of(formulation),
         engine=engine,
         tolerance=tolerance,
@@ -153,7 +160,8 @@ def simulate_with_progress(
             bar.update(task, note=str(news))
 
         with on_progress(tell):
-            run = sl.simulate(model.system, start, until=until, stop_after=stop_after, progress=show, **options)
+            felt = model.system if model.system.terrain is None else model.system.mechanism
+            run = sl.simulate(felt, start, until=until, stop_after=stop_after, progress=show, **options)
         return run, time.perf_counter() - begin
 
 
@@ -183,6 +191,29 @@ def formulation_of(text: str | None) -> Any:
     except (TypeError, ValueError) as problem:
         takes = ", ".join(inspect.signature(kind).parameters) or "no numbers"
         raise BadValue(f"formulation {text!r}: {name} takes {takes}, as in spf:1e-3 or baumgarte:50,50") from problem
+
+
+def ground_of(text: str | None) -> Any:
+    """Turn "0.1", "slope:5" or "stairs:0.05,0.3,6" into a shape of the ground."""
+    import saltus as sl
+
+    if text is None:
+        return None
+    kind, _, rest = text.partition(":")
+    try:
+        numbers = [float(x) for x in (rest or kind).split(",")]
+        if kind == "slope":
+            return sl.ground.Slope(*numbers, "deg")
+        if kind == "stairs":
+            rise, run, count = numbers
+            return sl.ground.Stairs(rise, run, int(count))
+        (height,) = numbers
+        return height
+    except (TypeError, ValueError):
+        raise BadValue(
+            f"--ground {text!r}: give a height in m, slope:DEGREES or stairs:RISE,RUN,COUNT, as in --ground slope:5",
+            given=text,
+        ) from None
 
 
 def numbers_of(pairs: list[str]) -> dict[str, float]:
