@@ -371,7 +371,7 @@ def test_new_offers_a_biped_that_stands_and_squats(tmp_path, monkeypatch):
     run = sl.read("out/run.nc")
     assert run.q["base"].y.min() > 0.3
     low = json.loads(call("run", "duo.py", "--until", 0.15, "--ground=-0.05", "--json", "--out", "low").stdout)
-    assert low["events"]["right_foot touches"] == 1  # it falls onto a ground that is lower
+    assert low["events"]["right_foot touches"] >= 1  # it falls onto a ground that is lower
     assert "left_foot" in message(call("run", "duo.py", "--ground", "slope:5", "--out", "steep"))  # in the hill
 
 

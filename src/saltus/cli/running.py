@@ -160,8 +160,7 @@ def simulate_with_progress(
             bar.update(task, note=str(news))
 
         with on_progress(tell):
-            felt = model.system if model.system.terrain is None else model.system.mechanism
-            run = sl.simulate(felt, start, until=until, stop_after=stop_after, progress=show, **options)
+            run = sl.simulate(model.felt, start, until=until, stop_after=stop_after, progress=show, **options)
         return run, time.perf_counter() - begin
 
 
@@ -203,7 +202,8 @@ def ground_of(text: str | None) -> Any:
     try:
         numbers = [float(x) for x in (rest or kind).split(",")]
         if kind == "slope":
-            return sl.ground.Slope(*numbers, "deg")
+            (angle,) = numbers
+            return sl.ground.Slope(angle, "deg")
         if kind == "stairs":
             rise, run, count = numbers
             return sl.ground.Stairs(rise, run, int(count))
