@@ -1,4 +1,4 @@
-"""Attacks by data files: runs and sweep stores that are damaged, cut, or hostile under a right checksum."""
+"""Attacks by data files: runs, families and sweep stores that are damaged, cut, or hostile under a right checksum."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def good_run() -> tuple[sl.Trajectory, bytes]:
 def prepare() -> None:
     """Make what the attacks spoil."""
     good_run()
+    good_family()
     good_store()
 
 
@@ -168,6 +169,39 @@ def run_file(seed: int, folder: Path) -> str:
     _rewritten(path, renamed)
     saved(path)
     return "a machine of the zoo"
+
+
+# ---- families of orbits --------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def good_family() -> tuple[sl.Orbit, str]:
+    """An orbit, and the file of a short family of it."""
+    system = sl.zoo.hopper()
+    orbit = sl.find_orbit(system, system.mechanism.keyframe("takeoff"), domain="flight")
+    family = sl.orbits.follow(orbit, "D_G", to=orbit.params["D_G"] - 0.002)
+    with tempfile.TemporaryDirectory() as folder:
+        return orbit, sl.write(family, Path(folder) / "family.json").read_text()
+
+
+def family_file(seed: int, folder: Path) -> str:
+    """Read a family that is damaged, or says something else under a right checksum: what comes out are orbits."""
+    rng = random.Random(seed)
+    orbit, text = good_family()
+    path = folder / "family.json"
+    if rng.random() < 0.3:
+        path.write_bytes(damaged(rng, text.encode()))
+    else:
+        data = json.loads(text)
+        del data["checksum"]
+        place, key = _somewhere(rng, data)
+        place[key] = rng.choice([*VALUES, *NASTY, 0.1, 1e-3])
+        path.write_text(json.dumps(data | {"checksum": sealed.checksum(data)}))
+    family = sl.read(path, like=orbit)
+    repr(family), family.stable, family.values("period")
+    if any(o.evaluation.norm > 1e-6 for o in [*family.orbits, *(b.orbit for b in family.bifurcations)]):
+        raise Wrong("a family of motions that are no orbits")
+    return "a family"
 
 
 # ---- sweep stores --------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "saltus"
 ORDER = [
     "errors",
+    "once",
     "shown",
     "sealed",
     "compile",
@@ -22,6 +23,7 @@ ORDER = [
     "simulation",
     "track",
     "control",
+    "batch",
     "impacts",
     "orbits",
     "plan",
@@ -29,7 +31,7 @@ ORDER = [
     "design",
     "files",
 ]
-LEAVES = {"view", "zoo", "studies", "cli", "studio"}
+LEAVES = {"view", "zoo", "studies", "learn", "cli", "studio"}
 
 
 def modules():

@@ -352,10 +352,14 @@ def test_help_does_not_load_heavy_libraries():
     assert done.stdout.strip() == "[]"
 
 
-def test_demo_runs_16_steps_and_says_where_to_look(tmp_path):
+def test_demo_runs_on_real_ground_and_says_where_to_look(tmp_path):
     result = call("demo", "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 16
+    numbers = json.loads((tmp_path / "summary.json").read_text())
+    assert numbers["ok"]
+    assert numbers["steps"] == 15
+    assert numbers["mean_speed"] == pytest.approx(1.0, abs=0.05)
+    assert numbers["worst_friction_need"] <= 0.8 + 1e-9
     assert "report.html" in result.output
 
 

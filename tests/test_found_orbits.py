@@ -120,3 +120,34 @@ def test_a_run_without_a_whole_stride_says_so():
     run = sl.simulate(m, start, until=0.1)
     with pytest.raises(BadValue, match="no whole stride"):
         _ = run.last_stride
+
+
+def test_rimless_wheel_down_a_slope():
+    """Each step keeps eta = (I + m l^2 cos(2 pi / n)) / (I + m l^2) of the rate, n of them eta^(2 n) of a deviation.
+
+    On the orbit the slope gives back what the impact takes: w^2 (1 - eta^2) = 2 m g l (cos(a - s) - cos(a + s)) / (I +
+    m l^2), a half the angle between spokes, s the slope; w the rate before an impact.
+    """
+    n, length, mass, inertia, slope = 6, 0.3, 1.0, 0.02, math.radians(12)
+    m = sl.Mechanism("rimless wheel")
+    wheel = m.link("wheel", mass=mass, inertia=inertia)
+    m.planar("at", m.ground, wheel)
+    for i in range(n):
+        angle = 2 * math.pi * i / n
+        m.foot(f"spoke{i}", wheel.at(length * math.sin(angle), -length * math.cos(angle)), friction=3.0)
+    turn, rate = math.pi / n - 0.1 - slope, -7.0  # shortly after an impact, on spoke 0
+    rates = (-rate * length * math.cos(turn), -rate * length * math.sin(turn), rate)
+    start = m.assemble(at=(-length * math.sin(turn), length * math.cos(turn), turn), rates={"at": rates})
+    ground = sl.ground.Slope(-slope)
+    run = sl.simulate(m, start, until=3.0, ground=ground)
+    assert run.outcome.ok
+    orbit = sl.find_orbit(m, run.last_stride, ground=ground)
+    whole = inertia + mass * length**2
+    eta = (inertia + mass * length**2 * math.cos(2 * math.pi / n)) / whole
+    half = math.pi / n
+    gain = 2 * mass * 9.81 * length * (math.cos(half - slope) - math.cos(half + slope)) / whole
+    assert len(orbit.events) == n
+    for c in orbit.crossings:
+        assert c.before.v[2] ** 2 == pytest.approx(gain / (1 - eta**2), rel=1e-8)
+    assert orbit.multipliers[0] == pytest.approx(eta ** (2 * n), abs=1e-8)
+    assert orbit.advance["at.x"] == pytest.approx(n * 2 * length * math.sin(half) * math.cos(slope), abs=1e-8)

@@ -96,19 +96,17 @@ def run(
 
 
 def demo(out_dir: Annotated[Path, typer.Option("--out", help="Result directory.")] = Path("results/demo")) -> None:
-    """BOLT runs 16 steps: simulation, figures, animation and a report to look at."""
+    """A leg with one motor runs for five seconds: simulation, figures, film and a report to look at."""
     check_directory(out_dir)
-    out.print("BOLT, a leg with one motor and two closed loops (Liu and Ben-Tzvi 2020), runs 16 steps.", soft_wrap=True)
-    machine = model_of("bolt")
+    out.print("A leg with one motor and a closed loop runs for 5 s on ground with friction 0.8.", soft_wrap=True)
+    machine = model_of("runner")
     begin, _ = start_of(machine, None, {})
     law, _ = control_of(machine, None)
-    result, seconds = simulate_with_progress(
-        machine, begin, until=LONGEST, steps=16, quiet=False, domain="flight", control=law
-    )
+    result, seconds = simulate_with_progress(machine, begin, until=5.0, steps=None, quiet=False, control=law)
     numbers = facts(result, seconds)
-    again = "saltus run bolt --steps 16"
+    again = "saltus run runner --until 5 --figures"
     files = write_results(result, machine.system, out_dir, numbers, figures=True, quiet=False, command=again)
-    print_table("BOLT", summary_rows(numbers))
+    print_table("runner", summary_rows(numbers))
     out.print("\nLook at:", soft_wrap=True)
     for path, what in (
         (files[-1], "everything on one page"),
@@ -116,7 +114,7 @@ def demo(out_dir: Annotated[Path, typer.Option("--out", help="Result directory."
         (out_dir / "run.nc", "the data: sl.read(...)"),
     ):
         out.print(f"  {escape(str(path))}  {what}", soft_wrap=True)
-    out.print("Next: saltus zoo, saltus run raptor, saltus study list", soft_wrap=True)
+    out.print("Next: saltus studio runner, saltus zoo, saltus study bolt-running, saltus study list", soft_wrap=True)
     _finish(result)
 
 

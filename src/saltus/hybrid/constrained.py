@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -20,10 +19,11 @@ from saltus.hybrid.signals import Entry, Signals
 from saltus.model.kinematics import Closure
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
+from saltus.once import cached_property
 
 WORTH_COMPILING = 20_000  # sets of arguments
-SLIP_ENDS = 1e-8  # m/s: a contact that slides so slowly in 3D has come to rest
-SLOWEST = 1e-11  # m/s: a slip so slow in 3D has the direction in which it starts
+SLIP_ENDS = 1e-6  # m/s: a contact that slides so slowly in 3D has come to rest
+SLOWEST = 1e-9  # m/s: a slip so slow in 3D has the direction in which it starts
 
 
 def rare(name: str, inputs: Sequence[SX], outputs: Sequence[SX]) -> Kernel:

@@ -15,6 +15,7 @@ from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.guards import When
 from saltus.hybrid.resets import Continuous
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel, Sameness, Section, find_sameness
@@ -29,6 +30,7 @@ SECTION = "section"
 MEETS = re.compile(r" (touches|bounces)(,|$)")  # among the changes of contacts that make an event
 
 
+@unchanged
 def find_orbit(
     system: HybridSystem | Mechanism,
     start: State,

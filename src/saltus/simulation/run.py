@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from saltus.hybrid.transition import (
     transition,
 )
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
@@ -60,6 +61,7 @@ Independent = Sequence[str] | Mapping[str, Sequence[str]]
 Progress = Callable[[float, float, int], None]
 
 
+@unchanged
 def simulate(
     system: HybridSystem | Mechanism,
     start: State,
@@ -114,7 +116,7 @@ def simulate(
     if engine is not None:
         choose_engine(engine)  # an unknown name is refused before anything is built
     run = _Run(system, start, params, control, formulation or Projection(), tolerance, engine, independent)
-    run.terrain = terrain
+    run.terrain = run.log.ground = terrain
     run.t, run.steps_left = begin, int(max_steps)
     run.go(first, until, dict(stop_after or {}), progress)
     try:
@@ -161,7 +163,7 @@ def ground_of(system: Any, ground: Ground | float | None) -> Ground:
                 "ground= belongs to machines with feet; a HybridSystem has its own, HybridSystem(m, ground=...)"
             )
         unseen = [name for name, part in m.touching.items() if not isinstance(part, Foot)]
-        if unseen:
+        if unseen and system.terrain is None:
             raise BadModel(
                 f"the domains of a HybridSystem prescribe who touches, so {', '.join(map(repr, unseen))} would not be "
                 f"felt; simulate {m.name!r} itself, or leave them out",
@@ -171,7 +173,7 @@ def ground_of(system: Any, ground: Ground | float | None) -> Ground:
         raise BadValue(
             f"{m.name!r} has no feet, so nothing would meet the ground; add m.foot(name, point, friction=0.7)"
         )
-    return ground or Level()
+    return ground or (isinstance(system, HybridSystem) and system.terrain) or Level()
 
 
 def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
@@ -337,7 +339,7 @@ class _Run:
         if isinstance(law, Sampled):
             self._hold(now, p, law)
         if isinstance(law, Schedule):
-            self._row(law.table(c, 0, self._entry()), now, p, math.inf)
+            self._row(law.table(c, 0).entered(self._entry()), now, p, math.inf)
         out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
@@ -362,7 +364,7 @@ class _Run:
                 log.outcome = Outcome("stopped", f"after {seen[text]} events {text!r}", self.t)
             if out.rests and word == "touches":
                 self._due.append((self.t + out.rests, f"{name} rests"))
-        self._loosened = {} if changes else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
+        self._loosened = {} if not out.same else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
 
     def _stand(self, domain: Domain) -> None:
         """Keep the start of a run that cannot go on from there."""
@@ -458,7 +460,7 @@ class _Run:
         c.params(self.params)  # values that the domain gives to Params are checked
         visit, entered = self.visits.get(domain.name, 0), self._entry()
         law = law_in(self.control, domain.name)
-        table = law.table(c, visit, entered) if isinstance(law, Schedule) else None
+        table = law.table(c, visit).entered(entered) if isinstance(law, Schedule) else None
         check_constraints(c, self.t, self.q, self.base)
         choice, work, p, layout = self._choice(c), None, np.zeros(0), None
         while True:  # once per choice of coordinates
@@ -622,7 +624,10 @@ class _Run:
             if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
-                continue
+                own = replace(request, p=p.copy(), armed=armed, t_end=float(segment.breaks[-1]))
+                again = stepper.run(own)
+                if again.stop is Stop.EVENT:  # if not, it left by less than the engine sees, and did come back
+                    request, segment = own, again
             stay.add(segment, request.p)
             self._count(segment)
             self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step

@@ -27,7 +27,18 @@ STATES = ("q_before", "v_before", "q", "v")  # around an event
 TEXTS = ("name", "formulation", "engine")
 NUMBERS = ("tolerance", "loop_gap", "energy_start", "energy_end", "energy_scale", "energy_of_resets", "energy_drift")
 COUNTS = ("steps", "evaluations", "rejected", "dimension")
-NAMES = ("q_names", "v_names", "inputs", "drives", "channels", "constraints", "points", "forces", "domains", "elements")
+NAMES = (
+    "q_names",
+    "v_names",
+    "inputs",
+    "drives",
+    "channels",
+    "constraints",
+    "points",
+    "forces",
+    "standing",
+    "elements",
+)
 TABLES = ("params", "work")
 ACCOUNTS = {
     "contacts": ("normal_min", "normal_max", "friction_need", "friction_given", "friction_short", "pulling"),
@@ -155,7 +166,7 @@ def _rebuilt(attributes: Mapping[str, str], arrays: Mapping[str, np.ndarray]) ->
 def _meta(meta: Any) -> dict[str, Any]:
     if not isinstance(meta, dict):
         raise TypeError("meta holds no names")
-    for name in NAMES:
+    for name in (*NAMES, "domains"):
         if not isinstance(meta[name], list) or len(set(meta[name])) < len(meta[name]) * (name != "domains"):
             raise ValueError(f"{name} is no list of different names")
         for entry in meta[name]:
@@ -167,6 +178,9 @@ def _meta(meta: Any) -> dict[str, Any]:
         for entry, numbers in meta[table].items():
             for value in (*numbers.values(), *(numbers[name] for name in expected)):
                 _number(value, readable(entry, table))
+    for place in meta["ground"]:
+        if len([_number(value, "ground") for value in place]) != 2:
+            raise ValueError("ground is no list of places (x, height)")
     if not isinstance(meta["all_velocities"], bool):
         raise TypeError("all_velocities is neither true nor false")
     for name in TEXTS:
@@ -225,7 +239,7 @@ def _event(fields: dict[str, Any], i: int, arrays: Mapping[str, np.ndarray]) -> 
         impact: dict[str, Any] = fields["impact"]
         for name in ("T_a", "T_c", "T_after", "rank"):
             _number(impact[name], name)
-        impact |= {name: np.array(impact[name], float) for name in ("v", "impulses")}
+        impact |= {name: np.array(impact[name], float) for name in ("v", "impulses", "works")}
         impact["rows"] = tuple(readable(row, "row of an impact") for row in impact["rows"])
         fields["impact"] = Impact(**impact)
     states = {name: arrays[f"event_{name}"][i] for name in STATES}

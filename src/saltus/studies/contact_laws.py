@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 G = 9.81  # m/s2
 NEAR = 1e-8  # SI units: how near every number has to be
+STIFFNESSES = (1e4, 1e5, 1e6, 1e7, 1e8)  # N/m
 TOLERANCES = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
 
 
@@ -312,24 +313,57 @@ def convergence() -> list[tuple[float, float]]:
     return out
 
 
+def softness() -> list[tuple[float, float, float]]:
+    """Stiffness (N/m) of a soft foot, and how far its block is from where a hard foot's is, pushed and stopping (m).
+
+    Pushed with 10 N from rest the spring first gives way by f m g / k, which lends the block a speed of that times
+    sqrt(k / m): the way differs by the order of 1 / sqrt(k).
+    """
+    out = []
+    for k in STIFFNESSES:
+        deep = -G / k
+        ends = []
+        for push, speed in ((10.0, 0.0), (0.0, 2.0)):
+            m = block(0.5, push=push, stiffness=k, damping=1.0)
+            run = sl.simulate(m, m.assemble(at=(0, deep), rates={"at": (speed, 0)}), until=1.0)
+            ends.append(float(run.q.at.x[-1]))
+        out.append((k, abs(ends[0] - (10 - 0.5 * G) / 2), abs(ends[1] - 4 / G)))
+    return out
+
+
 def order(errors: list[tuple[float, float]]) -> float:
-    """Slope of log(error) over log(tolerance)."""
-    tolerance, error = np.log10(np.maximum(np.array(errors), 1e-16)).T
-    return float(np.polyfit(tolerance, error, 1)[0])
+    """Slope of log(error) over log(cause)."""
+    cause, error = np.log10(np.maximum(np.array(errors), 1e-16)).T
+    return float(np.polyfit(cause, error, 1)[0])
 
 
 def figure(errors: list[tuple[float, float]]) -> Figure:
     """Error of an event's time over the tolerance."""
-    from matplotlib.figure import Figure
-
-    fig = Figure(figsize=(5.0, 3.4), layout="constrained")
-    ax = fig.add_subplot()
+    fig, ax = _axes()
     tolerance, error = np.array(errors).T
     ax.loglog(tolerance, error, "o-", label="ladder leaves its wall")
     ax.loglog(tolerance, tolerance, "k--", lw=1, label="error = tolerance")
     ax.set(xlabel="tolerance", ylabel="error of the time of lift-off (s)")
     ax.legend()
     return fig
+
+
+def soft_figure(rows: list[tuple[float, float, float]]) -> Figure:
+    """Distance of soft runs from hard ones over the stiffness."""
+    fig, ax = _axes()
+    k, pushed_by, stopped_by = np.array(rows).T
+    ax.loglog(k, pushed_by, "o-", label="block pushed from rest")
+    ax.loglog(k, stopped_by, "s--", label="block that stops")
+    ax.set(xlabel="stiffness of the foot (N/m)", ylabel="distance from the hard run (m)")
+    ax.legend()
+    return fig
+
+
+def _axes() -> tuple[Figure, Any]:
+    from matplotlib.figure import Figure
+
+    fig = Figure(figsize=(5.0, 3.4), layout="constrained")
+    return fig, fig.add_subplot()
 
 
 def study() -> StudyResult:
@@ -340,7 +374,11 @@ def study() -> StudyResult:
         Comparison(r.problem, f"{r.published:.9g}", f"{r.computed:.9g}", holds=r.ok, why=f"apart by {r.error:.1e}")
         for r in rows
     ]
-    slope = order(errors)
+    slope, soft = order(errors), softness()
+    stiffer = order([(k, x) for k, x, _ in soft])
+    comparisons.append(
+        Comparison("order in which soft runs approach hard ones in 1/stiffness", 0.5, -stiffer, tolerance=0.05)
+    )
     comparisons.append(
         Comparison(
             "order of the error of an event's time in the tolerance", "about 1", f"{slope:.2f}", holds=slope > 0.7
@@ -351,5 +389,7 @@ def study() -> StudyResult:
         "rows": [asdict(r) for r in rows],
         "convergence": [{"tolerance": t, "error": e} for t, e in errors],
         "order": slope,
+        "soft": [{"stiffness": k, "pushed": a, "stopped": b} for k, a, b in soft],
     }
-    return StudyResult(info.name, info.title, info.source, data, comparisons, {"convergence": figure(errors)})
+    figures = {"convergence": figure(errors), "soft": soft_figure(soft)}
+    return StudyResult(info.name, info.title, info.source, data, comparisons, figures)

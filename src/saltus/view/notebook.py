@@ -48,9 +48,9 @@ def html(thing: Any) -> str:
 class Animation(Shown):
     """A run to play, scrub and slow down within a notebook; `save` writes it as a page of its own."""
 
-    def __init__(self, run: Trajectory, *, ground: float = 0.0, mechanism: Mechanism | None = None) -> None:
+    def __init__(self, run: Trajectory, *, mechanism: Mechanism | None = None) -> None:
         self.document = f"<!doctype html><meta charset=utf-8><style>{CSS} body {{ margin: 0 }}</style>" + player(
-            run, mechanism=mechanism, ground=ground, most=MOST
+            run, mechanism=mechanism, most=MOST
         )
 
     @property

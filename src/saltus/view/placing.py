@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def has_contacts(run: Trajectory) -> bool:
     """Whether the system has contacts with the ground at all."""
-    return bool(run.meta["forces"])
+    return bool(run.meta["ground"])
 
 
 def on_ground(run: Trajectory, t: np.ndarray) -> np.ndarray:
@@ -32,7 +32,9 @@ def on_ground(run: Trajectory, t: np.ndarray) -> np.ndarray:
 
 def grounded_samples(run: Trajectory) -> np.ndarray:
     """Whether each sample belongs to a phase with ground contact; events have a sample of either side."""
-    phase, force = run.arrays["phase"], np.abs(run.arrays["forces"]).sum(axis=(1, 2))
+    from saltus.simulation.strides import ground_forces
+
+    phase, force = run.arrays["phase"], np.abs(ground_forces(run)).sum(axis=(1, 2))
     pushed = np.bincount(phase, weights=force, minlength=int(phase.max()) + 1) > 0
     return np.asarray(pushed[phase])
 
@@ -58,3 +60,9 @@ def places(
 
     world = trace(mechanism, q, bones.frames, params=params, t=t)
     return world if world.shape[2] == 2 else world[:, :, [0, 2]]
+
+
+def extent(bones: Skeleton, points: np.ndarray) -> np.ndarray:
+    """Points (..., points, 2) together with the rims of round feet, for what a picture must show."""
+    sides = np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
+    return np.concatenate([points, *[points[..., [i], :] + r * sides for i, r in bones.feet]], axis=-2)

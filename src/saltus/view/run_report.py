@@ -73,7 +73,7 @@ def report(
         table(("", ""), list(summary) or _facts(run)),
     ]
     if run.mechanism is not None:
-        parts += ["<h2>Animation</h2>", player(run, ground=system.ground if system is not None else 0.0)]
+        parts += ["<h2>Animation</h2>", player(run)]
     for name, figure in figures.items():
         parts.append(f"<h2>{escaped(TITLES.get(name, name.replace('_', ' ').capitalize()))}</h2>{_inline(figure)}")
     parts += ["<h2>Energy account</h2>", _energy(run), *_contacts(run), *_events(run), *_notes(run)]
@@ -155,6 +155,15 @@ def _energy(run: Trajectory) -> str:
 
 
 def _contacts(run: Trajectory) -> list[str]:
+    own = run.contacts
+    if len(own):
+        head = ("contact", "touched", "slid (m)", "largest normal force (N)", "friction used (1)", "friction given (1)")
+        most = {n: c["normal_max"] for n, c in run.meta["contacts"].items()}
+        rows = [
+            (n, own.touched(n), own.slip_length(n), most[n], own.friction_used(n), own.friction_given(n))
+            for n in own.names
+        ]
+        return ["<h2>Contacts</h2>", table(head, rows)]
     contacts = run.meta["contacts"]
     if not contacts:
         return []
