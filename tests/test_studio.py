@@ -359,7 +359,7 @@ def test_sliders_runs_scrubbing_gaits_and_cancel(chrome, studio, complaints):
     # drag the slider of l_1 with the mouse: the path changes
     text = page.get_by_text(re.compile("Path of foot"))
     before, l_1 = text.inner_text(), session.posing.params["l_1"]
-    thumb = page.get_by_role("slider").nth(len(session.posing.drivers) + 1)
+    thumb = page.get_by_role("slider").nth(len(session.posing.drivers) + list(session.posing.params).index("l_1"))
     thumb.scroll_into_view_if_needed()
     box = thumb.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -523,8 +523,8 @@ def test_a_broken_linkage_in_one_of_two_pages(chrome, studio, complaints):
     assert (pixels[:, 1] < 0.4 * 800).all()
     assert ((pixels[:, 0] > 0) & (pixels[:, 0] < 400)).all()
     numbers = first.locator("input[type='text']:visible, input[inputmode='decimal']:visible")
-    broken = numbers.nth(len(one.posing.drivers))  # beside the first Param's slider, l_c
-    one.panels.machine.params["l_c"].max = 1.0
+    broken = numbers.nth(len(one.posing.drivers) + list(one.posing.params).index("l_c"))
+    one.panels.machine.params["l_c"].handle.max = 1.0
     broken.fill("0.6")
     first.keyboard.press("Tab")
     first.get_by_text(re.compile("Does not close")).wait_for()
