@@ -37,7 +37,7 @@ from saltus.studio.words import Words
 from saltus.studio.worker import Worker
 
 SHOTS = Path(os.environ["SALTUS_SCREENSHOTS"]) if "SALTUS_SCREENSHOTS" in os.environ else None
-LONG = 30_000  # ms: software rendering on a busy machine is slow
+LONG = 180_000  # ms: a machine that is busy with other things is slow, and waiting costs nothing where it is not
 
 
 # ---- without a browser ----------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def shoot(page, name):
         page.screenshot(path=SHOTS / f"{name}.png", timeout=LONG)
 
 
-def until(condition, seconds=30.0):
+def until(condition, seconds=LONG / 1000):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
