@@ -33,7 +33,7 @@ class RunPanel:
         self.start = gui.add_dropdown("Start", (*reversed(starts), POSED))
         controls = [*(["of the file"] if model.control is not None else []), *system.controls, "none"]
         self.control = gui.add_dropdown("Controller", tuple(controls))
-        self.formulation = gui.add_dropdown("Formulation", FORMULATIONS)
+        self.formulation = gui.add_dropdown("Formulation", FORMULATIONS, initial_value="Projection")
         self.domain = gui.add_dropdown(
             "First domain", tuple(system.domains), initial_value=model.domain or next(iter(system.domains))
         )

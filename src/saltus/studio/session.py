@@ -147,7 +147,7 @@ class Session:
         x, y, z = (shot.points[0].min(axis=0) + shot.points[0].max(axis=0)) / 2
         centre, away = np.array([x, y, z]), np.array([0.5, -1.0, 0.3])
         if not m.spatial:
-            centre, away = np.array([x, -z, y]), np.array([0.0, -1.0, 0.0])
+            centre, away = np.array([x, -z, y]), np.array([0.0, -1.0, 0.12])
         distance = NEAR * self.size
         if camera.image_width < PHONE:  # the panel covers the lower part of the page
             distance = self.size / (FILL * FREE * 2 * math.tan(camera.fov / 2))
@@ -156,7 +156,7 @@ class Session:
         camera.look_at = centre
         camera.near, camera.far = 0.01 * self.size, 200 * self.size
         self.ground: Any = None
-        if any(domain.contacts for domain in self.system.domains.values()):
+        if self.system.terrain is not None or any(domain.contacts for domain in self.system.domains.values()):
             self.ground = ground(scene, "/plane/machine", self.system.ground, self.size, m.spatial)
 
     def show(self, shot: Snapshots, row: int = 0, *, renew: bool = True) -> None:

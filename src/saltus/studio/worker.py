@@ -151,7 +151,7 @@ class _Jobs:
         import saltus as sl
 
         run = sl.simulate(
-            self.system,
+            self.model.felt,
             self._start(start, params),
             until=until,
             domain=domain,
