@@ -6,6 +6,7 @@ import ctypes
 import functools
 import itertools
 import math
+import re
 import threading
 import time
 import warnings
@@ -23,6 +24,9 @@ from saltus.errors import BadValue, NoCompiler, SaltusError
 Array = NDArray[np.float64]
 
 _NAME = "saltus_kernel"
+
+# CasADi's helpers such as casadi_sq are visible from outside, so that no compiler may put them in place of their calls.
+_HELPER = re.compile(r"^casadi_real casadi_\w+\(", re.MULTILINE)
 
 _LOOPS = """
 #include <stdlib.h>
@@ -81,7 +85,7 @@ def c_source(functions: Iterable[ca.Function]) -> str:
         raise NotImplementedError(f"CasADi cannot write this function in C: {error}") from error
     if "#error" in source:
         raise NotImplementedError("CasADi cannot write every part of this function in C")
-    return source
+    return _HELPER.sub(r"static \g<0>", source)
 
 
 class Bound:
