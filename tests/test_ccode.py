@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import saltus as sl
+from saltus.compile.statements import identifier
 from saltus.errors import BadModel, BadValue
 from saltus.files.code.c_library import vectors
 from saltus.files.code.routines import Exported
-from saltus.files.code.statements import identifier
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 STRICT = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]

@@ -36,7 +36,8 @@ def test_andrews_by_other_formulations():
     """Two that share no projection agree to 1e-11 rad, so that the printed angles are true to 1.4e-9 rad."""
     m, start = machines.andrews()
     ends = [
-        sl.simulate(m, start, until=0.03, formulation=f, tolerance=1e-13).end.positions for f in (F.Minimal(), F.Index1())
+        sl.simulate(m, start, until=0.03, formulation=f, tolerance=1e-13).end.positions
+        for f in (F.Minimal(), F.Index1())
     ]
     np.testing.assert_allclose(*ends, atol=1e-11)
     printed = [benchmarks.ANDREWS[n] for n in m.q_names]

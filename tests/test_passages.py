@@ -172,11 +172,13 @@ def test_stride(case):
             stride.run(start, theta, stop=lambda crossings: len(crossings) == len(c.events))
         c.events = c.events[:-1]
     passage = stride.run(start, theta, stop=lambda crossings: len(crossings) == len(c.events))
-    assert [x.edge.name for x in passage.crossings] == [name for name, _ in c.events]
+    assert [x.name for x in passage.crossings] == [name for name, _ in c.events]
     np.testing.assert_allclose([x.t for x in passage.crossings], [t for _, t in c.events], atol=1e-10)
     run = sl.simulate(c.system, c.start, domain=c.domain, until=c.until, tolerance=1e-12)
     for mine, other in zip(passage.crossings, run.events, strict=False):
-        np.testing.assert_allclose(np.concatenate([mine.q, mine.v]), np.concatenate([other.q, other.v]), atol=1e-9)
+        np.testing.assert_allclose(
+            np.concatenate([mine.after.q, mine.after.v]), np.concatenate([other.q, other.v]), atol=1e-9
+        )
 
 
 @needs_compiler

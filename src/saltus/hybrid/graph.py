@@ -82,7 +82,7 @@ class HybridSystem:
         def make() -> HybridSystem:
             system = cls(mechanism)
             system.domain("motion")
-            system.terrain = terrain
+            system.terrain, system.controls = terrain, mechanism.controls
             return system
 
         return mechanism.once(("alone", terrain and terrain.kind), make)

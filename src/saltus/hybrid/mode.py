@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -27,6 +26,7 @@ from saltus.hybrid.touched import Touched
 from saltus.model.parts import Frame
 from saltus.model.rank import scaled_rows
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 NO_MASS = 1e-14  # smallest eigenvalue of a mass matrix scaled to a diagonal of ones
 
@@ -177,7 +177,7 @@ class Mode:
             return prescribed
         full = Equations(m, released=True, passive=e.passive)
         contacts, anchors = c.closures_on(full)
-        full = Equations(m, contacts, anchors, released=True, passive=e.passive)
+        full = full.constrained(contacts, anchors, passive=e.passive)
         c.add_friction(full)
         reactions = SX.sym("reaction", e.phi.numel())
         load = (full.inverse_dynamics - full.Q - ca.mtimes(full.J.T, reactions))[e.nv :]
@@ -342,13 +342,14 @@ class Mode:
         return self._kernel("slip_acceleration", second)
 
     @cached_property
-    def contact_accelerations(self) -> Kernel:
-        """Second rates of all rows of the contacts whose mode is given, whether the mode holds them or not."""
+    def contact_response(self) -> Kernel:
+        """Of all rows of the contacts whose mode is given: second rates, held or not, and forces."""
         e, c = self.equations, self.constrained
         assert isinstance(c, Touched)
         rates = ca.vertcat(SX(0, 1), *[g.rates for g in c.geometry])
         second = ca.substitute(e.kinematics.second_rate(rates), e.a, ca.densify(self.ode.a))
-        return self._kernel("contact_accelerations", second)
+        forces = [ca.vertcat(*c.reactions(i, self.ode))[: x.rows] for i, x in enumerate(c.elements)]
+        return self._kernel("contact_response", second, ca.vertcat(SX(0, 1), *forces))
 
     @cached_property
     def volume(self) -> Kernel:

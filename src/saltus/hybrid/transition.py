@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -30,6 +29,7 @@ from saltus.hybrid.touched import constrained
 from saltus.model.assembly import assembler
 from saltus.model.rank import independent_rows, pivots, scaled_rows
 from saltus.model.symbols import SX, flatten, members
+from saltus.once import cached_property
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
 WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that forbids a place or a force
@@ -130,8 +130,9 @@ def flow_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray, wanted:
         return ()
     J = c.closure(t, q, base)[1]
     n = c.loops if c.elements else len(J)
-    own = independent_rows(J[:n]) if wanted is None else pivots(scaled_rows(J[:n]).T, wanted - len(J) + n)
-    return (*own, *range(n, len(J)))
+    more = [i for i in range(n, len(J)) if not c.elements[c.rows[i].contact or 0].soft]
+    own = independent_rows(J[:n]) if wanted is None else pivots(scaled_rows(J[:n]).T, wanted - len(more))
+    return (*own, *more)
 
 
 def held(c: Constrained, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:

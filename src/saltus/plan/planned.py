@@ -197,9 +197,10 @@ def planned(
     gap = float(np.abs(arrays["gap"]).max(initial=0.0))
     events = _events(t, samples, p)
     meta: dict[str, Any] = {
-        **labels(plan.system, [model.phase.domain.name for model in t.models]),
+        **labels(plan.system, [model.phase.domain.name for model in t.models], arrays, p),
         "channels": channels,
         "drives": list(m.drives),
+        "elements": [],
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",
         "engine": engine,
@@ -221,7 +222,6 @@ def planned(
         "energy_drift": 0.0,
         "all_velocities": False,
         "feet": {},
-        "elements": [],
         "work": dict(zip(channels, map(float, done), strict=True)),
         "contacts": contact_summary(
             plan.system, [model.phase.domain.contacts for model in t.models], arrays, contacts, d

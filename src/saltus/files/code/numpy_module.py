@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from saltus.compile.statements import NUMPY, Routine, literal, statements
 from saltus.errors import BadModel
 from saltus.files.code.routines import Exported
-from saltus.files.code.statements import NUMPY, Routine, literal, statements
 
 
 def export_numpy(exported: Exported, directory: Path) -> Path:

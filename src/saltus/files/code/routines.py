@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
+from saltus.compile.statements import Routine, identifier, routine
 from saltus.dynamics.choice import choose
 from saltus.dynamics.formulations import SPF, Formulation, Projection
 from saltus.errors import BadModel, UnknownName
-from saltus.files.code.statements import Routine, identifier, routine
 from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
@@ -28,6 +27,7 @@ from saltus.hybrid.transition import held, memory, transition
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 from saltus.simulation.run import simulate
 
 LOOK, LOOKS = 0.5, 100  # s of a run, and so many of its states, at which stiffness is looked at
