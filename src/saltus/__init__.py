@@ -40,6 +40,7 @@ _HOME = {
     "strides": "saltus.simulation.strides",
     "Strides": "saltus.simulation.strides",
     "Batch": "saltus.batch.batch",
+    "rollout": "saltus.batch.rollout",
     "impact": "saltus.impacts.at_state",
     "impact_map": "saltus.impacts.over_params",
     "find_orbit": "saltus.orbits.find",
