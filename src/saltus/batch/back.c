@@ -12,7 +12,7 @@ typedef struct {
   const Batch *batch;
   double *x, *p;               /* [block][q, w, z or parameters][lane] adjoints */
   const long long *low, *high; /* [block][lane] entries to go through, from high - 1 down to low */
-  double *slowest;             /* [block][lane] least rate of a guard at its event, as a share of what it is made of */
+  double *slowest;             /* [block][lane] least rate of a guard at its event, as a share of what the rates could make of it */
 } Back;
 
 static void added(V *to, const V *what, int n) {
@@ -126,9 +126,8 @@ static void changed_back(const int *event, double notes[LANES][EVENT], const Sta
   const V jump = dotted(map.q, minus.q_dot, NQ) + dotted(map.w, minus.w_dot, NW) + dotted(map.z, minus.z_dot, NZ) -
                  dotted(at->q, plus.q_dot, NQ) - dotted(at->w, plus.w_dot, NW) - dotted(at->z, plus.z_dot, NZ);
   const V pace = dotted(by.q, minus.q_dot, NQ) + dotted(by.w, minus.w_dot, NW) + dotted(by.z, minus.z_dot, NZ) + by.t[0];
-  V size = v_fabs(by.t[0]);
-  for (int i = 0; i < NQ; ++i) size += v_fabs(by.q[i] * minus.q_dot[i]);
-  for (int i = 0; i < NW; ++i) size += v_fabs(by.w[i] * minus.w_dot[i]);
+  const V size = v_sqrt(dotted(by.q, by.q, NQ) * dotted(minus.q_dot, minus.q_dot, NQ)) +
+                 v_sqrt(dotted(by.w, by.w, NW) * dotted(minus.w_dot, minus.w_dot, NW));
   EACH(l) if (event[l]) {
     const int timed = notes[l][0] >= 0.0;
     const double share = timed ? -jump[l] / pace[l] : 0.0;

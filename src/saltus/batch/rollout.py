@@ -17,7 +17,7 @@ from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 
 ROOM = 4  # parts of a step that are written down at first; where there are more the rollout is repeated
-GRAZING = 1e-7  # of what a guard's rate is made of: slower than this it touches its surface and does not cross it
+GRAZING = 1e-4  # of what the rates could make of a guard: one that is slower grazes its surface and does not cross it
 
 
 @dataclass(frozen=True, eq=False)
