@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from tests.test_batch import NEAR, block, bolt
 
 import saltus as sl
-from tests.test_batch import NEAR, block, bolt
 
 G = 9.81
 
@@ -77,7 +77,7 @@ def test_a_leg_through_impact_slip_and_lift():
     g = tape.gradient(*weights)
     assert g.exists.all()
 
-    def value(k, *, push=np.zeros((n, 1)), **changed):
+    def value(k, *, push=0.0, **changed):
         begin = m.assemble(**(given | changed))
         held = sl.control.Scheduled(law, 0.01 * np.arange(n), actions[k] + push)
         run = sl.simulate(m, begin, until=0.01 * n, control=held, tolerance=1e-13, params={**begin.params, **FREE})
@@ -92,13 +92,17 @@ def test_a_leg_through_impact_slip_and_lift():
     largest = np.abs(g.actions).max()
     for k, j in ((0, 0), (0, 9), (1, 3)):
         push = np.eye(n)[:, j : j + 1]
-        assert g.actions[k, j, 0] == pytest.approx(slope(k, lambda d, push=push: {"push": d * push}), abs=1e-6 * largest)
+        assert g.actions[k, j, 0] == pytest.approx(
+            slope(k, lambda d, push=push: {"push": d * push}), abs=1e-6 * largest
+        )
     assert g.q[0, 1] == pytest.approx(slope(0, lambda d: {"boom": (0.0, 0.43 + d)}), rel=1e-6)
     assert g.q[1, 2] == pytest.approx(slope(1, lambda d: {"q1": 1.75 + d}), rel=1e-6)
     assert g.v[0, 2] == pytest.approx(slope(0, lambda d: {"rates": {"boom": (1.0, 0.0), "q1": -36 + d}}), rel=1e-6)
     for name in ("l_5", "l_3"):
         at, size = list(m.params).index(name), m.params[name].value
-        assert g.params[0, at] == pytest.approx(slope(0, lambda d, n=name, x=size: {"params": {n: x + d}}, 1e-6), rel=1e-6)
+        assert g.params[0, at] == pytest.approx(
+            slope(0, lambda d, n=name, x=size: {"params": {n: x + d}}, 1e-6), rel=1e-6
+        )
 
 
 def test_it_says_where_a_foot_grazes():
@@ -119,3 +123,39 @@ def test_seeds_and_actions_of_another_shape_are_refused():
     _, tape = sl.rollout(m, m.assemble(s=(0, 1)), [[0.0, 0.0]], gradient=True)
     with pytest.raises(sl.errors.BadValue, match="seed of q"):
         tape.gradient(q=[1.0])
+
+
+def test_pytorch_differentiates_a_rollout():
+    torch = pytest.importorskip("torch")
+    m = block(0.0)
+    start = m.assemble(s=(0.3, 1.0))
+    roll = sl.torch_rollout(m, start, times=20)
+    actions = torch.full((3, 5, 2), 2.0, dtype=torch.float64, requires_grad=True)
+    q, _ = roll(actions)
+    (q[:, 0] ** 2).sum().backward()
+    _, tape = sl.rollout(m, start, actions.detach().numpy(), times=20, gradient=True)
+    plain = tape.gradient(q=np.column_stack([2 * tape.final.q[:, 0], np.zeros(3)])).actions
+    assert actions.grad.numpy() == pytest.approx(plain)
+    assert np.abs(plain).max() > 1e-4
+
+
+def test_pytorch_and_jax_see_lengths():
+    """Both give the derivative by a length of a leg in flight that differences of the same rollout give."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    m = bolt()
+    start = m.assemble(boom=(0.0, 0.6), q1=1.75, near=NEAR)
+    actions = np.full((2, 2, 1), -3.0)
+
+    def knee(length):
+        final = sl.rollout(m, start, actions, params={"l_3": length}, tolerance=1e-10)
+        return final.q[:, 6].sum()
+
+    slope = (knee(0.19 + 1e-5) - knee(0.19 - 1e-5)) / 2e-5
+    given = torch.tensor([0.19], dtype=torch.float64, requires_grad=True)
+    q, _ = sl.torch_rollout(m, start, params=["l_3"], tolerance=1e-10)(torch.tensor(actions), given)
+    q[:, 6].sum().backward()
+    assert given.grad.item() == pytest.approx(slope, rel=1e-6)
+    jax.config.update("jax_enable_x64", True)
+    roll = sl.jax_rollout(m, start, params=["l_3"], tolerance=1e-10)
+    found = jax.jit(jax.grad(lambda x: roll(actions, x)[0][:, 6].sum()))(np.array([0.19]))
+    assert float(found[0]) == pytest.approx(slope, rel=1e-6)

@@ -41,6 +41,8 @@ _HOME = {
     "Strides": "saltus.simulation.strides",
     "Batch": "saltus.batch.batch",
     "rollout": "saltus.batch.rollout",
+    "torch_rollout": "saltus.batch.functions",
+    "jax_rollout": "saltus.batch.functions",
     "impact": "saltus.impacts.at_state",
     "impact_map": "saltus.impacts.over_params",
     "find_orbit": "saltus.orbits.find",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from saltus.batch.alone import Alone
-from saltus.batch.motion import Acted, Motion
+from saltus.batch.motion import Acted, Motion, asked
 from saltus.batch.native import Native
 from saltus.compile import CompileError, find_compiler
 from saltus.errors import BadModel, BadValue, UnknownName
@@ -137,7 +136,7 @@ class Batch:
                 "and what Python computes as actions",
                 given=control,
             )
-        if control is not None and len(signature(control).parameters) == 2:
+        if control is not None and asked(control) == 2:
             return control, 0
         size = inputs if actions is None else actions
         return (Acted(control, size) if size else None), size

@@ -43,6 +43,11 @@ NEWTON = 2  # steps onto the loops after each step of the integration; it starts
 SOFT = 1e-13  # of the mobility of a contact row: rows that depend on each other share their forces
 
 
+def asked(function: Callable[..., Any]) -> int:
+    """How many arguments a function must be given."""
+    return sum(x.default is x.empty for x in signature(function).parameters.values())
+
+
 @dataclass(frozen=True, eq=False)
 class Acted(Schedule):
     """A law (t, s, action) whose numbers `action` change from call to call; None hands them to the inputs."""
@@ -107,7 +112,7 @@ class Motion:
     def _traced(self, function: Any, what: str) -> Any:
         e, c = self.e, self.c
         given = e.t, c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry), self.row
-        return traced(function, *given[: len(signature(function).parameters)], what=what)
+        return traced(function, *given[: asked(function)], what=what)
 
     def _measured(self, measure: Any) -> dict[str, SX]:
         if measure is None:
@@ -254,7 +259,7 @@ class Motion:
             "meet", doc, [ca.mtimes(A, Y), b, Y, ca.vertcat(SX(0, 1), *holds), self._rates], "G b Y hold u"
         )
 
-    # ---- derivatives --------------------------------------------------------------------------------------------------
+    # ---- derivatives ------------------------------------------------------------------------------------------------
 
     @cached_property
     def look(self) -> Routine:
@@ -271,7 +276,8 @@ class Motion:
         if not self.rows:
             return self._routine("strike", "", [self.w], "w1")
         Y = H.solve(ca.densify(A.T))
-        bounce, out = self.blocks["restitution"], []
+        bounce = self.blocks["restitution"]
+        out: list[SX] = []
         for i, (x, g) in enumerate(zip(self.elements, self.geometry, strict=True)):
             out += [g.rates[k] for k in range(x.slips)] + [g.rates[x.slips] * (1 + bounce[i])] * x.normal
         p = self._held(ca.densify(ca.mtimes(A, Y)), impact=True)(ca.vertcat(*out), True)
@@ -281,12 +287,13 @@ class Motion:
         """Products of seeds, one per output, with the derivatives of a routine: by t, q, w, z and p."""
         f = forward.function
         inputs = [SX.sym(f.name_in(i), f.numel_in(i)) for i in range(f.n_in())]
-        outputs = ca.vertcat(SX(0, 1), *[ca.vec(x) for x in f.call(inputs, True, False)])
+        called: Any = f.call(inputs, True, False)
+        outputs = ca.vertcat(SX(0, 1), *called)
         seeds = [SX.sym(f"s_{f.name_out(i)}", f.numel_out(i)) for i in range(f.n_out())]
         every = ca.vertcat(*inputs)
         product = ca.jtimes(outputs, every, ca.vertcat(SX(0, 1), *seeds), True)
         parts = ca.vertsplit(product, np.cumsum([0, *(x.numel() for x in inputs)]).tolist())
-        names = " ".join(x.name_in(i) for x in [f] for i in range(f.n_in()))
+        names = " ".join(f.name_in(i) for i in range(f.n_in()))
         given = " ".join(f"s_{f.name_out(i)}" for i in range(f.n_out()))
         results = "t_bar q_bar w_bar z_bar p_bar"
         doc = f"Products of seeds with the derivatives of {forward.name}."

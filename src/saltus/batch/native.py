@@ -180,7 +180,9 @@ class Native:
         """Turn adjoints of states and parameters after entry `high` into those before entry `low`, in place."""
         batch = self._batch(0.0, 0, 0.0, 0.0, 0.0)
         memories = (a.ctypes.data for a in (x, p, low, high, slowest))
-        self._library.saltus_back(ctypes.byref(_Back(ctypes.pointer(batch), *memories)), ctypes.c_longlong(0), ctypes.c_longlong(self.blocks))
+        self._library.saltus_back(
+            ctypes.byref(_Back(ctypes.pointer(batch), *memories)), ctypes.c_longlong(0), ctypes.c_longlong(self.blocks)
+        )
 
     @cached_property
     def _memories(self) -> list[int]:

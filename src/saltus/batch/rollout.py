@@ -1,4 +1,4 @@
-"""Rollouts with derivatives: where copies end under a row of actions, and how that depends on starts, actions and Params."""
+"""Rollouts with derivatives: where copies end, and how that depends on starts, actions and Params."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ GRAZING = 1e-4  # of what the rates could make of a guard: one that is slower gr
 class Gradient:
     """Derivatives of a number, or products with a seed, one row per copy.
 
-    `q` and `v` are by positions and velocities at the start, the independent ones: others follow from the loops, and their
-    entries are zero. `actions` (copies, actions, numbers), and `params` (copies, Params) in the machine's order, with the
-    start kept in its independent coordinates. `exists` is False for copies in which a contact grazed.
+    `q` and `v` are by positions and velocities at the start, the independent ones: others follow from the loops, and
+    their entries are zero. `actions` (copies, actions, numbers), and `params` (copies, Params) in the machine's order,
+    with the start kept in its independent coordinates. `exists` is False for copies in which a contact grazed.
     """
 
     q: np.ndarray
@@ -39,7 +39,9 @@ class Gradient:
 class Tape:
     """What happened in a rollout; `gradient` goes through it backwards, through impacts, slips and loops."""
 
-    def __init__(self, batch: Batch, engine: Native, actions: np.ndarray, marks: list[np.ndarray], starts: States) -> None:
+    def __init__(
+        self, batch: Batch, engine: Native, actions: np.ndarray, marks: list[np.ndarray], starts: States
+    ) -> None:
         self.batch, self._engine, self._actions, self._marks, self._starts = batch, engine, actions, marks, starts
         self._ends = engine.x.copy(), engine.p.copy()
         self.final = batch.state
@@ -114,12 +116,14 @@ def rollout(
 ) -> Any:
     """Run copies under a row of actions, (actions, numbers) or (copies, actions, numbers), each held for `times` steps.
 
-    Returns the States at the end; with `gradient` also a Tape, whose `gradient` gives derivatives of them. All else as in
-    `sl.Batch`.
+    Returns the States at the end; with `gradient` also a Tape, whose `gradient` gives derivatives of them. All else as
+    in `sl.Batch`.
     """
     given = np.asarray(actions, float)
     if given.ndim not in (2, 3) or not np.isfinite(given).all():
-        raise BadValue(f"actions have shape {given.shape}; give (actions, numbers) or (copies, actions, numbers), finite")
+        raise BadValue(
+            f"actions have shape {given.shape}; give finite (actions, numbers) or (copies, actions, numbers)"
+        )
     many = [starts] if isinstance(starts, State) else list(starts)
     n = given.shape[0] if given.ndim == 3 else len(many)
     many = many * n if len(many) == 1 else many
