@@ -43,7 +43,8 @@ def test_a_block_rocks_as_housner_says_until_it_stands():
     ratios = [e.v[2] / e.v_before[2] for e in hits[:-1]]
     assert len(ratios) > 20
     np.testing.assert_allclose(ratios, 1 - 1.5 * math.sin(math.atan(0.1 / 0.4)) ** 2, rtol=1e-9)
-    assert abs(run["block.angle"][-1]) < 1e-12 and {run.contacts.mode(n)[-1] for n in ("left", "right")} == {1}
+    assert abs(run["block.angle"][-1]) < 1e-12
+    assert {run.contacts.mode(n)[-1] for n in ("left", "right")} == {1}
 
 
 def test_the_kneed_walker_walks_on_its_stops_alone():
@@ -73,7 +74,7 @@ def test_poses_of_bolt_are_those_of_its_branch():
 
 
 def test_a_toe_that_leaves_for_an_instant_is_not_lost():
-    """Here the toe's spring pulls it off the ground just after an impact, by less than a step shows, and pushes it back."""
+    """The toe's spring pulls it off the ground just after an impact, by less than a step shows, and pushes it back."""
     m = sl.zoo.bolt_on_ground()
     clock = {"omega": -68.59650105251256, "K_P": 78.3237487752999, "K_D": 8.929105296300364, "h": -0.5472147695323235}
     run = sl.simulate(
@@ -93,7 +94,8 @@ def test_a_toe_that_leaves_for_an_instant_is_not_lost():
 def test_bolt_without_the_spring_of_its_toe_meets_painleves_paradox():
     m = sl.zoo.bolt_on_ground(spring=False)
     run = sl.simulate(m, m.keyframe("rest"), until=2.0, control=m.controls["clock"], tolerance=1e-8, rate=100.0)
-    assert run.outcome.kind == "painleve" and not run.outcome.ok
+    assert run.outcome.kind == "painleve"
+    assert not run.outcome.ok
 
 
 def test_the_biped_jogs_and_its_multipliers_tell_how_a_push_fades():
@@ -101,10 +103,12 @@ def test_the_biped_jogs_and_its_multipliers_tell_how_a_push_fades():
     m = sl.zoo.biped()
     law, period = m.controls["walk"], m.params["period"].value
     run = sl.simulate(m, m.keyframe("standing"), until=8 * period, control=law, tolerance=1e-8, rate=100.0)
-    assert run.outcome.ok and run["body.y"].min() > 0.3
+    assert run.outcome.ok
+    assert run["body.y"].min() > 0.3
     gait = sl.find_orbit(m, run.end, control=law, period=period)
     sizes = np.sort(np.abs(gait.multipliers))[::-1]
-    assert gait.is_stable and gait.speed == pytest.approx(0.664, abs=0.01)
+    assert gait.is_stable
+    assert gait.speed == pytest.approx(0.664, abs=0.01)
     start = gait.start
     v = start.velocities.copy()
     v[0] += 1e-3
@@ -116,5 +120,6 @@ def test_the_biped_jogs_and_its_multipliers_tell_how_a_push_fades():
     ]
     ends = [[r.at(begin + k * period).velocities for r in runs] for k in (2, 3, 4)]
     apart = [float(np.linalg.norm(a - b)) for a, b in ends]
-    assert apart[0] < 1e-3 and apart[2] < apart[1] < apart[0]
+    assert apart[0] < 1e-3
+    assert apart[2] < apart[1] < apart[0]
     assert (apart[2] / apart[0]) ** 0.5 == pytest.approx(sizes[0], abs=0.12)

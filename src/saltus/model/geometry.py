@@ -15,6 +15,7 @@ from saltus.model.kinematics import Kinematics
 from saltus.model.parts import Frame
 from saltus.model.structure import Structure
 from saltus.model.symbols import SX
+from saltus.model.touching import Foot
 
 SAME = 1e-9  # of the farthest point's distance in its link: two points of a link this near are one
 COMPILED = 50_000  # rows from which compiling pays
@@ -27,7 +28,7 @@ class Skeleton:
     `links` maps each link to the outline through its joints and named points: one point, the two ends of a
     bar, or the corners of a plate. `joints` are the pins, `fixed` those on the ground, `springs` pairs of
     points, `spirals` the torsion springs (the pin and the far end of either link, or the pin again where there is
-    none), and `named` the machine's own points.
+    none), `discs` the round feet (centre and radius, m), and `named` the machine's own points.
     """
 
     frames: tuple[Frame, ...]
@@ -36,6 +37,7 @@ class Skeleton:
     fixed: tuple[int, ...]
     springs: tuple[tuple[int, int], ...]
     spirals: tuple[tuple[int, int, int], ...]
+    discs: tuple[tuple[int, float], ...]
     named: Mapping[str, int]
 
 
@@ -90,6 +92,7 @@ def skeleton(mechanism: Structure, params: Mapping[str, float] | None = None) ->
         tuple(at[i] for i in sorted(on_ground)),
         tuple((at[index[id(a)]], at[index[id(b)]]) for a, b in springs),
         tuple((at[p], at[a], at[b]) for p, a, b in wound),
+        tuple((at[named[name]], r) for name, r in _radii(m, params).items() if r > 0),
         {n: at[i] for n, i in named.items()},
     )
 
@@ -151,6 +154,13 @@ def _local(m: Structure, frames: Sequence[Frame], params: Mapping[str, float] | 
     """Positions of frames in their own links as numbers."""
     stacked = ca.horzcat(SX(3, 0), *[ca.densify(f.position) for f in frames])
     return np.asarray(ca.Function("local", [m.p], [stacked])(m.values(params)).full()).T.reshape(-1, 3)
+
+
+def _radii(m: Structure, params: Mapping[str, float] | None) -> dict[str, float]:
+    """Radius (m) of every foot."""
+    feet = [part for part in m.touching.values() if isinstance(part, Foot)]
+    radii = ca.Function("radii", [m.p], [ca.vertcat(SX(0, 1), *[part.radius for part in feet])])
+    return dict(zip((part.name for part in feet), np.ravel(radii(m.values(params)).full()).tolist(), strict=True))
 
 
 def _outline(points: np.ndarray) -> list[int]:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Polygon, Rectangle
+from matplotlib.patches import Circle, Polygon, Rectangle
 
 from saltus.errors import BadValue, UnknownName
 from saltus.view.style import COLOURS, PALETTE, STANCE, axes_of, styled
@@ -103,6 +103,8 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
             out.append(line)
     for _ in (*bones.springs, *bones.spirals):
         out.append(ax.plot([], [], color=DARK, linewidth=0.3 * width, alpha=alpha, zorder=3.5)[0])
+    for _, radius in bones.discs:
+        out.append(ax.add_patch(Circle((0, 0), radius, facecolor="#cccccc", edgecolor=DARK, alpha=alpha, zorder=2)))
     style: dict[str, Any] = {
         "linestyle": "",
         "markeredgecolor": DARK,
@@ -119,17 +121,19 @@ def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
     """Put a machine's artists at the given points (one row a point)."""
     from saltus.model.geometry import spiral
 
-    n = len(bones.links)
+    n, coils, wound = len(bones.links), len(bones.springs), len(bones.spirals)
     for artist, outline in zip(artists[:n], bones.links.values(), strict=True):
         if isinstance(artist, Polygon):
             artist.set_xy(points[list(outline)])
         else:
             artist.set_data(points[list(outline)].T)
-    for artist, (a, b) in zip(artists[n : n + len(bones.springs)], bones.springs, strict=True):
+    for artist, (a, b) in zip(artists[n : n + coils], bones.springs, strict=True):
         artist.set_data(_coil(points[a], points[b]).T)
     size = 0.05 * float(np.ptp(points, axis=0).max(initial=0.0))
-    for artist, (pin, a, b) in zip(artists[n + len(bones.springs) : -2], bones.spirals, strict=True):
+    for artist, (pin, a, b) in zip(artists[n + coils : n + coils + wound], bones.spirals, strict=True):
         artist.set_data(spiral(points[pin], points[a], points[b], size).T)
+    for artist, (centre, _) in zip(artists[n + coils + wound : -2], bones.discs, strict=True):
+        artist.set_center(points[centre])
     artists[-2].set_data(points[list(bones.joints)].T)
     artists[-1].set_data(points[list(bones.fixed)].T)
 
@@ -169,7 +173,8 @@ def plot_machine(state: State, *, ground: float | None = None, names: bool = Tru
     points = places(m, bones, state.positions, state.params)[0]
     drawn = artists(ax, bones)
     move(drawn, bones, points)
-    _frame(ax, points, ground)
+    corners = [points[i] + r * np.array(((-1, -1), (1, 1))) for i, r in bones.discs]
+    _frame(ax, np.vstack([points, *corners]), ground)
     if names:
         for name, i in bones.named.items():
             ax.annotate(name, points[i], xytext=(7, 4), textcoords="offset points", fontsize=8, color=DARK, zorder=5)

@@ -54,6 +54,10 @@ SCRIPT = """
       g.stroke();
     }
     g.lineJoin = g.lineCap = "round";
+    d.discs.forEach(function (disc) {
+      const p = to(at(k, disc[0]));
+      g.beginPath(); g.arc(p[0], p[1], disc[1] * size, 0, 7); g.fillStyle = "#ccc"; g.fill();
+    });
     d.links.forEach(function (outline, n) {
       g.strokeStyle = g.fillStyle = d.colours.links[n % d.colours.links.length];
       g.lineWidth = Math.max(3, d.width * size); g.globalAlpha = 0.85; g.beginPath();
@@ -175,6 +179,7 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, ground: float
         "links": list(bones.links.values()),
         "springs": bones.springs,
         "spirals": bones.spirals,
+        "discs": bones.discs,
         "contacts": [bones.named[n] for n in contacts],
         "pins": list(dict.fromkeys([*bones.joints, *bones.fixed])),
         "trail": trail,
