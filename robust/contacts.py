@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from robust.draw_touching import random_toucher
+from robust.draw_touching import VARIANTS, random_toucher
 from robust.judge_touching import of_run
 from robust.touching import Toucher, build, run
 from robust.trial import differ, where
 from saltus.errors import SaltusError
 
-TWICE = 10  # every so many machines are run twice: the same bits must come out
+TWICE = 7  # every so many machines are run twice: the same bits must come out
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,23 @@ def lost(seed: int, end: str, detail: str) -> Result:
     return _result(random_toucher(seed), "wrong", end, detail, 0, 0, 0.0)
 
 
+_known: dict[int, Any] = {}  # the last machine built, by its structure
+
+
+def _built(given: Toucher) -> Any:
+    structure = given.seed // VARIANTS
+    if structure not in _known:
+        _known.clear()
+        _known[structure] = build(random_toucher(structure * VARIANTS))
+    return _known[structure]
+
+
 def _ending(given: Toucher) -> tuple[str, str, str, int, int]:
     try:
-        m, start = build(given)
-        first = run(given, m, start)
+        m = _built(given)
+        first = run(given, m)
         if given.seed % TWICE == 0:
-            unlike = differ(first, run(given, m, start))
+            unlike = differ(first, run(given, m))
             if unlike:
                 return "wrong", "not the same twice", unlike, 0, 0
         return _judged(given, first)
@@ -99,7 +110,7 @@ def _judged(given: Toucher, first: Any) -> tuple[str, str, str, int, int]:
 
 HEAD, NEXT = "## Contacts", "## Attacks"
 VERDICTS = ("right", "named", "painleve", "unfinished", "wrong")
-ABOUT = """Written by `python -m robust contacts`. A seed gives a random machine that touches
+ABOUT = """Written by `python -m robust contacts`. A seed gives a random machine that touches, ten to a structure
 (`robust/draw_touching.py`): planar or spatial, 1 to 5 links, a third with closed loops, 1 to 6 feet (points, circles,
 balls), joint stops, faces of links and dry joint friction, friction from none to 100 in the extreme ones, static above
 kinetic, restitution, motors with laws; on level ground, slopes, stairs, broken lines and waves; dropped, standing,

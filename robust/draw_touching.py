@@ -19,9 +19,41 @@ KINDS = {"foot": 0.6, "touch": 0.16, "stop": 0.14, "rub": 0.1}
 LOOPS = 1 / 3
 
 
+VARIANTS = 10  # machines of one structure, which is derived and compiled once
+
+
 def random_toucher(seed: int) -> Toucher:
-    """Make the machine of a seed."""
-    return _Toucher(seed).touching()
+    """Make the machine of a seed: structure seed // VARIANTS with numbers of its own."""
+    first = _Toucher(seed // VARIANTS).touching()
+    return varied(first, seed) if seed % VARIANTS else replace(first, machine=replace(first.machine, seed=seed))
+
+
+def varied(first: Toucher, seed: int) -> Toucher:
+    """Other friction, restitution, mass, speeds and height of the ground."""
+    r = np.random.default_rng([seed, 19])
+    params = dict(first.params)
+    body = first.machine.bodies[0]
+    if "mass" in params:
+        params["mass"] *= float(10 ** r.uniform(-0.7, 0.7))
+        body = replace(body, mass=params["mass"])
+    touches = []
+    for x in first.touches:
+        changed = {}
+        if f"friction_{x.name}" in params:
+            factor = float(r.uniform(0.3, 2.0))
+            changed = {n: getattr(x, n) * factor for n in ("friction", "static") if getattr(x, n) is not None}
+        if f"restitution_{x.name}" in params:
+            changed["restitution"] = float(r.uniform(0, 1)) if r.random() < 0.7 else 0.0
+        params |= {f"{n}_{x.name}": value for n, value in changed.items()}
+        touches.append(replace(x, **changed))
+    lower = 0.0 if first.theme in ("standing", "sliding") or r.random() < 0.3 else float(r.uniform(0, 0.2))
+    corners = first.land.corners and (first.land.corners[0], first.land.corners[1] - lower)
+    land = replace(
+        first.land, height=first.land.height - (0.0 if first.land.kind == "terrain" else lower), corners=corners
+    )
+    v = first.machine.v * r.uniform(-1.5, 1.5)
+    machine = replace(first.machine, seed=seed, bodies=(body, *first.machine.bodies[1:]), v=v)
+    return replace(first, machine=machine, touches=tuple(touches), land=land, params=params)
 
 
 class _Toucher(_Maker):
@@ -88,7 +120,12 @@ class _Toucher(_Maker):
                 out.append(made)
         if not out:
             out.append(self.foot(machine, land, 0))
-        return Toucher(machine, tuple(out), land, self.kind)
+        params = {"mass": machine.bodies[0].mass} if machine.bodies[0].mass > 0 else {}
+        for x in out:
+            if x.kind in ("foot", "touch"):  # smooth faces and those that do not bounce stay so
+                given = [n for n in ("friction", "static", "restitution") if getattr(x, n)]
+                params |= {f"{n}_{x.name}": getattr(x, n) for n in given}
+        return Toucher(machine, tuple(out), land, self.kind, params)
 
     def pushed(self, machine: Machine, land: Land) -> Machine:
         """A free machine that moves along the ground."""

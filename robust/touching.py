@@ -9,10 +9,11 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 
 import saltus as sl
-from robust.build import MAX_STEPS, RATE, control, mechanism
+from robust.build import RATE, control, mechanism
 from robust.machines import Machine
 
 UNTIL = 1.0  # s
+STEPS = 300_000  # at most: a slip that starts in 3D takes many
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +171,7 @@ class Toucher:
     touches: tuple[Touch, ...]
     land: Land
     theme: str
+    params: dict[str, float]  # numbers that differ between machines of one structure
 
     @property
     def seed(self) -> int:
@@ -177,8 +179,8 @@ class Toucher:
         return self.machine.seed
 
 
-def build(given: Toucher) -> tuple[Any, Any]:
-    """The library's machine and its start."""
+def build(given: Toucher) -> Any:
+    """The library's machine; what differs between machines of one structure are Params of it."""
     machine = given.machine
     m = mechanism(machine)
     flat = slice(None) if machine.spatial else slice(2)
@@ -190,7 +192,14 @@ def build(given: Toucher) -> tuple[Any, Any]:
         else:
             assert x.at is not None
             point = m.links[x.link].at(*x.at[flat])
-            laws = {"friction": x.friction, "static": x.static, "radius": x.radius, "restitution": x.restitution}
+            own = ("friction", "static", "restitution")
+            laws = {
+                n: m.param(f"{n}_{x.name}", given.params[f"{n}_{x.name}"])
+                if f"{n}_{x.name}" in given.params
+                else getattr(x, n)
+                for n in own
+            }
+            laws["radius"] = x.radius
             if x.kind == "foot":
                 m.foot(x.name, point, **laws)
                 continue
@@ -201,18 +210,19 @@ def build(given: Toucher) -> tuple[Any, Any]:
             else:
                 face = m.links[link].round(*place[flat], radius=more)
             m.touch(x.name, point, face, **laws)
-    names = machine.v_names
-    rates = {n: float(machine.v[names.index(n)]) for n in machine.rates}
-    start = m.assemble(near=dict(zip(m.q_names, machine.q.tolist(), strict=True)), rates=rates)
-    return m, start
+    return m
 
 
-def run(given: Toucher, m: Any, start: Any) -> Any:
-    """Simulate for a second; what is the default is not named."""
+def run(given: Toucher, m: Any) -> Any:
+    """Assemble, and simulate for a second; what is the default is not named."""
+    machine, params = given.machine, given.params
+    rates = {n: float(machine.v[machine.v_names.index(n)]) for n in machine.rates}
+    near_by = dict(zip(m.q_names, machine.q.tolist(), strict=True))
+    start = m.assemble(near=near_by, rates=rates, params=params)
     named: dict[str, Any] = {}
     if given.machine.tolerance != Machine.tolerance:
         named["tolerance"] = given.machine.tolerance
     if any(x.kind == "foot" for x in given.touches):
         named["ground"] = given.land.made()
     law = control(given.machine, m)
-    return sl.simulate(m, start, until=UNTIL, control=law, rate=RATE, max_steps=MAX_STEPS["default"], **named)
+    return sl.simulate(m, start, until=UNTIL, control=law, rate=RATE, max_steps=STEPS, **named)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +26,7 @@ SWEEPS = (3, 10, 30, 100, 300, 1000, 3000)  # after each of these the guess is t
 TURNS, HALVINGS, TURN = 30, 20, 1e-7  # steps, halvings of one and difference (rad) by which slips in 3D find their way
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
+ROUND_OFF = 1e-13
 FINE = 1e-9  # of the largest force or motion
 
 
@@ -64,9 +65,21 @@ class Forces:
     notes: list[str] = field(default_factory=list)
 
 
-def solve(G: np.ndarray, b: np.ndarray, laws: Sequence[Law], *, count: bool = False) -> Forces:
-    """Forces that meet the laws. With `count`, NoForces also where there are several solutions."""
+def solve(
+    G: np.ndarray, b: np.ndarray, laws: Sequence[Law], *, count: bool = False, leaving: Mapping[int, str] | None = None
+) -> Forces:
+    """Forces that meet the laws. With `count`, NoForces also where there are several solutions.
+
+    `leaving` are contacts that have just come to the end of what they bear, "normal" or "slip": as far as round-off
+    tells, they may stay as they were or go on to be open or to slip, and they go on.
+    """
     problem = _Problem(G, b, laws)
+    found = _solved(problem, count)
+    return problem.left(found, leaving) if leaving else found
+
+
+def _solved(problem: _Problem, count: bool) -> Forces:
+    laws = problem.laws
     if count and problem.doubtful:
         found = problem.all()
         if len(found) != 1:
@@ -199,12 +212,28 @@ class _Problem:
             directions.append(direction)
         return modes, directions
 
+    def left(self, found: Forces, leaving: Mapping[int, str]) -> Forces:
+        """The same solution with contacts let go that are at their limit, as far as that meets the laws."""
+        for which in ([*leaving], *([k] for k in leaving)):
+            modes, ways = list(found.modes), list(found.directions)
+            for k in which:
+                x = self.laws[k]
+                if leaving[k] == "normal" and modes[k] != "open":
+                    modes[k], ways[k] = "open", None
+                elif leaving[k] == "slip" and modes[k] == "stick":
+                    along = found.f[list(x.tangential)]
+                    modes[k], ways[k] = "slip", -along / max(float(np.linalg.norm(along)), 1e-300)
+            if modes == list(found.modes):
+                continue
+            gone = self._tried(found.f, modes, ways)
+            if gone is not None:
+                return gone
+        return found
+
     # ---- a guess made exact ---------------------------------------------------------------------------------------
 
     def _tried(self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None]) -> Forces | None:
-        turning = [
-            i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough and len(x.tangential) == 2
-        ]
+        turning = [i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough and len(x.tangential) == 2]
         ways = self._turned(f, modes, list(directions), turning) if turning else list(directions)
         found = self._held(f, modes, ways)
         return None if found is None else self._judged(found, self.G @ found + self.b, modes, ways)
@@ -282,7 +311,8 @@ class _Problem:
         self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
     ) -> Forces | None:
         """The solution if it meets every law."""
-        small_w, small_f = FINE * self.size, FINE * float(np.abs(f).max(initial=0.0))
+        round_off = ROUND_OFF * float((np.abs(self.G) @ np.abs(f)).max(initial=0.0))
+        small_w, small_f = FINE * self.size + round_off, FINE * float(np.abs(f).max(initial=0.0))
         for i, x in enumerate(self.laws):
             t = list(x.tangential)
             if x.normal is not None:

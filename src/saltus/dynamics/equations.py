@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -20,6 +19,7 @@ from saltus.model.kinematics import Closure, Kinematics, Motion
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, cross, number
+from saltus.once import cached_property
 
 
 class Equations:

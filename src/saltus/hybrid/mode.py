@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -27,6 +26,7 @@ from saltus.hybrid.touched import Touched
 from saltus.model.parts import Frame
 from saltus.model.rank import scaled_rows
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 NO_MASS = 1e-14  # smallest eigenvalue of a mass matrix scaled to a diagonal of ones
 
@@ -82,11 +82,11 @@ class Action:
 def action(constrained: Constrained, choice: Choice, law: Any) -> Action:
     """Trace a law in a domain; None leaves the motors switched off, a Sampled one holds its inputs."""
     m, e = constrained.mechanism, constrained.equations
-    if law is None or not m.inputs:
-        return Action(SX.zeros(len(m.inputs)), SX(0, 1), "none", "none")
-    if isinstance(law, Sampled):
-        return Action(constrained.held, SX(0, 1), name_of(law.function), "held")
     row = SX.sym("row", law.width(constrained) if isinstance(law, Schedule) else 0)
+    if law is None or not m.inputs:
+        return Action(SX.zeros(len(m.inputs)), row, "none", f"none {row.numel()}" if row.numel() else "none")
+    if isinstance(law, Sampled):
+        return Action(constrained.held, row, name_of(law.function), "held")
     name, t = name_of(law), e.t
     s = constrained.signals(t, e.q, e.v, m.p, constrained.entry, responses=Responses(constrained, choice))
     what = f"controller {name!r} in domain {constrained.domain.name!r}"

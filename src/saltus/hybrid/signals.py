@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
+from saltus.once import LOCK
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +119,10 @@ def traced(function: Callable[..., Any], *arguments: Any, what: str, instead: st
         ) from problem
 
 
-_TRACING = threading.RLock()
-
-
 @contextmanager
 def _no_floats() -> Iterator[None]:
     """Make float(symbol) an error for a while; CasADi gives NaN."""
-    with _TRACING:
+    with LOCK:
         plain = ca.SX.__float__
 
         def refuse(symbol: SX) -> float:

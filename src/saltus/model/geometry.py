@@ -14,7 +14,7 @@ from saltus.model.forces import JointSpring, Spring
 from saltus.model.kinematics import Kinematics
 from saltus.model.parts import Frame
 from saltus.model.structure import Structure
-from saltus.model.symbols import SX
+from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot
 
 SAME = 1e-9  # of the farthest point's distance in its link: two points of a link this near are one
@@ -28,7 +28,7 @@ class Skeleton:
     `links` maps each link to the outline through its joints and named points: one point, the two ends of a
     bar, or the corners of a plate. `joints` are the pins, `fixed` those on the ground, `springs` pairs of
     points, `spirals` the torsion springs (the pin and the far end of either link, or the pin again where there is
-    none), `discs` the round feet (centre and radius, m), and `named` the machine's own points.
+    none), `named` the machine's own points, and `feet` the round feet with their radius (m).
     """
 
     frames: tuple[Frame, ...]
@@ -37,8 +37,8 @@ class Skeleton:
     fixed: tuple[int, ...]
     springs: tuple[tuple[int, int], ...]
     spirals: tuple[tuple[int, int, int], ...]
-    discs: tuple[tuple[int, float], ...]
     named: Mapping[str, int]
+    feet: tuple[tuple[int, float], ...] = ()
 
 
 def skeleton(mechanism: Structure, params: Mapping[str, float] | None = None) -> Skeleton:
@@ -92,9 +92,16 @@ def skeleton(mechanism: Structure, params: Mapping[str, float] | None = None) ->
         tuple(at[i] for i in sorted(on_ground)),
         tuple((at[index[id(a)]], at[index[id(b)]]) for a, b in springs),
         tuple((at[p], at[a], at[b]) for p, a, b in wound),
-        tuple((at[named[name]], r) for name, r in _radii(m, params).items() if r > 0),
         {n: at[i] for n, i in named.items()},
+        tuple((at[named[foot.name]], radius) for foot, radius in _round_feet(m, params)),
     )
+
+
+def _round_feet(m: Structure, params: Mapping[str, float] | None) -> list[tuple[Foot, float]]:
+    """Feet that are circles, with their radius."""
+    feet = [x for x in m.touching.values() if isinstance(x, Foot)]
+    radii = ca.Function("radii", [m.p], [ca.vertcat(SX(0, 1), *[number(x.radius) for x in feet])])(m.values(params))
+    return [(foot, float(r)) for foot, r in zip(feet, radii.full().ravel(), strict=True) if r > 0]
 
 
 def spiral(pin: np.ndarray, a: np.ndarray, b: np.ndarray, radius: float, turns: int = 2) -> np.ndarray:
@@ -154,13 +161,6 @@ def _local(m: Structure, frames: Sequence[Frame], params: Mapping[str, float] | 
     """Positions of frames in their own links as numbers."""
     stacked = ca.horzcat(SX(3, 0), *[ca.densify(f.position) for f in frames])
     return np.asarray(ca.Function("local", [m.p], [stacked])(m.values(params)).full()).T.reshape(-1, 3)
-
-
-def _radii(m: Structure, params: Mapping[str, float] | None) -> dict[str, float]:
-    """Radius (m) of every foot."""
-    feet = [part for part in m.touching.values() if isinstance(part, Foot)]
-    radii = ca.Function("radii", [m.p], [ca.vertcat(SX(0, 1), *[part.radius for part in feet])])
-    return dict(zip((part.name for part in feet), np.ravel(radii(m.values(params)).full()).tolist(), strict=True))
 
 
 def _outline(points: np.ndarray) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from saltus.errors import BadModel, UnknownName
 from saltus.hybrid.graph import HybridSystem
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
+from saltus.once import cached_property
 from saltus.orbits.shooting import Evaluation, Shooting
 from saltus.orbits.stability import Stability, stability
 from saltus.orbits.stride import Crossing, Moment, Passage, heights

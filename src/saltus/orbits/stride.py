@@ -375,7 +375,7 @@ class _Stay:
             )
         c, t, q, v = contacts.c, self.t, before.q, before.v
         try:
-            out = contacts.settle(t, q, v, response(self.d.mode, t, self.p), contacts.met(own))
+            out = contacts.settle(t, q, v, response(self.d.mode, t, self.p), own)
         except NoForces as problem:
             raise Lost(f"at t = {t:.4g} s {problem}", reason="painleve") from problem
         if not out.changes and out.impact is None:

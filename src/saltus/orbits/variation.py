@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -19,6 +18,7 @@ from saltus.hybrid.mode import action, mode
 from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import memory
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 from saltus.simulation.contacts import Contacts
 
 
@@ -65,6 +65,13 @@ class Dynamics:
                 f"{m.name!r} has friction on soft ground, whose memory orbits do not follow yet; set friction=0 or use "
                 "Pinned and Sliding contacts"
             )
+        rough = [x.name for x in constrained.elements if x.soft and x.slips]
+        if rough:
+            raise BadModel(
+                f"{m.name!r}: orbits do not follow where soft contacts with friction took hold ({', '.join(rough)}); "
+                "set their friction to 0, or leave out stiffness=",
+                contacts=rough,
+            )
         full = ca.vertcat(self.x, SX.zeros(self.layout.n_work))
         self.f = now.flow.rhs(self.t, full, self.p)[: self.n]
         self.g = now.flow.guards(self.t, full, self.p)
@@ -73,8 +80,8 @@ class Dynamics:
         entry = {i for n in ("entry_t", "entry_q", "entry_v") for i in _places(self.layout.slice(n))}
         if isinstance(constrained, Touched) and entry & set(self.seen):
             raise BadValue(
-                f"controller {now.action.name!r} depends on s.entry, which a machine with contacts of its own has only at "
-                "the start of a run, so that no stride is like another; let it depend on the state or on s.touching"
+                f"controller {now.action.name!r} depends on s.entry, which a machine with contacts of its own has only "
+                "at the start of a run, so that no stride is like another; let it depend on the state or on s.touching"
             )
 
     def active(self, params: tuple[int, ...]) -> tuple[int, ...]:

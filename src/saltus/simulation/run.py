@@ -41,6 +41,7 @@ from saltus.hybrid.transition import (
     transition,
 )
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
@@ -60,6 +61,7 @@ Independent = Sequence[str] | Mapping[str, Sequence[str]]
 Progress = Callable[[float, float, int], None]
 
 
+@unchanged
 def simulate(
     system: HybridSystem | Mechanism,
     start: State,
@@ -114,7 +116,7 @@ def simulate(
     if engine is not None:
         choose_engine(engine)  # an unknown name is refused before anything is built
     run = _Run(system, start, params, control, formulation or Projection(), tolerance, engine, independent)
-    run.terrain = terrain
+    run.terrain = run.log.ground = terrain
     run.t, run.steps_left = begin, int(max_steps)
     run.go(first, until, dict(stop_after or {}), progress)
     try:
@@ -325,7 +327,7 @@ class _Run:
 
     # ---- contacts with modes of their own -----------------------------------------------------------------------
 
-    def _meet(self, c: Touched, stopped: Sequence[int]) -> Settled:
+    def _meet(self, c: Touched, fired: Sequence[int]) -> Settled:
         """Settle the contacts at this instant: impacts, modes, and the state onto what holds."""
         assert self.contacts is not None
         self.base = self.contacts.base
@@ -334,9 +336,8 @@ class _Run:
         if isinstance(law, Sampled):
             self._hold(now, p, law)
         if isinstance(law, Schedule):
-            self._row(law.table(c, 0, self._entry()), now, p, math.inf)
-
-        out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), stopped)
+            self._row(law.table(c, 0).entered(self._entry()), now, p, math.inf)
+        out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
@@ -347,7 +348,7 @@ class _Run:
         c = constrained(self.system, domain)
         assert isinstance(c, Touched)
         assert self.contacts is not None
-        out = self._meet(c, self.contacts.met(met.fired))
+        out = self._meet(c, met.fired)
         stay = len(log.stays)
         changes = out.changes or (
             [] if out.impact is None else [(c.elements[c.watched[met.fired[0]][1]].name, "touches")]
@@ -360,7 +361,7 @@ class _Run:
                 log.outcome = Outcome("stopped", f"after {seen[text]} events {text!r}", self.t)
             if out.rests and word == "touches":
                 self._due.append((self.t + out.rests, f"{name} rests"))
-        self._loosened = {} if changes else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
+        self._loosened = {} if not out.same else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
 
     def _stand(self, domain: Domain) -> None:
         """Keep the start of a run that cannot go on from there."""
@@ -456,7 +457,7 @@ class _Run:
         c.params(self.params)  # values that the domain gives to Params are checked
         visit, entered = self.visits.get(domain.name, 0), self._entry()
         law = law_in(self.control, domain.name)
-        table = law.table(c, visit, entered) if isinstance(law, Schedule) else None
+        table = law.table(c, visit).entered(entered) if isinstance(law, Schedule) else None
         check_constraints(c, self.t, self.q, self.base)
         choice, work, p, layout = self._choice(c), None, np.zeros(0), None
         while True:  # once per choice of coordinates
@@ -491,8 +492,8 @@ class _Run:
             return Choice(flow_rows(c, self.t, self.q, self.base, rows), tuple(range(J.shape[1])), ())
         if c.elements:
             raise BadValue(
-                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has not; "
-                "use sl.formulations.Projection(), the default",
+                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has "
+                "not; use sl.formulations.Projection(), the default",
                 given=self.formulation,
             )
         wanted = self.independent

@@ -22,9 +22,10 @@ def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
     known = LOOSE * log.tolerance
     for name, contact in run.meta["contacts"].items():
         largest = max(contact["normal_max"], -contact["normal_min"], 0.0)
+        limit = largest or max(contact["friction_given"], 0.0)  # dry friction of a joint has no normal force
         if contact["normal_min"] < -max(PULL, known) * largest - 1e-9:
             out.append(f"the ground pulled at {name!r} with {-contact['normal_min']:.4g} N")
-        if contact["friction_short"] > max(BEYOND, known) * largest + 1e-9:
+        if contact["friction_short"] > max(BEYOND, known) * limit + 1e-9:
             out.append(
                 f"contact {name!r} needed {contact['friction_short']:.4g} N more friction than the ground's "
                 f"{contact['friction_given']:.4g} gives, {contact['friction_need']:.4g} in all"

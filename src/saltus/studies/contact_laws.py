@@ -1,4 +1,4 @@
-"""Study: contact with known answers, hard and with the defaults: stick, slip, lift, bounce, roll, stops, no solution."""
+"""Study: contact with known answers, with the defaults: stick, slip, lift, bounce, roll, stops, states without any."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 G = 9.81  # m/s2
 NEAR = 1e-8  # SI units: how near every number has to be
+STIFFNESSES = (1e4, 1e5, 1e6, 1e7, 1e8)  # N/m
 TOLERANCES = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
 
 
@@ -90,7 +91,7 @@ def on_slope() -> Iterator[Row]:
     m.foot("foot", body.at(0, 0, 0), friction=0.5)
     slope = sl.ground.Slope(math.atan(0.5))
     run = sl.simulate(m, m.assemble(at=(0, 0, 0), rates={"at": (0, 1.0, 0)}), until=20.0, ground=slope)
-    end = np.linalg.norm(run.end.velocities)
+    end = float(np.linalg.norm(run.end.velocities))
     yield row("pushed across a slope with tan(slope) = friction at 1 m/s, 3D: speed in the end (m/s)", 0.5, end, run)
     v = np.array([run.v.at.x, run.v.at.y, run.v.at.z]).T
     down = np.array([-math.cos(slope.angle), 0, -math.sin(slope.angle)])
@@ -102,7 +103,9 @@ def stopping() -> Iterator[Row]:
     """v0 / (f g) and v0^2 / (2 f g)."""
     m = block(0.3)
     run = sl.simulate(m, m.assemble(at=(0, 0), rates={"at": (2.0, 0)}), until=2.0)
-    yield row("block at 2 m/s, friction 0.3: time until it sticks (s)", 2 / (0.3 * G), times(run, "foot sticks")[0], run)
+    yield row(
+        "block at 2 m/s, friction 0.3: time until it sticks (s)", 2 / (0.3 * G), times(run, "foot sticks")[0], run
+    )
     yield row("the same: where it stops (m)", 4 / (2 * 0.3 * G), run.q.at.x[-1], run)
 
 
@@ -129,7 +132,7 @@ def turning_back() -> Iterator[Row]:
     yield row("the same: where it is after 1 s (m)", along * math.cos(angle), run.q.at.x[-1], run)
 
 
-# ---- wheels and balls -------------------------------------------------------------------------------------------------
+# ---- wheels and balls -----------------------------------------------------------------------------------------------
 
 
 def rolling() -> Iterator[Row]:
@@ -137,7 +140,9 @@ def rolling() -> Iterator[Row]:
     m, disc = free("disc", 1.0, 0.5 * 0.1**2)
     m.foot("rim", disc.at(0, 0), radius=0.1, friction=0.2)
     run = sl.simulate(m, m.assemble(at=(0, 0.1, 0), rates={"at": (3.0, 0, 0)}), until=1.0)
-    yield row("disc put down at 3 m/s, friction 0.2: when it rolls (s)", 3 / (0.6 * G), times(run, "rim sticks")[0], run)
+    yield row(
+        "disc put down at 3 m/s, friction 0.2: when it rolls (s)", 3 / (0.6 * G), times(run, "rim sticks")[0], run
+    )
     yield row("the same: speed (m/s)", 2.0, run.v.at.x[-1], run)
     m = sl.Mechanism("ball", spatial=True)
     ball = m.link("ball", mass=1.0, inertia=(0.4 * 0.1**2,) * 3)
@@ -157,7 +162,9 @@ def bouncing() -> Iterator[Row]:
     """Zeno's end of the bounces; an oblique bounce that slips all along takes f (1 + e) v_n off the speed."""
     m = block(0.0, restitution=0.8)
     run = sl.simulate(m, m.assemble(at=(0, 1.0)), until=6.0)
-    yield row("ball from 1 m, restitution 0.8: when it rests (s)", 9 * math.sqrt(2 / G), times(run, "foot rests")[0], run)
+    yield row(
+        "ball from 1 m, restitution 0.8: when it rests (s)", 9 * math.sqrt(2 / G), times(run, "foot rests")[0], run
+    )
     yield row("the same: height 2 s later (m)", 0.0, run.q.at.y[-1], run)
     m = block(0.1, restitution=0.5)
     run = sl.simulate(m, m.assemble(at=(0, 1.0), rates={"at": (4.0, 0)}), until=0.6)
@@ -165,7 +172,7 @@ def bouncing() -> Iterator[Row]:
     yield row("bounce at 4 m/s along, friction 0.1, e = 0.5: speed along (m/s)", 4 - 0.15 * fast, run.v.at.x[-1], run)
 
 
-# ---- bodies -----------------------------------------------------------------------------------------------------------
+# ---- bodies ---------------------------------------------------------------------------------------------------------
 
 
 def rocking() -> Iterator[Row]:
@@ -198,8 +205,10 @@ def ladder() -> Iterator[Row]:
     theta = math.radians(70)
     run = sl.simulate(m, m.assemble(at=(0, math.sin(theta), -theta)), until=0.45)
     left = next(e for e in run.events if e.name == "top lifts")
-    yield row("rod between smooth wall and floor: sin(angle) where it leaves the wall (1)",
-              2 / 3 * math.sin(theta), math.sin(-left.q[2]), run)  # fmt: skip
+    wanted = 2 / 3 * math.sin(theta)
+    yield row(
+        "rod between smooth wall and floor: sin(angle) where it leaves the wall (1)", wanted, math.sin(-left.q[2]), run
+    )
 
 
 def dome() -> Iterator[Row]:
@@ -280,7 +289,7 @@ PROBLEMS: tuple[Callable[[], Iterator[Row]], ...] = (
 )
 
 
-# ---- times of events as the tolerance falls ---------------------------------------------------------------------------
+# ---- times of events as the tolerance falls -------------------------------------------------------------------------
 
 
 def convergence() -> list[tuple[float, float]]:
@@ -304,24 +313,57 @@ def convergence() -> list[tuple[float, float]]:
     return out
 
 
+def softness() -> list[tuple[float, float, float]]:
+    """Stiffness (N/m) of a soft foot, and how far its block is from where a hard foot's is, pushed and stopping (m).
+
+    Pushed with 10 N from rest the spring first gives way by f m g / k, which lends the block a speed of that times
+    sqrt(k / m): the way differs by the order of 1 / sqrt(k).
+    """
+    out = []
+    for k in STIFFNESSES:
+        deep = -G / k
+        ends = []
+        for push, speed in ((10.0, 0.0), (0.0, 2.0)):
+            m = block(0.5, push=push, stiffness=k, damping=1.0)
+            run = sl.simulate(m, m.assemble(at=(0, deep), rates={"at": (speed, 0)}), until=1.0)
+            ends.append(float(run.q.at.x[-1]))
+        out.append((k, abs(ends[0] - (10 - 0.5 * G) / 2), abs(ends[1] - 4 / G)))
+    return out
+
+
 def order(errors: list[tuple[float, float]]) -> float:
-    """Slope of log(error) over log(tolerance)."""
-    tolerance, error = np.log10(np.maximum(np.array(errors), 1e-16)).T
-    return float(np.polyfit(tolerance, error, 1)[0])
+    """Slope of log(error) over log(cause)."""
+    cause, error = np.log10(np.maximum(np.array(errors), 1e-16)).T
+    return float(np.polyfit(cause, error, 1)[0])
 
 
 def figure(errors: list[tuple[float, float]]) -> Figure:
     """Error of an event's time over the tolerance."""
-    from matplotlib.figure import Figure
-
-    fig = Figure(figsize=(5.0, 3.4), layout="constrained")
-    ax = fig.add_subplot()
+    fig, ax = _axes()
     tolerance, error = np.array(errors).T
     ax.loglog(tolerance, error, "o-", label="ladder leaves its wall")
     ax.loglog(tolerance, tolerance, "k--", lw=1, label="error = tolerance")
     ax.set(xlabel="tolerance", ylabel="error of the time of lift-off (s)")
     ax.legend()
     return fig
+
+
+def soft_figure(rows: list[tuple[float, float, float]]) -> Figure:
+    """Distance of soft runs from hard ones over the stiffness."""
+    fig, ax = _axes()
+    k, pushed_by, stopped_by = np.array(rows).T
+    ax.loglog(k, pushed_by, "o-", label="block pushed from rest")
+    ax.loglog(k, stopped_by, "s--", label="block that stops")
+    ax.set(xlabel="stiffness of the foot (N/m)", ylabel="distance from the hard run (m)")
+    ax.legend()
+    return fig
+
+
+def _axes() -> tuple[Figure, Any]:
+    from matplotlib.figure import Figure
+
+    fig = Figure(figsize=(5.0, 3.4), layout="constrained")
+    return fig, fig.add_subplot()
 
 
 def study() -> StudyResult:
@@ -332,14 +374,22 @@ def study() -> StudyResult:
         Comparison(r.problem, f"{r.published:.9g}", f"{r.computed:.9g}", holds=r.ok, why=f"apart by {r.error:.1e}")
         for r in rows
     ]
-    slope = order(errors)
+    slope, soft = order(errors), softness()
+    stiffer = order([(k, x) for k, x, _ in soft])
     comparisons.append(
-        Comparison("order of the error of an event's time in the tolerance", "about 1", f"{slope:.2f}", holds=slope > 0.7)
+        Comparison("order in which soft runs approach hard ones in 1/stiffness", 0.5, -stiffer, tolerance=0.05)
+    )
+    comparisons.append(
+        Comparison(
+            "order of the error of an event's time in the tolerance", "about 1", f"{slope:.2f}", holds=slope > 0.7
+        )
     )
     info = STUDIES["contact-laws"]
     data = {
         "rows": [asdict(r) for r in rows],
         "convergence": [{"tolerance": t, "error": e} for t, e in errors],
         "order": slope,
+        "soft": [{"stiffness": k, "pushed": a, "stopped": b} for k, a, b in soft],
     }
-    return StudyResult(info.name, info.title, info.source, data, comparisons, {"convergence": figure(errors)})
+    figures = {"convergence": figure(errors), "soft": soft_figure(soft)}
+    return StudyResult(info.name, info.title, info.source, data, comparisons, figures)
