@@ -101,7 +101,7 @@ def test_strips_are_the_intervals_of_the_run():
     """A block pushed along slips, stops and sticks: spans in the picture are those in which it did."""
     m = block()
     run = sl.simulate(m, m.assemble(base=(0, 0.05), rates={"base": (1.0, 0)}), until=0.6)
-    figure, ax = sl.view.style.axes_of(None)
+    _, ax = sl.view.style.axes_of(None)
     strips(ax, run, ["sole"])
     for bars, mode in zip(ax.collections, LOOKS, strict=True):
         drawn = [(p.vertices[:, 0].min(), p.vertices[:, 0].max()) for p in bars.get_paths()]
@@ -135,7 +135,7 @@ def test_player_and_figures_have_ground_and_round_feet(bouncing, sliding):
 
 
 def test_round_foot_high_above_waves():
-    """Farther above a hollow than its radius of curvature the nearest point is not unique; the ball falls all the same."""
+    """Farther above a hollow than its radius of curvature the nearest point is not unique; a ball falls all the same."""
     m = block(friction=0.5, radius=0.03)
     ground = sl.ground.Terrain(lambda x: 0.08 * sl.math.cos(6 * x))
     x = math.pi / 6  # the bottom of a hollow
