@@ -11,6 +11,9 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "saltus"
 ORDER = [
     "errors",
+    "once",
+    "shown",
+    "sealed",
     "compile",
     "engines",
     "model",
@@ -20,6 +23,7 @@ ORDER = [
     "simulation",
     "track",
     "control",
+    "batch",
     "impacts",
     "orbits",
     "plan",
@@ -27,7 +31,7 @@ ORDER = [
     "design",
     "files",
 ]
-LEAVES = {"view", "zoo", "studies", "cli", "studio"}
+LEAVES = {"view", "zoo", "studies", "learn", "cli", "studio"}
 
 
 def modules():

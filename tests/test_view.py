@@ -11,7 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import saltus as sl
 from saltus.model.geometry import skeleton
-from saltus.view.style import PALETTE, svg
+from saltus.view.colours import PALETTE
+from saltus.view.style import svg
 
 UNIT = re.compile(r"\((m|m/s|deg|deg/s|rad/s|s|N|Nm|J|1)\)")
 

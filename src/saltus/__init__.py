@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from saltus.errors import UnknownName
+
 __version__ = "0.2.0"
 
 _HOME = {
@@ -39,6 +41,7 @@ _HOME = {
     "Trajectory": "saltus.simulation.trajectory",
     "strides": "saltus.simulation.strides",
     "Strides": "saltus.simulation.strides",
+    "Batch": "saltus.batch.batch",
     "impact": "saltus.impacts.at_state",
     "impact_map": "saltus.impacts.over_params",
     "find_orbit": "saltus.orbits.find",
@@ -55,6 +58,7 @@ _MODULES = {
     "errors": "saltus.errors",
     "formulations": "saltus.dynamics.formulations",
     "ground": "saltus.ground",
+    "learn": "saltus.learn",
     "math": "saltus.math",
     "orbits": "saltus.orbits",
     "plan": "saltus.plan",
@@ -72,7 +76,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(_MODULES[name])
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    raise AttributeError(f"saltus has no public name {name!r}; it has {', '.join(sorted(__all__))}")
+    raise UnknownName("public name of saltus", name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -14,6 +13,7 @@ import numpy as np
 
 from saltus.errors import BadValue
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 __all__ = ["Ground", "Level", "Profile", "Slope", "Stairs", "Terrain"]
 

@@ -23,7 +23,9 @@ LONGEST = 600.0  # s, with --steps and no --until
 
 
 def run(
-    model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, or a Python file that defines `system`.")],
+    model: Annotated[
+        str, typer.Argument(help="A machine of `saltus zoo`, a model file, or a Python file that defines `system`.")
+    ],
     until: Annotated[float | None, typer.Option(help="Simulated time (s).", show_default="5")] = None,
     steps: Annotated[int | None, typer.Option(help="Stop after so many strides (touchdown to touchdown).")] = None,
     set_: Annotated[
@@ -33,7 +35,7 @@ def run(
     formulation: Annotated[
         str | None, typer.Option(help="spf, index1, baumgarte, projection or minimal; gains after a colon: spf:1e-4.")
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="native, heyoka or sundials.")] = None,
+    engine: Annotated[str | None, typer.Option(help="native, scipy, heyoka or sundials.")] = None,
     tolerance: Annotated[float, typer.Option(help="Local error of a step.")] = 1e-10,
     start: Annotated[
         str | None, typer.Option(help="Keyframe to start from.", show_default="the machine's last")
@@ -45,13 +47,13 @@ def run(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Result directory.", show_default="results/MODEL")
     ] = None,
-    animation: Annotated[bool, typer.Option(help="Write the animation.")] = True,
-    png: Annotated[bool, typer.Option("--png", help="Write the figures as PNG too.")] = False,
+    figures: Annotated[bool, typer.Option("--figures", help="Draw figures (SVG) and a film (GIF), too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Simulate a machine and write data, figures, animation and report. Ctrl-C keeps what was simulated.
+    """Simulate a machine and write its data and a page that plays it. Ctrl-C keeps what was simulated.
 
-    Ends with code 0 only if the run went as far as asked and well.
+    `saltus plot` and `saltus report` draw figures of it later. Ends with code 0 only if the run went as far as asked
+    and well.
     """
     machine = model_of(model)
     params = numbers_of(set_ or [])
@@ -77,9 +79,7 @@ def run(
     )
     numbers = {**facts(result, seconds), "start": start_name, "control": law_name, "domain": first}
     command = "saltus " + " ".join(sys.argv[1:])
-    files = write_results(
-        result, machine.system, directory, numbers, animation=animation, quiet=as_json, command=command, png=png
-    )
+    files = write_results(result, machine.system, directory, numbers, figures=figures, quiet=as_json, command=command)
     if as_json:
         print(json.dumps({**numbers, "files": [str(x) for x in files]}, indent=2))
     else:
@@ -100,9 +100,7 @@ def demo(out_dir: Annotated[Path, typer.Option("--out", help="Result directory."
     )
     numbers = facts(result, seconds)
     again = "saltus run bolt --steps 16"
-    files = write_results(
-        result, machine.system, out_dir, numbers, animation=True, quiet=False, command=again, png=True
-    )
+    files = write_results(result, machine.system, out_dir, numbers, figures=True, quiet=False, command=again)
     print_table("BOLT", summary_rows(numbers))
     out.print("\nLook at:", soft_wrap=True)
     for path, what in (
@@ -127,6 +125,7 @@ def simulate_with_progress(
 ) -> tuple[Any, float]:
     """Simulate, showing time, events and real-time factor; return the run and the seconds it took."""
     import saltus as sl
+    from saltus.compile import on_progress
 
     stop_after = None
     if steps is not None:
@@ -138,7 +137,7 @@ def simulate_with_progress(
             raise BadValue(f"--steps {steps}: give one or more", given=steps)
         stop_after = {"touchdown": steps + 1}
     with progress_bar(quiet) as bar:
-        task = bar.add_task("simulating", total=steps * 2 + 1 if steps else until, note="compiling")
+        task = bar.add_task("simulating", total=steps * 2 + 1 if steps else until, note="deriving the equations")
         begin = time.perf_counter()
         first: list[float] = []
 
@@ -150,7 +149,11 @@ def simulate_with_progress(
             note = f"{t:8.3f} s, {events} events" + (f", {pace:.1f}x real time" if now - first[0] > 0.05 else "")
             bar.update(task, completed=events if steps else t, note=note)
 
-        run = sl.simulate(model.system, start, until=until, stop_after=stop_after, progress=show, **options)
+        def tell(news: Any) -> None:
+            bar.update(task, note=str(news))
+
+        with on_progress(tell):
+            run = sl.simulate(model.system, start, until=until, stop_after=stop_after, progress=show, **options)
         return run, time.perf_counter() - begin
 
 

@@ -32,7 +32,7 @@ _lock = threading.Lock()
 def on_progress(listener: Listener) -> Iterator[None]:
     """Call `listener` with every Progress of this process inside the block, from whichever thread compiles.
 
-    It hears of a compilation as it starts, once a second while a C compiler works, and as it ends. What comes from
+    It hears of a compilation as it starts, once per second while a C compiler works, and as it ends. What comes from
     the cache is not heard of.
     """
     with _lock:

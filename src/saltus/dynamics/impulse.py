@@ -89,7 +89,10 @@ class Decomposition:
         size = np.linalg.norm(scaled, axis=(-2, -1))[..., None]
         if B is not None and B.shape[-2]:
             self._loops = _row_space(self._scaled(B))
+            own = np.linalg.norm(scaled, axis=-1, keepdims=True)
             scaled = scaled - (scaled @ _t(self._loops)) @ self._loops
+            left = np.linalg.norm(scaled, axis=-1, keepdims=True)
+            scaled = np.where(left > RANK_TOL * own, scaled, 0.0)  # a row that the loops hold moves nothing
         self.scaled = scaled
         self._U, s, rows = np.linalg.svd(scaled, full_matrices=False)
         keep = s > RANK_TOL * size

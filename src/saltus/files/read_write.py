@@ -74,6 +74,8 @@ def write(
         return write_family(thing, path)
     if isinstance(thing, Trajectory) and path.suffix.lower() == ".nc":
         return store.save(thing, path)
+    if isinstance(thing, Trajectory) and path.suffix not in tables.FORMATS:
+        raise BadValue(f"{path}: a run is written as .nc (whole), {', '.join(tables.FORMATS)}", given=str(path))
     if isinstance(thing, Trajectory) or (isinstance(thing, Sequence) and all(isinstance(x, Mapping) for x in thing)):
         return tables.write_table(thing, path)
     raise BadValue(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -20,6 +19,7 @@ from saltus.hybrid.signals import Entry, Signals
 from saltus.model.kinematics import Closure
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
+from saltus.once import cached_property
 
 WORTH_COMPILING = 20_000  # sets of arguments
 SLIP_ENDS = 1e-6  # m/s: a contact that slides so slowly in 3D has come to rest
@@ -98,6 +98,11 @@ class Constrained:
     def _sliding(self) -> tuple[int, ...]:
         """Contacts that may feel friction of slip."""
         return tuple(i for i, c in enumerate(self.domain.contacts) if isinstance(c, Sliding))
+
+    @property
+    def rough(self) -> bool:
+        """Whether anything may rub."""
+        return bool(self.sliding)
 
     @property
     def slipping(self) -> list[int]:
@@ -266,7 +271,7 @@ class Constrained:
         Friction is -mu N s, s the direction of slip. N depends linearly on itself through the friction it causes, so
         it enters as a symbol and the reaction that comes out is set equal to it, see `with_normals`.
         """
-        if not (self.sliding or passive or unlimited):
+        if not (self.rough or passive or unlimited):
             return self.equations  # what one mode derives of them, the next one finds
         own = ca.vertcat(self.anchors, self.slip, self.normals)
         e = self.tree.constrained(self.contacts, own, passive=passive, unlimited=unlimited)
@@ -276,8 +281,7 @@ class Constrained:
     def add_friction(self, e: Equations) -> None:
         """Add the friction of sliding contacts to the efforts of some equations."""
         for k, i in enumerate(self.sliding):
-            velocity, push = self.slip_velocity(e, k), self.friction(e, k)
-            e.efforts[f"friction {self.contacts[i].name}"] = ca.jtimes(velocity, e.v, push, True)
+            e.rub(f"friction {self.contacts[i].name}", self.slip_velocity(e, k), self.friction(e, k))
 
     def slip_velocity(self, e: Equations, k: int) -> SX:
         """Velocity (m/s) along the ground of the k-th sliding contact."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -30,6 +29,7 @@ from saltus.hybrid.touched import constrained
 from saltus.model.assembly import assembler
 from saltus.model.rank import independent_rows, pivots, scaled_rows
 from saltus.model.symbols import SX, flatten, members
+from saltus.once import cached_property
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
 WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that forbids a place or a force
@@ -130,8 +130,9 @@ def flow_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray, wanted:
         return ()
     J = c.closure(t, q, base)[1]
     n = c.loops if c.elements else len(J)
-    own = independent_rows(J[:n]) if wanted is None else pivots(scaled_rows(J[:n]).T, wanted - len(J) + n)
-    return (*own, *range(n, len(J)))
+    more = [i for i in range(n, len(J)) if not c.elements[c.rows[i].contact or 0].soft]
+    own = independent_rows(J[:n]) if wanted is None else pivots(scaled_rows(J[:n]).T, wanted - len(more))
+    return (*own, *more)
 
 
 def held(c: Constrained, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -482,6 +483,23 @@ class Transition:
         symbols = [SX.sym(n, self.mapping.numel_in(i)) for i, n in enumerate(("t", "q", "v", "p"))]
         t, _, _, theta = symbols
         return ca.Function("passed", symbols, list(settled(t, *self.mapping(*symbols), theta)))
+
+    def residual(
+        self, c: Constrained, before: Sequence[SX], after: Sequence[SX], impulses: SX, rows: Sequence[int]
+    ) -> tuple[SX, SX]:
+        """What is zero if (q, v) `after` the event comes of (t, q, v, Params) `before` it: of positions, of velocities.
+
+        The passage leads into `c`. An ideal impact along some of its rows balances momentum and holds them, any other
+        reset leaves the velocities that it gave.
+        """
+        t, q, v, theta = before
+        q, v = (q, v) if self.mapping is None else self.mapping(t, q, v, theta)
+        if not isinstance(self.edge.reset, PlasticImpact):
+            return after[0] - q, after[1] - v
+        way = entrance(c)
+        speeds = way.residual(after[1], impulses, rows)
+        here = ca.substitute([speeds], [ca.vertcat(*way.symbols)], [ca.vertcat(t, after[0], v, theta)])[0]
+        return after[0] - q, here
 
     @property
     def smooth(self) -> bool:

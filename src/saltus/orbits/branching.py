@@ -12,7 +12,6 @@ from saltus.orbits.family import Bifurcation
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel
 from saltus.orbits.shooting import Extra, Point, Shooting, newton
-from saltus.orbits.stride import Lost
 
 SMALLEST = 1e-5  # of the size asked for: a branch that cannot be entered by this much is not entered
 SHRINK = 4.0
@@ -79,14 +78,14 @@ def doubled(orbit: Orbit) -> Shooting:
 def _halves(orbit: Orbit, shooting: Shooting, along: np.ndarray) -> Callable[[float], Extra]:
     """Ask for the difference between the states after half of the time and at the start: -2 amount along the mode."""
     single, same, rows = orbit.shooting, orbit.shooting.sameness, orbit.shooting.stride.rows
-    mode = along[same.rows] / (along[same.rows] @ along[same.rows])
+    mode = same.seen(along) / (same.seen(along) @ same.seen(along))
 
     def asked(amount: float) -> Extra:
         def extra(point: Point, lift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             passage = single.whole(point.nodes[0], point.theta, lift)
             middle = single.relabel.moment(passage.end)
             middle = replace(middle, t=middle.t - (single.period or 0.0))
-            change = single.relabel.columns(passage.Y, rows.nq)[same.rows] - lift[same.rows]
+            change = same.seen(single.relabel.columns(passage.Y, rows.nq)) - same.seen(lift)
             return np.array([mode @ same.difference(middle, point.nodes[0]) + 2 * amount]), (mode @ change)[None, :]
 
         return extra

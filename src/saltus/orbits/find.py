@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.guards import When
 from saltus.hybrid.resets import Continuous
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel, Sameness, Section, find_sameness
@@ -25,8 +27,10 @@ ON_SECTION = 1e-6
 SHORTEST = 1e-5  # s: a shorter period is rest, not a gait
 ATTRACT = 20  # strides run forward when Newton's method fails from the guess
 SECTION = "section"
+MEETS = re.compile(r" (touches|bounces)(,|$)")  # among the changes of contacts that make an event
 
 
+@unchanged
 def find_orbit(
     system: HybridSystem | Mechanism,
     start: State,
@@ -210,7 +214,7 @@ class _Search:
 
         def there(crossings: list[Crossing]) -> bool:
             name = crossings[-1].name
-            return name == self.event if self.event is not None else name.split(", ")[0].endswith(" touches")
+            return name == self.event if self.event is not None else bool(MEETS.search(name))
 
         first = self.stride.run(moment, theta, stop=there)
         self.mark = self.relabel.mark(first.crossings[-1])

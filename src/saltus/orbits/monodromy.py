@@ -68,7 +68,7 @@ def shooting_estimate(orbit: Orbit, step: float = 1e-6) -> np.ndarray:
     shooting, point = orbit.shooting, orbit.evaluation.point
     rows, same = shooting.stride.rows, shooting.sameness
     basis, _ = shooting.sections[0].basis(point.nodes[0], point.theta, same, rows)
-    inverse = np.linalg.pinv(basis[same.rows])
+    inverse = np.linalg.pinv(same.seen(basis))
 
     def end(change: np.ndarray) -> np.ndarray:
         node = point.nodes[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from saltus.errors import BadModel, UnknownName
 from saltus.hybrid.graph import HybridSystem
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
+from saltus.once import cached_property
 from saltus.orbits.shooting import Evaluation, Shooting
 from saltus.orbits.stability import Stability, stability
 from saltus.orbits.stride import Crossing, Moment, Passage, heights
 from saltus.orbits.trust import error
+from saltus.shown import Shown
 from saltus.simulation.run import simulate
 from saltus.simulation.trajectory import Trajectory
 
@@ -24,7 +26,7 @@ DOUBTFUL = 1e-6  # m, rad, m/s, rad/s: an orbit that may be off by more says so
 
 
 @dataclass(frozen=True, eq=False)
-class Orbit:
+class Orbit(Shown):
     """A periodic gait: where it starts just after an event, how long it takes, what happens on the way.
 
     `start` is a State with the Param values of the gait, in the domain `domain`; `time` is the instant it belongs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -12,6 +12,7 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.errors import UnknownName
+from saltus.ground import Slope
 from saltus.hybrid.constrained import rare
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.resets import Continuous, Map, PlasticImpact
@@ -22,6 +23,7 @@ from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import RANK_TOL
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 from saltus.orbits.stride import Crossing, Moment, Passage, Stride
 from saltus.orbits.variation import Rows
 
@@ -92,12 +94,16 @@ class Relabel:
 
 @dataclass(frozen=True, eq=False)
 class Sameness:
-    """What makes two states the same: coordinates that may shift by anything, angles that may turn fully."""
+    """What makes two states the same: coordinates that may shift by anything, angles that may turn fully.
+
+    `carried` are coordinates that shift along with a cyclic one, (cyclic, carried, ratio), as height does on a slope.
+    """
 
     mechanism: Mechanism
     cyclic: tuple[int, ...] = ()
     turning: tuple[int, ...] = ()
     timed: bool = False  # the machine depends on time itself: time is a coordinate too
+    carried: tuple[tuple[int, int, float], ...] = ()
     rows: np.ndarray = field(init=False)  # rows of (t, q, v) that are compared
 
     def __post_init__(self) -> None:
@@ -105,12 +111,19 @@ class Sameness:
         rows = [0] * self.timed + [1 + i for i in range(n) if i not in self.cyclic]
         object.__setattr__(self, "rows", np.array(rows, int))
 
+    def seen(self, change: np.ndarray) -> np.ndarray:
+        """Of a change of (t, q, v), or of columns of such: what counts."""
+        out = change.copy()
+        for i, j, ratio in self.carried:
+            out[1 + j] -= ratio * change[1 + i]
+        return out[self.rows]
+
     def difference(self, a: Moment, b: Moment) -> np.ndarray:
         """Return a - b where it counts, full turns taken out."""
         out = np.concatenate([[a.t - b.t], a.q - b.q, a.v - b.v])
         for i in self.turning:
             out[1 + i] -= 2 * np.pi * np.round(out[1 + i] / (2 * np.pi))
-        return out[self.rows]
+        return self.seen(out)
 
 
 def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Sameness:
@@ -120,7 +133,7 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
     plain = [i for i in range(len(m.q_names)) if not any(b <= i < b + 4 for b in helper.balls)]
     states = [(arc, *_middle(arc)) for arc in passage.arcs if len(arc.breaks) > 1]
 
-    def notices(index: int | None, amount: float) -> bool:
+    def notices(index: int | None, amount: float, *, carried: tuple[int, float] | None = None) -> bool:
         for arc, t, x in states:
             d = arc.dynamics
             way = entrance(d.constrained)
@@ -133,6 +146,8 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
                 else:
                     moved[index] += shift
                     p[d.layout.slice("entry_q").start + index] += shift
+                    if carried is not None:
+                        moved[carried[0]] += carried[1] * shift
                 q, v = moved[: len(m.q_names)], moved[len(m.q_names) :]
                 if isinstance(d.constrained, Touched):
                     phi = d.constrained.closure(when, q, d.mode.base(p))[0][: d.constrained.loops]
@@ -164,8 +179,14 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
         return bool(np.abs(moved - plain - shift).max() > ALIKE * max(1.0, np.abs(plain).max()))
 
     cyclic = tuple(i for i in plain if not notices(i, SHIFT))
+    carried: tuple[tuple[int, int, float], ...] = ()
+    if isinstance(stride.ground, Slope) and stride.system.terrain is not None and not stride.ground.level:
+        rise = math.tan(stride.ground.angle)
+        pairs = [(i, j) for i in plain for j in plain if i != j and not {i, j} & {*cyclic}]
+        carried = tuple((i, j, rise) for i, j in pairs if not notices(i, SHIFT, carried=(j, rise)))[:1]
+        cyclic += tuple(i for i, _, _ in carried)
     turning = tuple(i for i in plain if i not in cyclic and not notices(i, 2 * np.pi))
-    return Sameness(m, cyclic, turning, notices(None, SHIFT))
+    return Sameness(m, cyclic, turning, notices(None, SHIFT), carried)
 
 
 def _middle(arc: Any) -> tuple[float, np.ndarray]:
@@ -304,6 +325,8 @@ def _found(
         assert now is not None
         held = [SX(0, 1)]
         for one, g in zip(now.now, c.geometry, strict=True):
+            if one.element.soft:
+                continue
             if one.closed and one.element.normal:
                 held += [g.gap, g.rates[-1]]
             if one.closed and one.stick:

@@ -128,9 +128,10 @@ class Shooting:
             residual.append(same.difference(end, point.nodes[j]))
             if derivatives:
                 block = np.zeros((len(same.rows), total))
-                block[:, at[i] : at[i + 1]] += Y[same.rows, : sizes[i]]
-                block[:, at[j] : at[j + 1]] -= bases[j][0][same.rows]
-                block[:, at[-1] :] += Y[same.rows, sizes[i] :] - bases[j][1][same.rows]
+                moved = same.seen(Y)
+                block[:, at[i] : at[i + 1]] += moved[:, : sizes[i]]
+                block[:, at[j] : at[j + 1]] -= same.seen(bases[j][0])
+                block[:, at[-1] :] += moved[:, sizes[i] :] - same.seen(bases[j][1])
                 jacobian.append(block)
         for what, wanted in self.where.items():
             value, gradient = self._condition(what, point, passages, bases, at, total)
@@ -152,15 +153,15 @@ class Shooting:
         self, passages: Sequence[Passage], bases: Sequence[tuple[np.ndarray, np.ndarray]]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Derivative of the return map on the first section, and with respect to the free Params."""
-        same, nq = self.sameness.rows, self.stride.rows.nq
+        seen, nq = self.sameness.seen, self.stride.rows.nq
         A, b = np.eye(bases[0][0].shape[1]), np.zeros((bases[0][0].shape[1], len(self.free)))
         for i, passage in enumerate(passages):
             own, by = bases[(i + 1) % len(bases)]
             Y = self.relabel.columns(passage.Y, nq) if i + 1 == len(passages) else passage.Y
             k = bases[i][0].shape[1]
-            inverse = np.linalg.pinv(own[same])
-            step = inverse @ Y[same, :k]
-            b = step @ b + inverse @ (Y[same, k:] - by[same])
+            inverse, moved = np.linalg.pinv(seen(own)), seen(Y)
+            step = inverse @ moved[:, :k]
+            b = step @ b + inverse @ (moved[:, k:] - seen(by))
             A = step @ A
         return A, b
 
@@ -205,6 +206,11 @@ class Shooting:
             if derivatives:
                 add(by_length, i, passage.Y[1 + j] - seeds[i][1 + j])
         return length / time, by_length / time - length / time**2 * by_time
+
+    @staticmethod
+    def goal(point: Point) -> float:
+        """Residual below which a point counts as an orbit."""
+        return GOAL * max(1.0, *(float(np.abs(np.concatenate([n.q, n.v])).max()) for n in point.nodes))
 
     # ---- moving -------------------------------------------------------------------------------------------------
 
@@ -253,7 +259,7 @@ def newton(
         r, J = extra(point, e.lift)
         return e, np.concatenate([e.residual, r]), np.vstack([e.jacobian, J])
 
-    goal = GOAL * max(1.0, *(float(np.abs(np.concatenate([n.q, n.v])).max()) for n in start.nodes))
+    goal = shooting.goal(start)
     e, r, J = judged(start)
     history.append(float(np.linalg.norm(r)))
     last_chance = False

@@ -1,8 +1,8 @@
 """Derivative of an instant at which contacts with modes of their own strike: who sticks, slips and bounces is kept.
 
-Velocities v+ after it, reactions l of the loops and impulses p solve
+Velocities v+ after it, impulses r of the loops and p of the contacts solve
 
-    M (v+ - v) = L' l + A' p,    L v+ + phi_t = 0,    of every contact that takes part
+    M (v+ - v) = L' r + A' p,    L v+ + phi_t = 0,    of every contact that takes part
     normal: u_n+ = -e u_n,    stick: u_t+ = 0,    slip: p_t = -friction p_n u_t+ / |u_t+|,
 
 and impulses of all others are zero; the implicit function theorem gives how v+ moves with (t, q, v, Params).
@@ -29,13 +29,13 @@ class Strike:
     def __init__(self, c: Touched) -> None:
         self.c, e = c, c.tree
         self.loops, self.rows = int(e.phi.numel()), sum(x.rows for x in c.elements)
-        after, l, p = SX.sym("after", e.nv), SX.sym("l", self.loops), SX.sym("p", self.rows)
+        after, pull, p = SX.sym("after", e.nv), SX.sym("pull", self.loops), SX.sym("p", self.rows)
         active, stick, bounce, ways = (SX.sym(n, self.rows) for n in ("active", "stick", "bounce", "ways"))
         rates = ca.vertcat(SX(0, 1), *[g.rates for g in c.geometry])
         out = ca.substitute(rates, e.v, after)
         momentum = e.times_mass(after - e.v) - ca.jtimes(rates, e.v, p, True)
         if self.loops:
-            momentum -= ca.jtimes(e.phi_dot, e.v, l, True)
+            momentum -= ca.jtimes(e.phi_dot, e.v, pull, True)
         laws, at = [], 0
         for x in c.elements:
             n = at + x.slips
@@ -49,8 +49,8 @@ class Strike:
         loops = ca.substitute(e.phi_dot, e.v, after)
         residual = ca.densify(ca.vertcat(momentum, loops, *laws))
         before = ca.vertcat(e.t, e.q, e.v, c.mechanism.p, c.anchors)
-        outputs = [ca.jacobian(residual, ca.vertcat(after, l, p)), ca.jacobian(residual, before)]
-        inputs = [e.t, e.q, e.v, ca.vertcat(c.mechanism.p, c.anchors), after, l, p, active, stick, bounce, ways]
+        outputs = [ca.jacobian(residual, ca.vertcat(after, pull, p)), ca.jacobian(residual, before)]
+        inputs = [e.t, e.q, e.v, ca.vertcat(c.mechanism.p, c.anchors), after, pull, p, active, stick, bounce, ways]
         self._kernel: Kernel = rare("strike", inputs, c.with_params([ca.densify(x) for x in outputs]))
 
     def slope(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -19,7 +18,8 @@ from saltus.hybrid.mode import action, mode
 from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import memory
 from saltus.model.symbols import SX
-from saltus.simulation.contacts import Accelerations, Contacts
+from saltus.once import cached_property
+from saltus.simulation.contacts import Contacts
 
 
 class Rows:
@@ -65,6 +65,13 @@ class Dynamics:
                 f"{m.name!r} has friction on soft ground, whose memory orbits do not follow yet; set friction=0 or use "
                 "Pinned and Sliding contacts"
             )
+        rough = [x.name for x in constrained.elements if x.soft and x.slips]
+        if rough:
+            raise BadModel(
+                f"{m.name!r}: orbits do not follow where soft contacts with friction took hold ({', '.join(rough)}); "
+                "set their friction to 0, or leave out stiffness=",
+                contacts=rough,
+            )
         full = ca.vertcat(self.x, SX.zeros(self.layout.n_work))
         self.f = now.flow.rhs(self.t, full, self.p)[: self.n]
         self.g = now.flow.guards(self.t, full, self.p)
@@ -73,8 +80,8 @@ class Dynamics:
         entry = {i for n in ("entry_t", "entry_q", "entry_v") for i in _places(self.layout.slice(n))}
         if isinstance(constrained, Touched) and entry & set(self.seen):
             raise BadValue(
-                f"controller {now.action.name!r} depends on s.entry, which a machine with contacts of its own has only at "
-                "the start of a run, so that no stride is like another; let it depend on the state or on s.touching"
+                f"controller {now.action.name!r} depends on s.entry, which a machine with contacts of its own has only "
+                "at the start of a run, so that no stride is like another; let it depend on the state or on s.touching"
             )
 
     def active(self, params: tuple[int, ...]) -> tuple[int, ...]:
@@ -99,17 +106,6 @@ class Dynamics:
             p[block] = contacts.block
             by[block, by.shape[1] - len(theta) :] = contacts.slope
         return p, by
-
-    def contact_accelerations(self, t: float, p: np.ndarray) -> Accelerations:
-        """Accelerations along all rows of contacts at (q, v) with some modes."""
-        block = self.layout.slice("anchors")
-
-        def at(q: np.ndarray, v: np.ndarray, modes: np.ndarray) -> np.ndarray:
-            own = p.copy()
-            own[block] = modes
-            return np.ravel(self.mode.contact_accelerations(t, self.mode.state_vector(q, v), own))
-
-        return at
 
     def remembers(self, guard: int) -> bool:
         """Whether a guard depends on where and when the domain was entered (by way of the control)."""

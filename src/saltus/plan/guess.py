@@ -20,7 +20,7 @@ from saltus.simulation.trajectory import Trajectory
 
 @dataclass(frozen=True, eq=False)
 class PhaseGuess:
-    """One phase: times from 0 to its duration, positions, velocities and inputs, one row a time; Params it ran with."""
+    """One phase: times from 0 to its duration; positions, velocities and inputs, a row per time; Params it ran with."""
 
     t: np.ndarray
     q: np.ndarray

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -13,6 +12,7 @@ from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.guards import Touchdown
 from saltus.hybrid.signals import Entry, Signals
 from saltus.model.symbols import SX, Named, number
+from saltus.once import cached_property
 from saltus.plan.conditions import FREE, Condition
 from saltus.plan.node import fallen_constants, node_of
 from saltus.plan.phase import Instant, Phase, inputs_of
@@ -219,7 +219,7 @@ class PhaseModel:
     def accelerations(
         self, t: np.ndarray, q: np.ndarray, v: np.ndarray, u: np.ndarray, anchors: np.ndarray, params: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return a, f (independent rows) and q', one row a time: M a + h = Q + J' f, J a + gamma = 0."""
+        """Return a, f (independent rows) and q', one row per time: M a + h = Q + J' f, J a + gamma = 0."""
         n, m = v.shape[1], len(self.rows)
         M, rhs, J, gamma, q_dot = self._numbers(t, q, v, u, anchors, params)
         K = np.zeros((len(t), n + m, n + m))
@@ -243,7 +243,7 @@ class PhaseModel:
     def _numbers(
         self, t: np.ndarray, q: np.ndarray, v: np.ndarray, u: np.ndarray, anchors: np.ndarray, params: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        """M, Q - h, J, gamma and q', one a time."""
+        """M, Q - h, J, gamma and q', one per time."""
         z = np.zeros(self._terms.function.size1_in(5))
         M, rhs, J, gamma, q_dot = self._terms.batch(t[:, None], q, v, u, np.concatenate([params, anchors]), z)
         n, m = v.shape[1], len(self.rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
-from saltus.dynamics.impulse import plastic_impact
+from saltus.hybrid.transition import Passed, transition
 from saltus.plan.mesh import states
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
@@ -262,10 +263,8 @@ def _events(t: Transcription, samples: list[dict[str, np.ndarray]], p: np.ndarra
         q, time = after["q"][0], float(after["t"][0])
         impact = None
         if len(t.impulses[k]):
-            stage = model.phase.stage
-            base = np.concatenate([p, np.zeros(stage.anchors.numel())])
-            _, J, _ = stage.closure(time, q, base)
-            impact = plastic_impact(stage.mass(time, q, base), J, before["v"][-1], rows=stage.row_names)
+            way, arriving = transition(t.plan.system, edge), Passed(q, before["v"][-1])
+            impact = way.into(model.phase.stage, time, arriving, p, speed=math.inf, slope=False).impact
         names = edge.name, edge.source.name, model.phase.domain.name
         state = before["q"][-1], before["v"][-1], q, after["v"][0]
         out.append(Event(time, *names, *state, impact, float(np.abs(q - before["q"][-1]).max()), k + 1))

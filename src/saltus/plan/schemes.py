@@ -34,7 +34,7 @@ class Trapezoidal:
         return np.concatenate([h, [0]]) / 2 + np.concatenate([[0], h]) / 2
 
     def running(self, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """Integral of rates, one row a node, from the first node to each."""
+        """Integral of rates, one row per node, from the first node to each."""
         steps = np.diff(t)[:, None] * (rates[1:] + rates[:-1]) / 2
         return np.vstack([np.zeros(rates.shape[1]), np.cumsum(steps, axis=0)])
 
@@ -83,7 +83,7 @@ class HermiteSimpson:
         return out
 
     def running(self, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """Integral of rates, one row a node, from the first node to each: of the parabola through an interval."""
+        """Integral of rates, one row per node, from the first node to each: of the parabola through an interval."""
         h = np.diff(t[::2])[:, None]
         first, middle, last = rates[:-1:2], rates[1::2], rates[2::2]
         steps = np.empty((len(t) - 1, rates.shape[1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,11 +41,12 @@ from saltus.hybrid.transition import (
     transition,
 )
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
 from saltus.model.touching import Foot
-from saltus.simulation.contacts import START, Contacts, Settled
+from saltus.simulation.contacts import START, Contacts, Settled, response
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
@@ -60,6 +61,7 @@ Independent = Sequence[str] | Mapping[str, Sequence[str]]
 Progress = Callable[[float, float, int], None]
 
 
+@unchanged
 def simulate(
     system: HybridSystem | Mechanism,
     start: State,
@@ -163,7 +165,7 @@ def ground_of(system: Any, ground: Ground | float | None) -> Ground:
                 "ground= belongs to machines with feet; a HybridSystem has its own, HybridSystem(m, ground=...)"
             )
         unseen = [name for name, part in m.touching.items() if not isinstance(part, Foot)]
-        if unseen:
+        if unseen and system.terrain is None:
             raise BadModel(
                 f"the domains of a HybridSystem prescribe who touches, so {', '.join(map(repr, unseen))} would not be "
                 f"felt; simulate {m.name!r} itself, or leave them out",
@@ -173,7 +175,7 @@ def ground_of(system: Any, ground: Ground | float | None) -> Ground:
         raise BadValue(
             f"{m.name!r} has no feet, so nothing would meet the ground; add m.foot(name, point, friction=0.7)"
         )
-    return ground or Level()
+    return ground or (isinstance(system, HybridSystem) and system.terrain) or Level()
 
 
 def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
@@ -266,6 +268,9 @@ class _Run:
             log.outcome = Outcome("failed", str(problem), self.t)
         if log.outcome is None:
             log.outcome = Outcome("finished", f"reached {until:g} s", self.t)
+            waiting = [e.name for e in self.system.edges if e.source is domain]
+            if waiting and not seen:
+                log.note(f"no guard fired: {domain.name!r} waited for {', '.join(waiting)} from beginning to end")
 
     def _chatters(self) -> bool:
         gaps = np.diff([e.t for e in self.log.events[-ZENO_EVENTS:]])
@@ -327,7 +332,7 @@ class _Run:
 
     # ---- contacts with modes of their own -----------------------------------------------------------------------
 
-    def _meet(self, c: Touched, stopped: Sequence[int]) -> Settled:
+    def _meet(self, c: Touched, fired: Sequence[int]) -> Settled:
         """Settle the contacts at this instant: impacts, modes, and the state onto what holds."""
         assert self.contacts is not None
         self.base = self.contacts.base
@@ -336,14 +341,8 @@ class _Run:
         if isinstance(law, Sampled):
             self._hold(now, p, law)
         if isinstance(law, Schedule):
-            self._row(law.table(c, 0, self._entry()), now, p, math.inf)
-
-        def accelerations(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> np.ndarray:
-            own = p.copy()
-            own[now.layout.slice("anchors")] = block
-            return np.ravel(now.contact_accelerations(self.t, now.state_vector(q, v, None, self.z), own))
-
-        out = self.contacts.settle(self.t, self.q, self.v, accelerations, stopped)
+            self._row(law.table(c, 0).entered(self._entry()), now, p, math.inf)
+        out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
@@ -354,7 +353,7 @@ class _Run:
         c = constrained(self.system, domain)
         assert isinstance(c, Touched)
         assert self.contacts is not None
-        out = self._meet(c, self.contacts.met(met.fired))
+        out = self._meet(c, met.fired)
         stay = len(log.stays)
         changes = out.changes or (
             [] if out.impact is None else [(c.elements[c.watched[met.fired[0]][1]].name, "touches")]
@@ -367,7 +366,7 @@ class _Run:
                 log.outcome = Outcome("stopped", f"after {seen[text]} events {text!r}", self.t)
             if out.rests and word == "touches":
                 self._due.append((self.t + out.rests, f"{name} rests"))
-        self._loosened = {} if changes else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
+        self._loosened = {} if not out.same else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
 
     def _stand(self, domain: Domain) -> None:
         """Keep the start of a run that cannot go on from there."""
@@ -463,7 +462,7 @@ class _Run:
         c.params(self.params)  # values that the domain gives to Params are checked
         visit, entered = self.visits.get(domain.name, 0), self._entry()
         law = law_in(self.control, domain.name)
-        table = law.table(c, visit, entered) if isinstance(law, Schedule) else None
+        table = law.table(c, visit).entered(entered) if isinstance(law, Schedule) else None
         check_constraints(c, self.t, self.q, self.base)
         choice, work, p, layout = self._choice(c), None, np.zeros(0), None
         while True:  # once per choice of coordinates
@@ -498,8 +497,8 @@ class _Run:
             return Choice(flow_rows(c, self.t, self.q, self.base, rows), tuple(range(J.shape[1])), ())
         if c.elements:
             raise BadValue(
-                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has not; "
-                "use sl.formulations.Projection(), the default",
+                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has "
+                "not; use sl.formulations.Projection(), the default",
                 given=self.formulation,
             )
         wanted = self.independent
@@ -531,7 +530,7 @@ class _Run:
 
     def _stepper(self, now: Mode) -> Any:
         if id(now) not in self._steppers:
-            engine = choose_engine(self.engine, now.flow)
+            engine = choose_engine(self.engine)
             self._steppers[id(now)] = engine.prepare(now.flow)
             self.log.engines[self._steppers[id(now)].engine] = None
             for text in getattr(self._steppers[id(now)], "notes", ()):
@@ -627,7 +626,10 @@ class _Run:
             if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
-                continue
+                own = replace(request, p=p.copy(), armed=armed, t_end=float(segment.breaks[-1]))
+                again = stepper.run(own)
+                if again.stop is Stop.EVENT:  # if not, it left by less than the engine sees, and did come back
+                    request, segment = own, again
             stay.add(segment, request.p)
             self._count(segment)
             self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
@@ -787,8 +789,12 @@ class _Run:
                 "for; try another engine, a looser tolerance or a larger max_steps"
             )
         if stop is Stop.NOT_FINITE:
-            commanded = np.ravel(now.command(self.t, x, p)[0])
-            bad = [n for n, u in zip(self.system.mechanism.inputs, commanded, strict=True) if not math.isfinite(u)]
+            inputs = self.system.mechanism.inputs
+            for t in (self.t, self.t + 1e-6):  # an integrator stops before the instant from which on there is no number
+                commanded = np.ravel(now.command(t, x, p)[0])
+                bad = [n for n, u in zip(inputs, commanded, strict=True) if not math.isfinite(u)]
+                if bad:
+                    break
             if bad:
                 return (
                     f"controller {self._law(now)!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"

@@ -17,7 +17,7 @@ class Strides:
     """Strides of a run, one from each touchdown to the next.
 
     `times` (s), `lengths` (m, how far the machine went) and `duty` (share of the stride in contact) have one
-    entry a stride; the means are over the last half of the strides.
+    entry per stride; the means are over the last half of the strides.
     """
 
     times: np.ndarray

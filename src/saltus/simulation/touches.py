@@ -15,6 +15,7 @@ from saltus.errors import UnknownName
 QUANTITIES = ("normal", "tangential", "slip", "gap", "closed", "stick", "friction", "static")  # of the samples
 NORMAL, TANGENTIAL, SLIP, GAP, CLOSED, STICK, FRICTION, STATIC = range(8)
 MODES = ("open", "stick", "slip")
+NOTHING = 1e-12  # a friction so small is round-off
 LOADED = 1e-6  # of the largest normal force: below it a share of friction says nothing
 
 
@@ -105,7 +106,8 @@ class Touches:
         """Largest share of the tangential by the normal force."""
         own = self._touches[:, self.names.index(name)]
         loaded = (own[:, CLOSED] > 0.5) & (own[:, NORMAL] > LOADED * max(own[:, NORMAL].max(initial=0.0), 1e-12))
-        return float((own[loaded, TANGENTIAL] / own[loaded, NORMAL]).max(initial=0.0))
+        used = float((own[loaded, TANGENTIAL] / own[loaded, NORMAL]).max(initial=0.0))
+        return used if used > NOTHING else 0.0
 
     def touched(self, name: str) -> int:
         """How often a contact came to touch, a start in touch included."""

@@ -85,7 +85,7 @@ class MachinePanel:
             self.quiet = False
 
     def drag(self) -> None:
-        """Follow a slider: the page sends 20 values a second at most, and the machine glides from one to the next."""
+        """Follow a slider: the page sends 20 values per second at most, and the machine glides from one to the next."""
         now, before = time.monotonic(), self._dragged
         self._dragged = now
         self._due = now + LATE * (now - before) if now - before < DRAGGING else now

@@ -13,7 +13,7 @@ from saltus.studio.session import Session
 from saltus.studio.words import Words
 
 FORMULATIONS = ("SPF", "Index1", "Baumgarte", "Projection", "Minimal")
-PICTURES = 100.0  # a second of simulated time are prepared for playing
+PICTURES = 100.0  # per second of simulated time are prepared for playing
 MOST = 12_000  # pictures of a run
 SLIDER = 0.1  # s between moves of the time line while playing; the page redraws all its marks
 TRAIL = 0.6  # s of path behind a point

@@ -35,7 +35,7 @@ class Placed:
         self._ends = [f for j in self.loops for f in (j.a, j.b)]
 
     def at(self, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0) -> Snapshots:
-        """Everything at configurations, one a row of q."""
+        """Everything at configurations, one per row of q."""
         n, k = len(self.links), len(self.bones.frames)
         world = trace(self.mechanism, q, [*self._axes, *self.bones.frames, *self._ends], params=params, t=t)
         if world.shape[2] == 2:

@@ -15,7 +15,7 @@ from saltus.errors import BadValue, SaltusError
 from saltus.sweeps.workers import end_with_parent
 
 PATIENCE = 1.5  # s between a polite request to stop and the end of the process
-SAMPLES = 20_000  # of a run that goes to the page, at most 500 a second
+SAMPLES = 20_000  # of a run that goes to the page, at most 500 per second
 TELL = 0.1  # s between words on progress
 
 

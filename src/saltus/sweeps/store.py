@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saltus.errors import BadFile, BadValue
+from saltus.errors import BadFile, BadValue, naming_extras
 from saltus.model.registry import readable
+from saltus.sealed import checksum
 
 if TYPE_CHECKING:
     import xarray
@@ -47,7 +48,8 @@ class Ledger:
             raise BadFile(f"{path} holds something else; give the store a directory of its own", path=str(path))
 
     def _open(self) -> None:
-        import zarr
+        with naming_extras():
+            import zarr
 
         try:
             _only_plain_codecs(self.path)
@@ -61,7 +63,7 @@ class Ledger:
             raise BadFile(f"{self.path} is no sweep of this version", path=str(self.path))
         try:
             self.about = _checked(about, group)
-        except (KeyError, TypeError, ValueError, BadValue) as problem:
+        except Exception as problem:  # of Zarr's reading of the arrays' descriptions, too
             raise self._damaged(str(problem)) from problem
         if self.mark and about["mark"] != self.mark:
             raise BadFile(
@@ -96,7 +98,8 @@ class Ledger:
 
     def create(self, outputs: Mapping[str, np.ndarray], chunk: int) -> None:
         """Make the arrays; the attributes that make it a sweep come last."""
-        import zarr
+        with naming_extras():
+            import zarr
 
         assert self.points is not None
         group = zarr.open_group(str(self.path), mode="a", zarr_format=3)
@@ -123,7 +126,7 @@ class Ledger:
             "inputs": list(self.points),
             "outputs": {name: list(np.shape(sample)[1:]) for name, sample in outputs.items()},
         }
-        group.attrs.update({**about, "seal": _seal(about)})
+        group.attrs.update({**about, "seal": checksum(about)})
         self.group, self.about = group, about
 
     def span(self, index: int) -> slice:
@@ -163,7 +166,8 @@ class Ledger:
 
     def dataset(self) -> xarray.Dataset:
         """Everything as an xarray Dataset over "run"; BadFile if what was done is not what was written."""
-        import xarray as xr
+        with naming_extras():
+            import xarray as xr
 
         about = self.about
         try:
@@ -195,10 +199,6 @@ class Ledger:
         return xr.Dataset({**variables, "done": (("run",), shown)}, attrs={"title": about["title"]})
 
 
-def _seal(about: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
 def _only_plain_codecs(path: Path) -> None:
     """Refuse a store whose arrays want other codecs than ours: which code those run is up to what is installed."""
     for file in [path / "zarr.json", *path.glob("*/zarr.json")]:
@@ -213,7 +213,7 @@ def _only_plain_codecs(path: Path) -> None:
 def _checked(about: dict[str, Any], group: Any) -> dict[str, Any]:
     """The attributes of a sweep and the arrays they speak of."""
     seal = about.pop("seal", None)
-    if seal != _seal(about):
+    if seal != checksum(about):
         raise ValueError("its attributes are not those that were written")
     total, chunk = about["total"], about["chunk"]
     if not (isinstance(total, int) and isinstance(chunk, int) and 1 <= chunk <= total):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.errors import BadValue
+from saltus.errors import BadValue, naming_extras
 
 RETRIES = 3  # times a chunk may lose its worker before the sweep gives up
 
@@ -32,7 +32,7 @@ def evaluate(
     out = {n: np.asarray(v, float) for n, v in task(points, generators).items()}
     for name, values in out.items():
         if values.shape[:1] != (count,):
-            raise BadValue(f"the task returned {name!r} of shape {values.shape} for {count} points; one row a point")
+            raise BadValue(f"the task returned {name!r} of shape {values.shape} for {count} points; one row per point")
     return out, time.perf_counter() - begin
 
 
@@ -63,10 +63,8 @@ class Pool:
             self.size = workers or os.cpu_count() or 1
             self._renew()
             return
-        try:
+        with naming_extras():
             from distributed import Client
-        except ImportError:
-            raise BadValue("a scheduler address needs Dask; pip install 'saltus[cluster]'", given=scheduler) from None
         try:
             self._client = Client(scheduler, timeout=8)
         except (OSError, ValueError) as problem:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from saltus.errors import BadValue
-from saltus.view.report import CSS, escaped, policy, table
+from saltus.view.run_report import CSS, escaped, policy, table
 
 MORE = """
 .studies img { max-width: 22rem; max-height: 16rem; vertical-align: top; margin: 0.3rem; border: 1px solid #eee; }
