@@ -88,7 +88,7 @@ def test_a_point_below_a_slope_or_step_is_named():
         run = sl.simulate(m, m.assemble(base=start), until=0.1, ground=ground)
         assert not run.outcome.ok
         assert f"'keel' was {depth:.4g} m below the ground" in run.outcome.verdict
-        assert run.meta["feet"]["sole"]["depth"] < 1e-9
+        assert run.outcome.verdict.count("below") == 1
 
 
 def test_depth_inside_a_step_is_that_to_the_nearest_face():
@@ -135,7 +135,7 @@ def test_player_and_figures_have_ground_and_round_feet(bouncing, sliding):
 
 
 def test_round_foot_high_above_waves():
-    """Farther above a hollow than its radius of curvature the nearest point is not unique; a ball falls all the same."""
+    """Farther above a hollow than its radius of curvature the nearest point is not unique: a ball falls as ever."""
     m = block(friction=0.5, radius=0.03)
     ground = sl.ground.Terrain(lambda x: 0.08 * sl.math.cos(6 * x))
     x = math.pi / 6  # the bottom of a hollow
