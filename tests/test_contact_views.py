@@ -170,3 +170,16 @@ def test_a_machine_of_the_command_line_has_its_feet():
         _as_system(m), m.assemble(base=(0, 0.1)), until=0.1, ground=sl.ground.Stairs(0.1, 1.0, 1, start=3)
     )
     assert slope.outcome.ok
+
+
+@pytest.mark.parametrize("to", ["c", "fmu", "numpy"])
+def test_code_without_contacts_is_refused_by_name(to, tmp_path):
+    with pytest.raises(sl.errors.BadModel, match=r"contacts 'sole' of 'block' find their modes in the run"):
+        sl.export(block(), tmp_path, to=to)
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.xml", "a.urdf"])
+def test_files_without_contacts_are_refused_by_name(name, tmp_path):
+    with pytest.raises(sl.errors.SaltusError, match="'sole'"):
+        sl.write(block(), tmp_path / name)
+    assert not (tmp_path / name).exists()
