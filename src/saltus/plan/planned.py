@@ -166,6 +166,10 @@ def planned(
             rows, locks = model.phase._rows(i)
             for row, lock in zip(rows, locks, strict=True):
                 ground[:, contact_index(m, contacts, contact), "xyz".index(lock)] = f[:, row]
+        touches = np.zeros((len(times), 0, len(QUANTITIES)))
+        if model.phase.touches is not None:
+            u[0] = u[1]  # steps are implicit: what is unknown at their beginning acts on none
+            touches = _touching(t, k, x, ground, list(contacts))
         work = t.scheme.running(times, powers)
         samples.append(
             {
@@ -183,7 +187,7 @@ def planned(
                 "momentum": momentum,
                 "points": points.reshape(len(times), len(m.points), d),
                 "forces": ground,
-                "touches": np.zeros((len(times), 0, len(QUANTITIES))),
+                "touches": touches,
             }
         )
         pieces.append(states(t, k, x))
@@ -197,10 +201,10 @@ def planned(
     gap = float(np.abs(arrays["gap"]).max(initial=0.0))
     events = _events(t, samples, p)
     meta: dict[str, Any] = {
-        **labels(plan.system, [model.phase.domain.name for model in t.models], arrays, p),
+        **labels(plan.system, [model.phase.domain.name for model in t.models], arrays, p, plan.ground),
         "channels": channels,
         "drives": list(m.drives),
-        "elements": [],
+        "elements": [x.name for model in t.models[:1] for x in (model.phase.touches.all if plan.through else [])],
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",
         "engine": engine,
@@ -232,6 +236,8 @@ def planned(
             "coarse": False,
             "rounding": t.rounding.tolist(),
             "middles": t.scheme.middles,
+            "held": plan.through,
+            "relaxed": t.relaxed.tolist(),
             "rounds": [vars(r) for r in rounds],
             "build_seconds": build_seconds,
             "params": {n: params[n] for n in plan.freed},
@@ -241,6 +247,30 @@ def planned(
     out = Planned(meta, arrays, pieces, events, m)
     out.plan, out.x, out.transcription, out.others = plan, x, t, []
     return out
+
+
+PUSHES, SLIPS = 1e-4, 1e-3  # of the weight, m/s: contacts that push or slip more than this do
+
+
+def _touching(t: Transcription, k: int, x: np.ndarray, ground: np.ndarray, names: list[str]) -> np.ndarray:
+    """Quantities of contacts whose sequence was found; their forces are added to those of the ground."""
+    model = t.models[k]
+    touches, node = model.phase.touches, model.node
+    assert touches is not None
+    part = {name: node.x[place] for name, place in node.blocks.items()}
+    outputs = [ca.densify(model.along(y)) for y in (*touches.seen(part), touches.weight)]
+    kernel = Kernel(ca.Function("touching", [model.x, model.common, model.s, model.p], outputs), native=False)
+    forces, rows, weight = kernel.batch(*t.at_nodes(k, x))
+    count = len(t.fractions[k])
+    rows = np.reshape(rows, (count, -1, 5))
+    for i, one in enumerate(touches.all):
+        at = names.index(one.element.part.name)
+        ground[:, at] += np.reshape(forces, (count, -1, 3))[:, i, : ground.shape[2]]
+    normal, tangential, slip, gap, friction = np.moveaxis(rows, 2, 0)
+    joints = np.array([not one.element.normal for one in touches.all])
+    closed = (normal > PUSHES * np.reshape(weight, (count, -1))) | joints
+    stick = closed & (np.abs(slip) < SLIPS)
+    return np.stack([normal, tangential, slip, gap, closed, stick, friction, friction], axis=2)
 
 
 def _outputs(t: Transcription, k: int) -> Kernel:
