@@ -87,6 +87,11 @@ class PhaseModel:
         self._held(arguments, direct)
 
     @property
+    def part(self) -> dict[str, SX]:
+        """Unknowns of the node by block."""
+        return {name: self.node.x[place] for name, place in self.node.blocks.items()}
+
+    @property
     def floating(self) -> bool:
         """Whether it falls freely: its constants are those of the fall, else the anchors of its contacts."""
         return "turn" in self.node.blocks
@@ -142,6 +147,9 @@ class PhaseModel:
         cost = SX(0)
         for i, factor in direct.items():
             cost += factor * self.along(self.plan.integrals[i][1]) * self._counts(i)
+        if self.phase.touches is not None:
+            overlaps = self.along(self.phase.touches.overlaps(self.part))
+            self.overlaps = Kernel(ca.Function("overlaps", arguments, [ca.densify(overlaps)]), native=False)
         self.point = ca.Function("point", arguments, ca.cse([cost, ca.densify(ca.vertcat(*rows))]))
         self.point_names, self.point_low, self.point_high = names, np.array(low), np.array(high)
 
@@ -173,8 +181,7 @@ class PhaseModel:
         for name, force in phase.normals:
             out.append(Condition(force, 0.0, FREE, f"ground pushes, {name}"))
         if phase.touches is not None:
-            part = {name: self.node.x[place] for name, place in self.node.blocks.items()}
-            out += phase.touches.conditions(part, self.relaxed)
+            out += phase.touches.conditions(self.part, self.relaxed)
         else:
             out += phase.cones(plan.friction) + phase.stops
         for edge in plan.system.leaving(phase.domain):

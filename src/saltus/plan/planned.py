@@ -128,6 +128,9 @@ class Planned(Trajectory):
         if self.rounding:
             lines.append("  absolute values rounded off within " + ", ".join(f"{r:.3g}" for r in self.rounding))
         lines.append(f"  largest loop gap: {self.loop_gap:.3g} m")
+        if self.plan.through:
+            lines.append(f"  through contact: forces and gaps or slips overlap by at most {p['overlap']:.2g} weight m")
+            lines += self.contacts.lines()
         if self.others:
             lines.append("  other local minima: " + ", ".join(f"{o.objective:.6g}" for o in self.others))
         lines += [f"  {note}" for note in self.meta["notes"]]
@@ -237,7 +240,7 @@ def planned(
             "rounding": t.rounding.tolist(),
             "middles": t.scheme.middles,
             "held": plan.through,
-            "relaxed": t.relaxed.tolist(),
+            "overlap": overlap(t, x),
             "rounds": [vars(r) for r in rounds],
             "build_seconds": build_seconds,
             "params": {n: params[n] for n in plan.freed},
@@ -249,16 +252,21 @@ def planned(
     return out
 
 
+def overlap(t: Transcription, x: np.ndarray) -> float:
+    """Largest product of a force by the weight and a gap (m) or a slip (m/s), through contact."""
+    found = [np.max(m.overlaps.batch(*t.at_nodes(k, x))[1:]) for k, m in enumerate(t.models) if t.plan.through]
+    return float(max(found, default=0.0))
+
+
 PUSHES, SLIPS = 1e-4, 1e-3  # of the weight, m/s: contacts that push or slip more than this do
 
 
 def _touching(t: Transcription, k: int, x: np.ndarray, ground: np.ndarray, names: list[str]) -> np.ndarray:
     """Quantities of contacts whose sequence was found; their forces are added to those of the ground."""
     model = t.models[k]
-    touches, node = model.phase.touches, model.node
+    touches = model.phase.touches
     assert touches is not None
-    part = {name: node.x[place] for name, place in node.blocks.items()}
-    outputs = [ca.densify(model.along(y)) for y in (*touches.seen(part), touches.weight)]
+    outputs = [ca.densify(model.along(y)) for y in (*touches.seen(model.part), touches.weight)]
     kernel = Kernel(ca.Function("touching", [model.x, model.common, model.s, model.p], outputs), native=False)
     forces, rows, weight = kernel.batch(*t.at_nodes(k, x))
     count = len(t.fractions[k])

@@ -30,7 +30,7 @@ from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 
 LOOK = 50  # iterations that a further guess gets, once one has led to a solution
-RELAXED = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # of contacts whose sequence is not given, one after the other
+RELAXED = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # weight m, m/s: how far contacts may overlap, in rounds
 ROUNDINGS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of absolute values, as shares of their means, one after the other
 SAME = 1e-3  # relative change of the objective below which they need not be rounded less
 
@@ -183,7 +183,8 @@ class _Work:
         rows = [rows_at(self.plan, p, g.q[0]) for p, g in zip(self.plan.phases, guess, strict=True)]
         t = self.transcription(rows, meshes)
         t.rounding = ROUNDINGS[0] * means(t, fill(t, guess))
-        t.relaxed = RELAXED[0] * np.ones(len(t.relaxed))
+        if self.plan.through:
+            t.relaxed = RELAXED[:1] * np.ones(1)
         return t
 
     def from_guess(self, i: int, candidates: Sequence[Guess], limit: int) -> Result:
@@ -219,16 +220,14 @@ class _Work:
         return self.motion(t, result)
 
     def _tightened(self, t: Transcription, result: Result) -> tuple[Transcription, Result]:
-        """Relax contacts less and less, for as long as that is solved."""
+        """Let contacts overlap less and less, for as long as that is solved."""
         for relaxed in RELAXED[1:]:
             tight = self.transcription([m.rows for m in t.models], t.meshes)
-            tight.rounding, tight.relaxed = t.rounding, relaxed * np.ones(len(t.relaxed))
+            tight.rounding, tight.relaxed = t.rounding, np.array([relaxed])
             found = self._solve(tight, result.x, f"contacts within {relaxed:g}", self.limits.iterations, warm=True)
             self._record(tight, found)
             if not found.ok:
-                self.notes.append(
-                    f"contacts are relaxed by {t.relaxed[0]:g} m: with {relaxed:g} the solver ended with {found.status}"
-                )
+                self.notes.append(f"with contacts that overlap by {relaxed:g} only, the solver ended with {found.status}")
                 break
             t, result = tight, found
         return t, result

@@ -3,12 +3,13 @@
 At every node, with gap g(q) and slip s(q, v) of a contact, its normal force N and tangential force f, both by the
 machine's weight, and a bound c of its slip,
 
-    g >= 0,  N >= 0,  g N <= eps,    |f| <= mu N,  |s| <= c,  mu N c + f s <= eps.
+    g >= 0,  N >= 0,  |f| <= mu N,  |s| <= c,    g N = 0,  mu N c + f s = 0.
 
-As f s >= -|f| |s|, the last sum is never below zero. With eps = 0 these are the laws of contact: either s is zero, or
-c = |s| and f = -mu N s / |s|, which dissipates as much as friction can. They are relaxed, and eps is lowered in rounds (Scholtes 2001, "Convergence properties of a regularization scheme").
-Steps are implicit (Stewart and Trinkle 1996, "An implicit time-stepping scheme"), so that an impact is a large force
-over a step or two, and plastic.
+Neither product is ever below zero, as f s >= -|f| |s|. Where the last one is zero, either s is zero or c = |s| and
+f = -mu N s / |s|, which dissipates as much as friction can: these are the laws of contact. Both products are allowed
+to be eps, which is lowered in rounds (Scholtes 2001, "Convergence properties of a regularization scheme for
+mathematical programs with complementarity constraints"). Steps are implicit (Stewart and Trinkle 1996, "An implicit
+time-stepping scheme"), so that an impact is a large force over a step or two, and plastic.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot, Rub
 from saltus.plan.conditions import FREE, Condition
 
+MOST = 1e3  # weights, m/s: no force and no slip is larger; without a bound the solver strays
 ROUND = 1e-6  # of the weight, m/s: the tips of cones in 3D are as round as this
 GRAVITY = 10.0  # m/s2: forces are measured by the weight there
 
@@ -123,22 +125,32 @@ class Touches:
 
     # ---- what holds ---------------------------------------------------------------------------------------------
 
+    def overlaps(self, part: dict[str, SX]) -> SX:
+        """Products (m, m/s) that are zero where the laws of contact hold, and never below it."""
+        out = [SX(0, 1)]
+        for x, f, n, c in self.forces(part):
+            if x.element.normal:
+                out.append(x.geometry.gap * n)
+            if x.slips:
+                out.append(x.friction * n * c + ca.dot(f, x.geometry.rates[: x.slips]))
+        return ca.vertcat(*out)
+
     def conditions(self, part: dict[str, SX], eps: SX) -> list[Condition]:
-        """The laws of contact at a node, relaxed by eps."""
-        out = []
+        """The laws of contact at a node, products within eps."""
+        products = ca.vertsplit(self.overlaps(part) - eps)
+        out = [Condition(one, -FREE, 0.0, "a contact pushes, or is open; it rubs against its slip") for one in products]
         for x, f, n, c in self.forces(part):
             gap, name = x.geometry.gap, x.name
             if x.element.normal:
-                out.append(Condition(n, 0.0, FREE, f"normal force of {name}"))
+                out.append(Condition(n, 0.0, MOST, f"normal force of {name}"))
                 out.append(Condition(gap, 0.0, FREE, f"gap of {name}"))
-                out.append(Condition(gap * n - eps, -FREE, 0.0, f"{name} pushes only where it touches"))
             if not x.slips:
                 continue
+            out.append(Condition(c, 0.0, MOST, f"slip of {name}"))
             limit, slip = x.friction * n, x.geometry.rates[: x.slips]
             for most, of, what in ((limit, f, "friction"), (c, slip, "slip")):
                 sizes = [of, -of] if x.slips == 1 else [ca.sqrt(ca.sumsqr(of) + ROUND**2) - ROUND]
                 out += [Condition(most - size, 0.0, FREE, f"{what} of {name}") for size in sizes]
-            out.append(Condition(limit * c + ca.dot(f, slip) - eps, -FREE, 0.0, f"{name} rubs against its slip"))
         return out
 
     def seen(self, part: dict[str, SX]) -> tuple[SX, SX]:

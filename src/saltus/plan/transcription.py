@@ -42,7 +42,7 @@ class Transcription:
         self._kept, self._native = locals_, native
         self.p = np.array([plan.params[n] for n in plan.mechanism.params])
         self.rounding = np.ones(len(self.models[0].absolutes))  # of absolute values
-        self.relaxed = np.ones(self.models[0].relaxed.numel())  # of contacts whose sequence is not given
+        self.relaxed = np.zeros(self.models[0].relaxed.numel())  # how far gaps and forces may overlap, through contact
         self._place()
 
     # ---- where everything is ------------------------------------------------------------------------------------
@@ -426,6 +426,8 @@ class Transcription:
                 size[block] = np.maximum(size[block], 0.1 * size[block].max(initial=0.0))
             best = np.where(finite > 0, np.minimum(np.maximum(size, 0.1 * finite), np.maximum(finite, 1e-12)), size)
             out[nodes] = np.where(best > 1e-9, best, 1.0)[:, None]
+            for block in ("n", "t", "c") if self.plan.through else ():
+                out[nodes[self.models[k].node.blocks[block]]] = 1.0  # by the weight, and m/s
             inside = self.sizes[k]
             out[inside] = np.resize(out[nodes[list(self.models[k].of_sizes), 0]], len(inside))[:, None]
             out[self.constants[k]] = np.maximum(np.abs(guess[self.constants[k]]), 1e-3)
@@ -459,7 +461,7 @@ class Transcription:
 
     @property
     def data(self) -> np.ndarray:
-        """Params, roundings of absolute values, and by how much contacts are relaxed."""
+        """Params, roundings of absolute values, and how far contacts may overlap."""
         return np.concatenate([self.p, self.rounding, self.relaxed])
 
     def times(self, k: int, x: np.ndarray) -> np.ndarray:
