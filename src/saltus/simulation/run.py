@@ -95,6 +95,8 @@ def simulate(
     ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
     Ctrl-C keeps what was simulated.
     """
+    if isinstance(system, HybridSystem) and system.terrain is not None and not system.edges:
+        system = system.mechanism  # it is one alone, on any ground
     terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system, terrain)
