@@ -18,6 +18,7 @@ SUBJECTS = (
     "evaluation",
     "swing",
     "running",
+    "batch",
     "orbits",
     "design",
     "tail",

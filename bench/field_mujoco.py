@@ -15,8 +15,18 @@ from bench.field import Motion, Setting, even
 NAME, MODULE, PACKAGES, TOLERANCE = "MuJoCo", "mujoco", ("mujoco",), 1e-2  # its constraints are soft
 
 
-def mjcf(fixed: bool, step: float = 1e-4, solref: str = "0.002 1", integrator: str = "RK4", plain: bool = False) -> str:
-    """The leg as MJCF with two `connect` equalities; `plain` leaves every option of the solver as it comes."""
+def mjcf(
+    fixed: bool,
+    step: float = 1e-4,
+    solref: str = "0.002 1",
+    integrator: str = "RK4",
+    plain: bool = False,
+    ground: str = "",
+) -> str:
+    """The leg as MJCF with two `connect` equalities; `plain` leaves every option of the solver as it comes.
+
+    `ground` are elements of the world, of the tibia and of the whole model, with --- between them, for a leg that runs.
+    """
 
     P = peers
 
@@ -42,13 +52,14 @@ def mjcf(fixed: bool, step: float = 1e-4, solref: str = "0.002 1", integrator: s
         'tolerance="0" jacobian="dense"'
     )
     hard = "" if plain else f'solref="{solref}" solimp="0.9999 0.9999 0.001 0.5 2"'
+    world, toe, acting = ground.split("---") if ground else ("", "", "")
     return f"""
 <mujoco>
   <compiler angle="radian" autolimits="true"/>
   <option gravity="0 {-P.G} 0" {option}>
-    <flag contact="disable" limit="disable" frictionloss="disable"/>
+    <flag contact="{"enable" if ground else "disable"}" limit="disable" frictionloss="disable"/>
   </option>
-  <worldbody>
+  <worldbody>{world}
     <body name="body">{slides}
       <body name="crank">{hinge("q1")}{inertial("crank")}
         <body name="hfe" pos="{P.L1} 0 0">{hinge("q2")}{inertial("hfe")}<site name="b2" pos="{P.L2} 0 0"/>
@@ -57,14 +68,15 @@ def mjcf(fixed: bool, step: float = 1e-4, solref: str = "0.002 1", integrator: s
       </body>
       <body name="femur" pos="{P.HIP[0]} {P.HIP[1]} 0">{hinge("q4")}{inertial("femur")}
         <site name="b1" pos="{P.LF} 0 0"/>
-        <body name="tibia" pos="{P.L4} 0 0">{hinge("q5")}{inertial("tibia")}<site name="g1" pos="{P.LT} 0 0"/></body>
+        <body name="tibia" pos="{P.L4} 0 0">{hinge("q5")}{inertial("tibia")}<site name="g1" pos="{P.LT} 0 0"/>
+          {toe}</body>
       </body>
     </body>
   </worldbody>
   <equality>
     <connect site1="b1" site2="b2" {hard}/>
     <connect site1="g1" site2="g2" {hard}/>
-  </equality>
+  </equality>{acting}
 </mujoco>"""
 
 

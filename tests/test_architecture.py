@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "saltus"
 ORDER = [
     "errors",
+    "once",
+    "sealed",
     "compile",
     "engines",
     "model",
@@ -20,6 +22,7 @@ ORDER = [
     "simulation",
     "track",
     "control",
+    "batch",
     "impacts",
     "orbits",
     "plan",
@@ -27,7 +30,7 @@ ORDER = [
     "design",
     "files",
 ]
-LEAVES = {"view", "zoo", "studies", "cli", "studio"}
+LEAVES = {"view", "zoo", "studies", "learn", "cli", "studio"}
 
 
 def modules():

@@ -38,8 +38,8 @@ def test_published_orbit_in_minimal_and_redundant_coordinates(coordinates):
     for domain, time in TIMES.items():
         assert orbit.time_in(domain) == pytest.approx(time, abs=1e-11)
     down = orbit.crossings[0]
-    assert down.q_before[0] == pytest.approx(0.991512227435363, abs=1e-10)
-    assert down.v_before[[0, -1]] == pytest.approx([-1.54446412028896, -1.52170395822452], abs=1e-10)
+    assert down.before.q[0] == pytest.approx(0.991512227435363, abs=1e-10)
+    assert down.before.v[[0, -1]] == pytest.approx([-1.54446412028896, -1.52170395822452], abs=1e-10)
     assert (down.impact.T_c, down.impact.T_a) == pytest.approx((17.3668720235713, 71.5610825657986), abs=1e-8)
     assert orbit.apex == pytest.approx(1.11100669114979, abs=1e-9)
     assert orbit.highest("foot") == pytest.approx(0.133485975466707, abs=1e-9)
@@ -243,7 +243,7 @@ def test_pulling_ground_is_reported(hopper, t_F):
     found = sl.find_orbit(hopper, hopper.keyframes["takeoff"], free="D_G", where={"time in flight": t_F})
     down = found.crossings[0]
     d_G = 2 * found.params["D_G"] * math.sqrt(15000 * 75)
-    force = 15000 * (down.q[0] - 1) + d_G * down.v[0] - 15 * 9.81
+    force = 15000 * (down.after.q[0] - 1) + d_G * down.after.v[0] - 15 * 9.81
     assert (force > 0) == (t_F == 0.38)
     assert found.violations == ([f"the ground pulls with {force:.4g} N in 'ground'"] if force > 0 else [])
 

@@ -27,7 +27,8 @@ from saltus.model.geometry import skeleton, spiral
 pytest.importorskip("viser", reason="the test extra installs viser")
 import viser
 
-from saltus.studio import machine_panel, serve, target_panel
+from saltus.studio import machine_panel, page, serve, target_panel
+from saltus.studio.gate import Gate
 from saltus.studio.pose import Posing, drivers
 from saltus.studio.scene import Placed, quaternions, solid
 from saltus.studio.session import FRAME
@@ -567,6 +568,25 @@ UPGRADE = {
     "Sec_WebSocket_Version": "13",
     "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==",
 }
+
+
+def test_a_server_that_cannot_be_guarded_is_not_started(monkeypatch):
+    """Another version of viser might start its server by other means than those the gate stands before."""
+    stopped = []
+    monkeypatch.setattr(viser, "ViserServer", lambda **_: SimpleNamespace(stop=lambda: stopped.append(True)))
+    with pytest.raises(sl.errors.BadValue, match="cannot guard"):
+        page.server(Gate("127.0.0.1"))
+    assert stopped == [True]
+
+
+def test_garbage_from_strangers_leaves_no_traceback(guarded, caplog):
+    for head in (b"\x16\x03\x01", b"GET / HTTP/1.0\r\n\r\n", b"POST / HTTP/1.1\r\n\r\n", b"\r\n", b""):
+        with socket.create_connection(("127.0.0.1", guarded.server.get_port()), timeout=20) as stranger:
+            stranger.sendall(head)
+            stranger.shutdown(socket.SHUT_WR)
+            while stranger.recv(4096):
+                pass
+    assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
 
 
 def test_nobody_comes_in_without_the_token(guarded):

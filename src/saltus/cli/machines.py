@@ -132,7 +132,5 @@ def _as_system(thing: Any) -> Any:
     if isinstance(thing, HybridSystem):
         return thing
     if isinstance(thing, Mechanism):
-        system = HybridSystem(thing)
-        system.domain("motion")
-        return system
+        return HybridSystem.alone(thing)
     raise BadValue(f"`system` is a {type(thing).__name__}; it must be a sl.HybridSystem or a sl.Mechanism")

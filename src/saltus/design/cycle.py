@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -15,6 +14,7 @@ from saltus.dynamics.equations import Equations, number
 from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
+from saltus.once import cached_property
 
 MX = ca.MX
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -15,6 +14,7 @@ from saltus.errors import BadValue, Singular, UnknownName
 from saltus.model.assembly import State
 from saltus.model.symbols import SX
 from saltus.model.travel import Travel
+from saltus.once import cached_property
 
 MARGIN = 1e-6  # share of its travel by which a driver stays off a dead centre
 

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from saltus.compile import CompileError, build, c_source, densified, find_compil
 from saltus.errors import BadModel, BadValue, Singular, UnknownName
 from saltus.model.assembly import State, assembler
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 DEAD = 1e-6  # sine of the transmission angle below which a start is a dead centre
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import threading
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saltus.errors import BadValue
+from saltus.once import LOCK
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -154,15 +154,12 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._flows: weakref.WeakKeyDictionary[Flow, tuple[threading.Lock, dict[Hashable, Any]]]
-        self._flows = weakref.WeakKeyDictionary()
+        self._flows: weakref.WeakKeyDictionary[Flow, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
 
     def once(self, flow: Flow, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make` returned the first time; threads that ask for the same flow at once wait for one another."""
-        with self._lock:
-            lock, made = self._flows.setdefault(flow, (threading.Lock(), {}))
-        with lock:
+        """What `make` returned the first time."""
+        with LOCK:
+            made = self._flows.setdefault(flow, {})
             if key not in made:
                 made[key] = make()
             return made[key]

@@ -69,7 +69,8 @@ def _csv_of_run(run: Trajectory) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*columns, "domain"])
-    for row, domain in zip(np.column_stack(list(columns.values())), run.domain, strict=True):
+    domains = [_inert(name) for name in run.domain]
+    for row, domain in zip(np.column_stack(list(columns.values())), domains, strict=True):
         writer.writerow([*(repr(float(x)) for x in row), domain])
     return out.getvalue()
 
@@ -117,9 +118,14 @@ def _events(run: Trajectory) -> str:
 def _csv(records: list[dict[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(list(records[0]) if records else [])
-    writer.writerows([[repr(float(x)) if isinstance(x, float) else x for x in r.values()] for r in records])
+    writer.writerow([_inert(name) for name in records[0]] if records else [])
+    writer.writerows([[repr(float(x)) if isinstance(x, float) else _inert(x) for x in r.values()] for r in records])
     return out.getvalue()
+
+
+def _inert(cell: Any) -> Any:
+    """A text that a spreadsheet would carry out as a formula, behind an apostrophe, which it does not show."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")) else cell
 
 
 def _json(records: list[dict[str, Any]]) -> str:

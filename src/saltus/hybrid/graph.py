@@ -82,7 +82,7 @@ class HybridSystem:
         def make() -> HybridSystem:
             system = cls(mechanism)
             system.domain("motion")
-            system.terrain = terrain
+            system.terrain, system.controls = terrain, mechanism.controls
             return system
 
         return mechanism.once(("alone", terrain and terrain.kind), make)
@@ -91,7 +91,7 @@ class HybridSystem:
         """Return the same system with one edge more."""
         out = HybridSystem(self.mechanism, ground=self.ground, through=self.through)
         out.domains, out.edges = dict(self.domains), [*self.edges, edge]
-        out.controls, out._outcomes = dict(self.controls), list(self._outcomes)
+        out.controls, out._outcomes, out.terrain = dict(self.controls), list(self._outcomes), self.terrain
         return out
 
     # ---- what was derived of it ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import matmul
 
 import casadi as ca
@@ -14,6 +14,7 @@ from saltus.model.joints import Ball, Bend, Joint, Shift, Turn, perpendicular
 from saltus.model.parts import Frame
 from saltus.model.structure import Placement, Structure
 from saltus.model.symbols import SX, quaternion_rotation, rotation, vector
+from saltus.once import cached_property
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +382,7 @@ def measured(joint: Joint, name: str, a: Pose, b: Pose) -> SX:
 
 
 def _is_identity(R: SX) -> bool:
-    return bool(R.is_constant()) and np.array_equal(np.array(ca.DM(R)), np.eye(3))
+    return bool(R.is_constant()) and np.array_equal(ca.DM(R).full(), np.eye(3))
 
 
 def _fixed(pose: Pose) -> Motion:

@@ -101,7 +101,7 @@ class Link:
         where = f"plane of link {self.name!r}"
         direction = point_of(normal, self.spatial, where)
         if direction.is_constant():
-            length = float(np.linalg.norm(np.ravel(ca.DM(direction))))
+            length = float(np.linalg.norm(ca.DM(direction).full()))
             if not length > 0:
                 raise BadValue(f"{where}: normal is {normal!r}; give the direction it looks to", given=normal)
             direction = direction / length

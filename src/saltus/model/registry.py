@@ -17,12 +17,16 @@ from saltus.model.symbols import SX, Number, Param, vector
 ARGUMENTS = ("self", "name", "near", "rates", "params")  # of `assemble` and `keyframe`, which take joints by name
 
 
+# Byte-order marks, and what turns the direction of text, so that a name looks like another one.
+UNSEEN = "\ufeff\ufffe\uffff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
 def readable(text: Any, what: str) -> str:
     """Return a text that is shown, drawn and written to files, or refuse it: control characters break all three."""
     if not isinstance(text, str):
         raise BadValue(f"{what} is {text!r}; give a text", given=text)
     for c in text:
-        if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in "\ufffe\uffff":
+        if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in UNSEEN:
             raise BadValue(f"{what} {text[:60]!r} contains {c!r}, a control character; leave it out", given=text)
     return text
 
@@ -79,10 +83,11 @@ class Registry:
         if not self.checks:
             return
         key = (tuple(self.params.values()), len(self.checks))
-        if self._checker is None or self._checker[0] != key:
+        checker = self._checker
+        if checker is None or checker[0] != key:
             checked = ca.vertcat(*[ca.vec(ca.densify(e)) for *_, e in self.checks])
-            self._checker = key, ca.Function("check", [self.p], [checked])
-        flat = np.asarray(self._checker[1](p)).ravel()
+            self._checker = checker = key, ca.Function("check", [self.p], [checked])
+        flat = np.asarray(checker[1](p)).ravel()
         for part, what, expression in self.checks:
             numbers, flat = flat[: expression.numel()], flat[expression.numel() :]
             if len(numbers) == 9:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ import numpy as np
 from saltus.errors import BadModel, UnknownName
 from saltus.hybrid.graph import HybridSystem
 from saltus.model.assembly import State
+from saltus.model.mechanism import Mechanism
+from saltus.once import cached_property
 from saltus.orbits.shooting import Evaluation, Shooting
 from saltus.orbits.stability import Stability, stability
 from saltus.orbits.stride import Crossing, Moment, Passage, heights
@@ -60,7 +62,7 @@ class Orbit:
     @property
     def start(self) -> State:
         """State at the start, just after the event."""
-        return State(self.system.mechanism, self.node.q.copy(), self.node.v.copy(), self.params)
+        return State(self.system.mechanism, self.node.q.copy(), self.node.v.copy(), self.params, None, self.time)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
@@ -85,7 +87,7 @@ class Orbit:
     @property
     def events(self) -> list[str]:
         """Names of its events in order."""
-        return [c.edge.name for c in self.crossings]
+        return [c.name for c in self.crossings]
 
     @property
     def crossings(self) -> list[Crossing]:
@@ -100,7 +102,10 @@ class Orbit:
 
     @property
     def duty(self) -> float:
-        """Share of the period spent in domains with contacts."""
+        """Share of the period in which something touches."""
+        if self.system.terrain is not None:
+            arcs = [a for p in self.passages for a in p.arcs]
+            return sum(a.duration for a in arcs if any(mode != "open" for mode in a.modes)) / self.period
         return sum(self.time_in(n) for n, d in self.system.domains.items() if d.contacts) / self.period
 
     @property
@@ -171,7 +176,22 @@ class Orbit:
     def simulate(self, periods: float = 1.0, **options: Any) -> Trajectory:
         """Run it through `sl.simulate`."""
         given = {"until": self.time + periods * self.period, "tolerance": 1e-10, **options}
-        return simulate(self.system, self.start, domain=self.domain, control=self.control, begin=self.time, **given)
+        system: HybridSystem | Mechanism = self.system
+        if self.system.terrain is not None:
+            system, given["ground"] = self.system.mechanism, self.shooting.stride.ground
+        else:
+            given["domain"] = self.domain
+        return simulate(system, self.start, control=self.control, begin=self.time, **given)
+
+    @property
+    def notes(self) -> list[str]:
+        """What its derivatives leave out."""
+        return [
+            f"at t = {c.t:.6g} s {c.name}: several contacts meet at once, and small perturbations part them; the "
+            "multipliers hold for those that keep them together"
+            for c in self.crossings
+            if c.tied
+        ]
 
     @cached_property
     def trajectory(self) -> Trajectory:

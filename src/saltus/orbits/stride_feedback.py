@@ -76,8 +76,8 @@ def stabilise(
     if len(orbit.passages) > 1:
         raise BadValue("feedback needs an orbit found by single shooting; find it again without multiple=True")
     known = orbit.shooting.with_free(names, {})
-    theta, last = orbit.evaluation.point.theta, orbit.crossings[-1].edge
-    section = Section(known.stride, last, orbit.passages[0], known.relabel, theta, guarded=False)
+    theta, first = orbit.evaluation.point.theta, known.sections[0].crossing
+    section = Section(known.stride, first, first.after if first else orbit.node, known.relabel, theta, guarded=False)
     shooting = Shooting(known.stride, [section], known.events, known.sameness, known.relabel, known.period, {})
     e = shooting.evaluate(orbit.evaluation.point)
     A, B = e.section_map, e.by_param

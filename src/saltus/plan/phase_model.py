@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -13,6 +12,7 @@ from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.guards import Touchdown
 from saltus.hybrid.signals import Entry, Signals
 from saltus.model.symbols import SX, Named, number
+from saltus.once import cached_property
 from saltus.plan.conditions import FREE, Condition
 from saltus.plan.node import fallen_constants, node_of
 from saltus.plan.phase import Instant, Phase, inputs_of

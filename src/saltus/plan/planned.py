@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,11 +11,12 @@ import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
-from saltus.dynamics.impulse import plastic_impact
+from saltus.hybrid.transition import Passed, transition
 from saltus.plan.mesh import states
 from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 from saltus.simulation.record import contact_index, contact_summary, contacts_of, labels
+from saltus.simulation.touches import QUANTITIES
 from saltus.simulation.trajectory import Event, Trajectory
 
 
@@ -181,6 +183,7 @@ def planned(
                 "momentum": momentum,
                 "points": points.reshape(len(times), len(m.points), d),
                 "forces": ground,
+                "touches": np.zeros((len(times), 0, len(QUANTITIES))),
             }
         )
         pieces.append(states(t, k, x))
@@ -194,9 +197,10 @@ def planned(
     gap = float(np.abs(arrays["gap"]).max(initial=0.0))
     events = _events(t, samples, p)
     meta: dict[str, Any] = {
-        **labels(plan.system, [model.phase.domain.name for model in t.models]),
+        **labels(plan.system, [model.phase.domain.name for model in t.models], arrays, p),
         "channels": channels,
         "drives": list(m.drives),
+        "elements": [],
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",
         "engine": engine,
@@ -259,10 +263,8 @@ def _events(t: Transcription, samples: list[dict[str, np.ndarray]], p: np.ndarra
         q, time = after["q"][0], float(after["t"][0])
         impact = None
         if len(t.impulses[k]):
-            stage = model.phase.stage
-            base = np.concatenate([p, np.zeros(stage.anchors.numel())])
-            _, J, _ = stage.closure(time, q, base)
-            impact = plastic_impact(stage.mass(time, q, base), J, before["v"][-1], rows=stage.row_names)
+            way, arriving = transition(t.plan.system, edge), Passed(q, before["v"][-1])
+            impact = way.into(model.phase.stage, time, arriving, p, speed=math.inf, slope=False).impact
         names = edge.name, edge.source.name, model.phase.domain.name
         state = before["q"][-1], before["v"][-1], q, after["v"][0]
         out.append(Event(time, *names, *state, impact, float(np.abs(q - before["q"][-1]).max()), k + 1))

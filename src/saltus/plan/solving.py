@@ -190,13 +190,10 @@ class _Work:
 
     def _shared_out(self, candidates: Sequence[Guess], workers: int) -> list[Result]:
         """Let processes that inherit this one's expressions solve from the guesses."""
-        _INHERITED.append((self, candidates))
         begin = time.perf_counter()
-        try:
-            with multiprocessing.get_context("fork").Pool(min(workers, len(candidates))) as pool:
-                results = pool.map(_inherited, range(len(candidates)), chunksize=1)
-        finally:
-            _INHERITED.pop()
+        given = (self, candidates)
+        with multiprocessing.get_context("fork").Pool(min(workers, len(candidates)), _inherit, given) as pool:
+            results = pool.map(_inherited, range(len(candidates)), chunksize=1)
         self.solving += time.perf_counter() - begin
         self.used += max(r.iterations for r in results)
         return results
@@ -342,11 +339,15 @@ def _distinct(tried: Sequence[tuple[Transcription, Result]]) -> list[tuple[Trans
     return out
 
 
-_INHERITED: list[tuple[_Work, Sequence[Guess]]] = []  # what forked workers find
+_INHERITED: list[tuple[_Work, Sequence[Guess]]] = []  # in a forked worker, what it works on
+
+
+def _inherit(work: _Work, candidates: Sequence[Guess]) -> None:
+    _INHERITED.append((work, candidates))
 
 
 def _inherited(i: int) -> Result:
-    work, candidates = _INHERITED[-1]
+    ((work, candidates),) = _INHERITED
     return work.from_guess(i, candidates, work.limits.iterations)
 
 

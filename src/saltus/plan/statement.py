@@ -12,7 +12,7 @@ import numpy as np
 from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
-from saltus.hybrid.resets import Collision, Map
+from saltus.hybrid.resets import Collision
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
@@ -41,6 +41,13 @@ class Plan:
     ) -> None:
         if not domains:
             raise BadValue("a plan needs a domain, as in sl.Plan(system.domains['flight'], duration=0.5)")
+        for d in domains:
+            if isinstance(d, Mechanism) and d.touching:
+                raise BadModel(
+                    f"a plan does not choose when {', '.join(map(repr, d.touching))} of {d.name!r} touch; state the order "
+                    "with the domains of a HybridSystem, as in sl.Plan(stance, flight, ...)",
+                    parts=list(d.touching),
+                )
         given = [HybridSystem.alone(d).domains["motion"] if isinstance(d, Mechanism) else d for d in domains]
         systems = {id(d.system) for d in given}
         if len(systems) != 1 or given[0].system is None:
@@ -79,10 +86,10 @@ class Plan:
         edges = [e for e in self.system.edges if e.source is source and target in (e.candidates or (e.target,))]
         if not edges:
             raise BadModel(f"no edge leads from {source.name!r} to {target.name!r}; add one with system.edge(...)")
-        if isinstance(edges[0].reset, Collision | Map):
+        if isinstance(edges[0].reset, Collision):
             raise BadModel(
-                f"edge {edges[0].name!r} from {source.name!r}: a plan can pass edges with Continuous() or "
-                f"PlasticImpact(), not {type(edges[0].reset).__name__}",
+                f"edge {edges[0].name!r} from {source.name!r}: a plan can pass edges with Continuous(), PlasticImpact() "
+                "or a Map, not a Collision, which is solved by cases",
                 edge=edges[0].name,
             )
         return edges[0]

@@ -14,6 +14,7 @@ from saltus.hybrid.contacts import same_point
 from saltus.hybrid.graph import Edge
 from saltus.hybrid.guards import Liftoff, Touchdown
 from saltus.hybrid.resets import PlasticImpact
+from saltus.hybrid.transition import transition
 from saltus.model.symbols import SX
 from saltus.plan.conditions import FREE, in_words
 from saltus.plan.nlp import Local, Piece, Programme
@@ -277,8 +278,9 @@ class Transcription:
                 rows.append((expression, c.low, c.high, c.label))
         rows += self._first_rows(put, starts)
         for j, (a, b, edge) in enumerate(self.joins):
-            turns = self._turns(a, b, guess) if b <= a else np.zeros(len(self.plan.mechanism.q_names))
-            for row in self._join_rows(a, b, edge, put, starts, ends, impulses[j], own, turns):
+            turns = self._turns(a, b, edge, guess) if b <= a else np.zeros(len(self.plan.mechanism.q_names))
+            rows_of = self._join_rows(a, b, edge, put, starts, ends, impulses[j], own, values[0], turns)
+            for row in rows_of:
                 if row[0].is_symbolic() and row[0].element_hash() in index:
                     self._limit(at[index[row[0].element_hash()]], row[1], row[2])
                 else:
@@ -309,6 +311,7 @@ class Transcription:
         ends: list[SX],
         impulse: SX,
         own: list[SX],
+        params: SX,
         turns: np.ndarray,
     ) -> list[tuple[SX, float, float, str]]:
         """How phase b takes over from phase a; `turns` is by how much angles differ that are the same."""
@@ -317,8 +320,13 @@ class Transcription:
         word = "back at the start" if closing else f"into {after.phase.label}"
         q = [put(a, before.full["q"], ends[a], 1.0), put(b, after.full["q"], starts[b], 0.0)]
         v = [put(a, before.full["v"], ends[a], 1.0), put(b, after.full["v"], starts[b], 0.0)]
+        places, speeds, stage = q[1] - q[0], v[1] - v[0], after.phase.stage
+        if edge is not None:
+            way = transition(self.plan.system, edge)
+            at = [own[b][0] if not closing else own[a][0] + own[a][1], q[0], v[0], params]
+            places, speeds = way.residual(stage, at, [q[1], v[1]], impulse, after.rows)
         out = [
-            (q[1][i] - q[0][i] + turns[i], 0.0, 0.0, f"q.{n} {word}")
+            (places[i] + turns[i], 0.0, 0.0, f"q.{n} {word}")
             for i, n in enumerate(m.q_names)
             if not (closing and n in self.plan.advance)
         ]
@@ -326,19 +334,14 @@ class Transcription:
         fresh = [n not in known for n in after.node.closed.names]
         closed = put(b, after.here(after.node.closed.g), starts[b], 0.0)
         out += [(closed[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(after.node.closed.names) if fresh[i]]
-        jump = v[1] - v[0]
-        still = put(b, after.here(after.node.still.g), starts[b], 0.0)
         if edge is not None and isinstance(edge.reset, PlasticImpact):
-            e = after.phase.stage.equations
-            J = e.J[list(after.rows), :]
-            M, Jt = (put(b, after.along(SX(one)), starts[b], 0.0) for one in (e.M, J.T))
-            gain = ca.mtimes(M, jump) - ca.mtimes(Jt, impulse)
-            out += [(gain[i], 0.0, 0.0, f"impact on {n} {word}") for i, n in enumerate(m.v_names)]
-            out += [(still[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(after.node.still.names)]
+            names = [f"impact on {n}" for n in m.v_names] + [f"rate of {stage.row_names[r]}" for r in after.rows]
             out += self._impulse_rows(after, impulse, word)
         else:
-            out += [(jump[i], 0.0, 0.0, f"v.{n} {word}") for i, n in enumerate(m.v_names)]
+            names = [f"v.{n}" for n in m.v_names]
+            still = put(b, after.here(after.node.still.g), starts[b], 0.0)
             out += [(still[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(after.node.still.names) if fresh[i]]
+        out += [(speeds[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(names)]
         if edge is not None and not self._implied(edge, after):
             guard = put(a, before.along(SX(edge.guard.expression(before.signals))), ends[a], 1.0)
             out.append((guard, 0.0, 0.0, f"{edge.name} at the end of {before.phase.label}"))
@@ -352,10 +355,13 @@ class Transcription:
                 out.append((starts[b][place] - ends[a][before.n - before.sums.numel() + i], 0.0, 0.0, "integral"))
         return out
 
-    def _turns(self, a: int, b: int, guess: np.ndarray) -> np.ndarray:
+    def _turns(self, a: int, b: int, edge: Edge | None, guess: np.ndarray) -> np.ndarray:
         """Full turns (rad) that joints make in a stride, as the guess has them."""
         m = self.plan.mechanism
-        made = self.whole(a, guess)[0][-1] - self.whole(b, guess)[0][0]
+        q, v = (part[-1] for part in self.whole(a, guess)[:2])
+        if edge is not None:
+            q = transition(self.plan.system, edge).mapped(float(self.times(a, guess)[-1]), q, v, self.params(guess)).q
+        made = q - self.whole(b, guess)[0][0]
         turns = 2 * math.pi * np.round(made / (2 * math.pi))
         return np.where([n in m.turns for n in m.q_names], turns, 0.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,15 +36,17 @@ from saltus.hybrid.transition import (
     check_possible,
     entrance,
     entry,
+    flow_rows,
     held,
     transition,
 )
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import independent_rows, pivots, scaled_rows
+from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
 from saltus.model.touching import Foot
-from saltus.simulation.contacts import START, Contacts, Settled
+from saltus.simulation.contacts import START, Contacts, Settled, response
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
@@ -59,6 +61,7 @@ Independent = Sequence[str] | Mapping[str, Sequence[str]]
 Progress = Callable[[float, float, int], None]
 
 
+@unchanged
 def simulate(
     system: HybridSystem | Mechanism,
     start: State,
@@ -90,7 +93,7 @@ def simulate(
     ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
     Ctrl-C keeps what was simulated.
     """
-    terrain = _ground(system, ground)
+    terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system, terrain)
     _check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
@@ -113,7 +116,7 @@ def simulate(
     if engine is not None:
         choose_engine(engine)  # an unknown name is refused before anything is built
     run = _Run(system, start, params, control, formulation or Projection(), tolerance, engine, independent)
-    run.terrain = terrain
+    run.terrain = run.log.ground = terrain
     run.t, run.steps_left = begin, int(max_steps)
     run.go(first, until, dict(stop_after or {}), progress)
     try:
@@ -145,7 +148,7 @@ def _check_start(system: HybridSystem, start: Any) -> None:
         )
 
 
-def _ground(system: Any, ground: Ground | float | None) -> Ground:
+def ground_of(system: Any, ground: Ground | float | None) -> Ground:
     """Ground that was asked for; what a graph of domains or a machine without feet would not see is refused."""
     if isinstance(ground, int | float | np.number) and not isinstance(ground, bool):
         ground = Level(float(ground))
@@ -160,7 +163,7 @@ def _ground(system: Any, ground: Ground | float | None) -> Ground:
                 "ground= belongs to machines with feet; a HybridSystem has its own, HybridSystem(m, ground=...)"
             )
         unseen = [name for name, part in m.touching.items() if not isinstance(part, Foot)]
-        if unseen:
+        if unseen and system.terrain is None:
             raise BadModel(
                 f"the domains of a HybridSystem prescribe who touches, so {', '.join(map(repr, unseen))} would not be "
                 f"felt; simulate {m.name!r} itself, or leave them out",
@@ -170,7 +173,7 @@ def _ground(system: Any, ground: Ground | float | None) -> Ground:
         raise BadValue(
             f"{m.name!r} has no feet, so nothing would meet the ground; add m.foot(name, point, friction=0.7)"
         )
-    return ground or Level()
+    return ground or (isinstance(system, HybridSystem) and system.terrain) or Level()
 
 
 def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
@@ -220,6 +223,7 @@ class _Run:
         self.contacts: Contacts | None = None  # of a machine whose contacts have modes of their own
         self.entered: Entry | None = None
         self._due: list[tuple[float, str]] = []  # names of events that have a time already
+        self._sampled = (0, -1), np.zeros(0), -math.inf  # law and entry, what a Sampled law gave, when it is next due
         self._actions: dict[tuple[str, Choice], Action] = {}
         self._steppers: dict[int, Any] = {}
 
@@ -323,23 +327,17 @@ class _Run:
 
     # ---- contacts with modes of their own -----------------------------------------------------------------------
 
-    def _meet(self, c: Touched, stopped: Sequence[int]) -> Settled:
+    def _meet(self, c: Touched, fired: Sequence[int]) -> Settled:
         """Settle the contacts at this instant: impacts, modes, and the state onto what holds."""
         assert self.contacts is not None
         self.base = self.contacts.base
         now = self._mode(c, self._choice(c), law_in(self.control, c.domain.name))
         p, law = self._parameters(now), law_in(self.control, c.domain.name)
         if isinstance(law, Sampled):
-            self._sample(now, p, law)
+            self._hold(now, p, law)
         if isinstance(law, Schedule):
-            self._row(law.table(c, 0, self._entry()), now, p, math.inf)
-
-        def accelerations(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> np.ndarray:
-            own = p.copy()
-            own[now.layout.slice("anchors")] = block
-            return np.ravel(now.contact_accelerations(self.t, now.state_vector(q, v, None, self.z), own))
-
-        out = self.contacts.settle(self.t, self.q, self.v, accelerations, stopped)
+            self._row(law.table(c, 0).entered(self._entry()), now, p, math.inf)
+        out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
@@ -349,14 +347,8 @@ class _Run:
         q, v, log = self.q.copy(), self.v.copy(), self.log
         c = constrained(self.system, domain)
         assert isinstance(c, Touched)
-        if any(c.watched[k][0] == "wedge" for k in met.fired):
-            raise NoForces(
-                "normal forces grow without bound with the friction that they cause (Painleve's paradox): friction is too "
-                "strong for this configuration",
-                solutions=0,
-            )
-        stopped = [i for k in met.fired for what, i in [c.watched[k]] if what == "slip" and self._slips(i)]
-        out = self._meet(c, stopped)
+        assert self.contacts is not None
+        out = self._meet(c, met.fired)
         stay = len(log.stays)
         changes = out.changes or (
             [] if out.impact is None else [(c.elements[c.watched[met.fired[0]][1]].name, "touches")]
@@ -369,7 +361,7 @@ class _Run:
                 log.outcome = Outcome("stopped", f"after {seen[text]} events {text!r}", self.t)
             if out.rests and word == "touches":
                 self._due.append((self.t + out.rests, f"{name} rests"))
-        self._loosened = {} if changes else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
+        self._loosened = {} if not out.same else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
 
     def _stand(self, domain: Domain) -> None:
         """Keep the start of a run that cannot go on from there."""
@@ -380,10 +372,6 @@ class _Run:
         breaks = np.array([self.t, np.nextafter(self.t, np.inf)])
         stay.add(Segment(breaks, x[None, None, :], x, Stop.END), self._parameters(now))
         self.log.stays.append(stay)
-
-    def _slips(self, i: int) -> bool:
-        assert self.contacts is not None
-        return self.contacts.now[i].mode == "slip"
 
     def _entry(self) -> Entry:
         """Where the present domain was entered; a machine alone is in one from the start on."""
@@ -469,7 +457,7 @@ class _Run:
         c.params(self.params)  # values that the domain gives to Params are checked
         visit, entered = self.visits.get(domain.name, 0), self._entry()
         law = law_in(self.control, domain.name)
-        table = law.table(c, visit, entered) if isinstance(law, Schedule) else None
+        table = law.table(c, visit).entered(entered) if isinstance(law, Schedule) else None
         check_constraints(c, self.t, self.q, self.base)
         choice, work, p, layout = self._choice(c), None, np.zeros(0), None
         while True:  # once per choice of coordinates
@@ -501,13 +489,11 @@ class _Run:
                     "velocities: leave out independent=, or give one of those formulations",
                     given=self.independent,
                 )
-            n, more = (c.loops, len(c.rows) - c.loops) if c.elements else (len(J), 0)
-            kept = independent_rows(J[:n]) if rows is None else pivots(scaled_rows(J[:n]).T, rows - more)
-            return Choice((*kept, *range(n, n + more)), tuple(range(J.shape[1])), ())
+            return Choice(flow_rows(c, self.t, self.q, self.base, rows), tuple(range(J.shape[1])), ())
         if c.elements:
             raise BadValue(
-                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has not; "
-                "use sl.formulations.Projection(), the default",
+                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has "
+                "not; use sl.formulations.Projection(), the default",
                 given=self.formulation,
             )
         wanted = self.independent
@@ -597,23 +583,22 @@ class _Run:
         law = law_in(self.control, now.domain.name)
         sampled = law if isinstance(law, Sampled) else None
         if sampled is not None:
-            self._sample(now, p, sampled)
+            self._hold(now, p, sampled)
         if table is not None:
             self._row(table, now, p, until)
         state = self._armed(now, x, p)
         if state.at_once is not None:
             return now.edges[state.at_once], None
         armed, watch = state.armed, Watch(state, now, p)
-        step, next_sample = 0.0, self._next_sample(sampled)
+        step = 0.0
         while True:
-            t_end = until
+            t_end, before = until, p.copy()
             if sampled is not None:
-                if self.t >= next_sample - 1e-12:
-                    self._sample(now, p, sampled)
-                    next_sample = self._next_sample(sampled)
-                t_end = min(until, next_sample)
+                t_end = min(until, self._hold(now, p, sampled))
             if table is not None:
                 t_end = self._row(table, now, p, until)
+            if (table or sampled) and (p != before).any() and (forced := self._forced(now, x, p)) is not None:
+                return forced, None
             if self._due and self._due[0][0] <= self.t + 1e-15:
                 log.events.append(self._mark(self._due.pop(0)[1], now.domain.name))
             if self._due:
@@ -636,7 +621,10 @@ class _Run:
             if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
-                continue
+                own = replace(request, p=p.copy(), armed=armed, t_end=float(segment.breaks[-1]))
+                again = stepper.run(own)
+                if again.stop is Stop.EVENT:  # if not, it left by less than the engine sees, and did come back
+                    request, segment = own, again
             stay.add(segment, request.p)
             self._count(segment)
             self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
@@ -671,6 +659,18 @@ class _Run:
                 log.outcome = Outcome("step limit", self._why(Stop.LIMIT, now, x, p), self.t)
                 return None, None
 
+    def _forced(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Edge | Met | None:
+        """Edge or contacts that a jump of the control has carried beyond the forces that they can bear."""
+        if not len(now.directions):
+            return None
+        side = now.directions * np.ravel(now.guards(self.t, x, p)[0])
+        for edge, beyond in zip(now.edges, side, strict=False):
+            if edge.guard.forbids == "force" and beyond > WATCH:
+                return edge
+        first = len(now.edges)
+        met = tuple(k for k, beyond in enumerate(side[first : now.n_own]) if beyond > WATCH)
+        return Met(met) if met and self.contacts is not None else None
+
     def _armed(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Armed:
         """Judge the guards at entry; what is past its surface at the start of a run is refused or noted."""
         if not len(now.directions):
@@ -685,7 +685,7 @@ class _Run:
                 )
         out = arm(g, rate, now.directions, now.edges)
         if self.contacts is not None:
-            out = self._watch_contacts(now, g, out)
+            out = self.contacts.watch(g, len(now.edges), out, self._loosened)
         if out.at_once is not None and not self.log.events and len(self.log.stays) == 1:
             edge, beyond = now.edges[out.at_once], now.directions[out.at_once] * g[out.at_once]
             if edge.guard.forbids == "place" and beyond > MOVED:
@@ -701,21 +701,6 @@ class _Run:
                 f"(value {g[i]:.3g}); it can fire after it has come back"
             )
         return out
-
-    def _watch_contacts(self, now: Mode, g: np.ndarray, out: Armed) -> Armed:
-        """Guards of contacts are watched from where they are: what settled them left none of them violated.
-
-        One that fired and changed nothing is given ten times the room it had, up to what the verdict sees.
-        """
-        c, first, armed, watched = now.constrained, len(now.edges), out.armed.copy(), dict(out.watched)
-        assert isinstance(c, Touched)
-        for k, (what, i) in enumerate(c.watched):
-            turns = what == "slip" and self._slips(i) and c.elements[i].slips == 2  # its guard is a speed, not a side
-            room = self._loosened.get(k, WATCH)
-            if what != "wedge" and not turns and g[first + k] < room:
-                watched[first + k] = min(g[first + k], 0.0) - room
-                armed[first + k] = True
-        return Armed(armed, out.at_once, watched, out.past)
 
     def _mark(self, name: str, domain: str) -> Event:
         """An event at which nothing changes."""
@@ -760,18 +745,31 @@ class _Run:
             self.log.note(table.note)
         return until
 
-    def _next_sample(self, sampled: Sampled | None) -> float:
-        return 0.0 if sampled is None else (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
+    def _hold(self, now: Mode, p: np.ndarray, sampled: Sampled) -> float:
+        """Hold what the user's function returned when it was last due, calling it if it is due now; when it is next.
 
-    def _sample(self, now: Mode, p: np.ndarray, sampled: Sampled) -> None:
-        """Call the user's function and hold what it returns."""
+        It is due at multiples of its period and, unless a contact alone has changed, when a domain is entered.
+        """
+        known, values, due = self._sampled
+        entered = len(self.log.events) if self.contacts is None else 0
+        if known != (id(sampled), entered) or self.t >= due - 1e-12:
+            values = self._sample(now, p, sampled)
+            due = (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
+            self._sampled = (id(sampled), entered), values, due
+        p[now.layout.slice("held")] = values
+        return due
+
+    def _sample(self, now: Mode, p: np.ndarray, sampled: Sampled) -> np.ndarray:
+        """What the user's function returns now."""
         layout, m = now.layout, self.system.mechanism
         t, q, v = (p[layout.slice(f"entry_{name}")] for name in "tqv")
         entered = Entry(float(t[0]), Named(m.q_names, q), Named(m.v_names, v, "velocity"))
-        signals = now.constrained.signals(self.t, self.q, self.v, self.params, entered)
+        signals = now.constrained.signals(
+            self.t, self.q, self.v, self.params, entered, block=p[layout.slice("anchors")]
+        )
         what = f"controller {self._law(now)!r} at t = {self.t:.6g} s"
         values = commands(m, called(sampled.function, self.t, signals, what=what), what)
-        p[layout.slice("held")] = [float(value) for value in values]
+        return np.array([float(value) for value in values])
 
     def _law(self, now: Mode) -> str:
         """Name of the law in use; modes are shared by laws that say the same."""

@@ -74,12 +74,12 @@ def strides(run: Trajectory, *, event: str = "touchdown", coordinate: str | None
 
 def _landings(run: Trajectory, cuts: list[Event]) -> np.ndarray | None:
     """Where (m, along x) the foot stands that carries the domain after each event; None if that is no named point."""
-    phase, force, points = run.arrays["phase"], run.arrays["forces"], run.meta["points"]
+    phase, force, points = run.arrays["phase"], ground_forces(run), run.meta["points"]
     standing: dict[str, str] = {}
     for i in np.unique(phase) if force.shape[1] else ():
         loads = np.abs(force[phase == i]).sum(axis=(0, 2))
         if loads.max() > 0:
-            standing.setdefault(run.meta["domains"][i], run.meta["forces"][int(loads.argmax())])
+            standing.setdefault(run.meta["domains"][i], run.meta["standing"][int(loads.argmax())])
     feet = [standing.get(e.target or "") for e in cuts]
     if not all(foot in points for foot in feet):
         return None
@@ -87,9 +87,14 @@ def _landings(run: Trajectory, cuts: list[Event]) -> np.ndarray | None:
     return np.array([run.point(str(foot))[i, 0] for foot, i in zip(feet, at, strict=True)])
 
 
+def ground_forces(run: Trajectory) -> np.ndarray:
+    """Forces (N) of the ground alone, not those between links: samples, contacts that stand on it, axes."""
+    return run.arrays["forces"][:, [run.meta["forces"].index(n) for n in run.meta["standing"]]]
+
+
 def contact_spans(run: Trajectory) -> list[tuple[float, float]]:
     """Times (from, to) of the phases in which the ground pushes on the machine."""
-    phase, force = run.arrays["phase"], run.arrays["forces"]
+    phase, force = run.arrays["phase"], ground_forces(run)
     spans: list[tuple[float, float]] = []
     for i in np.unique(phase):
         mine = phase == i

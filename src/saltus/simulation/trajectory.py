@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     import xarray
 
 
-FORMAT = "saltus-trajectory-1"
-
-
 # What is sampled: dimensions beside time, and units (mixed ones are of turns and shifts).
 SAMPLES: dict[str, tuple[tuple[str, ...], str]] = {
     "q": (("coordinate",), "rad or m"),
@@ -253,17 +250,35 @@ class Trajectory:
         return self._state(-1)
 
     def _state(self, sample: int) -> State:
-        m = self.mechanism
-        if m is None:
-            raise BadValue(
-                f"this trajectory of {self.meta['name']!r} was read from a file and knows names, not the machine; set "
-                "its `mechanism` to the one it belongs to"
-            )
+        m = self._machine
         memory = sum(f.memory.numel() for f in m.forces.values() if isinstance(f, CompliantContact))
         z = None
         if memory and self.pieces:
             z = self.pieces[sample].at(self.t[[sample]])[0, -memory:]
-        return State(m, self.arrays["q"][sample].copy(), self.arrays["v"][sample].copy(), self.params, z)
+        q, v, t = (self.arrays[n][sample].copy() for n in "qvt")
+        return State(m, q, v, self.params, z, float(t))
+
+    @property
+    def _machine(self) -> Any:
+        if self.mechanism is None:
+            raise BadValue(
+                f"this trajectory of {self.meta['name']!r} was read from a file and knows names, not the machine; set "
+                "its `mechanism` to the one it belongs to"
+            )
+        return self.mechanism
+
+    @property
+    def last_stride(self) -> State:
+        """State at which the last whole stride began, just after a touch: a start for `sl.find_orbit`.
+
+        The stride is the time between the last two events of the name of the last touch (of the last event, where
+        nothing is said to touch).
+        """
+        touches = [e for e in self.events if e.name.endswith((" touches", " bounces"))] or self.events
+        mine = [e for e in touches if e.name == touches[-1].name] if touches else []
+        if len(mine) < 2:
+            raise BadValue(f"this run of {self.meta['name']!r} has no whole stride: no event came twice at its end")
+        return State(self._machine, mine[-2].q.copy(), mine[-2].v.copy(), self.params, None, mine[-2].t)
 
     @property
     def loop_gap(self) -> float:
@@ -305,7 +320,7 @@ class Trajectory:
                 v[mine] = self._velocities(piece.phase, times[mine])
         found = Instants(times, q, v, tuple(self.meta["q_names"]), tuple(self.meta["v_names"]))
         if np.ndim(t) == 0 and self.mechanism is not None:
-            return State(self.mechanism, q[0], v[0], self.params)
+            return State(self.mechanism, q[0], v[0], self.params, None, float(times[0]))
         return found
 
     def _velocities(self, stay: int, times: np.ndarray) -> np.ndarray:
@@ -336,18 +351,30 @@ class Trajectory:
     def energy_account(self) -> dict[str, float]:
         """Change of energy, work by channel, loss at impacts, and what is left unexplained (J).
 
+        Losses of contacts with modes of their own stand under their names, "lost at impacts of left".
         `relative residual` is the most that is unexplained at any sample, by the largest kinetic energy and all energy
         exchanged.
         """
         account = {"change": float(self.meta["energy_end"] - self.meta["energy_start"])}
         account |= {f"work of {name}": float(w) for name, w in self.meta["work"].items()}
-        account["lost at impacts"] = -float(sum(e.impact.lost for e in self.events if e.impact))
+        account |= self.losses
         account["moved by resets"] = float(self.meta["energy_of_resets"])
         explained = sum(value for name, value in account.items() if name != "change")
         account["residual"] = account["change"] - explained
         worst = max(abs(account["residual"]), float(self.meta["energy_drift"]))
         account["relative residual"] = worst / max(float(self.meta["energy_scale"]), 1e-300)
         return account
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """Energy that impacts took (J, below zero), by contact where that is known."""
+        out: dict[str, float] = {}
+        for impact in (e.impact for e in self.events if e.impact is not None):
+            by_row = zip(impact.rows, impact.works.tolist(), strict=True) if len(impact.works) else [("", -impact.lost)]
+            for row, work in by_row:
+                name = f"lost at impacts of {row.rpartition(' ')[0]}" if row else "lost at impacts"
+                out[name] = out.get(name, 0.0) + float(work)
+        return out or {"lost at impacts": 0.0}
 
     def report(self) -> str:
         """Text for print: outcome, events, loop gap, energy account, ground contact."""
@@ -362,7 +389,9 @@ class Trajectory:
             "  energy account (J): " + ", ".join(f"{k} {v:.6g}" for k, v in account.items() if "relative" not in k),
             f"  energy residual: {account['relative residual']:.3g} of the energy exchanged, at any sample",
         ]
-        for name, contact in self.meta["contacts"].items():
+        prescribed = {n: c for n, c in self.meta["contacts"].items() if n not in self.meta["elements"]}
+        lines += self.contacts.lines()
+        for name, contact in prescribed.items():
             lines.append(
                 f"  contact {name}: smallest normal force {contact['normal_min']:.4g} N, friction needed "
                 f"{contact['friction_need']:.3g}"

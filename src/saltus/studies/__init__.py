@@ -162,10 +162,28 @@ STUDIES = {
             "saltus.studies.bolt_with_tail",
         ),
         Study(
+            "bolt-real-ground",
+            "BOLT runs on ground with friction, its crank on a clock, from 0.5 to 3.2 m/s and beyond",
+            f"{LIU}, sec. 6",
+            "saltus.studies.bolt_real_ground",
+        ),
+        Study(
+            "biped-walking",
+            "A biped with two five-bar legs and free pitch walks on level and on random ground",
+            "Raibert (1986), Legged robots that balance: foot placement; the machine is ours",
+            "saltus.studies.biped_walking",
+        ),
+        Study(
             "mechanism-benchmarks",
             "Problems of the literature with the defaults: Andrews, Bricard, N-four-bar, Jansen's leg, Garcia's walker",
             "IVP test set, IFToMM benchmarks A02 and A04, Garcia, Chatterjee, Ruina and Coleman (1998)",
             "saltus.studies.mechanism_benchmarks",
+        ),
+        Study(
+            "contact-laws",
+            "Contact with known answers: stick, slip, lift, bounce, roll, stops, and states without a solution",
+            "closed forms of mechanics textbooks; Housner (1963) for the rocking block",
+            "saltus.studies.contact_laws",
         ),
     )
 }

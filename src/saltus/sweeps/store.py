@@ -18,6 +18,7 @@ import numpy as np
 
 from saltus.errors import BadFile, BadValue
 from saltus.model.registry import readable
+from saltus.sealed import checksum
 
 if TYPE_CHECKING:
     import xarray
@@ -61,7 +62,7 @@ class Ledger:
             raise BadFile(f"{self.path} is no sweep of this version", path=str(self.path))
         try:
             self.about = _checked(about, group)
-        except (KeyError, TypeError, ValueError, BadValue) as problem:
+        except Exception as problem:  # of Zarr's reading of the arrays' descriptions, too
             raise self._damaged(str(problem)) from problem
         if self.mark and about["mark"] != self.mark:
             raise BadFile(
@@ -123,7 +124,7 @@ class Ledger:
             "inputs": list(self.points),
             "outputs": {name: list(np.shape(sample)[1:]) for name, sample in outputs.items()},
         }
-        group.attrs.update({**about, "seal": _seal(about)})
+        group.attrs.update({**about, "seal": checksum(about)})
         self.group, self.about = group, about
 
     def span(self, index: int) -> slice:
@@ -195,10 +196,6 @@ class Ledger:
         return xr.Dataset({**variables, "done": (("run",), shown)}, attrs={"title": about["title"]})
 
 
-def _seal(about: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
 def _only_plain_codecs(path: Path) -> None:
     """Refuse a store whose arrays want other codecs than ours: which code those run is up to what is installed."""
     for file in [path / "zarr.json", *path.glob("*/zarr.json")]:
@@ -213,7 +210,7 @@ def _only_plain_codecs(path: Path) -> None:
 def _checked(about: dict[str, Any], group: Any) -> dict[str, Any]:
     """The attributes of a sweep and the arrays they speak of."""
     seal = about.pop("seal", None)
-    if seal != _seal(about):
+    if seal != checksum(about):
         raise ValueError("its attributes are not those that were written")
     total, chunk = about["total"], about["chunk"]
     if not (isinstance(total, int) and isinstance(chunk, int) and 1 <= chunk <= total):

@@ -32,7 +32,7 @@ TITLES = {
     "torques": "Torques",
     "contacts": "Ground contact",
 }
-PACKAGES = ("saltus", "casadi", "numpy", "scipy", "heyoka", "scikit-sundae", "xarray", "netCDF4", "matplotlib")
+PACKAGES = ("saltus", "casadi", "numpy", "scipy", "heyoka", "scikit-sundae", "xarray", "matplotlib")
 CSS = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #ddd; }
@@ -71,7 +71,7 @@ def report(
         table(("", ""), list(summary) or _facts(run)),
     ]
     if run.mechanism is not None:
-        parts += ["<h2>Animation</h2>", player(run, ground=system.ground if system is not None else 0.0)]
+        parts += ["<h2>Animation</h2>", player(run)]
     for name, figure in shown.items():
         drawing = figure if isinstance(figure, str) else svg(figure)
         parts.append(f"<h2>{escaped(TITLES.get(name, name.replace('_', ' ').capitalize()))}</h2>{_inline(drawing)}")
@@ -149,6 +149,15 @@ def _energy(run: Trajectory) -> str:
 
 
 def _contacts(run: Trajectory) -> list[str]:
+    own = run.contacts
+    if len(own):
+        head = ("contact", "touched", "slid (m)", "largest normal force (N)", "friction used (1)", "friction given (1)")
+        most = {n: c["normal_max"] for n, c in run.meta["contacts"].items()}
+        rows = [
+            (n, own.touched(n), own.slip_length(n), most[n], own.friction_used(n), own.friction_given(n))
+            for n in own.names
+        ]
+        return ["<h2>Contacts</h2>", table(head, rows)]
     contacts = run.meta["contacts"]
     if not contacts:
         return []

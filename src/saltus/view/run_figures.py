@@ -64,7 +64,7 @@ def makers(
     out["energy"] = lambda: plot_energy(run)
     if run.meta["inputs"]:
         out["torques"] = lambda: plot_torques(run, system=system)
-    if has_contacts(run):
+    if has_contacts(run) or len(run.contacts):
         out["contacts"] = lambda: plot_contacts(run)
     return out
 

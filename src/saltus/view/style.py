@@ -6,7 +6,8 @@ import functools
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -65,12 +66,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+_DRAWING = threading.RLock()  # a style is one for the whole process, so figures are drawn one at a time
+
+
 def styled(function: Callable[P, R]) -> Callable[P, R]:
     """Run a drawing function under the style."""
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        with matplotlib.rc_context(RC):
+        with _DRAWING, matplotlib.rc_context(RC):
             return function(*args, **kwargs)
 
     return wrapper
@@ -104,11 +108,12 @@ def panels(
     right: float = RIGHT,
     top: float = TOP,
     gap: float = GAP,
+    heights: Sequence[float] | None = None,
 ) -> tuple[Figure, list[Axes]]:
     """Make axes in a figure (inches) whose margins are given, not measured: half the work of one that lays itself out.
 
     Rows share the x axis and stand close together, columns have labels of their own. `right` leaves room for legends:
-    see `legend_width`.
+    see `legend_width`. `heights` are the rows' shares of the height, the same unless given.
     """
     figure = Figure(figsize=(width, height))
     aside = LEFT + RIGHT
@@ -123,6 +128,7 @@ def panels(
         bottom=BOTTOM / height,
         wspace=aside / wide,
         hspace=gap / high,
+        height_ratios=heights,
     )
     axes = [ax for row in grid.subplots(sharex="col", squeeze=False) for ax in row]
     for ax in axes:

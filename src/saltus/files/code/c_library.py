@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from saltus.compile.statements import C, Routine, declared, identifier, literal, statements
 from saltus.errors import BadValue
 from saltus.files.code.c_programs import CMAKE, EXAMPLE, LOOP, MAKEFILE, SELF_TEST
 from saltus.files.code.c_stepper import stepper_header, stepper_source
 from saltus.files.code.routines import Exported
-from saltus.files.code.statements import C, Routine, identifier, literal, statements
 
 Table = tuple[Sequence[float], Any]  # grid, and one row of values a grid point
 VECTORS = 4  # sets of arguments a routine is tested with
@@ -145,8 +145,7 @@ def source(exported: Exported, tables: Mapping[str, Any]) -> str:
 def _function(name: str, r: Routine) -> list[str]:
     body, count, used = statements(r.function, C)
     lines = [_prototype(name, r) + " {"]
-    for at in range(0, count, 16):
-        lines.append("  double " + ", ".join(f"a{i}" for i in range(at, min(at + 16, count))) + ";")
+    lines += declared(count, "double")
     lines += [f"  (void){n};" for i, (n, _) in enumerate(r.inputs) if i not in used]
     lines += [f"  (void){n};" for n, (a, b) in r.outputs if a * b == 0]
     return [*lines, *(f"  {line}" for line in body), "}", ""]
@@ -187,7 +186,7 @@ def vectors(
         q = start.positions + 0.05 * rng.standard_normal(len(m.q_names))
         v = start.velocities + 0.2 * rng.standard_normal(len(m.v_names))
         t, z = rng.uniform(0, 0.1), np.zeros(domain.mode.layout.n_z)
-        x, p = (np.asarray(a).ravel() for a in domain.entry.function(t, q, v, z, exported.params))
+        x, p = domain.entered(t, q, v, z)
         anchors = p[domain.mode.layout.slice("anchors")]
         known = {
             "t": np.array([t]),

@@ -11,11 +11,11 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from saltus.compile.statements import C, literal
 from saltus.compile.toolchain import find_compiler
 from saltus.errors import BadValue, NoCompiler
 from saltus.files.code.c_library import header, source
 from saltus.files.code.routines import Exported
-from saltus.files.code.statements import C, literal
 from saltus.files.xml.tree import Element
 
 SYSTEMS = {"Linux": ("linux", ".so"), "Darwin": ("darwin", ".dylib"), "Windows": ("win", ".dll")}

@@ -1,4 +1,7 @@
-"""Straight-line code: a CasADi function over scalars as the statements of a C or NumPy function."""
+"""Straight-line code: a CasADi function over scalars as the statements of a C or NumPy function.
+
+In C also for vectors, so that each number of a statement stands for several copies of a machine side by side.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,20 @@ OPERATIONS: dict[int, tuple[str, str]] = {
     ca.OP_OR: ("(double)({0} != 0.0 || {1} != 0.0)", "1.0 * (({0} != 0.0) | ({1} != 0.0))"),
     ca.OP_IF_ELSE_ZERO: ("({0} != 0.0 ? {1} : 0.0)", "np.where({0} != 0.0, {1}, 0.0)"),
 }
-C, NUMPY = 0, 1
+C, NUMPY, VECTOR = 0, 1, 2
+
+# What C's operators cannot say of vectors, one number per copy; functions of C are called by "v_" and their name.
+_ON_VECTORS: dict[int, str] = {
+    ca.OP_SIGN: "v_sign({0})",
+    ca.OP_NOT: "v_one({0} == 0.0)",
+    ca.OP_LT: "v_one({0} < {1})",
+    ca.OP_LE: "v_one({0} <= {1})",
+    ca.OP_EQ: "v_one({0} == {1})",
+    ca.OP_NE: "v_one({0} != {1})",
+    ca.OP_AND: "v_one(({0} != 0.0) & ({1} != 0.0))",
+    ca.OP_OR: "v_one(({0} != 0.0) | ({1} != 0.0))",
+    ca.OP_IF_ELSE_ZERO: "v_where({0} != 0.0, {1}, v_all(0.0))",
+}
 
 _C_WORDS = set(
     [
@@ -154,12 +170,26 @@ def literal(value: float, language: int) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
+def _form(op: int, language: int) -> str:
+    """An operation in a language."""
+    if language != VECTOR:
+        return OPERATIONS[op][language]
+    plain = OPERATIONS[op][C]
+    return _ON_VECTORS.get(op) or ("v_" + plain if plain[0].isalpha() else plain)
+
+
+def declared(count: int, kind: str) -> list[str]:
+    """Declarations of the locals of a body in C."""
+    groups = [range(at, min(at + 16, count)) for at in range(0, count, 16)]
+    return [f"  {kind} " + ", ".join(f"a{i}" for i in group) + ";" for group in groups]
+
+
 def statements(function: ca.Function, language: int) -> tuple[list[str], int, set[int]]:
     """Lines of the body, how many locals they use, and which arguments; results go to NAME[i], row by row."""
     f = function
     lines: list[str] = []
     highest, used = -1, set()
-    end = ";" if language == C else ""
+    end = "" if language == NUMPY else ";"
     for k in range(f.n_instructions()):
         op, taken, given = f.instruction_id(k), f.instruction_input(k), f.instruction_output(k)
         if op == ca.OP_INPUT:
@@ -172,13 +202,14 @@ def statements(function: ca.Function, language: int) -> tuple[list[str], int, se
             columns = f.size2_out(which)
             sparsity = f.sparsity_out(which)
             row, column = sparsity.row()[entry], sparsity.get_col()[entry]
-            place = f"{row * columns + column}" if language == C or columns == 1 else f"{row}, {column}"
+            place = f"{row * columns + column}" if language != NUMPY or columns == 1 else f"{row}, {column}"
             lines.append(f"{f.name_out(which)}[{place}] = a{taken[0]}{end}")
             continue
         elif op == ca.OP_CONST:
-            lines.append(f"a{given[0]} = {literal(f.instruction_constant(k), language)}{end}")
+            value = literal(f.instruction_constant(k), NUMPY if language == NUMPY else C)
+            lines.append(f"a{given[0]} = {f'v_all({value})' if language == VECTOR else value}{end}")
         elif op in OPERATIONS:
-            text = OPERATIONS[op][language].format(*[f"a{i}" for i in taken])
+            text = _form(op, language).format(*[f"a{i}" for i in taken])
             lines.append(f"a{given[0]} = {text}{end}")
         else:
             raise BadModel(f"function {f.name()!r} uses an operation that has no form in exported code", op=op)

@@ -1,0 +1,132 @@
+"""A thousand copies of BOLT running on hard ground: steps per CPU second in a batch and in mujoco.rollout."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+import saltus as sl
+from bench import Report, Row, field_mujoco, peers
+
+TITLE = "1,024 copies of BOLT on hard ground, friction 0.8, steps of 1 ms (CPU time, one core)"
+
+COPIES, STEP, UNTIL = 1024, 1e-3, 0.3
+OMEGA, KP, KD, TORQUE, FRICTION = -36.0, 76.0, 3.1, 30.0, 0.8
+NEAR = {"q2": -2.13, "q3": -0.80, "q4": -1.13, "q5": -1.14}
+GROUND = f"""
+    <geom type="plane" size="50 50 1" zaxis="0 1 0" friction="{FRICTION} 0 0" solref="0.002 1"/>
+---<geom type="sphere" size="1e-4" pos="{peers.L5} 0 0" friction="{FRICTION} 0 0" solref="0.002 1"/>---
+  <actuator><general joint="q1" gainprm="{KP}" biastype="affine" biasprm="0 {-KP} {-KD}"
+    forcerange="-{TORQUE} {TORQUE}"/></actuator>"""
+
+
+def machine() -> sl.Mechanism:
+    """BOLT on its boom with a foot on its toe; the motor has a limit of torque alone, as MuJoCo's has."""
+    m = sl.zoo.bolt_linkage(base="floating")
+    m.foot("toe", "foot", friction=FRICTION)
+    return m
+
+
+def law(t: object, s: sl.Signals) -> dict[str, object]:
+    """Crank on a ramp."""
+    return {"q1": KP * (1.75 + OMEGA * t - s.q.q1) - KD * s.v.q1}
+
+
+def starts(m: sl.Mechanism) -> list[sl.State]:
+    """Drops from several heights with several speeds."""
+    rng = np.random.default_rng(0)
+    heights, speeds = rng.uniform(0.43, 0.45, COPIES), rng.uniform(0.5, 1.5, COPIES)
+    one = m.assemble(boom=(0.0, 0.43), q1=1.75, near=NEAR, rates={"boom": (0.0, 0.0), "q1": OMEGA})
+    return [
+        sl.State(m, np.array([0.0, y, *one.positions[2:]]), np.array([v, *one.velocities[1:]]), one.params)
+        for y, v in zip(heights, speeds, strict=True)
+    ]
+
+
+def errors(q: np.ndarray, exact: np.ndarray) -> str:
+    """Median distance of the body from where the event-exact runs end."""
+    off = np.linalg.norm(q[: len(exact), :2] - exact[:, :2], axis=1)
+    return f"{np.median(off):.2g} m"
+
+
+def run() -> Report:
+    """Measure all."""
+    m = machine()
+    given, params = starts(m), {"power_limit": 1e9, "torque_limit": TORQUE}
+    exact = np.array(
+        [sl.simulate(m, x, until=UNTIL, control=law, params=params, tolerance=1e-11).end.positions for x in given[:8]]
+    )
+    rows, lines, paces = [], [], {}
+    times = round(UNTIL / STEP)
+    finals = {}
+    for tolerance in (math.inf, 1e-3, 1e-5, 1e-7):
+        batch = sl.Batch(m, COPIES, step=STEP, control=law, params=params, tolerance=tolerance, threads=1)
+        least = math.inf
+        for _ in range(5):
+            batch.reset(given)
+            begin = time.process_time()
+            batch.step(times=times)
+            least = min(least, time.process_time() - begin)
+        paces[tolerance] = COPIES * times / least
+        finals[tolerance] = batch.state.q
+        gap = max(batch.state[k].gap for k in range(0, COPIES, 16))
+        name = "Saltus, steps as they are" if tolerance == math.inf else f"Saltus, tolerance {tolerance:g}"
+        lines.append(
+            f"| {name} | {paces[tolerance]:,.0f} | {errors(batch.state.q, exact)} | {gap:.1e} m | {batch.lost.sum()} |"
+        )
+    default = paces[1e-5]
+    rows.append(
+        Row("steps per CPU second at the default tolerance", f"{default:,.0f}", ">= 1,000,000", default >= 1_000_000)
+    )
+    two = sl.Batch(m, COPIES, step=STEP, control=law, params=params, threads=2)
+    two.reset(given)
+    two.step(times=times)
+    same = bool((two.state.q == finals[1e-5]).all())
+    rows.append(Row("the same bits on two threads", "yes" if same else "no", "yes", same))
+    if peers.installed("mujoco"):
+        for integrator in ("Euler", "RK4"):
+            pace, line = rolled(integrator, given, times, exact)
+            lines.append(line)
+            what = f"steps per CPU second, times those of mujoco.rollout with {integrator}"
+            rows.append(Row.at_least(what, default / pace, 10))
+    text = (
+        "| | steps per CPU second | distance from `simulate` after 0.3 s, median of 8 copies | largest loop gap "
+        "| copies lost |\n"
+        "|---|---|---|---|---|\n" + "\n".join(lines)
+    )
+    return Report(rows, text)
+
+
+def rolled(integrator: str, given: list[sl.State], times: int, exact: np.ndarray) -> tuple[float, str]:
+    """The same copies in mujoco.rollout, as hard as the step allows; PD is an actuator with a reference per step."""
+    import mujoco
+    from mujoco import rollout
+
+    mujoco.set_mju_user_warning(lambda text: None)
+    text = field_mujoco.mjcf(False, step=STEP, integrator=integrator, ground=GROUND)
+    model = mujoco.MjModel.from_xml_string(text.replace('iterations="1" tolerance="0"', ""))
+    data = mujoco.MjData(model)
+    size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+    states = np.zeros((COPIES, size))
+    for k, x in enumerate(given):
+        data.qpos[:], data.qvel[:], data.time = x.positions, x.velocities, 0.0
+        mujoco.mj_getState(model, data, states[k], mujoco.mjtState.mjSTATE_FULLPHYSICS)
+    control = np.broadcast_to((1.75 + OMEGA * STEP * np.arange(times))[None, :, None], (COPIES, times, 1))
+    least = math.inf
+    for _ in range(2):
+        begin = time.process_time()
+        found, _ = rollout.rollout(model, data, states, control)
+        least = min(least, time.process_time() - begin)
+    q = found[:, -1, 1 : 1 + model.nq]
+    worst = 0.0
+    for k in range(0, COPIES, 16):
+        data.qpos[:] = q[k]
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        sites = {model.site(i).name: data.site_xpos[i].copy() for i in range(model.nsite)}
+        worst = max(worst, *(float(np.linalg.norm(sites[f"{a}1"] - sites[f"{a}2"])) for a in "bg"))
+    lost = int((found[:, -1, 0] < UNTIL - 2 * STEP).sum())  # it starts a copy that blew up anew
+    pace = COPIES * times / least
+    return pace, f"| mujoco.rollout, {integrator} | {pace:,.0f} | {errors(q, exact)} | {worst:.1e} m | {lost} |"

@@ -1,0 +1,1 @@
+"""Batches: many copies of a machine at a fixed step, with gradients."""

@@ -1,0 +1,98 @@
+"""Copies without a compiler: each runs in `simulate` by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from saltus.batch.motion import Acted, Motion
+from saltus.compile import Kernel
+from saltus.errors import BadValue
+from saltus.ground import Ground
+from saltus.hybrid.laws import Scheduled
+from saltus.model.assembly import State
+from saltus.simulation.run import simulate
+
+
+class Alone:
+    """The memory of all copies, one row each, and their runs."""
+
+    def __init__(self, motion: Motion, grounds: list[Ground], law: Any) -> None:
+        self.motion, self.grounds, self.law = motion, grounds, law
+        self._report = Kernel(motion.report.function, native=False)
+        n, e = len(grounds), motion.e
+        if motion.looks_at_entry():
+            raise BadValue("without a compiler a batch cannot run a law that looks at s.entry; install gcc or clang")
+        self.t, self.p = np.zeros((n, 1)), np.zeros((n, motion.p.numel()))
+        self.x, self.v = np.zeros((n, e.nq + motion.w.numel() + e.z.numel())), np.zeros((n, e.nv))
+        self.contact, self.measured = np.zeros((n, 3 * len(motion.elements))), np.zeros((n, len(motion.measured)))
+        self.over, self.doubts = np.zeros((n, 1), int), np.zeros((n, 1), int)
+
+    @staticmethod
+    def rows(memory: np.ndarray) -> np.ndarray:
+        """One row per copy."""
+        return memory.copy()
+
+    @staticmethod
+    def column(memory: np.ndarray) -> np.ndarray:
+        """One number per copy, where there is one; as a view."""
+        return memory[:, 0]
+
+    def begin(self, which: np.ndarray, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> None:
+        """Start some copies."""
+        nq, nw = q.shape[1], w.shape[1]
+        self.x[which] = 0.0
+        self.x[which, :nq], self.x[which, nq : nq + nw], self.p[which] = q, w, p
+        self.t[which], self.over[which] = 0.0, 0
+        for k in which:
+            self.v[k], _, self.measured[k] = self._report(self.t[k], *self._split(k), self.p[k])
+            self.contact[k] = 0.0
+
+    def act(self, actions: np.ndarray) -> None:
+        """Hold new actions: one for all copies, or one row per copy."""
+        self.p[:, self.motion.slice("row")] = actions
+
+    def _split(self, k: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        nq, nw = self.motion.e.nq, self.motion.w.numel()
+        return self.x[k, :nq], self.x[k, nq : nq + nw], self.x[k, nq + nw :]
+
+    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> None:
+        """Run every copy that has not ended."""
+        del tolerance, rest, weight, threads
+        for k in np.flatnonzero(self.over[:, 0] == 0):
+            self._run(int(k), step, times)
+
+    def _run(self, k: int, step: float, times: int) -> None:
+        motion, (q, w, z) = self.motion, self._split(k)
+        m, begin = motion.mechanism, float(self.t[k, 0])
+        theta = dict(zip(m.params, map(float, self.p[k, motion.slice("params")]), strict=True))
+        law = self.law
+        if isinstance(law, Acted):
+            law = Scheduled(law.law, [begin], [self.p[k, motion.slice("row")]])
+        run = simulate(
+            m,
+            State(m, q.copy(), self.v[k].copy(), theta, z.copy() if z.size else None),
+            until=begin + times * step,
+            begin=begin,
+            control=law,
+            ground=self.grounds[k] if any(hasattr(x.part, "radius") for x in motion.elements) else None,
+            rate=1 / step,
+        )
+        for i in range(1, times + 1):
+            state = run.at(begin + i * step) if i < times else run.end
+            self.x[k, : len(q)] = state.positions
+            self.x[k, len(q) : len(q) + len(w)] = state.velocities[list(motion.choice.independent)]
+            self.t[k] = begin + i * step
+            q, w, z = self._split(k)
+            self.v[k] = state.velocities
+            if float(motion.ends(self.t[k], q, w, z, self.p[k])) > 0:
+                self.over[k] = 1
+                break
+        self.measured[k] = self._report(self.t[k], q, w, z, self.p[k])[2]
+        sample = int(np.argmin(np.abs(run.t - self.t[k, 0])))
+        for i, x in enumerate(motion.elements):
+            force = run.force(x.name)[sample]
+            self.contact[k, 3 * i : 3 * i + len(force)] = force
+        if not run.outcome.ok and not self.over[k]:
+            self.over[k] = 2

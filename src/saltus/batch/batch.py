@@ -1,0 +1,336 @@
+"""Batch: many copies of one machine stepped side by side, each with its own state, Params and contacts."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from saltus.batch.alone import Alone
+from saltus.batch.motion import Acted, Motion
+from saltus.batch.native import Native
+from saltus.compile import CompileError, find_compiler
+from saltus.errors import BadModel, BadValue, UnknownName
+from saltus.ground import Ground, Level
+from saltus.hybrid.laws import stepwise
+from saltus.hybrid.signals import Signals
+from saltus.model.assembly import State
+from saltus.model.mechanism import Mechanism
+from saltus.model.touching import Foot
+
+START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
+REST = 2e-5  # m/s: nothing bounces more slowly, and nothing whose flight would be shorter than a step
+CLOSINGS = 30  # Newton steps that a start may need onto its loops
+
+
+class States(Sequence[State]):
+    """States of all copies: arrays `q` and `v` with one row per copy, or one `State` per copy by number."""
+
+    def __init__(self, mechanism: Mechanism, q: np.ndarray, v: np.ndarray, params: np.ndarray) -> None:
+        self.mechanism, self.q, self.v, self.params = mechanism, q, v, params
+
+    def __len__(self) -> int:
+        return len(self.q)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[k] for k in range(*i.indices(len(self)))]
+        theta = dict(zip(self.mechanism.params, map(float, self.params[i]), strict=True))
+        return State(self.mechanism, self.q[i].copy(), self.v[i].copy(), theta)
+
+
+class Batch:
+    """`copies` of a machine with feet, stops or none of them, stepped at a fixed `step` (s).
+
+    `control` is a law (t, s) or (t, s, action) traced as by `simulate`; without one, actions are the efforts of the
+    inputs. `actions` is how many numbers an action has. `params` gives Params one value for all copies or one per copy.
+    `ground` is one shape for all, a plane or a smooth terrain, or one plane per copy. `until(t, s)` is a condition that
+    ends a copy, `measure(t, s)` or `measure(t, s, action)` a dict of what `measured` shall show. `tolerance` bounds
+    the error of a step, which is done in parts where it would be larger. `threads` None takes all CPUs; no number
+    depends on it.
+    """
+
+    def __init__(
+        self,
+        machine: Mechanism,
+        copies: int,
+        *,
+        step: float,
+        control: Callable[..., Any] | None = None,
+        actions: int | None = None,
+        params: Mapping[str, ArrayLike] | None = None,
+        ground: Ground | float | Sequence[Ground] | None = None,
+        until: Callable[[Any, Signals], Any] | None = None,
+        measure: Callable[..., Mapping[str, Any]] | None = None,
+        tolerance: float = 1e-5,
+        threads: int | None = None,
+    ) -> None:
+        if not isinstance(machine, Mechanism):
+            raise BadModel(f"a batch is made of a Mechanism, {machine!r} given; feet are its parts, m.foot(...)")
+        for what, count in (("copies", copies), ("threads", 1 if threads is None else threads)):
+            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+                raise BadValue(f"{what} is {count!r}; give a whole number from one on", given=count)
+        if isinstance(step, bool) or not isinstance(step, int | float) or not 0 < step < math.inf:
+            raise BadValue(f"step is {step!r}; give a length in seconds, above zero", given=step)
+        if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance > 0:
+            raise BadValue(f"tolerance is {tolerance!r}; give a number above zero, math.inf for steps as they are")
+        self.tolerance = float(tolerance)
+        self.machine, self.copies, self.step_length = machine, int(copies), float(step)
+        self.threads = int(
+            threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or 1
+        )
+        self.grounds = self._grounds(ground)
+        self._given = {name: self._per_copy(name, value, self.copies) for name, value in (params or {}).items()}
+        self._law, self.actions = self._acted(control, actions)
+        self._until, self._measure = until, measure
+        self._engine: Native | Alone | None = None
+        self.notes: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"Batch({self.machine.name!r}, {self.copies}, step={self.step_length:g})"
+
+    # ---- what was given ------------------------------------------------------------------------------------------
+
+    def _per_copy(self, name: str, value: ArrayLike, n: int) -> np.ndarray:
+        if name not in self.machine.params:
+            raise UnknownName("param", name, self.machine.params)
+        numbers = np.asarray(value, float)
+        if numbers.shape not in ((), (n,)) or not np.isfinite(numbers).all():
+            raise BadValue(
+                f"params: {name!r} has shape {numbers.shape}; give a finite number or one per copy, {n}", param=name
+            )
+        return np.broadcast_to(numbers, (n,))
+
+    def _grounds(self, given: Any) -> list[Ground]:
+        one = Level() if given is None else given
+        many = list(one) if isinstance(one, Sequence) else [one] * self.copies
+        many = [Level(float(x)) if isinstance(x, int | float) and not isinstance(x, bool) else x for x in many]
+        if len(many) != self.copies or not all(isinstance(x, Ground) for x in many):
+            raise BadValue(
+                f"ground is {given!r}; give a height (m), a shape such as sl.ground.Slope(5, 'deg'), or one per copy",
+                given=given,
+            )
+        if many[0].patches > 1 or len({x.kind for x in {id(x): x for x in many}.values()}) > 1:
+            raise BadValue(
+                f"ground is {many[0]!r}; a batch runs on planes, or on one smooth sl.ground.Terrain: steps and corners "
+                "are for sl.simulate",
+                given=given,
+            )
+        if given is not None and not any(isinstance(x, Foot) for x in self.machine.touching.values()):
+            raise BadValue(
+                f"{self.machine.name!r} has no feet, so nothing would meet the ground; add "
+                "m.foot(name, point, friction=0.7)"
+            )
+        return many
+
+    def _acted(self, control: Any, actions: int | None) -> tuple[Any, int]:
+        inputs = len(self.machine.inputs)
+        if stepwise(control) is not None:
+            raise BadValue(
+                f"control is {control!r}; a batch traces its law: give (t, s) or (t, s, action) -> {{input: value}}, "
+                "and what Python computes as actions",
+                given=control,
+            )
+        if control is not None and len(signature(control).parameters) == 2:
+            return control, 0
+        size = inputs if actions is None else actions
+        return (Acted(control, size) if size else None), size
+
+    # ---- starting --------------------------------------------------------------------------------------------------
+
+    def reset(
+        self,
+        starts: State | Sequence[State],
+        copies: ArrayLike | None = None,
+        *,
+        params: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
+        """Put all copies, or those of these numbers, into their starts: one State for all, or one per copy.
+
+        Loops are closed for the Params of each copy, with the independent coordinates as they are; time starts at zero.
+        `params` gives some Params other values than the start and the batch have.
+        """
+        which = np.arange(self.copies) if copies is None else np.unique(np.asarray(copies, int))
+        if len(which) and not (which[0] >= 0 and which[-1] < self.copies):
+            raise BadValue(f"there are copies 0 to {self.copies - 1}; {copies!r} given", given=copies)
+        given = [starts] * len(which) if isinstance(starts, State) else list(starts)
+        if len(given) != len(which) or not all(isinstance(x, State) and x.mechanism is self.machine for x in given):
+            raise BadValue(
+                f"give one State of {self.machine.name!r}, or one per copy, {len(which)}, as m.assemble(...) makes them"
+            )
+        if not len(which):
+            return
+        q, v = np.array([x.positions for x in given]), np.array([x.velocities for x in given])
+        theta = np.array([x.p for x in given])
+        given_params = {name: values[which] for name, values in self._given.items()}
+        given_params |= {name: self._per_copy(name, value, len(which)) for name, value in (params or {}).items()}
+        for name, values in given_params.items():
+            theta[:, list(self.machine.params).index(name)] = values
+        if self._engine is None and len(which) < self.copies:
+            raise BadValue("the first reset starts all copies; give it no numbers of copies")
+        if self._engine is None:
+            self._prepare(q[0], theta[0])
+        q = self._closed(which, q, theta)
+        self._begin(which, q, v, theta)
+
+    def _prepare(self, q: np.ndarray, theta: np.ndarray) -> None:
+        self.motion = Motion(self.machine, self.grounds[0], self._law, self._until, self._measure, q, theta)
+        self._slow = max(REST, self.motion.gravity * self.step_length / 2)
+        try:
+            if find_compiler() is not None:
+                self._engine = Native(self.motion, self.copies, self.machine.name)
+        except CompileError as problem:
+            self.notes.append(f"the kernel could not be compiled: {problem}")
+        if self._engine is None:
+            self.notes.append(
+                "without a C compiler every copy runs in sl.simulate by itself, some thousand times slower; install "
+                "gcc or clang"
+            )
+            self._engine = Alone(self.motion, self.grounds, self._law)
+
+    def _closed(self, which: np.ndarray, q: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """Positions on the loops of each copy's own Params."""
+        t, off = np.zeros(len(q)), np.full(len(q), np.inf)
+        for _ in range(CLOSINGS):
+            ahead, off = self.motion.closing.batch(t, q, theta)
+            off = np.ravel(off)
+            if not (off > 1e-12).any():
+                break
+            q = np.reshape(ahead, q.shape)
+        if not (off <= 1e-9).all():
+            k = int(np.argmax(np.where(np.isfinite(off), off, np.inf)))
+            raise BadValue(
+                f"copy {which[k]} does not close its loops with its Params (a gap of {off[k]:.3g} m is left); "
+                "assemble its start with them, m.assemble(..., params=...)",
+                copy=int(which[k]),
+            )
+        return q
+
+    def _begin(self, which: np.ndarray, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> None:
+        motion, n = self.motion, len(which)
+        p = np.zeros((n, motion.p.numel()))
+        p[:, motion.slice("params")] = theta
+        laws = np.reshape(motion.laws(theta), (n, -1, 3))
+        p[:, motion.slice("restitution")] = laws[:, :, 2]
+        p[:, motion.slice("entry_q")], p[:, motion.slice("entry_v")] = q, v
+        at = motion.slice("block").start
+        for i, x in enumerate(motion.elements):
+            place = {key: slice(at + s.start, at + s.stop) for key, s in x.places.items()}
+            friction = laws[:, i, :2]
+            if isinstance(x.part, Foot):
+                patches = [self.grounds[k].near(0.0, 0.0)[0] for k in which]
+                rough = np.array([math.nan if o.friction is None else o.friction for o in patches])
+                friction = _rough(x.part.name, friction, rough)
+                p[:, place["point"]] = [o.point for o in patches]
+                p[:, place["up"]] = [o.normal for o in patches]
+            p[:, place["friction"]], p[:, place["static"]] = friction[:, :1], friction.max(1, keepdims=True)
+            p[:, place["closed"]] = not x.normal
+            at += x.block.numel()
+        w = v[:, list(motion.choice.independent)]
+        gaps, speeds = motion.apart(q, w, p)
+        at = motion.slice("block").start
+        for i, x in enumerate(motion.elements):
+            if x.normal:
+                deep = int(np.argmin(gaps[:, i]))
+                if gaps[deep, i] < -START:
+                    raise BadValue(
+                        f"copy {which[deep]} starts with {x.name!r} {-gaps[deep, i]:.4g} inside of what it touches; "
+                        "assemble it outside",
+                        copy=int(which[deep]),
+                        contact=x.name,
+                    )
+                p[:, at] = (gaps[:, i] <= START) & (np.abs(speeds[:, i]) <= START)
+            at += x.block.numel()
+        assert self._engine is not None
+        self._engine.begin(which, q, w, p)
+
+    # ---- stepping --------------------------------------------------------------------------------------------------
+
+    def step(self, actions: ArrayLike | None = None, times: int = 1) -> None:
+        """Let every copy that has not ended do `times` steps with its action held: one for all, or one row per copy."""
+        engine = self._started
+        if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 1:
+            raise BadValue(f"times is {times!r}; give a whole number from one on", given=times)
+        if self.actions:
+            numbers = np.zeros(self.actions) if actions is None else np.asarray(actions, float)
+            if numbers.shape not in ((self.actions,), (self.copies, self.actions)):
+                raise BadValue(
+                    f"actions have shape {numbers.shape}; give ({self.actions},) or ({self.copies}, {self.actions})",
+                    given=numbers.shape,
+                )
+            engine.act(numbers)
+        elif actions is not None and np.size(actions):
+            raise BadValue("this batch takes no actions: its control is a law (t, s)", given=np.shape(actions))
+        engine.step(self.step_length, int(times), self.tolerance, self._slow, self.motion.weight, self.threads)
+
+    @property
+    def _started(self) -> Native | Alone:
+        if self._engine is None:
+            raise BadValue("the copies have no state yet; call batch.reset(start) first")
+        return self._engine
+
+    # ---- what came out ---------------------------------------------------------------------------------------------
+
+    @property
+    def t(self) -> np.ndarray:
+        """Time (s) since each copy's start."""
+        return self._started.column(self._started.t).copy()
+
+    @property
+    def state(self) -> States:
+        """Positions and velocities of all copies, as copies of the numbers."""
+        engine = self._started
+        q = engine.rows(engine.x)[:, : self.motion.e.nq]
+        theta = engine.rows(engine.p)[:, self.motion.slice("params")]
+        return States(self.machine, q, engine.rows(engine.v), theta)
+
+    @property
+    def forces(self) -> dict[str, np.ndarray]:
+        """Force (N, world axes) on the machine at every contact, one row per copy; of a stop or joint its effort."""
+        engine, d = self._started, 3 if self.machine.spatial else 2
+        rows = engine.rows(engine.contact)
+        parts = enumerate(self.motion.elements)
+        return {x.name: rows[:, 3 * i : 3 * i + (d if hasattr(x.part, "point") else 1)] for i, x in parts}
+
+    @property
+    def measures(self) -> np.ndarray:
+        """What `measure` asked for, one row per copy, in its order."""
+        return self._started.rows(self._started.measured)
+
+    @property
+    def measured(self) -> dict[str, np.ndarray]:
+        """What `measure` asked for, one number per copy."""
+        rows = self.measures
+        return {name: rows[:, i] for i, name in enumerate(self.motion.measured)}
+
+    @property
+    def done(self) -> np.ndarray:
+        """Which copies have ended and stand still until they are reset."""
+        return self._started.column(self._started.over) > 0
+
+    @property
+    def lost(self) -> np.ndarray:
+        """Which of them ended because their loops opened beyond 1e-9 m or their numbers were not finite."""
+        return self._started.column(self._started.over) > 1
+
+    @property
+    def doubts(self) -> np.ndarray:
+        """How often the motion of each copy was one of several: Painleve's paradox, or more than 8 events in a step."""
+        return self._started.column(self._started.doubts).copy()
+
+
+def _rough(foot: str, own: np.ndarray, ground: np.ndarray) -> np.ndarray:
+    """Friction of a foot: its own (below zero: none) or the ground's (NaN: none), the smaller where both have one."""
+    out = np.where(own < 0, ground[:, None], np.fmin(own, ground[:, None]))
+    if np.isnan(out).any():
+        raise BadValue(
+            f"foot {foot!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a ground "
+            "with friction=",
+            foot=foot,
+        )
+    return out

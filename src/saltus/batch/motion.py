@@ -1,0 +1,350 @@
+"""The motion of one copy as functions: rates, arrival at the end of a step, and what an event needs.
+
+Loops are eliminated: v = rho w + drift with independent velocities w, H = rho' M rho. Contacts act on top of that,
+
+    w' = w0' + Y f,    Y = H^-1 rho' A',    G = A rho Y,
+
+f the forces along the rows A of all contacts. Of a contact with mode (closed, stick), tangential forces f_t and the
+normal one N follow from
+
+    stick: A_t a = 0,    slip: f_t = -friction N d,    closed: A_n a = 0,    open: f_t = 0, N = 0,
+
+one small linear system for all modes, which are run-time parameters as in `dynamics.unilateral`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from saltus.compile import Kernel
+from saltus.compile.statements import Routine, routine
+from saltus.dynamics.choice import Choice, choose
+from saltus.dynamics.formulations import Reduced
+from saltus.errors import BadValue
+from saltus.ground import Ground
+from saltus.hybrid.constrained import Constrained
+from saltus.hybrid.graph import HybridSystem
+from saltus.hybrid.laws import Schedule, Table
+from saltus.hybrid.mode import action
+from saltus.hybrid.signals import Entry, traced
+from saltus.hybrid.touched import Touched, constrained
+from saltus.model.linear import Positive
+from saltus.model.mechanism import Mechanism
+from saltus.model.symbols import SX, number
+from saltus.once import cached_property
+
+NEWTON = 2  # steps onto the loops after each step of the integration; it starts within the step's error of them
+SOFT = 1e-13  # of the mobility of a contact row: rows that depend on each other share their forces
+
+
+@dataclass(frozen=True, eq=False)
+class Acted(Schedule):
+    """A law (t, s, action) whose numbers `action` change from call to call; None hands them to the inputs."""
+
+    function: Callable[[Any, Any, Any], Any] | None
+    size: int
+
+    def width(self, constrained: Constrained) -> int:
+        """Count the numbers of an action."""
+        return self.size
+
+    def table(self, constrained: Constrained, visit: int, entry: Entry) -> Table:
+        """Return nothing: a batch is given its actions."""
+        raise NotImplementedError
+
+    def law(self, t: Any, s: Any, row: Any) -> Any:
+        """Efforts by input."""
+        if self.function is None:
+            return {name: row[i] for i, name in enumerate(s.mechanism.inputs)}
+        return self.function(t, s, row)
+
+
+class Motion:
+    """Expressions of a machine on a ground under a law, with loop rows and coordinates chosen at one configuration."""
+
+    def __init__(
+        self, m: Mechanism, ground: Ground, law: Any, until: Any, measure: Any, q: np.ndarray, params: np.ndarray
+    ) -> None:
+        system = HybridSystem.alone(m, ground)
+        self.mechanism = m
+        self.c = c = constrained(system, next(iter(system.domains.values())))
+        self.e = e = c.tree
+        self.elements = c.elements
+        self.geometry = c.geometry if isinstance(c, Touched) else []
+        base = np.concatenate([params, np.zeros(c.anchors.numel())])
+        J = c.closure(0.0, q, base)[1][: c.loops]
+        self.choice: Choice = choose(m, J)
+        self.reduced = Reduced(e, self.choice)
+        act = action(c, self.choice, law)
+        self.u, self.row = act.u, act.row
+        self.w = ca.vertcat(SX(0, 1), *[SX.sym(m.v_names[i]) for i in self.choice.independent])
+        entry = c.entry
+        self.blocks = {
+            "params": m.p,
+            "block": c.anchors,
+            "entry_t": entry.t,
+            "entry_q": ca.vertcat(SX(0, 1), *entry.q),
+            "entry_v": ca.vertcat(SX(0, 1), *entry.v),
+            "row": act.row,
+            "restitution": SX.sym("restitution", len(c.elements)),
+        }
+        self.p = ca.vertcat(*self.blocks.values())
+        self.until = self._until(until)
+        self.measured = self._measured(measure)
+
+    def slice(self, name: str) -> slice:
+        """Place of a block of p."""
+        sizes = [x.numel() for x in self.blocks.values()]
+        at = list(self.blocks).index(name)
+        return slice(sum(sizes[:at]), sum(sizes[: at + 1]))
+
+    def _traced(self, function: Any, what: str) -> Any:
+        e, c = self.e, self.c
+        given = e.t, c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry), self.row
+        return traced(function, *given[: len(signature(function).parameters)], what=what)
+
+    def _measured(self, measure: Any) -> dict[str, SX]:
+        if measure is None:
+            return {}
+        given = self._traced(measure, "measure")
+        if not hasattr(given, "items") or not all(isinstance(x, SX | int | float) for x in given.values()):
+            raise BadValue(f"measure gives {given!r}; give a dict of numbers such as {{'speed': s.v.x}}", given=given)
+        return {name: ca.densify(SX(x)) for name, x in given.items()}
+
+    def _until(self, until: Any) -> SX:
+        if until is None:
+            return SX(0)
+        given = self._traced(until, "until")
+        if not isinstance(given, SX | int | float | bool) or SX(given).numel() != 1:
+            raise BadValue(f"until gives {given!r}; give one condition such as s.q['boom.y'] < 0.2", given=given)
+        return SX(given)
+
+    # ---- rows of the contacts -------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> int:
+        """Rows of all contacts."""
+        return sum(x.rows for x in self.elements)
+
+    @cached_property
+    def _rates(self) -> SX:
+        return ca.vertcat(SX(0, 1), *[g.rates for g in self.geometry])
+
+    @cached_property
+    def _velocity(self) -> SX:
+        """All velocities that the independent ones and the loops give."""
+        r = self.reduced
+        drift = r.scatter(SX(len(r.i), 1), -r.Jz.solve(self.e.phi_t[r.rows]))
+        return ca.densify(ca.mtimes(r.rho, self.w) + drift)
+
+    @cached_property
+    def _free(self) -> tuple[Positive, SX, SX, SX]:
+        """H, the accelerations of w without contacts, rows A rho of the contacts and their accelerations b; in v."""
+        e, r = self.e, self.reduced
+        turning = r.scatter(SX(len(r.i), 1), -r.Jz.solve(e.gamma[r.rows]))
+        whole = ca.Function("whole", [e.t, e.q, e.v, e.a, e.p], [ca.densify(e.inverse_dynamics)])
+        load = e.Q - whole(e.t, e.q, e.v, ca.densify(turning), e.p)
+        H = Positive(ca.mtimes(r.rho.T, e.times_mass(r.rho)))
+        w_dot = H.solve(ca.densify(ca.mtimes(r.rho.T, load)))
+        A = ca.mtimes(ca.jacobian(self._rates, e.v), r.rho)
+        second = ca.substitute(e.kinematics.second_rate(self._rates), e.a, ca.densify(turning))
+        return H, w_dot, A, ca.densify(second + ca.mtimes(A, w_dot))
+
+    def _held(self, G: SX) -> Callable[[SX, bool], SX]:
+        """Forces along all rows that make what the modes hold equal to zero: of (b, whether friction of slip acts)."""
+        weights, slips = [SX(0, 1)], SX(G.shape[0], G.shape[0])  # forces f = lambda + slips lambda + fixed
+        fixed, at = SX(G.shape[0], 1), 0
+        for x, g in zip(self.elements, self.geometry, strict=True):
+            s = x.symbols
+            weights += [s["closed"] * s["stick"]] * x.slips + [s["closed"]] * x.normal
+            if x.slips:
+                push = -x.slipping * s["friction"] * x.direction(g.rates[: x.slips])
+                if x.normal:
+                    slips[at : at + x.slips, at + x.slips] = push
+                else:
+                    fixed[at : at + x.slips] = push
+            at += x.rows
+        W, n = ca.vertcat(*weights), G.shape[0]
+        acts = SX.eye(n) + slips
+        K = ca.mtimes(G, acts)
+        K = ca.repmat(W, 1, n) * K + ca.diag(1 - W + SOFT * ca.diag(G))
+
+        def forces(b: SX, friction: bool) -> SX:
+            if friction:
+                return ca.mtimes(acts, _solve(K, -W * (b + ca.mtimes(G, fixed)))) + fixed
+            return _solve(ca.repmat(W, 1, n) * G + ca.diag(1 - W + SOFT * ca.diag(G)), -W * b)
+
+        return forces
+
+    # ---- functions --------------------------------------------------------------------------------------------------
+
+    def _routine(self, name: str, doc: str, outputs: Sequence[SX], results: str) -> Routine:
+        """Insert law, velocities and Params of the domain."""
+        e = self.e
+        out = [ca.densify(x) for x in outputs]
+        if e.u.numel():
+            out = ca.substitute(out, [e.u], [ca.densify(self.u)])
+        out = ca.substitute(out, [e.v], [self._velocity])
+        return routine(name, doc, [e.t, e.q, self.w, e.z, self.p], self.c.with_params(out), "t q w z p", results)
+
+    @cached_property
+    def _moving(self) -> tuple[list[SX], SX, SX, Callable[[SX, bool], SX]]:
+        """Rates of the state, forces of the contacts, Y, and what holds rows."""
+        e = self.e
+        H, w_dot, A, b = self._free
+        q_dot = ca.densify(e.q_dot + e.q_pull)
+        if not self.rows:
+            return [q_dot, w_dot, e.z_dot], SX(0, 1), SX(self.w.numel(), 0), lambda b, friction: SX(0, 1)
+        Y = H.solve(ca.densify(A.T))
+        forces = self._held(ca.densify(ca.mtimes(A, Y)))
+        f = forces(b, True)
+        return [q_dot, w_dot + ca.mtimes(Y, f), e.z_dot], f, Y, forces
+
+    @cached_property
+    def rates(self) -> Routine:
+        """Rates of the state (q, w, z)."""
+        return self._routine("rates", "Rates of the state.", self._moving[0], "q_dot w_dot z_dot")
+
+    @cached_property
+    def arrive(self) -> Routine:
+        """The state at the end of a step on loops and contacts, its rates, and what the guards are made of."""
+        e, r = self.e, self.reduced
+        rates, f, Y, forces = self._moving
+        gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
+        q, w = e.q, self.w
+        if self.rows:
+            off = ca.vertcat(*[row for x, g in zip(self.elements, self.geometry, strict=True) for row in _off(x, g)])
+            shift = ca.mtimes(r.rho, ca.mtimes(Y, forces(off, False)))
+            q = e.kinematics.displaced(ca.densify(shift))
+            w = w + ca.mtimes(Y, forces(self._rates, False))
+        names = "q1 w1 q_dot w_dot z_dot force gap rate over"
+        here = self._routine("here", "", [q, w, *rates, f, gaps, self._rates, self.until], names).function
+        inputs = [e.t, e.q, self.w, e.z, self.p]
+        closing, theta = self.closing.function, self.mechanism.p
+        at = e.q
+        for _ in range(NEWTON):
+            at = closing(e.t, at, theta)[0]
+        outputs = list(here(e.t, at, *inputs[2:]))
+        if self.rows and self.choice.rows:  # what puts the contacts right is tangent to the loops
+            outputs[0] = closing(e.t, outputs[0], theta)[0]
+        outputs.append(closing(e.t, outputs[0], theta)[1])
+        doc = "The end of a step: state on loops and contacts, rates, forces, gaps, slips, end, largest gap of a loop."
+        return routine("arrive", doc, inputs, outputs, "t q w z p", f"{names} open")
+
+    @cached_property
+    def meet(self) -> Routine:
+        """What an event needs: mobility G, free accelerations b, Y, tangential places."""
+        H, _, A, b = self._free
+        Y = H.solve(ca.densify(A.T)) if self.rows else SX(self.w.numel(), 0)
+        holds = [
+            g.hold if g.hold.numel() else SX.zeros(x.slips) for x, g in zip(self.elements, self.geometry, strict=True)
+        ]
+        doc = "Mobility of the contacts, their accelerations with none closed, response of w, places held, rates."
+        return self._routine(
+            "meet", doc, [ca.mtimes(A, Y), b, Y, ca.vertcat(SX(0, 1), *holds), self._rates], "G b Y hold u"
+        )
+
+    @staticmethod
+    def _open(phi: SX) -> SX:
+        """Largest error of some constraints."""
+        worst = SX(0)
+        for i in range(phi.numel()):
+            worst = ca.fmax(worst, ca.fabs(phi[i]))
+        return worst
+
+    @cached_property
+    def report(self) -> Routine:
+        """All velocities, force of every contact (N, world axes; of a stop or joint its effort), and measures."""
+        out, at, f = [SX(0, 1)], 0, self._moving[1]
+        for x, g in zip(self.elements, self.geometry, strict=True):
+            own = f[at : at + x.rows]
+            if g.normal is None:
+                out.append(ca.vertcat(-own[0] if x.side == "upper" else own[0], 0, 0))
+            else:
+                across = own[x.slips] * g.normal
+                out.append(sum((own[k] * t for k, t in enumerate(g.tangents)), across))
+            at += x.rows
+        measured = ca.vertcat(SX(0, 1), *self.measured.values())
+        doc = "All velocities, forces of the contacts, and what is measured."
+        return self._routine("report", doc, [self.e.v, ca.vertcat(*out), measured], "v contact measured")
+
+    @cached_property
+    def closing(self) -> Kernel:
+        """Positions after Newton steps onto the loops, and how far they are from them, at (t, q, Params)."""
+        e = self.e
+        q = self.reduced.newton(1) if self.choice.rows else e.q
+        outputs = self.c.with_params([ca.densify(q), self._open(e.phi[: self.c.loops])])
+        return Kernel(ca.Function("closing", [e.t, e.q, self.mechanism.p], ca.cse(outputs)), native=False)
+
+    # ---- numbers ----------------------------------------------------------------------------------------------------
+
+    def laws(self, theta: np.ndarray) -> np.ndarray:
+        """Friction, static friction, restitution of every contact, one row per row of Params; below zero: not given."""
+        return np.asarray(self.c.laws.batch(theta)) if isinstance(self.c, Touched) else np.zeros((len(theta), 0))
+
+    @cached_property
+    def _apart(self) -> Kernel:
+        gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
+        normal = [self._rates[sum(x.rows for x in self.elements[: i + 1]) - 1] for i in range(len(self.elements))]
+        r = self._routine("apart", "", [gaps, ca.vertcat(SX(0, 1), *normal)], "gap speed")
+        return Kernel(r.function, native=False)
+
+    def apart(self, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gaps of all contacts and their rates at the start, one row per copy."""
+        n = len(q)
+        gaps, speeds = self._apart.batch(np.zeros(n), q, w, np.zeros((n, self.e.z.numel())), p)
+        return np.reshape(gaps, (n, -1)), np.reshape(speeds, (n, -1))
+
+    @cached_property
+    def ends(self) -> ca.Function:
+        """Whether a copy ends, of (t, q, w, z, p)."""
+        return self._routine("ends", "", [self.until], "over").function
+
+    def _number(self, expression: SX) -> float:
+        """Value of an expression of the Params at their defaults."""
+        return float(ca.Function("number", [self.mechanism.p], [expression])(self.mechanism.values()))
+
+    @cached_property
+    def gravity(self) -> float:
+        """Size of the acceleration of free fall (m/s2)."""
+        return self._number(ca.norm_2(self.mechanism.gravity))
+
+    @cached_property
+    def weight(self) -> float:
+        """Weight (N) at 10 m/s2, by which forces are measured."""
+        return 10.0 * self._number(sum((number(x.mass) for x in self.mechanism.links.values()), SX(0)))
+
+    def looks_at_entry(self) -> bool:
+        """Whether the law, the end or a measure depends on the state at the start."""
+        entry = ca.vertcat(self.c.entry.t, *self.c.entry.q, *self.c.entry.v)
+        return any(ca.depends_on(x, entry) for x in (self.u, self.until, *self.measured.values()) if x.numel())
+
+
+def _off(x: Any, g: Any) -> list[SX]:
+    """How far a contact is from where its mode holds it: rows along the face, then across."""
+    anchor = x.symbols.get("anchor")
+    along = [g.hold[i] - anchor[i] for i in range(x.slips)] if g.hold.numel() else [SX(0)] * x.slips
+    if "corner" in x.symbols:
+        along = [(1 - x.symbols["corner"]) * row for row in along]
+    return [*along, *([g.gap] * x.normal)]
+
+
+def _solve(K: SX, b: SX) -> SX:
+    """K \\ b by elimination without pivoting; rows are ordered as their contacts, normal ones last."""
+    n, K, x = K.shape[0], ca.densify(K), ca.densify(b)
+    for k in range(n):
+        for i in range(k + 1, n):
+            share = K[i, k] / K[k, k]
+            K[i, k + 1 :] -= share * K[k, k + 1 :]
+            x[i] -= share * x[k]
+    for k in reversed(range(n)):
+        for j in range(k + 1, n):
+            x[k] -= K[k, j] * x[j]
+        x[k] /= K[k, k]
+    return x

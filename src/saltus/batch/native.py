@@ -1,0 +1,166 @@
+"""The kernel of a batch: functions of one copy printed for vectors of copies, the steps of step.c, compiled."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saltus.batch.motion import Motion
+from saltus.compile import build
+from saltus.compile.statements import VECTOR, Routine, declared, statements
+from saltus.once import cached_property
+
+_FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
+
+
+BLOCKS = 8  # fewer are not worth a thread of their own
+_ARRAYS = ("t", "x", "p", "v", "contact", "measured", "steps", "over", "fresh", "doubts")
+
+
+class _Batch(ctypes.Structure):
+    """The same layout as `Batch` in step.c."""
+
+    _fields_ = (
+        *((n, ctypes.c_double) for n in ("step", "tolerance", "rest", "weight")),
+        ("times", ctypes.c_longlong),
+        *((n, ctypes.c_void_p) for n in _ARRAYS),
+    )
+
+
+def source(motion: Motion) -> str:
+    """C of the kernel."""
+    here = Path(__file__)
+    sizes = {
+        "NQ": motion.e.nq,
+        "NV": motion.e.nv,
+        "NW": motion.w.numel(),
+        "NZ": motion.e.z.numel(),
+        "NP": motion.p.numel(),
+        "ROWS": motion.rows,
+        "ELEMENTS": len(motion.elements),
+        "MEASURES": len(motion.measured),
+        "HOLDS": sum(x.slips for x in motion.elements),
+        "RESTITUTIONS": motion.slice("restitution").start,
+    }
+    rows, holds, at, table = 0, 0, motion.slice("block").start, []
+    for x in motion.elements:
+        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}}}")
+        rows, holds, at = rows + x.rows, holds + x.slips, at + x.block.numel()
+    lines = [
+        *(f"#define {name} {value}" for name, value in sizes.items()),
+        "static const struct { int slips, normal, row, p, hold; } elements[] = {"
+        + ", ".join(table or ["{0, 0, 0, 0, 0}"])
+        + "};",
+    ]
+    for r in (motion.rates, motion.arrive, motion.meet, motion.report):
+        lines += _function(r)
+    return here.with_name("lanes.c").read_text() + "\n".join(lines) + "\n" + here.with_name("step.c").read_text()
+
+
+def _function(r: Routine) -> list[str]:
+    body, count, _ = statements(r.function, VECTOR)
+    arguments = [
+        "V t",
+        *(f"const V *restrict {n}" for n, _ in r.inputs[1:]),
+        *(f"V *restrict {n}" for n, _ in r.outputs),
+    ]
+    head = f"static __attribute__((noinline)) void {r.name}({', '.join(arguments)}) {{"
+    return [head, *declared(count, "V"), *(f"  {line}" for line in body), "}"]
+
+
+class Native:
+    """A compiled kernel and the memory of its copies: structure of arrays, `lanes` copies side by side."""
+
+    def __init__(self, motion: Motion, n: int, name: str) -> None:
+        self._library = ctypes.CDLL(str(build(source(motion), _FUSED, name=f"{n} copies of {name}")))
+        self.lanes = self._library.saltus_lanes()
+        self._pool: ThreadPoolExecutor | None = None
+        self._last: tuple[Any, Any] = None, None
+        self.n, self.blocks = n, -(-n // self.lanes)
+        e = motion.e
+        self.x = self._memory(e.nq + motion.w.numel() + e.z.numel())
+        self.p, self.t = self._memory(motion.p.numel()), self._memory(1)
+        self._held = self.p[:, motion.slice("row"), :]
+        self.v, self.contact = self._memory(e.nv), self._memory(3 * len(motion.elements))
+        self.measured = self._memory(len(motion.measured))
+        self.steps, self.doubts = self._memory(1, np.int64), self._memory(1, np.int64)
+        self.over, self.fresh = self._memory(1, np.int32), self._memory(1, np.int32)
+
+    def _memory(self, rows: int, kind: type = float) -> np.ndarray:
+        """Zeros (blocks, rows, lanes), where a vector of copies may be read at once."""
+        size = self.blocks * rows * self.lanes * np.dtype(kind).itemsize
+        room = np.zeros(size + 64, np.uint8)
+        at = -room.ctypes.data % 64
+        return room[at : at + size].view(kind).reshape(self.blocks, rows, self.lanes)
+
+    def rows(self, memory: np.ndarray) -> np.ndarray:
+        """One row per copy, as a copy."""
+        return memory.transpose(0, 2, 1).reshape(-1, memory.shape[1])[: self.n]
+
+    def column(self, memory: np.ndarray) -> np.ndarray:
+        """One number per copy, where there is one; as a view."""
+        return memory.reshape(-1)[: self.n]
+
+    def _put(self, memory: np.ndarray, which: np.ndarray, values: Any) -> None:
+        """Write one row per copy of `which`."""
+        block, lane = np.divmod(which, self.lanes)
+        memory[block, :, lane] = values
+
+    def begin(self, which: np.ndarray, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> None:
+        """Start some copies."""
+        z = np.zeros((len(q), self.x.shape[1] - q.shape[1] - w.shape[1]))
+        for memory, values in ((self.x, np.hstack([q, w, z])), (self.p, p), (self.fresh, 1)):
+            self._put(memory, which, values)
+        for memory in (self.t, self.steps, self.over, self.doubts):
+            self._put(memory, which, 0)
+        if (
+            len(which) == self.n and self.n % self.lanes
+        ):  # lanes without a copy hold numbers of the last one, and stand still
+            block, lane = divmod(self.n, self.lanes)
+            for memory in (self.x, self.p):
+                memory[block, :, lane:] = memory[block, :, lane - 1 : lane]
+            self.over[block, :, lane:] = 1
+        self._step(self._batch(0.0, 0, 0.0, 0.0, 0.0), 0, self.blocks)
+
+    def act(self, actions: np.ndarray) -> None:
+        """Hold new actions: one for all copies, or one row per copy."""
+        if actions.ndim == 1:
+            self._held[...] = actions[:, None]
+            return
+        if self.n % self.lanes:
+            actions = np.concatenate([actions, np.zeros((self.blocks * self.lanes - self.n, actions.shape[1]))])
+        self._held[...] = actions.reshape(self.blocks, self.lanes, -1).transpose(0, 2, 1)
+
+    @cached_property
+    def _step(self) -> Callable[..., None]:
+        function = self._library.saltus_step
+        function.argtypes = [ctypes.POINTER(_Batch), ctypes.c_longlong, ctypes.c_longlong]
+        function.restype = None
+        return function
+
+    @cached_property
+    def _memories(self) -> list[int]:
+        return [getattr(self, name).ctypes.data for name in _ARRAYS]
+
+    def _batch(self, step: float, times: int, tolerance: float, rest: float, weight: float) -> _Batch:
+        return _Batch(step, tolerance, rest, weight, times, *self._memories)
+
+    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> None:
+        """Step all copies that have not ended, blocks of them on several threads; none of them knows of another."""
+        given = step, times, tolerance, rest, weight
+        if given != self._last[0]:
+            self._last = given, self._batch(*given)
+        batch = self._last[1]
+        threads = min(threads, -(-self.blocks // BLOCKS))
+        if threads == 1:
+            self._step(batch, 0, self.blocks)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(threads)
+        edges = [self.blocks * k // threads for k in range(threads + 1)]
+        list(self._pool.map(lambda k: self._step(batch, edges[k], edges[k + 1]), range(threads)))

@@ -1,0 +1,292 @@
+"""Batches: closed forms of contact, the event-exact simulator copy by copy, order, threads, Params, no compiler."""
+
+import math
+
+import numpy as np
+import pytest
+
+import saltus as sl
+
+G = 9.81
+
+
+def block(friction=0.5, *, spatial=False, **foot):
+    m = sl.Mechanism("block", gravity=G, spatial=spatial)
+    body = m.link("body", mass=1.0, inertia=0.01 if not spatial else (0.01,) * 3)
+    m.slide("s", m.ground, body, axes="xyz" if spatial else "xy")
+    m.force("push", body.at(*([0] * (3 if spatial else 2))), [m.input(c) for c in ("xyz" if spatial else "xy")])
+    m.foot("sole", body.at(*([0] * (3 if spatial else 2))), friction=friction, **foot)
+    return m
+
+
+def run(m, start, until, action=None, step=1e-3, **options):
+    batch = sl.Batch(m, 1, step=step, threads=1, **options)
+    batch.reset(start)
+    batch.step(action, times=round(until / step))
+    assert not batch.lost.any()
+    return batch
+
+
+def test_a_pushed_block_slides_or_stays():
+    m = block()
+    batch = sl.Batch(m, 2, step=1e-3, threads=1)
+    batch.reset(m.assemble())
+    batch.step([[10.0, 0.0], [4.9, 0.0]], times=1000)
+    slides, stays = batch.state.q
+    assert slides[0] == pytest.approx(2.5475, abs=1e-12)
+    assert abs(stays[0]) < 1e-15
+    assert abs(stays[1]) < 1e-15
+    assert batch.forces["sole"] == pytest.approx(np.array([[-0.5 * G, G], [-4.9, G]]), rel=1e-12)
+
+
+def test_no_creep_on_a_slope_in_100_seconds():
+    m = block()
+    slope = sl.ground.Slope(20, "deg")
+    batch = run(m, m.assemble(), 100.0, ground=slope, step=1e-2)
+    assert np.abs(batch.state.q).max() < 1e-12
+
+
+def test_a_slide_ends_and_sticks():
+    """v0 = 2 m/s, friction 0.3: it stops after v0^2 / (2 f g)."""
+    m = block(0.3)
+    batch = run(m, m.assemble(rates={"s": (2.0, 0.0)}), 1.0)
+    assert batch.state.q[0, 0] == pytest.approx(4 / (2 * 0.3 * G), abs=1e-9)
+    assert np.abs(batch.state.v).max() < 1e-12
+
+
+def test_friction_turns_with_the_slip_in_3d():
+    """On a slope with tan = friction, pushed across it: the speed tends to v0 / 2 straight down."""
+    angle = 0.3
+    m = block(math.tan(angle), spatial=True)
+    batch = run(m, m.assemble(rates={"s": (0.0, 1.0, 0.0)}), 12.0, ground=sl.ground.Slope(angle))
+    down = np.array([-math.cos(angle), 0.0, -math.sin(angle)])
+    assert batch.state.v[0] == pytest.approx(0.5 * down, abs=2e-4)
+    reference = sl.simulate(
+        m, m.assemble(rates={"s": (0.0, 1.0, 0.0)}), until=0.5, ground=sl.ground.Slope(angle), tolerance=1e-11
+    )
+    early = run(m, m.assemble(rates={"s": (0.0, 1.0, 0.0)}), 0.5, ground=sl.ground.Slope(angle))
+    assert early.state.q[0] == pytest.approx(reference.end.positions, abs=1e-6)
+
+
+def test_a_disc_slides_then_rolls():
+    m = sl.Mechanism("disc", gravity=G)
+    body = m.link("body", mass=1.0, inertia=0.5 * 0.1**2)
+    m.free("f", m.ground, body)
+    m.foot("rim", body.at(0, 0), radius=0.1, friction=0.2)
+    start = m.assemble(f=(0.0, 0.1, 0.0), rates={"f": (1.2, 0.0, 0.0)})
+    batch = run(m, start, 1.0)
+    ends = 1.2 / (3 * 0.2 * G)
+    way = 1.2 * ends - 0.2 * G * ends**2 / 2 + 0.8 * (1.0 - ends)
+    assert batch.state.v[0, 0] == pytest.approx(0.8, abs=1e-9)
+    assert batch.state.q[0, 0] == pytest.approx(way, abs=1e-8)
+
+
+def test_bounces_follow_one_another_and_end():
+    """A ball dropped from 1 m with restitution 0.8 rests after 9 sqrt(2 / g) s; bounces below a step are left out."""
+    m = block(restitution=0.8)
+    start = m.assemble(s=(0.0, 1.0))
+    first = math.sqrt(2 / G)
+    t = first * (1 + 0.8)  # the top of the second arc
+    assert run(m, start, t, step=t / 500).state.q[0, 1] == pytest.approx(0.64, abs=1e-9)
+    assert abs(run(m, start, 4.2).state.q[0, 1]) < 1e-12
+
+
+def test_a_stop_is_a_contact_without_friction():
+    m = sl.Mechanism("pendulum", gravity=G)
+    rod = m.link("rod", mass=1.0, inertia=0.1, com=(0.5, 0))
+    m.revolute("hip", m.ground.at(0, 0), rod.at(0, 0))
+    m.stop("hip", lower=-1.0, restitution=0.5)
+    start = m.assemble(hip=0.0)
+    reference = sl.simulate(m, start, until=3.0, tolerance=1e-12)
+    assert run(m, start, 1.0, tolerance=1e-9).state.q[0] == pytest.approx(reference.at(1.0).positions, abs=1e-8)
+    rests = run(m, start, 3.0)
+    assert rests.state.q[0, 0] == pytest.approx(-1.0, abs=1e-12)
+    assert rests.forces["hip lower"][0, 0] == pytest.approx(0.5 * G * math.cos(1.0), rel=1e-9)
+
+
+def test_dry_friction_in_a_joint_stops_and_holds():
+    m = sl.Mechanism("wheel", gravity=0.0)
+    wheel = m.link("wheel", mass=1.0, inertia=0.2)
+    m.revolute("axle", m.ground.at(0, 0), wheel.at(0, 0))
+    m.torque("drive", wheel, m.input("drive"))
+    m.rub("axle", 0.3, static=0.5)
+    batch = run(m, m.assemble(axle=0.0, rates={"axle": 2.0}), 3.0, [0.0])
+    assert batch.state.q[0, 0] == pytest.approx(4 / (2 * 0.3 / 0.2), abs=1e-9)
+    batch.step([0.49], times=1000)
+    assert np.abs(batch.state.v).max() < 1e-12
+    batch.step([0.6], times=1000)
+    assert batch.state.v[0, 0] == pytest.approx((0.6 - 0.3) / 0.2, rel=1e-9)
+
+
+# ---- machines with loops --------------------------------------------------------------------------------------------
+
+
+def bolt(friction=0.8):
+    m = sl.zoo.bolt_linkage(base="floating")
+    m.foot("toe", "foot", friction=friction)
+    return m
+
+
+NEAR = {"q2": -2.13, "q3": -0.80, "q4": -1.13, "q5": -1.14}
+
+
+def law(t, s):
+    return {"q1": -8 * sl.math.cos(9 * t) - 0.02 * s.v.q1}
+
+
+def test_copies_of_a_leg_agree_with_simulate_one_by_one():
+    m = bolt(0.5)
+    rng = np.random.default_rng(3)
+    n = 12
+    lengths, heights, angles = rng.uniform(0.29, 0.31, n), rng.uniform(0.42, 0.5, n), rng.uniform(1.6, 1.9, n)
+    starts = [
+        m.assemble(boom=(0, h), q1=a, near=NEAR, params={"l_5": x})
+        for h, a, x in zip(heights, angles, lengths, strict=True)
+    ]
+    batch = sl.Batch(m, n, step=1e-3, control=law, tolerance=1e-9, threads=1)
+    batch.reset(starts)
+    batch.step(times=250)
+    events = 0
+    for k, start in enumerate(starts):
+        reference = sl.simulate(m, start, until=0.25, control=law, tolerance=1e-12)
+        assert reference.outcome.ok
+        events += len(reference.events)
+        assert batch.state.q[k] == pytest.approx(reference.end.positions, abs=2e-6)
+        assert batch.state[k].gap < 1e-9
+    assert events > 2 * n
+    assert not batch.doubts.any()
+
+
+def test_parts_of_a_step_follow_the_tolerance():
+    m = bolt()
+    start = m.assemble(boom=(0, 0.43), q1=1.75, near=NEAR)
+    reference = sl.simulate(m, start, until=0.2, control=law, tolerance=1e-13).end.positions
+    errors = [
+        np.abs(run(m, start, 0.2, control=law, tolerance=x).state.q[0] - reference).max() for x in (1e-4, 1e-6, 1e-8)
+    ]
+    assert errors[1] < errors[0] / 10
+    assert errors[2] < errors[1] / 10
+    assert errors[2] < 1e-6
+
+
+def test_plain_steps_are_of_fourth_order():
+    m = bolt()
+    start = m.assemble(boom=(0, 0.6), q1=1.75, near=NEAR)
+
+    def calm(t, s):
+        return {"q1": -3 * sl.math.cos(20 * t)}
+
+    reference = sl.simulate(m, start, until=0.06, control=calm, tolerance=1e-14).end.positions
+    errors = [
+        np.abs(run(m, start, 0.06, control=calm, step=h, tolerance=math.inf).state.q[0] - reference).max()
+        for h in (1e-3, 5e-4, 2.5e-4)
+    ]
+    orders = np.log2(errors[:-1]) - np.log2(errors[1:])
+    assert (orders > 3.7).all()
+
+
+def test_threads_lanes_and_calls_change_no_bit():
+    m = bolt()
+    n = 37
+    lengths = np.random.default_rng(1).uniform(0.303, 0.31, n)
+    start = m.assemble(boom=(0, 0.44), q1=1.75, near=NEAR)
+
+    def final(threads, calls, copies=n):
+        batch = sl.Batch(m, copies, step=1e-3, control=law, params={"l_5": lengths[:copies]}, threads=threads)
+        batch.reset(start)
+        for _ in range(calls):
+            batch.step(times=120 // calls)
+        return batch.state.q
+
+    one = final(1, 1)
+    assert (final(2, 1) == one).all()
+    assert (final(1, 1, 3) == one[:3]).all()
+    assert final(1, 4) == pytest.approx(one, abs=1e-9)
+
+
+def test_copies_end_and_start_again():
+    m = bolt()
+    start = m.assemble(boom=(0, 0.5), q1=1.75, near=NEAR)
+    batch = sl.Batch(
+        m,
+        3,
+        step=1e-3,
+        control=lambda t, s, a: {"q1": a[0]},
+        actions=1,
+        until=lambda t, s: s.q["boom.y"] < 0.49,
+        measure=lambda t, s: {"height": s.q["boom.y"], "toe": s.position("foot").y},
+        threads=1,
+    )
+    batch.reset([start, m.assemble(boom=(0, 0.7), q1=1.75, near=NEAR), start])
+    batch.step([0.0], times=100)
+    assert batch.done.tolist() == [True, False, True]
+    assert batch.measured["height"] == pytest.approx(batch.state.q[:, 1])
+    assert batch.measured["toe"][1] == pytest.approx(batch.state[1].position("foot")[1])
+    fell = batch.t[0]
+    assert fell < 0.06
+    batch.step([0.0], times=10)
+    assert batch.t[0] == fell
+    batch.reset(start, [0])
+    assert batch.done.tolist() == [False, False, True]
+    assert batch.t.tolist() == [0.0, pytest.approx(0.11), fell]
+    assert batch.state.q[0] == pytest.approx(start.positions)
+
+
+def test_without_a_compiler_copies_run_in_simulate(monkeypatch):
+    m = bolt()
+    start = m.assemble(boom=(0, 0.43), q1=1.75, near=NEAR)
+
+    def final():
+        batch = sl.Batch(m, 2, step=1e-3, control=lambda t, s, a: {"q1": a[0]}, actions=1, tolerance=1e-9, threads=1)
+        batch.reset(start)
+        batch.step([[-3.0], [-2.0]], times=40)
+        batch.step([[-1.0], [-2.0]], times=40)
+        return batch
+
+    compiled = final()
+    monkeypatch.setenv("SALTUS_CC", "none")
+    slow = final()
+    assert "compiler" in slow.notes[0]
+    assert slow.state.q == pytest.approx(compiled.state.q, abs=1e-7)
+    assert slow.forces["toe"] == pytest.approx(compiled.forces["toe"], rel=1e-4, abs=1e-6)
+
+
+def test_lengths_per_copy_close_their_own_loops():
+    m = bolt()
+    start = m.assemble(boom=(0, 0.6), q1=1.75, near=NEAR)
+    lengths = np.linspace(0.185, 0.195, 9)
+    batch = sl.Batch(m, 9, step=1e-3, params={"l_3": lengths}, threads=1)
+    batch.reset(start)
+    for k, length in enumerate(lengths):
+        assert batch.state[k].params["l_3"] == length
+        assert batch.state[k].gap < 1e-12
+    with pytest.raises(sl.errors.BadValue, match="copy 4"):
+        sl.Batch(m, 9, step=1e-3, params={"l_3": np.where(np.arange(9) == 4, 0.9, 0.19)}).reset(start)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"copies": 0}, "copies is 0"),
+        ({"step": -1e-3}, "step is"),
+        ({"params": {"l_9": 1.0}}, "l_9"),
+        ({"params": {"l_5": [1.0, 2.0]}}, "one per copy"),
+        ({"ground": sl.ground.Stairs(0.1, 0.3, 3)}, "planes"),
+        ({"control": sl.control.Sampled(lambda t, s: {"q1": 0.0})}, "traces its law"),
+        ({"tolerance": 0}, "tolerance"),
+    ],
+)
+def test_what_cannot_be_is_refused(given, said):
+    given = {"copies": 4, "step": 1e-3} | given
+    with pytest.raises(sl.errors.SaltusError, match=said):
+        sl.Batch(bolt(), given.pop("copies"), **given)
+
+
+def test_a_start_below_the_ground_is_refused():
+    m = bolt()
+    batch = sl.Batch(m, 2, step=1e-3)
+    with pytest.raises(sl.errors.BadValue, match="no state yet"):
+        batch.step()
+    high, low = (m.assemble(boom=(0, y), q1=1.75, near=NEAR) for y in (0.6, 0.2))
+    with pytest.raises(sl.errors.BadValue, match=r"copy 1 starts with 'toe'"):
+        batch.reset([high, low])
