@@ -164,6 +164,6 @@ class Registry:
         for symbol in (s for e in expressions for s in ca.symvar(e)):
             if symbol.element_hash() in rates:
                 raise BadModel(
-                    f"{part} uses {symbol.name()!r}, a velocity, input or memory; it may use positions, time and Params",
+                    f"{part} uses {symbol.name()!r}, a velocity or such; it may use positions, time and Params",
                     symbol=symbol.name(),
                 )

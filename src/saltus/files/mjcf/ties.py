@@ -23,11 +23,10 @@ TENDON_QUIET = "width rgba material group user margin solreflimit solimplimit so
 
 @dataclass(frozen=True, eq=False)
 class Tendon:
-    """Length of a tendon (m, or rad for joints), its rate, its length at the start."""
+    """Length of a tendon (m, or rad for joints) and its rate."""
 
     length: SX
     rate: SX
-    start: float
 
 
 class Ties:
@@ -165,7 +164,7 @@ class Ties:
             dof = self.dof(j, j.get("joint"))
             length += scalar(j, "coef", 1.0) * self.m.q[dof.label]
             rate += scalar(j, "coef", 1.0) * self.m.v[dof.label]
-        return Tendon(length, rate, self._at(length, self.tree.start))
+        return Tendon(length, rate)
 
     def _spatial(self, e: Element) -> Tendon | None:
         """Straight from site to site, around the shapes between; each branch after a pulley counts by its divisor."""
@@ -186,7 +185,7 @@ class Ties:
             else:
                 self.left.out(c, f"<{c.tag}> of tendon{called(e)}")
                 return None
-        return Tendon(length, rate, self._at(length, self.tree.start))
+        return Tendon(length, rate)
 
     def _site(self, e: Element, name: str) -> tuple[SX, SX]:
         """Place and velocity of a site."""
@@ -293,8 +292,8 @@ class Ties:
             if ends[0] is None or (ends[1] is None and "tendon2" in e.attributes):
                 self.left.out(e, f"equality {name!r} of a tendon that is not read")
                 return
-            y = 0.0 if ends[1] is None else ends[1].length - ends[1].start
-            m.constraint(name, ends[0].length - ends[0].start - _polynomial(e, y))
+            away = [x and x.length - self._at(x.length, self.tree.start) for x in ends]
+            m.constraint(name, away[0] - _polynomial(e, 0.0 if away[1] is None else away[1]))
         else:
             self.left.out(e, f"equality <{e.tag}> {name!r}")
 

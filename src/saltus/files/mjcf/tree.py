@@ -9,7 +9,7 @@ import numpy as np
 
 from saltus.files.mjcf.actuators import Range, ranged
 from saltus.files.mjcf.document import Document, fromto, nonzero
-from saltus.files.mjcf.inertia import Masses, kind_of
+from saltus.files.mjcf.inertia import SIZES, Masses, kind_of
 from saltus.files.xml.found import Kept, Left, Shape, called
 from saltus.files.xml.rigid import IDENTITY, Mass, Pose, frame_at, to_quaternion, turn
 from saltus.files.xml.tree import Element, Names, bad, located, numbers, scalar
@@ -118,11 +118,13 @@ class Tree:
         if e.get("fluidshape", "none") != "none":
             self.left.out(e, f"fluidshape of <geom>{called(e)}")
         touches = bool(scalar(e, "contype", 1) or scalar(e, "conaffinity", 1)) and not self.document.off("contact")
-        size = tuple(float(x) for x in numbers(e, "size", "", None))
+        simple = kind_of(e) in SIZES and "mesh" not in e.attributes
+        size = tuple(float(x) for x in (self.masses.solid(e)[0] if simple else numbers(e, "size", "", None)))
         friction = float(numbers(e, "friction", "1", None)[0])
         asset = self.masses.assets.get(e.get("mesh"))
         file = self.masses.path(asset) if asset is not None and asset.get("file") else ""
-        found = Shape(e.get("name"), link, kind_of(e), pose, size, friction, touches, file)
+        masks = (int(scalar(e, "contype", 1)), int(scalar(e, "conaffinity", 1)))
+        found = Shape(e.get("name"), link, kind_of(e), pose, size, friction, touches, file, masks=masks)
         self.shapes[found.name] = found
         self.kept.shapes.append(found)
 

@@ -234,7 +234,7 @@ class _Reader:
         for g in geometry.children if geometry is not None else ():
             size = [float(x) for n in ("size", "radius", "length") for x in numbers(g, n, "", None)]
             self.kept.shapes.append(
-                Shape(e.get("name"), link, g.tag, self.pose(e), tuple(size), file=g.get("filename"))
+                Shape(e.get("name"), link, g.tag, self.pose(e), tuple(size), file=g.get("filename"), share=0.5)
             )
 
     def _root(
