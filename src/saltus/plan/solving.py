@@ -227,7 +227,9 @@ class _Work:
             found = self._solve(tight, result.x, f"contacts within {relaxed:g}", self.limits.iterations, warm=True)
             self._record(tight, found)
             if not found.ok:
-                self.notes.append(f"with contacts that overlap by {relaxed:g} only, the solver ended with {found.status}")
+                self.notes.append(
+                    f"with contacts that overlap by {relaxed:g} only, the solver ended with {found.status}"
+                )
                 break
             t, result = tight, found
         return t, result

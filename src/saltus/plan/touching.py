@@ -62,7 +62,9 @@ class Touches:
                 "step as 0.05 * (1 + sl.math.tanh(x / 0.01)) for example"
             )
         self.ground, self.weight = ground, GRAVITY * sum((number(x.mass) for x in m.links.values()), SX(0))
-        self.all = [Touch(x, _placed(x, geometry(x, e, ground), ground), self._friction(x)) for x in elements(m, ground)]
+        self.all = [
+            Touch(x, _placed(x, geometry(x, e, ground), ground), self._friction(x)) for x in elements(m, ground)
+        ]
         self.pressed = [x for x in self.all if x.element.normal]
         self.rubbed = [x for x in self.all if x.slips]
         self.sizes = {"n": len(self.pressed), "t": sum(x.slips for x in self.rubbed), "c": len(self.rubbed)}
@@ -74,7 +76,9 @@ class Touches:
         if part.stiffness is not None:
             raise BadModel(f"contact {part.name!r} is soft; a plan through contact has hard ones, without stiffness=")
         if not number(part.restitution).is_zero():
-            raise BadModel(f"contact {part.name!r} bounces; in a plan through contact impacts are plastic, restitution=0")
+            raise BadModel(
+                f"contact {part.name!r} bounces; in a plan through contact impacts are plastic, restitution=0"
+            )
         given = [part.friction, self.ground.friction] if isinstance(part, Foot) else [getattr(part, "friction", 0.0)]
         known = [number(one) for one in given if one is not None]
         if not known:

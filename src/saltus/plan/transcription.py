@@ -188,7 +188,9 @@ class Transcription:
         """Friction conditions, and tangential forces, of contacts whose normal force ends phase k by being zero."""
         phase, m = self.models[k].phase, self.plan.mechanism
         guards = [e.guard for a, _, e in self.joins if a == k and e is not None and isinstance(e.guard, Liftoff)]
-        contacts = [i for i, c in enumerate(phase.domain.contacts) if guards and same_point(m, c.point, guards[0].point)]
+        contacts = [
+            i for i, c in enumerate(phase.domain.contacts) if guards and same_point(m, c.point, guards[0].point)
+        ]
         return [phase.tangential(i) for i in contacts if phase.friction(i, self.plan.friction) is not None]
 
     def _interval_piece(self, k: int) -> Piece:
