@@ -473,10 +473,10 @@ class Contacts:
                 low, high = (middle, high) if collide(middle)[1] <= 0 else (low, middle)
             p, gained = collide(low)
         after = v + parts.push(p)
-        T_after = float(after @ M @ after / 2)
+        works = p * (arrive + G @ p / 2)
+        T_after = T + float(works.sum())  # what contacts leave; drives that keep their motion do work beside
         names = tuple(f"{self.c.elements[i].name} {k}" for i in touching for k in self._letters(i))
         self.impacts.append(t)
-        works = p * (arrive + G @ p / 2)
         return Impact(after, p, T_after, T - T_after, len(rows), T_after, names, works), self._limit() if rests else 0.0
 
     def _letters(self, i: int) -> list[str]:
