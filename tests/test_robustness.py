@@ -59,7 +59,7 @@ def test_larger_random_machines():
 @pytest.fixture(scope="module")
 def touching():
     """A machine that touches, and its run."""
-    given = random_toucher(60)
+    given = random_toucher(120)
     return given, run_touching(given, build_touching(given))
 
 
