@@ -535,7 +535,7 @@ class Contacts:
             if rows:
                 going = {k: leaving[i] for k, i in enumerate(candidates) if i in leaving}
                 forces = solve(G, b, laws, count=count, leaving=going)
-                self._take(candidates, forces, laws, leaving)
+                self._take(candidates, forces, laws, leaving, np.diag(G) > 0)
             felt = [one.closed for one in self.now]
             if felt == self.felt:
                 break
@@ -554,8 +554,18 @@ class Contacts:
             for one, (closed, stick) in zip(self.now, kept, strict=True):
                 one.closed, one.stick = closed, stick
 
-    def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law], leaving: Mapping[int, str]) -> None:
-        """Modes of a solution; one that is at its limit and does not start to slip is held by others."""
+    def _take(
+        self,
+        candidates: Sequence[int],
+        forces: Forces,
+        laws: Sequence[Law],
+        leaving: Mapping[int, str],
+        moves: np.ndarray,
+    ) -> None:
+        """Modes of a solution; one that is at its limit and does not start to slip is held by others.
+
+        Rows that do not move, since loops hold them, are left to the loops, which bear whatever comes.
+        """
         small = FINE * float(np.abs(forces.w).max(initial=1.0))
         for k, i in enumerate(candidates):
             one, mode, way = self.now[i], forces.modes[k], forces.directions[k]
@@ -568,6 +578,10 @@ class Contacts:
             slip = forces.w[list(laws[k].tangential)]
             if mode == "slip" and laws[k].rough and i not in leaving and np.linalg.norm(slip) <= small:
                 one.borne = laws[k].friction
+            if slip.size and one.closed and not moves[list(laws[k].tangential)].any():
+                one.stick, one.borne, one.direction = False, 0.0, np.eye(slip.size)[0]
+            if laws[k].normal is not None and not moves[laws[k].normal]:
+                one.closed = one.stick = False
 
     def _spread(
         self,
