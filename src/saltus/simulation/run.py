@@ -15,7 +15,7 @@ from saltus.dynamics.contact_problem import NoForces
 from saltus.dynamics.formulations import SPF, Baumgarte, Formulation, Projection
 from saltus.engines import choose as choose_engine
 from saltus.engines.port import Request, Segment, Stop
-from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
+from saltus.errors import BadModel, BadValue, SaltusError
 from saltus.ground import Ground, Level
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.contacts import Pinned, Rolling, Sliding
@@ -47,7 +47,7 @@ from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
-from saltus.model.touching import Foot
+from saltus.simulation.asked import check_events, check_numbers, check_start, first_domain, ground_of
 from saltus.simulation.contacts import START, Contacts, Settled, response
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
@@ -95,10 +95,12 @@ def simulate(
     ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
     Ctrl-C keeps what was simulated.
     """
+    if isinstance(system, HybridSystem) and system.terrain is not None and not system.edges:
+        system = system.mechanism  # it is one alone, on any ground
     terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system, terrain)
-    _check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
+    check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
     if not isinstance(formulation, Formulation | None):
         raise BadValue(f"formulation is {formulation!r}; give one such as sl.formulations.SPF()", given=formulation)
     if not until > begin:
@@ -109,12 +111,9 @@ def simulate(
         raise BadValue(f"rate is {rate}; give recorded samples per second, above zero", given=rate)
     if max_steps < 1:
         raise BadValue(f"max_steps is {max_steps}; give a number of steps, at least one", given=max_steps)
-    _check_start(system, start)
-    for name in stop_after or {}:
-        known = {e.name for e in system.edges}
-        if name not in known:
-            raise UnknownName("event", name, known)
-    first = _first_domain(system, domain)
+    check_start(system, start)
+    check_events(system, terrain, stop_after or {})
+    first = first_domain(system, domain)
     if engine is not None:
         choose_engine(engine)  # an unknown name is refused before anything is built
     run = _Run(system, start, params, control, formulation or Projection(), tolerance, engine, independent)
@@ -126,67 +125,6 @@ def simulate(
     except KeyboardInterrupt:  # the run is done: it is kept
         run.log.note("interrupted while it was recorded, and recorded all the same")
         return record(run.log, run.t, run.q, begin, rate)
-
-
-def _check_numbers(**numbers: Any) -> None:
-    for what, number in numbers.items():
-        plain = isinstance(number, int | float | np.number) and not isinstance(number, bool)
-        if not (plain and math.isfinite(number)):
-            raise BadValue(f"{what} is {number!r}; give a finite number", given=number)
-
-
-def _check_start(system: HybridSystem, start: Any) -> None:
-    if not isinstance(start, State):
-        raise BadValue(f"the start is {start!r}; give a State, as m.assemble(...) returns it", given=start)
-    if start.mechanism is not system.mechanism:
-        raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
-    sizes = start.positions.shape, start.velocities.shape
-    names = start.mechanism.q_names, start.mechanism.v_names
-    if sizes != tuple((len(n),) for n in names) or not np.isfinite([*start.positions, *start.velocities]).all():
-        raise BadValue(
-            f"the start state of {start.mechanism.name!r} has not {len(names[0])} positions and {len(names[1])} "
-            "velocities that are finite numbers; make it with m.assemble(...)",
-            given=start,
-        )
-
-
-def ground_of(system: Any, ground: Ground | float | None) -> Ground:
-    """Ground that was asked for; what a graph of domains or a machine without feet would not see is refused."""
-    if isinstance(ground, int | float | np.number) and not isinstance(ground, bool):
-        ground = Level(float(ground))
-    if not isinstance(ground, Ground | None):
-        raise BadValue(
-            f"ground is {ground!r}; give a height (m) or a shape such as sl.ground.Slope(5, 'deg')", given=ground
-        )
-    m = system.mechanism if isinstance(system, HybridSystem) else system
-    if isinstance(system, HybridSystem):
-        if ground is not None:
-            raise BadValue(
-                "ground= belongs to machines with feet; a HybridSystem has its own, HybridSystem(m, ground=...)"
-            )
-        unseen = [name for name, part in m.touching.items() if not isinstance(part, Foot)]
-        if unseen and system.terrain is None:
-            raise BadModel(
-                f"the domains of a HybridSystem prescribe who touches, so {', '.join(map(repr, unseen))} would not be "
-                f"felt; simulate {m.name!r} itself, or leave them out",
-                parts=unseen,
-            )
-    elif ground is not None and not any(isinstance(part, Foot) for part in m.touching.values()):
-        raise BadValue(
-            f"{m.name!r} has no feet, so nothing would meet the ground; add m.foot(name, point, friction=0.7)"
-        )
-    return ground or (isinstance(system, HybridSystem) and system.terrain) or Level()
-
-
-def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
-    if domain is None:
-        if len(system.domains) != 1:
-            raise BadValue(f"say in which domain to start: {', '.join(system.domains)}", valid=list(system.domains))
-        return next(iter(system.domains.values()))
-    name = domain.name if isinstance(domain, Domain) else domain
-    if name not in system.domains:
-        raise UnknownName("domain", name, system.domains)
-    return system.domains[name]
 
 
 @dataclass(frozen=True)
