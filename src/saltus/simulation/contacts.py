@@ -666,13 +666,14 @@ def _rough(one: Now, own: Frictions, ground: float | None) -> None:
     assert isinstance(part, Foot)
     if one.patch is NONE:
         return
-    if own[0] is None and ground is None:
+    slip = ground if own[0] is None else own[0]
+    if slip is None:
         raise BadValue(
             f"foot {part.name!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a "
             "ground with friction=",
             foot=part.name,
         )
-    one.friction, one.static = (ground if x is None else x for x in (own[0], own[0] if own[1] is None else own[1]))
+    one.friction, one.static = slip, slip if own[1] is None else own[1]
     _checked(one)
     if ground is not None:
         one.friction, one.static = min(one.friction, ground), min(one.static, ground)
