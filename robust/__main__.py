@@ -128,7 +128,7 @@ def page(records: list[dict[str, Any]]) -> str:
     engine, formulation, spatial, loops, links = parts
     said = [
         INTRODUCTION,
-        f"{len(records)} machines, seeds {_ranges([r['seed'] for r in records])}: "
+        f"{len(records)} machines, seeds {ranges([r['seed'] for r in records])}: "
         f"{verdicts['right']} right, {verdicts['named']} ended in a named error or outcome, {verdicts['wrong']} wrong.",
         table(records),
         "What they were: "
@@ -173,7 +173,7 @@ def _end_states(records: list[dict[str, Any]]) -> str:
     )
 
 
-def _ranges(seeds: list[int]) -> str:
+def ranges(seeds: list[int]) -> str:
     """Seeds that were run, as ranges: a run that was interrupted leaves some out."""
     ordered = sorted(seeds)
     begins = [s for i, s in enumerate(ordered) if i == 0 or ordered[i - 1] != s - 1]

@@ -127,6 +127,8 @@ velocity.
 
 def section(records: list[dict[str, Any]]) -> str:
     """The part of the page that tells of contacts."""
+    from robust.__main__ import ranges
+
     verdicts, themes = Counter(r["verdict"] for r in records), sorted({r["theme"] for r in records})
     ends = Counter((r["verdict"], r["end"]) for r in records)
     lines = [f"| verdict | ending | all | {' | '.join(themes)} |", "|---|---|---|" + "---|" * len(themes)]
@@ -139,7 +141,9 @@ def section(records: list[dict[str, Any]]) -> str:
     said = [
         HEAD,
         ABOUT,
-        f"{len(records)} machines: " + ", ".join(f"{verdicts[v]} {v}" for v in VERDICTS) + ".",
+        f"{len(records)} machines, seeds {ranges([r['seed'] for r in records])}: "
+        + ", ".join(f"{verdicts[v]} {v}" for v in VERDICTS)
+        + ".",
         "\n".join(lines),
         f"{sum(r['spatial'] for r in records)} are spatial, {sum(r['loops'] > 0 for r in records)} have loops, "
         "contacts "

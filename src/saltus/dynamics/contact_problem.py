@@ -111,7 +111,7 @@ class _Problem:
         if not rubs or not self.planar or len(rubs) > MOST or not any(x.tangential for x in rubs):
             return False
         ways = [[x.direction[0]] if x.direction is not None else [1.0, -1.0] if x.tangential else [0.0] for x in rubs]
-        normals = [x.normal for x in rubs]
+        normals = [x.normal for x in rubs if x.normal is not None]
         plain = self.G[np.ix_(normals, normals)]
         along = np.array(
             [x.friction * self.G[normals, x.tangential[0]] if x.tangential else 0 * plain[0] for x in rubs]
