@@ -145,19 +145,27 @@ class _Jobs:
         return self.model.control if name == "of the file" else self.system.controls.get(name)
 
     def run(
-        self, start: Any, control: str, formulation: str, domain: str, until: float, params: Mapping[str, float]
+        self,
+        start: Any,
+        control: str,
+        formulation: str,
+        domain: str,
+        until: float,
+        params: Mapping[str, float],
+        slope: float = 0.0,
     ) -> Any:
         """Simulate; a cancelled run keeps what was simulated."""
         import saltus as sl
 
         run = sl.simulate(
-            self.system,
+            self.model.felt,
             self._start(start, params),
             until=until,
             domain=domain,
             control=self._control(control),
             formulation=getattr(sl.formulations, formulation)(),
             params=params,
+            ground=sl.ground.Slope(slope, "deg") if slope else None,
             rate=min(500.0, SAMPLES / until),
             progress=lambda t, end, events: self._tell((t / end, events)),
         )

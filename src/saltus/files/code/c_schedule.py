@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from saltus.files.code.routines import Exported
 from saltus.compile.statements import C, literal
+from saltus.files.code.routines import Exported
 from saltus.hybrid.laws import Table
 
 
