@@ -21,6 +21,7 @@ from saltus.hybrid.signals import Signals
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.touching import Foot
+from saltus.once import by_one_thread
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: nothing bounces more slowly, and nothing whose flight would be shorter than a step
@@ -143,6 +144,7 @@ class Batch:
 
     # ---- starting --------------------------------------------------------------------------------------------------
 
+    @by_one_thread
     def reset(
         self,
         starts: State | Sequence[State],
@@ -251,6 +253,7 @@ class Batch:
 
     # ---- stepping --------------------------------------------------------------------------------------------------
 
+    @by_one_thread
     def step(self, actions: ArrayLike | None = None, times: int = 1) -> None:
         """Let every copy that has not ended do `times` steps with its action held: one for all, or one row per copy."""
         engine = self.engine
