@@ -25,10 +25,13 @@ class Chart:
     curves: Sequence[tuple[str, np.ndarray, np.ndarray]]
     marks: Sequence[float] = ()
     square: bool = False
+    rows: Sequence[tuple[str, Sequence[tuple[str, float, float]]]] = ()  # name, then colour, from and to of its bars
     _static: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         curves = [(n, *_thin(np.asarray(x, float), np.asarray(y, float))) for n, x, y in self.curves[:CURVES]]
+        for k, (_, bars) in enumerate(self.rows):
+            curves += [("", np.array([a, b]), np.array([k, k + 1.0])) for _, a, b in bars]
         xs = np.concatenate([x for _, x, _ in curves]) if curves else np.zeros(1)
         ys = np.concatenate([y for _, _, y in curves]) if curves else np.zeros(1)
         self.high = WIDE - LEFT - RIGHT + TOP + BOTTOM if self.square else HIGH
@@ -44,7 +47,12 @@ class Chart:
                 f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.high - BOTTOM}" stroke="#bbb" '
                 'stroke-width="0.6" stroke-dasharray="2 2"/>'
             )
-        for k, (name, along, up) in enumerate(curves):
+        for k, (_, bars) in enumerate(self.rows):
+            for colour, a, b in bars:
+                (left, low), (right, high) = self.place(a, k + 0.15), self.place(b, k + 0.85)
+                size = f'width="{max(right - left, 0.3):.1f}" height="{low - high:.1f}"'
+                parts.append(f'<rect x="{left:.1f}" y="{high:.1f}" {size} fill="{colour}"/>')
+        for k, (name, along, up) in enumerate([] if self.rows else curves):
             points = _points(self.place(x, y) for x, y in zip(along.tolist(), up.tolist(), strict=True))
             colour = COLOURS[k % len(COLOURS)]
             parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.3" points="{points}"/>')
@@ -69,9 +77,10 @@ class Chart:
         for value in _ticks(x0, x1):
             x, _ = self.place(value, y0)
             out.append(f'<text x="{x:.1f}" y="{low + 11}" {small} text-anchor="middle">{value:.4g}</text>')
-        for value in _ticks(y0, y1):
+        named = [(k + 0.5, name[:9]) for k, (name, _) in enumerate(self.rows)]
+        for value, label in named or [(v, f"{v:.4g}") for v in _ticks(y0, y1)]:
             _, y = self.place(x0, value)
-            out.append(f'<text x="{LEFT - 3}" y="{y + 3:.1f}" {small} text-anchor="end">{value:.4g}</text>')
+            out.append(f'<text x="{LEFT - 3}" y="{y + 3:.1f}" {small} text-anchor="end">{html.escape(label)}</text>')
             out.append(f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#eee"/>')
         out.append(
             f'<text x="{(LEFT + WIDE) / 2}" y="{self.high - 6}" font-size="10" text-anchor="middle" fill="#333">'

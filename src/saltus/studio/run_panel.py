@@ -280,6 +280,8 @@ class Film:
         if run.meta["inputs"]:
             torques = [(n, run.t, run.arrays["torques"][:, i]) for i, n in enumerate(run.meta["inputs"])]
             out.append(Chart("torques", "t (s)", "(Nm or N)", torques, marks))
+        if bars := _touching(run):
+            out.append(Chart("contacts", "t (s)", "blue sticks, orange slips", [], rows=bars))
         if run.meta["forces"]:
             normal = [(n, run.t, run.force(n)[:, -1]) for n in run.meta["forces"]]
             out.append(Chart("normal force", "t (s)", "(N)", normal, marks))
@@ -301,6 +303,23 @@ class Film:
             return 0.0, 0.0
         k = int(np.clip(np.searchsorted(self.run.t, t), 0, len(self.run.t) - 1))
         return float(self._curve[0][k]), float(self._curve[1][k])
+
+
+def _touching(run: Any) -> list[tuple[str, list[tuple[str, float, float]]]]:
+    """When each contact touched, as bars: those that stick or slip by themselves, or those of a graph of domains."""
+    shades = {"stick": "#0072b2", "slip": "#e69f00"}
+    if len(run.contacts):
+        return [
+            (name, [(shades[i.mode], i.begin, i.end) for i in run.contacts[name] if i.mode in shades])
+            for name in run.contacts.names
+        ]
+    out = []
+    for name in run.meta["forces"]:
+        loaded = np.abs(run.force(name)).sum(axis=1) > 0
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], loaded, [False]])))
+        spans = zip(edges[::2], edges[1::2] - 1, strict=True)
+        out.append((name, [(shades["stick"], float(run.t[a]), float(run.t[b])) for a, b in spans]))
+    return out
 
 
 def _wrapped(angle: np.ndarray) -> np.ndarray:
