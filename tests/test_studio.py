@@ -28,11 +28,9 @@ pytest.importorskip("viser", reason="the test extra installs viser")
 import viser
 
 from saltus.studio import machine_panel, page, serve, target_panel
-from saltus.studio.charts import Chart
 from saltus.studio.gate import Gate
 from saltus.studio.keeping import checked
 from saltus.studio.pose import Posing, drivers
-from saltus.studio.run_panel import _touching
 from saltus.studio.scene import LEFT, RIGHT, Placed, colours, quaternions, side, solid
 from saltus.studio.session import FRAME
 from saltus.studio.words import Words
@@ -149,27 +147,6 @@ def test_a_dragged_point_is_reached_or_as_near_as_the_machine_comes(linkage):
     target = posing.state.position(point) + np.array([0.02, 0.03])
     posing.to(posing.reach(point, target), {})
     assert posing.state.position(point) == pytest.approx(target, abs=1e-6)
-
-
-def test_the_contact_strip_has_a_bar_per_stay_on_the_ground():
-    hopper = sl.zoo.hopper()
-    run = sl.simulate(hopper, hopper.keyframes["takeoff"], domain="flight", until=1.2)
-    ((name, bars),) = _touching(run)
-    down = [e.t for e in run.events if e.name == "touchdown"]
-    assert name == "foot"
-    assert [a for _, a, _ in bars] == pytest.approx(down, abs=1e-9)
-    page = Chart("contacts", "t (s)", "", [], rows=[(name, bars)]).following()
-    assert page.count("<rect") == 1 + len(bars)
-    assert ">foot</text>" in page
-    m = sl.Mechanism("sledge")
-    body = m.link("body", mass=1.0)
-    m.slide("at", m.ground, body, axes="xy")
-    m.foot("runner", body.origin, friction=0.5)
-    run = sl.simulate(m, m.assemble(rates={"at": (1.0, 0.0)}), until=0.5)  # slides for v / (mu g), then sticks
-    ((_, bars),) = _touching(run)
-    (slip, _, end), (stick, begin, _) = bars
-    assert slip != stick
-    assert (end, begin) == pytest.approx((1 / (0.5 * 9.81),) * 2, abs=2e-3)
 
 
 def test_sliders_show_other_units_and_keep_theirs():

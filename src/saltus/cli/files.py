@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from saltus.cli.console import check_directory, check_file, out
-from saltus.cli.machines import machines, model_of
+from saltus.cli.machines import machines, model_of, reads
 from saltus.errors import BadValue, SaltusError, UnknownName
 
 TARGETS = ("c", "fmu", "numpy", "mjcf", "urdf", "yaml", "json")
@@ -77,32 +77,38 @@ def _convert(robot: Path, path: Path) -> None:
     sl.write(model.system, path)
 
 
+@reads
 def check(
     file: Annotated[Path, typer.Argument(help="A model file: .saltus.yaml, .json, MJCF or URDF.")],
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Where to draw it.", show_default="beside the file")
     ] = None,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Leave out what a foreign file holds beyond Saltus.")
-    ] = False,
     draw: Annotated[bool, typer.Option(help="Draw the first configuration.")] = True,
+    reading: Any = None,
 ) -> None:
-    """Assemble a model file and say what moves: freedom, loops, branches, redundancy; draw it."""
+    """Assemble a model file and say what it holds: links, joints, loops, freedom, drives, feet, start; draw it."""
     import saltus as sl
     from saltus.files.model_file import ModelFile
 
     target = picture or file.with_suffix("").with_suffix(".svg")
     if draw:
         check_file(target)
-    model = sl.read(file, partial=partial)
+    model = sl.read(file, **reading)
     if not isinstance(model, ModelFile):
         raise BadValue(f"{file} holds no machine; give a model file (.saltus.yaml, .json, MJCF or URDF)")
     m = model.mechanism
-    rows = [("machine", f"{m.name}: {len(m.links) - 1} links, {len(m.joints)} joints, {len(m.params)} Params")]
-    rows.append(("coordinates", ", ".join(m.q_names)))
     closing = [*(j.name for j in m.loops), *m.constraints]
-    rows.append(("loops closed by", ", ".join(closing) or "nothing: the machine is a tree"))
-    rows += [("left out", note) for note in model.notes]
+    moving = len(m.placements) - sum(p.joint.kind == "weld" for p in m.placements)
+    rows = [
+        ("machine", f"{m.name}: {len(m.links) - 1} links, {len(m.joints)} joints, {len(m.params)} Params"),
+        ("tree", f"{moving} joints that move, {len(m.v_names)} velocities"),
+        ("coordinates", _listed(m.q_names)),
+        ("loops closed by", f"{len(closing)}: {_listed(closing)}" if closing else "nothing: the machine is a tree"),
+        ("inputs", f"{len(m.inputs)}: {_listed(m.inputs)}" if m.inputs else "none"),
+        ("forces", f"{len(m.forces)}: {_listed(m.forces)}" if m.forces else "none"),
+        ("may touch", f"{len(m.touching)}: {_listed(m.touching)}" if m.touching else "nothing"),
+    ]
+    rows += [("note", note) for note in model.notes]
     states: dict[str, Any] = {}
     for name in m.keyframes:
         states[name] = m.keyframe(name)
@@ -126,6 +132,12 @@ def check(
         out.print(f"Drawn: {escape(str(target))}", soft_wrap=True)
 
 
+def _listed(names: Any, most: int = 40) -> str:
+    """Names, the first of them where there are many."""
+    found = list(names)
+    return ", ".join(found[:most]) + (f", and {len(found) - most} more" if len(found) > most else "")
+
+
 def _branches(mechanism: Any, state: Any) -> str:
     """How many ways there are to close the loops with the freedom of the first configuration held."""
     if not mechanism.loops:
@@ -143,6 +155,7 @@ def _branches(mechanism: Any, state: Any) -> str:
     return f"{len(found)} way(s) to close the loops with {', '.join(held)} held as at the first configuration"
 
 
+@reads
 def export(
     model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, a model file or a Python file.")],
     to: Annotated[
@@ -153,7 +166,7 @@ def export(
         ),
     ],
     directory: Annotated[Path, typer.Option("--out", help="Directory to write to.")] = Path("."),
-    partial: Annotated[bool, typer.Option("--partial", help="Leave out what the format cannot hold.")] = False,
+    reading: Any = None,
 ) -> None:
     """Write a machine as C, FMU, NumPy code, MJCF, URDF or a model file."""
     import saltus as sl
@@ -161,7 +174,7 @@ def export(
     if to not in TARGETS:
         raise UnknownName("export", to, TARGETS)
     check_directory(directory)
-    found = model_of(model)
+    found = model_of(model, reading)
     directory.mkdir(parents=True, exist_ok=True)
     if to in ("c", "fmu", "numpy"):
         start, keyframes = found.start, found.system.mechanism.keyframes
@@ -172,6 +185,6 @@ def export(
     else:
         suffix = {"mjcf": ".xml", "urdf": ".urdf"}.get(to, f".saltus.{to}")
         stem = re.sub(r"\W+", "_", found.name)
-        written = [sl.write(found.system, directory / f"{stem}{suffix}", partial=partial)]
+        written = [sl.write(found.system, directory / f"{stem}{suffix}", partial=reading["partial"])]
     for path in written:
         out.print(escape(str(path)), soft_wrap=True)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+<<<<<<< HEAD
 from saltus.cli.console import (
     ENDED_BADLY,
     INTERRUPTED,
@@ -23,6 +24,10 @@ from saltus.cli.console import (
     telling_of_compilation,
 )
 from saltus.cli.machines import Model, model_of
+=======
+from saltus.cli.console import ENDED_BADLY, INTERRUPTED, check_directory, out, print_table, progress_bar
+from saltus.cli.machines import Model, model_of, reads
+>>>>>>> main
 from saltus.cli.results import facts, summary_rows, write_results
 from saltus.errors import BadValue, UnknownName
 
@@ -30,6 +35,7 @@ DEFAULT_UNTIL = 5.0  # s
 LONGEST = 600.0  # s, with --steps and no --until
 
 
+@reads
 def run(
     model: Annotated[
         str, typer.Argument(help="A machine of `saltus zoo`, a model file, or a Python file that defines `system`.")
@@ -63,13 +69,14 @@ def run(
     ] = None,
     figures: Annotated[bool, typer.Option("--figures", help="Draw figures (SVG) and a film (GIF), too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    reading: Any = None,
 ) -> None:
     """Simulate a machine and write its data and a page that plays it. Ctrl-C keeps what was simulated.
 
     `saltus plot` and `saltus report` draw figures of it later. Ends with code 0 only if the run went as far as asked
     and well.
     """
-    machine = model_of(model)
+    machine = model_of(model, reading)
     params = numbers_of(set_ or [])
     begin, start_name = start_of(machine, start, params)
     law, law_name = control_of(machine, control)

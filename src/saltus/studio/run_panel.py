@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.studio.charts import Chart, cursor_style
+from saltus.studio.charts import Chart, cursor_style, strips
 from saltus.studio.scene import Body
 from saltus.studio.session import Session
 from saltus.studio.words import Words
@@ -34,6 +34,7 @@ class RunPanel:
         controls = [*(["of the file"] if model.control is not None else []), *system.controls, "none"]
         self.control = gui.add_dropdown("Controller", tuple(controls))
         self.formulation = gui.add_dropdown("Formulation", FORMULATIONS, initial_value="Projection")
+        self.slope = gui.add_number("Slope of the ground (deg)", 0.0, min=-60.0, max=60.0, visible=session.has_feet)
         self.domain = gui.add_dropdown(
             "First domain", tuple(system.domains), initial_value=model.domain or next(iter(system.domains))
         )
@@ -78,7 +79,8 @@ class RunPanel:
     def run(self) -> None:
         """Start a run."""
         options = self.options()
-        self.session.work(self, "run", formulation=self.formulation.value, until=float(self.until.value), **options)
+        options |= {"until": float(self.until.value), "slope": float(self.slope.value)}
+        self.session.work(self, "run", formulation=self.formulation.value, **options)
         self.session.pause()
         self.waits(True)
         self.text.say("Running ...")
@@ -113,6 +115,7 @@ class RunPanel:
         ]
         self.text.say("\n".join(lines), outcome.kind)
         self._time_line()
+        self.session.stand_on(run.meta["ground"])
         self.charts.content = f'<div class="{CHARTS}">{"".join(film.charts)}</div>'
         self.player.visible = True
         self.session.line("path", np.zeros((0, 3)), BLUE)
@@ -280,9 +283,14 @@ class Film:
         if run.meta["inputs"]:
             torques = [(n, run.t, run.arrays["torques"][:, i]) for i, n in enumerate(run.meta["inputs"])]
             out.append(Chart("torques", "t (s)", "(Nm or N)", torques, marks))
-        if bars := _touching(run):
-            out.append(Chart("contacts", "t (s)", "blue sticks, orange slips", [], rows=bars))
-        if run.meta["forces"]:
+        touches = run.contacts
+        shown = [n for n in touches.names if touches.touched(n)]
+        if shown:
+            spans = {n: [(x.mode, x.begin, x.end) for x in touches[n] if x.mode != "open"] for n in shown}
+            out.append(strips(spans, self.begin, self.end))
+            loads = [(n, run.t, touches.of(n)["normal"]) for n in shown]
+            out.append(Chart("normal force", "t (s)", "(N)", loads, marks))
+        elif run.meta["forces"]:
             normal = [(n, run.t, run.force(n)[:, -1]) for n in run.meta["forces"]]
             out.append(Chart("normal force", "t (s)", "(N)", normal, marks))
         pictures = [chart.following() for chart in out]
@@ -303,23 +311,6 @@ class Film:
             return 0.0, 0.0
         k = int(np.clip(np.searchsorted(self.run.t, t), 0, len(self.run.t) - 1))
         return float(self._curve[0][k]), float(self._curve[1][k])
-
-
-def _touching(run: Any) -> list[tuple[str, list[tuple[str, float, float]]]]:
-    """When each contact touched, as bars: those that stick or slip by themselves, or those of a graph of domains."""
-    shades = {"stick": "#0072b2", "slip": "#e69f00"}
-    if len(run.contacts):
-        return [
-            (name, [(shades[i.mode], i.begin, i.end) for i in run.contacts[name] if i.mode in shades])
-            for name in run.contacts.names
-        ]
-    out = []
-    for name in run.meta["forces"]:
-        loaded = np.abs(run.force(name)).sum(axis=1) > 0
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], loaded, [False]])))
-        spans = zip(edges[::2], edges[1::2] - 1, strict=True)
-        out.append((name, [(shades["stick"], float(run.t[a]), float(run.t[b])) for a, b in spans]))
-    return out
 
 
 def _wrapped(angle: np.ndarray) -> np.ndarray:

@@ -136,7 +136,7 @@ def colours(links: Sequence[str]) -> dict[str, tuple[int, int, int]]:
 
 
 def side(name: str) -> str:
-    """"left", "right" or "", by the words of a name."""
+    """ "left", "right" or "", by the words of a name."""
     words = re.split(r"[_\W]+|(?<=[a-z])(?=[A-Z])", name)
     for of, short in (("left", "l"), ("right", "r")):
         if any(w.lower() in (of, short) or w.lower().startswith(of) for w in words if w):
@@ -179,6 +179,10 @@ class Body:
             layer = np.array([0, 0, (k - (len(self.placed.links) - 1) / 2) * 0.8 * radius if planar else 0.0])
             self._mesh(name, solid(outline + layer, wide, 0.8 * radius if planar else None), paint[name])
             self._draw_pins(f"{name}/pins", pins, (0.5 if planar else 1.3) * radius, deep, PALE)
+            feet = [(shot.points[row, i], r) for i, r in bones.feet if bones.frames[i].link.name == name]
+            for i, (at, size_of_foot) in enumerate(feet):
+                place = (at - shot.p[row, k]) @ shot.R[row, k]
+                self._draw_pins(f"{name}/foot {i}", place[None], size_of_foot, 0.5 * radius if planar else None, DARK)
         if "ground" not in self._local:
             self._local["ground"] = np.zeros(0)
             fixed = shot.points[row, self._pins["ground"]]
@@ -227,8 +231,14 @@ class Body:
             self.meshes[name].remove()
 
 
-def ground(scene: Any, root: str, height: float, size: float, spatial: bool) -> Any:
-    """Draw the ground with marks across it, and return it for `move_ground`. A planar machine stands on a strip."""
+def ground(scene: Any, root: str, line: Sequence[Sequence[float]], size: float, spatial: bool) -> Any:
+    """Draw the ground along its line (x, height), and return it. A planar machine stands on a strip.
+
+    Level ground has marks across it, goes on everywhere and is for `move_ground`.
+    """
+    height = line[0][1]
+    if any(h != height for _, h in line):
+        return _uneven(scene, root, np.asarray(line, float), size, spatial)
     cell = _cell(size)
     deep = FAR * cell if spatial else DEEP * size
     axes = [0, 1, 2] if spatial else [0, 2, 1]  # x, depth and height are x, y, z or x, z, y of the machine
@@ -250,6 +260,19 @@ def ground(scene: Any, root: str, height: float, size: float, spatial: bool) -> 
     for name, (vertices, faces), colour in shapes:
         look = {"color": colour, "material": MATERIAL, "side": "double"}
         scene.add_mesh_simple(f"{root}/ground/{name}", vertices, faces, **look, cast_shadow=False, receive_shadow=False)
+    return whole
+
+
+def _uneven(scene: Any, root: str, line: np.ndarray, size: float, spatial: bool) -> Any:
+    """Ground as a sheet through its line."""
+    deep = FAR * _cell(size) if spatial else DEEP * size
+    k = np.arange(len(line) - 1)
+    sides = [np.insert(line, 1 if spatial else 2, z, axis=1) for z in (-deep, deep)]
+    n = len(line)
+    faces = np.vstack([np.column_stack([k, k + 1, k + n]), np.column_stack([k + 1, k + 1 + n, k + n])])
+    look = {"color": (205, 205, 200), "material": MATERIAL, "side": "double", "flat_shading": True}
+    whole = scene.add_frame(f"{root}/ground", show_axes=False)
+    scene.add_mesh_simple(f"{root}/ground/sheet", np.vstack(sides).astype(np.float32), faces, **look)
     return whole
 
 
