@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-<<<<<<< HEAD
 from saltus.cli.console import (
     ENDED_BADLY,
     INTERRUPTED,
@@ -23,11 +22,7 @@ from saltus.cli.console import (
     progress_bar,
     telling_of_compilation,
 )
-from saltus.cli.machines import Model, model_of
-=======
-from saltus.cli.console import ENDED_BADLY, INTERRUPTED, check_directory, out, print_table, progress_bar
 from saltus.cli.machines import Model, model_of, reads
->>>>>>> main
 from saltus.cli.results import facts, summary_rows, write_results
 from saltus.errors import BadValue, UnknownName
 
