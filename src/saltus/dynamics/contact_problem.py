@@ -116,7 +116,7 @@ class _Problem:
         along = np.array(
             [x.friction * self.G[normals, x.tangential[0]] if x.tangential else 0 * plain[0] for x in rubs]
         ).T
-        scale = np.sqrt(np.abs(np.diag(plain))) + 1e-300
+        scale = np.sqrt(np.abs(np.diag(plain))) + 1e-100  # squared, it is above zero
         plain, along = (A / np.outer(scale, scale) for A in (plain, along))
         for r in range(1, len(normals) + 1):
             for chosen in itertools.combinations(range(len(normals)), r):
