@@ -284,7 +284,7 @@ def _compile(
             full=True,
         ) from error
     finally:
-        for made in ([] if part is None else [part, *map(Path, objects)]):
+        for made in [] if part is None else [part, *map(Path, objects)]:
             made.unlink(missing_ok=True)
 
 
