@@ -32,7 +32,7 @@ from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.laws import Schedule, Table
 from saltus.hybrid.mode import action
-from saltus.hybrid.signals import Entry, traced
+from saltus.hybrid.signals import traced
 from saltus.hybrid.touched import Touched, constrained
 from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
@@ -54,7 +54,7 @@ class Acted(Schedule):
         """Count the numbers of an action."""
         return self.size
 
-    def table(self, constrained: Constrained, visit: int, entry: Entry) -> Table:
+    def table(self, constrained: Constrained, visit: int) -> Table:
         """Return nothing: a batch is given its actions."""
         raise NotImplementedError
 
@@ -78,7 +78,7 @@ class Motion:
         self.elements = c.elements
         self.geometry = c.geometry if isinstance(c, Touched) else []
         base = np.concatenate([params, np.zeros(c.anchors.numel())])
-        J = c.closure(0.0, q, base)[1][: c.loops]
+        J = c.unitless(0.0, q, base)[: c.loops]
         self.choice: Choice = choose(m, J)
         self.reduced = Reduced(e, self.choice)
         act = action(c, self.choice, law)

@@ -44,8 +44,8 @@ class Plan:
         for d in domains:
             if isinstance(d, Mechanism) and d.touching:
                 raise BadModel(
-                    f"a plan does not choose when {', '.join(map(repr, d.touching))} of {d.name!r} touch; state the order "
-                    "with the domains of a HybridSystem, as in sl.Plan(stance, flight, ...)",
+                    f"a plan does not choose when {', '.join(map(repr, d.touching))} of {d.name!r} touch; state the "
+                    "order with the domains of a HybridSystem, as in sl.Plan(stance, flight, ...)",
                     parts=list(d.touching),
                 )
         given = [HybridSystem.alone(d).domains["motion"] if isinstance(d, Mechanism) else d for d in domains]
@@ -88,8 +88,8 @@ class Plan:
             raise BadModel(f"no edge leads from {source.name!r} to {target.name!r}; add one with system.edge(...)")
         if isinstance(edges[0].reset, Collision):
             raise BadModel(
-                f"edge {edges[0].name!r} from {source.name!r}: a plan can pass edges with Continuous(), PlasticImpact() "
-                "or a Map, not a Collision, which is solved by cases",
+                f"edge {edges[0].name!r} from {source.name!r}: a plan can pass edges with Continuous(), "
+                "PlasticImpact() or a Map, not a Collision, which is solved by cases",
                 edge=edges[0].name,
             )
         return edges[0]
