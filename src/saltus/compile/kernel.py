@@ -91,7 +91,7 @@ class Bound:
     """A kernel tied to memory: write into `args`, call it, read `results`.
 
     Both are lists of float64 arrays that stay the same for life. `evaluate` is the bare call for the
-    hottest loops. Not for two threads at once: bind once a thread.
+    hottest loops. Not for two threads at once: bind once per thread.
     """
 
     __slots__ = ("_buffer", "args", "evaluate", "results")

@@ -33,7 +33,7 @@ _lock = threading.Lock()
 def on_progress(listener: Listener) -> Iterator[None]:
     """Call `listener` with every Progress of this process inside the block, from whichever thread compiles.
 
-    It hears of a compilation as it starts, once a second while a C compiler works, and as it ends. What comes from
+    It hears of a compilation as it starts, once per second while a C compiler works, and as it ends. What comes from
     the cache is not heard of. Where nobody listens, a terminal is told of what takes a second or longer.
     """
     with _lock:

@@ -22,6 +22,8 @@ def read(
     partial: bool = False,
     base: str | None = None,
     closing: float = 0.0,
+    repair: bool = False,
+    contacts: bool | Sequence[str] = False,
 ) -> Any:
     """Read a file by what it is.
 
@@ -29,7 +31,9 @@ def read(
     Trajectory, the store of a sweep an xarray Dataset. A family of orbits needs `like`, an orbit of the same machine
     and control. Opening a file never runs code. A foreign model with features Saltus has no part for is refused with
     their list; `partial` reads the rest and keeps the list in `notes`. `base` ("fixed" or "free") says what holds
-    the root of a URDF, `closing` (m) how far loops may stay open where a file's numbers are rounded.
+    the root of a URDF, `closing` (m) how far loops may stay open where a file's numbers are rounded; `repair` moves the
+    ends of such loops by as little as closes them. `contacts` lets the joint limits, dry friction and shapes of a
+    foreign file act: True for shapes of the outermost links, or a list of shapes and links.
     """
     path = Path(path)
     if like is not None:
@@ -44,7 +48,7 @@ def read(
         return store.load(path)
     from saltus.files.model_file import read_model
 
-    return read_model(path, partial=partial, base=base, closing=closing)
+    return read_model(path, partial=partial, base=base, closing=closing, repair=repair, contacts=contacts)
 
 
 def write(
@@ -71,7 +75,11 @@ def write(
     given = {"start": start, "domain": domain, "control": control, "until": until}
     settings = partial or any(x is not None for x in given.values())
     if isinstance(thing, Trajectory) and not settings:
-        return store.save(thing, path) if path.suffix.lower() == ".nc" else tables.write_table(thing, path)
+        if path.suffix.lower() == ".nc":
+            return store.save(thing, path)
+        if path.suffix not in tables.FORMATS:
+            raise BadValue(f"{path}: a run is written as .nc (whole), {', '.join(tables.FORMATS)}", given=str(path))
+        return tables.write_table(thing, path)
     from saltus.files.model_file import ModelFile, write_model  # these load slowly, and runs need none of them
     from saltus.orbits.family import Family, write_family
 

@@ -1,4 +1,4 @@
-"""Feedback once a stride: discrete LQR on the Poincare map, with Params as inputs."""
+"""Feedback once per stride: discrete LQR on the Poincare map, with Params as inputs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def stabilise(
 ) -> Feedback:
     """Discrete LQR for y' = A y + B u, minimising the sum of state_weight |y|^2 + u' R u over the strides to come.
 
-    `inputs` are Params that may change once a stride, such as a take-off angle or an offset of the crank's speed;
+    `inputs` are Params that may change once per stride, such as a take-off angle or an offset of the crank's speed;
     `input_weights` is the diagonal of R, one each (1 unless given).
     """
     names = (inputs,) if isinstance(inputs, str) else tuple(inputs)

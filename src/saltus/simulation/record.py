@@ -10,7 +10,6 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.dynamics.unilateral import Element
 from saltus.errors import BadValue
 from saltus.ground import Ground, Level, Terrain
 from saltus.hybrid.constrained import tree_of
@@ -23,7 +22,7 @@ from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot
 from saltus.simulation.log import Log, Stay
-from saltus.simulation.touches import GAP, summary
+from saltus.simulation.touches import summary
 from saltus.simulation.trajectory import Piece, Trajectory
 from saltus.simulation.verdict import faults
 
@@ -90,7 +89,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
         "contacts": contact_summary(system, [s.mode.domain.contacts for s in log.stays], arrays, places, d)
         | summary(arrays, elements),
         "elements": [x.name for x in elements],
-        "feet": _feet(log, arrays, elements),
+        "feet": _feet(log, arrays),
     }
     trajectory = Trajectory(meta, arrays, [s.piece for s in sampled], log.events, m)
     if log.outcome is not None:
@@ -226,7 +225,7 @@ def _modes(mode: Mode, p: np.ndarray, n: int) -> np.ndarray:
     for i, one in enumerate(c.elements):
         for k, key in enumerate(("closed", "stick", "friction", "static")):
             out[:, i, k] = block[:, at + one.places[key].start]
-        at += one.block.numel()
+        at += one.size
     return out
 
 
@@ -314,15 +313,13 @@ def _limit(contacts: Sequence[Any]) -> float:
     return min((float(f) for f in given), default=np.inf)
 
 
-def _feet(log: Log, arrays: Mapping[str, np.ndarray], elements: Sequence[Element]) -> dict[str, dict[str, float]]:
-    """Depth below the ground (m) of every foot and named point, and when it was deepest (s)."""
+def _feet(log: Log, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
+    """Depth below the ground (m) of every point that must not be there, and when it was deepest (s)."""
     system, m = log.system, log.system.mechanism
     depth: dict[str, np.ndarray] = {}
     if system.terrain is not None:
-        for i, x in enumerate(elements):
-            if isinstance(x.part, Foot):
-                depth[x.part.name] = np.maximum(depth.get(x.part.name, -np.inf), -arrays["touches"][:, i, GAP])
-        own = [(n, f, 0.0) for n, f in m.points.items() if depth and n not in depth and f.link is not m.ground]
+        feet = [part.name for part in m.touching.values() if isinstance(part, Foot)]  # have gaps of their own
+        own = [(n, f, 0.0) for n, f in m.points.items() if feet and n not in feet and f.link is not m.ground]
         ground = log.ground
     else:
         own, ground = system.feet, Level(system.ground)
