@@ -63,7 +63,7 @@ def test_plans_with_workers_in_two_threads():
         plan = sl.Plan(m, duration=1.0, intervals=6)
         plan.require(plan.start == m.assemble(x=0.0), plan.end.q.x == distance, plan.end.v.x == 0)
         plan.minimise(plan.integral(plan.u.squared_norm))
-        return sl.plan.solve(plan, starts=2, workers=2).objective
+        return sl.plan.solve(plan, starts=sl.plan.Starts(count=2, workers=2)).objective
 
     got = in_threads(lambda: cost(1.0), lambda: cost(2.0))
     assert got == pytest.approx([12.0, 48.0], rel=1e-6)

@@ -83,7 +83,7 @@ class Motion:
         self.elements = c.elements
         self.geometry = c.geometry if isinstance(c, Touched) else []
         base = np.concatenate([params, np.zeros(c.anchors.numel())])
-        J = c.closure(0.0, q, base)[1][: c.loops]
+        J = c.unitless(0.0, q, base)[: c.loops]
         self.choice: Choice = choose(m, J)
         self.reduced = Reduced(e, self.choice)
         act = action(c, self.choice, law)
