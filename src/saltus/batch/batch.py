@@ -51,7 +51,8 @@ class Batch:
     `ground` is one shape for all, a plane or a smooth terrain, or one plane per copy. `until(t, s)` is a condition that
     ends a copy, `measure(t, s)` or `measure(t, s, action)` a dict of what `measured` shall show. `tolerance` bounds
     the error of a step, which is done in parts where it would be larger. `threads` None takes all CPUs; no number
-    depends on it. `gradient` prepares for derivatives, see `sl.rollout`.
+    depends on it. `gradient` prepares for derivatives, see `sl.rollout`; with `exact` every copy runs in `sl.simulate`
+    by itself, some thousand times slower, as it does where there is no C compiler.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Batch:
         tolerance: float = 1e-5,
         threads: int | None = None,
         gradient: bool = False,
+        exact: bool = False,
     ) -> None:
         if not isinstance(machine, Mechanism):
             raise BadModel(f"a batch is made of a Mechanism, {machine!r} given; feet are its parts, m.foot(...)")
@@ -87,7 +89,7 @@ class Batch:
         self.grounds = self._grounds(ground)
         self._given = {name: self._per_copy(name, value, self.copies) for name, value in (params or {}).items()}
         self._law, self.actions = self._acted(control, actions)
-        self._until, self._measure, self._gradient = until, measure, gradient
+        self._until, self._measure, self._gradient, self._exact = until, measure, gradient, exact
         self._engine: Native | Alone | None = None
         self.notes: list[str] = []
 
@@ -182,15 +184,16 @@ class Batch:
         self.motion = Motion(self.machine, self.grounds[0], self._law, self._until, self._measure, q, theta)
         self._slow = max(REST, self.motion.gravity * self.step_length / 2)
         try:
-            if find_compiler() is not None:
+            if find_compiler() is not None and not self._exact:
                 self._engine = Native(self.motion, self.copies, self.machine.name, self._gradient)
         except CompileError as problem:
             self.notes.append(f"the kernel could not be compiled: {problem}")
-        if self._engine is None:
+        if self._engine is None and not self._exact:
             self.notes.append(
                 "without a C compiler every copy runs in sl.simulate by itself, some thousand times slower; install "
                 "gcc or clang"
             )
+        if self._engine is None:
             self._engine = Alone(self.motion, self.grounds, self._law)
 
     def _closed(self, which: np.ndarray, q: np.ndarray, theta: np.ndarray) -> np.ndarray:
