@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,11 @@ FRESH = 200  # machines a worker is given before another takes its place
 class Worker:
     """A process that runs trials on request."""
 
-    def __init__(self, cache: str) -> None:
+    def __init__(self, cache: str, trials: str) -> None:
+        self.trials = trials
         context = multiprocessing.get_context("fork")
         self.pipe, far = context.Pipe()
-        self.process = context.Process(target=_serve, args=(far, self.pipe, cache), daemon=True)
+        self.process = context.Process(target=_serve, args=(far, self.pipe, cache, trials), daemon=True)
         self.process.start()
         far.close()
         self.served = 0
@@ -45,14 +47,18 @@ class Worker:
         self.pipe.send(seed)
         if not self.pipe.poll(PATIENCE):
             self.stop()
-            return _lost(seed, "hang", f"no answer within {PATIENCE:g} s")
+            return self.lost(seed, "hang", f"no answer within {PATIENCE:g} s")
         try:
             return self.pipe.recv()
         except EOFError:
             self.process.join()
             if self.process.exitcode == -signal.SIGXCPU:
-                return _lost(seed, "hang", f"no answer within {SECONDS:g} s of processor")
-            return _lost(seed, "crash", f"the process ended with code {self.process.exitcode}")
+                return self.lost(seed, "hang", f"no answer within {SECONDS:g} s of processor")
+            return self.lost(seed, "crash", f"the process ended with code {self.process.exitcode}")
+
+    def lost(self, seed: int, end: str, detail: str) -> dict[str, Any]:
+        """Record of a seed that gave no answer."""
+        return import_module(self.trials).lost(seed, end, detail).record()
 
     def stop(self) -> None:
         """End the process."""
@@ -65,10 +71,9 @@ class Worker:
         return self.served >= FRESH or not self.process.is_alive()
 
 
-def _serve(pipe: Connection, other_end: Connection, cache: str) -> None:
+def _serve(pipe: Connection, other_end: Connection, cache: str, trials: str) -> None:
     """Loop of a worker, which ends with the process that started it."""
-    from robust.trial import trial
-
+    trial = import_module(trials).trial
     other_end.close()
     os.environ["SALTUS_CACHE_DIR"] = cache
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -82,24 +87,15 @@ def _serve(pipe: Connection, other_end: Connection, cache: str) -> None:
             return
 
 
-def _lost(seed: int, end: str, detail: str) -> dict[str, Any]:
-    from robust.draw import random_machine
-    from robust.trial import Result
-
-    m = random_machine(seed)
-    facts = m.theme, m.spatial, len(m.bodies), len(m.loops), m.formulation, m.engine
-    return Result(seed, "wrong", end, detail, *facts).record()
-
-
-def results(seeds: list[int]) -> Iterator[dict[str, Any]]:
-    """Run trials one after another."""
+def results(seeds: list[int], trials: str = "robust.trial") -> Iterator[dict[str, Any]]:
+    """Run the trials of a module one after another."""
     with tempfile.TemporaryDirectory(prefix="saltus-robust-") as cache:
-        worker = Worker(cache)
+        worker = Worker(cache, trials)
         try:
             for seed in seeds:
                 if worker.tired:
                     worker.stop()
-                    worker = Worker(cache)
+                    worker = Worker(cache, trials)
                 yield worker.trial(seed)
         finally:
             worker.stop()
@@ -252,8 +248,8 @@ def main() -> int:
     print("\n" + table(list(records.values())))
     if given.write is not None and records:
         old = given.write.read_text() if given.write.exists() else ""
-        attacks = "".join(old.partition("\n## Attacks")[1:])  # that part is another command's
-        given.write.write_text(page(list(records.values())) + attacks)
+        others = "".join(old.partition("\n## ")[1:])  # those parts are other commands'
+        given.write.write_text(page(list(records.values())) + others)
     return any(r["verdict"] == "wrong" for r in records.values())
 
 
@@ -263,4 +259,8 @@ if __name__ == "__main__":
         from robust import attacks
 
         raise SystemExit(attacks.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["contacts"]:
+        from robust import contacts
+
+        raise SystemExit(contacts.main(sys.argv[2:]))
     raise SystemExit(main())

@@ -1,11 +1,13 @@
-"""Attacks by data files: runs and sweep stores that are damaged, cut, or hostile under a right checksum."""
+"""Attacks by data files: runs, families and sweep stores that are damaged, cut, or hostile under a right checksum."""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import random
 import shutil
+import struct
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +16,11 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from robust.attacks_files import MARKS, NASTY
+from robust.attacks_files import MARKS, NASTY, tags
 from robust.wrong import Wrong
+from saltus import sealed
 from saltus.cli.machines import saved
-from saltus.simulation import store
+from saltus.simulation import netcdf
 from saltus.sweeps import read_sweep
 
 EVIL = "open('PWNED', 'w').close()\nimport saltus as sl\nsystem = sl.zoo.hopper()\n"
@@ -38,6 +41,7 @@ def good_run() -> tuple[sl.Trajectory, bytes]:
 def prepare() -> None:
     """Make what the attacks spoil."""
     good_run()
+    good_family()
     good_store()
 
 
@@ -78,37 +82,52 @@ def _somewhere(rng: random.Random, data: Any) -> tuple[Any, Any]:
         data = inner
 
 
-def _unseal(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: -len(store.MARK) - 32])
+def _rewritten(path: Path, change: Callable[[dict[str, str], dict[str, np.ndarray]], None]) -> None:
+    """Change what a run's file says, and give it the checksum of what it says now."""
+    content = sealed.unseal(path.read_bytes())
+    assert content is not None
+    attributes, arrays = netcdf.read(content)
+    change(attributes, arrays)
+    variables = {n: (tuple(f"{n}{i}" for i in range(x.ndim)), x, {}) for n, x in arrays.items()}
+    path.write_bytes(sealed.seal(netcdf.written(attributes, variables)))
 
 
-def _hostile(rng: random.Random, path: Path) -> None:
-    """Change what a file says, and give it the checksum of what it says now."""
-    from netCDF4 import Dataset
-
-    _unseal(path)
-    with Dataset(path, "a") as file:
-        for _ in range(rng.randint(1, 3)):
-            if rng.random() < 0.6:
-                name = rng.choice(["meta", "meta", "meta", "events"])
-                data = json.loads(file.getncattr(name))
-                place, key = _somewhere(rng, data)
-                if rng.random() < 0.3:
-                    del place[key]
-                else:
-                    place[key] = rng.choice([*VALUES, *NASTY])
-                file.setncattr(name, json.dumps(data))
+def _hostile(rng: random.Random, attributes: dict[str, str], arrays: dict[str, np.ndarray]) -> None:
+    for _ in range(rng.randint(1, 3)):
+        if rng.random() < 0.6:
+            name = rng.choice(["meta", "meta", "meta", "events"])
+            data = json.loads(attributes[name])
+            place, key = _somewhere(rng, data)
+            if rng.random() < 0.3:
+                del place[key]
             else:
-                variable = file.variables[rng.choice([n for n, v in file.variables.items() if v.dtype is not str])]
-                if variable.size:
-                    at = tuple(rng.randrange(n) for n in variable.shape)
-                    number = rng.choice(
-                        [-1, 0, 7, 2**31 - 1] if variable.dtype.kind == "i" else [-1.0, np.nan, np.inf, 1e300]
-                    )
-                    variable[at] = number
-        if rng.random() < 0.2:
-            file.renameVariable(rng.choice([n for n in file.variables if n not in file.dimensions]), "other")
-    store.seal(path)
+                place[key] = rng.choice([*VALUES, *NASTY])
+            attributes[name] = json.dumps(data)
+        else:
+            array = arrays[rng.choice([n for n, x in arrays.items() if x.dtype.kind in "if"])]
+            if array.size:
+                at = tuple(rng.randrange(n) for n in array.shape)
+                array[at] = rng.choice(
+                    [-1, 0, 7, 2**31 - 1] if array.dtype.kind == "i" else [-1.0, np.nan, np.inf, 1e300]
+                )
+    if rng.random() < 0.2:
+        arrays["other"] = arrays.pop(rng.choice([*arrays]))
+
+
+def _mangled(rng: random.Random, whole: bytes) -> bytes:
+    """Damage to a file, mostly to its header, under a checksum that is right."""
+    content = sealed.unseal(whole)
+    assert content is not None
+    if rng.random() < 0.3:
+        return sealed.seal(damaged(rng, content))
+    out = bytearray(content)
+    names = content.index(b"event_v")  # the header's list of arrays ends about there
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(0, names, 4)
+        out[at : at + 4] = struct.pack(
+            ">I", rng.choice([0, 1, 2, 4, 6, 10, 11, 12, 255, 2**31, 2**32 - 1, rng.randrange(2**32)])
+        )
+    return sealed.seal(bytes(out))
 
 
 def _used(run: sl.Trajectory, folder: Path, whole: bool) -> None:
@@ -128,30 +147,111 @@ def run_file(seed: int, folder: Path) -> str:
     rng = random.Random(seed)
     good, whole = good_run()
     path = folder / "run.nc"
-    kind = rng.randrange(3)
+    kind = rng.randrange(4)
     if kind == 0:
         path.write_bytes(damaged(rng, whole))
         _same(sl.read(path), good)
         return "the same run"
-    path.write_bytes(whole)
-    if kind == 1:
-        _hostile(rng, path)
+    path.write_bytes(_mangled(rng, whole) if kind == 1 else whole)
+    if kind == 2:
+        _rewritten(path, functools.partial(_hostile, rng))
+    if kind in (1, 2):
         _used(sl.read(path), folder, rng.random() < 0.05)
         return "a run"
-    from netCDF4 import Dataset
-
     for name in ("evil.py", "hopper.py", "system.py"):
         (folder / name).write_text(EVIL)
     name = rng.choice(
         ["evil.py", "./evil.py", f"{folder}/evil.py", "hopper.py", "Evil.py", "evil", "HOPPER", "zoo/x", *MARKS]
     )
-    _unseal(path)
-    with Dataset(path, "a") as file:
-        meta = json.loads(file.getncattr("meta")) | {"name": name}
-        file.setncattr("meta", json.dumps(meta))
-    store.seal(path)
+
+    def renamed(attributes: dict[str, str], _arrays: dict[str, np.ndarray]) -> None:
+        attributes["meta"] = json.dumps(json.loads(attributes["meta"]) | {"name": name})
+
+    _rewritten(path, renamed)
     saved(path)
     return "a machine of the zoo"
+
+
+# ---- families of orbits --------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def good_family() -> tuple[sl.Orbit, str]:
+    """An orbit, and the file of a short family of it."""
+    system = sl.zoo.hopper()
+    orbit = sl.find_orbit(system, system.mechanism.keyframe("takeoff"), domain="flight")
+    family = sl.orbits.follow(orbit, "D_G", to=orbit.params["D_G"] - 0.002)
+    with tempfile.TemporaryDirectory() as folder:
+        return orbit, sl.write(family, Path(folder) / "family.json").read_text()
+
+
+def family_file(seed: int, folder: Path) -> str:
+    """Read a family that is damaged, or says something else under a right checksum: what comes out are orbits."""
+    rng = random.Random(seed)
+    orbit, text = good_family()
+    path = folder / "family.json"
+    if rng.random() < 0.3:
+        path.write_bytes(damaged(rng, text.encode()))
+    else:
+        data = json.loads(text)
+        del data["checksum"]
+        place, key = _somewhere(rng, data)
+        place[key] = rng.choice([*VALUES, *NASTY, 0.1, 1e-3])
+        path.write_text(json.dumps(data | {"checksum": sealed.checksum(data)}))
+    family = sl.read(path, like=orbit)
+    repr(family), family.stable, family.values("period")
+    if any(o.evaluation.norm > 1e-6 for o in [*family.orbits, *(b.orbit for b in family.bifurcations)]):
+        raise Wrong("a family of motions that are no orbits")
+    return "a family"
+
+
+# ---- results of studies --------------------------------------------------------------------------------------------
+
+RESULT: dict[str, Any] = {
+    "study": "hopper-orbit",
+    "title": "Hopper",
+    "source": "a paper",
+    "comparisons": [
+        {
+            "quantity": "period",
+            "published": 0.5,
+            "computed": 0.5,
+            "unit": "s",
+            "agrees": True,
+            "why": "",
+            "tolerance": 0,
+        },
+        {"quantity": "gait", "published": "run", "computed": "run", "unit": "", "agrees": None, "why": "said so"},
+    ],
+    "notes": ["one", "two"],
+    "period": 0.5,
+}
+
+
+def result_file(seed: int, folder: Path) -> str:
+    """Make a gallery over results that say something else, in folders with hostile names."""
+    rng = random.Random(seed)
+    text = json.dumps(RESULT)
+    if rng.random() < 0.2:
+        content = damaged(rng, text.encode())
+    else:
+        data = json.loads(text)
+        for _ in range(rng.randint(1, 3)):
+            place, key = _somewhere(rng, data)
+            place[key] = rng.choice([*VALUES, *NASTY, "\ud800"])
+        content = json.dumps(data).encode()
+    names = [n for n in MARKS if "/" not in n and "\0" not in n and len(n) < 200]
+    for name in ("plain", rng.choice(names)):
+        place = folder / name
+        place.mkdir()
+        (place / "result.json").write_bytes(content)
+        (place / f"{rng.choice(names)}.png").write_bytes(b"")
+        (place / "report.html").write_text("<p>a report")
+    page = sl.view.gallery(folder).read_text()
+    found = tags(page)
+    if set(found) - {"<img []>"}:
+        raise Wrong(f"a result became {found[:4]}")
+    return "a gallery"
 
 
 # ---- sweep stores --------------------------------------------------------------------------------------------------
@@ -196,11 +296,20 @@ def _delete(_rng: random.Random, file: Path, _all: list[Path]) -> None:
     file.unlink()
 
 
+def _odd(rng: random.Random, file: Path, _all: list[Path]) -> None:
+    """A pipe, or a link that leads somewhere else, in place of a file."""
+    file.unlink()
+    if rng.random() < 0.5:
+        os.mkfifo(file)
+    else:
+        file.symlink_to(rng.choice(["/dev/zero", "/etc/passwd", ".", "/nowhere"]))
+
+
 def _flip(rng: random.Random, file: Path, _all: list[Path]) -> None:
     file.write_bytes(damaged(rng, file.read_bytes()))
 
 
-HARMS: list[Callable[[random.Random, Path, list[Path]], None]] = [_flip, _flip, _delete, _exchange, _zarr_json]
+HARMS: list[Callable[[random.Random, Path, list[Path]], None]] = [_flip, _flip, _delete, _exchange, _zarr_json, _odd]
 
 
 def sweep_store(seed: int, folder: Path) -> str:

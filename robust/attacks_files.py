@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import csv
 import functools
 import html.parser
 import random
 import re
 import string
+import unicodedata
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,8 @@ from saltus.files.model.template import template
 from saltus.files.model.writing import model_data
 from saltus.files.model_file import build
 from saltus.files.xml.models import build_xml, parse_xml, write_xml
+from saltus.model.registry import readable
+from saltus.simulation.store import ACCOUNTS, NAMES, TABLES
 
 NASTY = [
     "__import__('os').system('touch PWNED')",
@@ -198,6 +204,7 @@ MARKS = [
     "=cmd|' /C calc'!A0",
     "%(x)s {0} {x!r}",
     "[red]x[/]",
+    ":skull:",
     "\x1b]0;PWNED\x07",
     "a\x00b",
     "a\nb",
@@ -222,7 +229,9 @@ class _Tags(html.parser.HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note a tag."""
         leads = ("href", "src", "srcdoc", "xlink:href", "action")
-        acting = [n for n, v in attrs if n.startswith("on") or (n in leads and "javascript:" in (v or ""))]
+        acting = [
+            n for n, v in attrs if n.startswith("on") or (n in leads and re.match(r"\s*javascript:", v or "", re.I))
+        ]
         if tag in ("iframe", "object", "embed", "img", "base", "form", "link") or acting:
             self.found.append(f"<{tag} {acting}>")
         if tag == "script":
@@ -231,33 +240,79 @@ class _Tags(html.parser.HTMLParser):
 
 @functools.cache
 def _run() -> sl.Trajectory:
-    m = sl.zoo.four_bar()
-    return sl.simulate(m, m.keyframe("middle"), until=0.05, engine="sundials", rate=200.0)
+    """A run with a foot, a stop, dry friction, a face, a motor, impacts and notes."""
+    m = sl.Mechanism("puck")
+    body, lid = m.link("body", mass=1.0, inertia=0.1), m.link("lid", mass=0.2, inertia=0.01)
+    m.slide("at", m.ground, body, axes="xy")
+    m.revolute("lid", body, lid, motor=True)
+    m.foot("foot", body.at(0, 0), friction=0.5, restitution=0.3)
+    m.stop("lid", lower=-1.0, upper=1.0)
+    m.rub("at.x", 0.1)
+    m.touch("wall", lid.at(0.1, 0.0), m.ground.plane(0, -1, normal=(0, 1)))
+    start = m.assemble(**{"at.x": 0.0, "at.y": 0.02, "lid": 0.5}, rates={"at.x": 1.0, "lid": 2.0})
+    run = sl.simulate(m, start, until=0.3, rate=200.0)
+    return replace(run, meta=run.meta | {"notes": ["note"]})
 
 
-def _html(text: str, scripts: int = 0) -> None:
-    tags = _Tags()
-    tags.feed(text)
-    if tags.found != ["<script>"] * scripts:
-        raise Wrong(f"a name became {tags.found[:4]}")
+def _renamed(run: sl.Trajectory, name: str) -> sl.Trajectory:
+    """The same run with every text that a file may give replaced."""
+    meta = dict(run.meta)
+    meta |= {"name": name, "notes": [name, name], "formulation": name, "engine": name}
+    meta["outcome"] = {"kind": name, "detail": name, "t": float(run.t[-1]), "faults": [name]}
+    meta |= {key: [name, *meta[key][1:]] for key in NAMES if meta[key]}
+    for key in (*TABLES, *ACCOUNTS):
+        first = next(iter(meta[key]), None)
+        meta[key] = {name if entry == first else entry: value for entry, value in meta[key].items()}
+    events = []
+    for e in run.events:
+        rows = (name, *e.impact.rows[1:]) if e.impact and e.impact.rows else ()
+        impact = e.impact and replace(e.impact, rows=rows)
+        events.append(replace(e, name=name, source=name, target=name, impact=impact))
+    return sl.Trajectory(meta, run.arrays, run.pieces, events)
+
+
+def tags(text: str) -> list[str]:
+    """What of a page could act or ask somebody for something."""
+    parser = _Tags()
+    parser.feed(text)
+    return parser.found
+
+
+def _html(text: str) -> None:
+    if found := tags(text):
+        raise Wrong(f"a name became {found[:4]}")
 
 
 def _through_report(name: str, folder: Path) -> None:
-    run = _run()
-    kept = dict(run.meta)
-    try:
-        run.meta |= {"name": name, "notes": [name], "formulation": name, "engine": name}
-        run.meta["outcome"] = {"kind": name, "detail": name, "t": 0.05}
-        for path in (sl.write(run, folder / f"run{suffix}") for suffix in (".nc", ".csv", ".json", ".tex")):
-            path.read_bytes()
-        _html(sl.view.report(sl.read(folder / "run.nc"), folder / "r.html").read_text())
-    finally:
-        run.meta.clear()
-        run.meta |= kept
+    run = _renamed(_run(), name)
+    for path in (sl.write(run, folder / f"run{suffix}") for suffix in (".csv", ".json", ".tex", ".nc")):
+        path.read_bytes()
+    with (folder / "run.csv").open(newline="") as table:
+        if any(cell.startswith(("=", "@")) for row in csv.reader(table) for cell in row):
+            raise Wrong("a name became a formula")
+    again = sl.read(folder / "run.nc")
+    said = [repr(again), again.report(), str(again.contacts), again.impacts.table(), repr(again.outcome), str(again.q)]
+    if any(unicodedata.category(c) == "Cc" and c != "\n" for text in said for c in text):
+        raise Wrong("a control character reached the terminal")
+    _html(sl.view.report(again, folder / "r.html").read_text())
+
+
+def _through_terminal(name: str, folder: Path) -> None:
+    """The summary that the command line prints."""
+    from saltus.cli.console import out, print_table
+    from saltus.cli.results import facts, summary_rows
+
+    run = sl.read(sl.write(_renamed(_run(), name), folder / "run.nc"))
+    with out.capture() as shown:
+        print_table(name, summary_rows(facts(run, 1.0)))
+    if re.sub(r"\s", "", name) not in re.sub(r"\s", "", shown.get()):
+        raise Wrong("a name became something else in the terminal")
 
 
 def _through_figures(name: str, folder: Path) -> None:
-    figure = sl.view.plot_coordinates(_run())
+    run = sl.read(sl.write(_renamed(_run(), name), folder / "run.nc"))
+    makers = sl.view.makers(run)
+    figure = makers[random.Random(name).choice(sorted(makers))]()
     figure.axes[0].set_title(name)
     for path in sl.view.save(figure, folder / "f", ("svg", "pdf", "png")):
         if path.suffix == ".svg":
@@ -279,8 +334,32 @@ def _through_models(name: str, folder: Path) -> None:
     four.name = name
     for suffix in (".xml", ".urdf"):
         ET.fromstring(sl.write(four, folder / f"again{suffix}", partial=True).read_text())
-    for path in sl.export(sl.zoo.four_bar(), folder, to="numpy"):
-        compile(path.read_text(), str(path), "exec")
+
+
+def _commands(text: str, suffix: str, name: str) -> str:
+    """What of a program's text a compiler sees, without comments, texts and the program's own name."""
+    if suffix == ".py":
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                node.value = ""
+        return ast.dump(tree)
+    bare = re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', "", text, flags=re.DOTALL)
+    return re.sub(rf"\b(?:{name}|{name.upper()})_", "NAME_", bare)
+
+
+def _through_code(name: str, folder: Path) -> None:
+    """Exported programs are the same whatever the machine is called."""
+    four = sl.zoo.four_bar()
+    said = []
+    for called in ("plain", name):
+        four.name = readable(called, "name")
+        paths = [path for kind in ("numpy", "c") for path in sl.export(four, folder / str(len(said)), to=kind)]
+        own = next(path.stem for path in paths if path.suffix == ".h")
+        said += [_commands(path.read_text(), path.suffix, own) for path in paths if path.suffix in (".py", ".c", ".h")]
+    half = len(said) // 2
+    if sorted(said[:half]) != sorted(said[half:]):
+        raise Wrong("a name became part of a program")
 
 
 def _through_studio(name: str, _folder: Path) -> None:
@@ -300,8 +379,10 @@ def _through_studio(name: str, _folder: Path) -> None:
 
 OUTPUTS: dict[str, Callable[[str, Path], None]] = {
     "report": _through_report,
+    "terminal": _through_terminal,
     "figures": _through_figures,
     "models": _through_models,
+    "code": _through_code,
     "studio": _through_studio,
 }
 

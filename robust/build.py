@@ -61,7 +61,7 @@ def run(machine: Machine, built: Built, tolerance: float | None = None) -> Any:
         built.start,
         domain=built.domain,
         until=UNTIL,
-        control=_control(machine, built.mechanism),
+        control=control(machine, built.mechanism),
         rate=RATE,
         max_steps=MAX_STEPS[machine.engine],
         **named,
@@ -173,7 +173,8 @@ def slides(machine: Machine) -> bool:
     return bool(machine.contact) and isinstance(_hold(machine), sl.Sliding)
 
 
-def _control(machine: Machine, m: Any) -> Any:
+def control(machine: Machine, m: Any) -> Any:
+    """A law for the motors, or None."""
     if machine.control == "none" or not m.inputs:
         return None
     name, others = machine.commanded, dict.fromkeys(list(m.inputs)[1:], 0.0)

@@ -71,6 +71,12 @@ def trial(seed: int) -> Result:
     )
 
 
+def lost(seed: int, end: str, detail: str) -> Result:
+    """A trial whose process gave no answer."""
+    m = random_machine(seed)
+    return Result(seed, "wrong", end, detail, m.theme, m.spatial, len(m.bodies), len(m.loops), m.formulation, m.engine)
+
+
 def _compiler(wanted: bool) -> None:
     """Only the native engine is worth a call of the C compiler here."""
     if wanted:
@@ -88,16 +94,16 @@ def _ending(machine: Machine) -> tuple[str, str, str, str]:
         if wrong:
             return "wrong", "assembled", "; ".join(wrong), ""
         first, second = _answer(machine, built), _answer(machine, built)
-        differ = _differ(first, second)
-        if differ:
-            return "wrong", "not the same twice", differ, ""
+        unlike = differ(first, second)
+        if unlike:
+            return "wrong", "not the same twice", unlike, ""
         if isinstance(first, SaltusError):
             return *_named(machine, first), ""
         return _judged(machine, built, first)
     except SaltusError as error:
         return *_named(machine, error), ""
     except Exception as error:
-        return "wrong", type(error).__name__, f"{error} | {_where(error)}", ""
+        return "wrong", type(error).__name__, f"{error} | {where(error)}", ""
 
 
 def _answer(machine: Machine, built: Built) -> Any:
@@ -108,7 +114,7 @@ def _answer(machine: Machine, built: Built) -> Any:
         return error
 
 
-def _differ(one: Any, other: Any) -> str:
+def differ(one: Any, other: Any) -> str:
     """What two answers to the same call do not share; empty if they are the same to the last bit."""
     if isinstance(one, SaltusError) or isinstance(other, SaltusError):
         texts = [f"{type(x).__name__}: {x}" if isinstance(x, SaltusError) else str(x.outcome) for x in (one, other)]
@@ -178,6 +184,7 @@ def _finer(machine: Machine, built: Built) -> Any:
     return out if out.outcome.ok else None
 
 
-def _where(error: BaseException) -> str:
+def where(error: BaseException) -> str:
+    """The last lines of the program before an exception."""
     frames = traceback.extract_tb(error.__traceback__)
     return " < ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in reversed(frames[-4:]))

@@ -11,6 +11,9 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "saltus"
 ORDER = [
     "errors",
+    "once",
+    "shown",
+    "sealed",
     "compile",
     "engines",
     "model",

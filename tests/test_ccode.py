@@ -44,6 +44,7 @@ class Stepper:
             ("armed", ctypes.c_ubyte * sizes[2]),
             ("watched", ctypes.c_ubyte * sizes[2]),
             ("entered", ctypes.c_int),
+            ("stays", ctypes.c_int * len(e.domains)),
         ]
         self.kind = type("State", (ctypes.Structure,), {"_fields_": fields})
         self.start = start
@@ -139,6 +140,92 @@ def test_stepper_runs_bolt_with_its_controller(tmp_path):
     assert events == len(run.events) == 3
     assert s.domain == 1
     assert np.abs(q - run.arrays["q"][-1]).max() < 1e-6
+
+
+def as_simulated(tmp_path, thing, start, law, *, domain=None, until, steps):
+    """Compare the end of a run by the exported stepper with that of simulate; return the run."""
+    run = sl.simulate(thing, start, domain=domain, until=until, control=law, tolerance=1e-13, rate=100)
+    q, events, _ = Stepper(thing, tmp_path, start, control=law).run(domain, until, steps)
+    assert run.outcome.ok
+    assert events == len(run.events)
+    assert np.abs(q - run.arrays["q"][-1]).max() < 1e-12
+    return run
+
+
+@needs_compiler
+@pytest.mark.parametrize("turns", [0, 2])
+@pytest.mark.parametrize("kind", ["Track", "JointPD", "LQR"])
+def test_feedback_along_a_reference_is_that_of_simulate(kind, turns, tmp_path):
+    """The five-bar brought back to a given motion, from off it and with a motor that has turned twice before."""
+    m = sl.zoo.five_bar()
+    begin = m.keyframe("stand")
+
+    def hold(t, s):
+        left = begin.q.left + 0.3 * sl.math.sin(9 * t) ** 2
+        return {"left": 8 * (left - s.q.left) - 0.3 * s.v.left, "right": 8 * (begin.q.right - s.q.right)}
+
+    plan = sl.simulate(m, begin, until=0.2, control=hold, rate=200)
+    law = {
+        "Track": lambda: sl.control.Track(plan, ["left", "right"], kp=900.0, kd=60.0),
+        "JointPD": lambda: sl.control.JointPD(plan, kp=20.0, kd=0.5, limit=1.0),
+        "LQR": lambda: sl.control.LQR(plan, Q={"left": 400, "right": 400, "v": 0.1}, R=1.0),
+    }[kind]()
+    off = m.assemble(near=begin, left=begin.q.left + 0.05, right=begin.q.right - 0.03)
+    off.positions[m.q_names.index("left")] += turns * 2 * np.pi
+    run = as_simulated(tmp_path, m, off, law, until=0.25, steps=4000)
+    assert sl.control.following(run, law).holds
+
+
+def hopping_block():
+    """A block of 1 kg that a motor lifts, sliding along smooth ground at its own speed."""
+    m = sl.Mechanism("block")
+    block = m.link("block", mass=1.0)
+    m.slide("x", m.ground, block, axes="x")
+    m.slide("y", block, lifted := m.link("lifted", mass=1.0), axes="y", motor=True)
+    m.point("foot", lifted.origin)
+    system = sl.HybridSystem(m)
+    system.domain("ground", contacts=[sl.Sliding("foot")])
+    system.domain("air")
+    system.edge("ground", "air", guard=sl.Liftoff("foot"), reset=sl.Continuous())
+    system.edge("air", "ground", guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
+    return m, system
+
+
+@needs_compiler
+def test_tables_jump_and_repeat_as_in_simulate(tmp_path):
+    """A push that jumps lifts the block at a knot; feedback repeats a stride, counting x from each entry."""
+    m, system = hopping_block()
+    push = sl.control.Scheduled(lambda t, s, row: {"y": row[0]}, [0.0, 0.05, 0.1], [[0.0], [17.0], [0.0]])
+    start = m.assemble(x=0.0, rates={"x": 0.5})
+    once = as_simulated(tmp_path / "once", system, start, push, domain="ground", until=0.3, steps=300)
+    assert [e.name for e in once.events] == ["liftoff", "touchdown"]
+    assert once.events[0].t == pytest.approx(0.05)
+
+
+@needs_compiler
+def test_a_stride_is_repeated_as_in_simulate(tmp_path):
+    """A cart that is pushed for 0.1 s and braked for 0.1 s, again and again: its way counts from each entry."""
+    m = sl.Mechanism("cart")
+    m.slide("x", m.ground, m.link("cart", mass=2.0), axes="x", motor=True)
+    system = sl.HybridSystem(m)
+    for name in ("push", "brake"):
+        system.domain(name)
+    for source, target in (("push", "brake"), ("brake", "push")):
+        system.edge(source, target, guard=sl.When(lambda s: s.t - s.entry.t - 0.1), name=f"end of {source}")
+    stride = sl.simulate(
+        system,
+        m.assemble(),
+        domain="push",
+        until=0.25,
+        control=lambda t, s: {"x": 40.0 if s.domain == "push" else -35.0 - 10 * t},
+        stop_after={"end of brake": 1},
+        rate=200,
+    )
+    law = sl.control.LQR(stride, Q={"x": 1e4, "v.x": 10.0}, R=0.01)
+    start = m.assemble(x=3.0, rates={"x": 0.1})
+    run = as_simulated(tmp_path, system, start, law, domain="push", until=0.75, steps=7500)
+    assert len(run.events) == 7
+    assert run.q.x[-1] > 3 * stride.q.x[-1]  # the first stride comes back to where the reference is
 
 
 @needs_compiler

@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 from robust import attacks, attacks_data, attacks_files
 
 import saltus as sl
+from saltus import sealed
 from saltus.errors import BadFile, SaltusError
 from saltus.files.model.documents import parse
 from saltus.files.model_file import build
-from saltus.simulation import store
+from saltus.simulation import netcdf
+from saltus.simulation.trajectory import SAMPLES
 
 QUICK, LONG = 5_000, 100_000
 
@@ -145,26 +148,63 @@ def test_every_flipped_bit_of_a_run_is_found(good_run, tmp_path):
 
 
 def test_runs_of_an_older_format_are_refused_by_name(good_run, tmp_path):
-    from netCDF4 import Dataset
-
     path = tmp_path / "run.nc"
-    path.write_bytes(good_run[1])
-    with Dataset(path, "a") as file:
-        file.setncattr("format", "saltus-trajectory-1")
-    with pytest.raises(BadFile, match="simulate again"):
+    path.write_bytes(sealed.seal(netcdf.written({"format": "saltus-trajectory-1"}, {})))
+    with pytest.raises(BadFile, match=r"saltus-trajectory-1.*simulate again"):
         sl.read(path)
 
 
-def test_a_small_file_that_claims_much_is_refused_unread(tmp_path):
-    from netCDF4 import Dataset
+def _claiming(dimension: int, variables: int) -> bytes:
+    """A file whose arrays all claim the same stretch of it."""
+    good = netcdf.written({}, {f"x{i:06}": (("n",), np.zeros(2), {}) for i in range(variables)})
+    size = struct.pack(">I", 2)
+    return good.replace(b"n\0\0\0" + size, b"n\0\0\0" + struct.pack(">I", dimension), 1)
 
-    with Dataset(tmp_path / "bomb.nc", "w") as file:
-        file.setncatts({"format": "saltus-trajectory-2"})
-        file.createDimension("time", 10**11)
-        file.createVariable("time", "f8", ("time",), zlib=True)
-    store.seal(tmp_path / "bomb.nc")
-    with pytest.raises(BadFile, match="cannot be read"):
+
+@pytest.mark.parametrize(("dimension", "variables"), [(10**9, 1), (2**32 - 1, 1), (1500, 1000)])
+def test_a_small_file_that_claims_much_is_refused_unread(dimension, variables, tmp_path):
+    """One array larger than the file; a thousand arrays of 12 kB that lie in the same 70 kB."""
+    content = _claiming(dimension, variables)
+    (tmp_path / "bomb.nc").write_bytes(sealed.seal(content))
+    with pytest.raises(BadFile, match="more data than the file has bytes"):
         sl.read(tmp_path / "bomb.nc")
+
+
+def test_other_readers_of_netcdf_agree(good_run, tmp_path):
+    """SciPy's reader and xarray see the numbers, names, units and texts that were written."""
+    import xarray
+    from scipy.io import netcdf_file
+
+    good, whole = good_run
+    path = tmp_path / "run.nc"
+    path.write_bytes(whole)
+    with netcdf_file(path, mmap=False) as file:
+        for name, (dims, unit) in SAMPLES.items():
+            if good.arrays[name].size:
+                assert file.variables[name].units.decode() == unit
+                assert file.variables[name].dimensions == ("time", *dims)
+                np.testing.assert_array_equal(file.variables[name][:], good.arrays[name])
+            else:
+                assert name not in file.variables
+        assert json.loads(file.meta) == good.meta
+    with xarray.open_dataset(path, engine="scipy", decode_timedelta=False) as data:
+        assert data.coordinate.values.tolist() == good.meta["q_names"]
+        np.testing.assert_array_equal(data.time, good.t)
+
+
+@pytest.mark.parametrize("kind", ["f8", "i8"])
+def test_netcdf_gives_back_what_it_took(kind):
+    rng = np.random.default_rng(3)
+    shapes = [(), (1,), (3,), (2, 3), (1, 5, 2), (0,), (4, 0), (0, 3, 2)]
+    arrays = {f"a{i}": rng.integers(-9, 9, shape).astype(kind) for i, shape in enumerate(shapes)}
+    texts = {"one": "α β", "two": "", "three": "x" * 5}
+    variables = {n: (tuple(f"{n}d{k}" for k in range(x.ndim)), x, {"units": "m"}) for n, x in arrays.items()}
+    attributes, again = netcdf.read(netcdf.written(texts, variables))
+    assert {n: attributes[n] for n in texts} == texts
+    assert again.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert again[name].dtype.kind == array.dtype.kind
+        np.testing.assert_array_equal(again[name], array)
 
 
 @pytest.mark.parametrize("name", [n for n in attacks.campaigns() if n != "kills"])

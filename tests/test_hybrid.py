@@ -29,7 +29,7 @@ def ball(restitution=None, height=1.0):
 # ---- against closed forms -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ["native", "heyoka", "sundials"])
+@pytest.mark.parametrize("engine", ["native", "scipy", "heyoka", "sundials"])
 def test_bouncing_ball_times(engine):
     system, start = ball(0.8)
     run = sl.simulate(system, start, until=3.0, engine=engine, tolerance=1e-11)
@@ -512,3 +512,38 @@ def test_events_and_impacts_survive_a_file(tmp_path):
     assert again.energy_account == run.energy_account
     data = pytest.importorskip("xarray").open_dataset(tmp_path / "hop.nc")
     assert float(data.q.sel(coordinate="z_U").max()) == run["z_U"].max()
+
+
+# ---- laws that jump -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["Sampled", "Scheduled"])
+@pytest.mark.parametrize(("feet", "axis", "event"), [(True, "y", "lift"), (True, "x", "slip"), (False, "y", "lift")])
+def test_a_jump_of_the_law_lifts_or_slips_at_once(kind, feet, axis, event):
+    """A force that jumps past its limit crosses no root: 1 kg pushed with 20 N from 0.1 s on, friction 0.5."""
+    m, push = sl.Mechanism("block"), 20.0
+    block = m.link("block", mass=1.0)
+    m.slide("to", m.ground, block, axes="xy", motor=True)
+    if feet:
+        system, domain = m, None
+        m.foot("foot", block.origin, friction=0.5)
+    else:
+        m.point("foot", block.origin)
+        system, domain = sl.HybridSystem(m), "ground"
+        system.domain("ground", contacts=[sl.Pinned("foot")])
+        system.domain("air")
+        system.edge("ground", "air", guard=sl.Liftoff("foot"), reset=sl.Continuous())
+    other = "x" if axis == "y" else "y"
+    if kind == "Sampled":
+        law = sl.control.Sampled(lambda t, s: {f"to.{axis}": push * (t > 0.1 - 1e-9), f"to.{other}": 0.0})
+    else:
+        law = sl.control.Scheduled(
+            lambda t, s, row: {f"to.{axis}": row[0], f"to.{other}": 0.0}, [0.0, 0.1], [[0.0], [push]]
+        )
+    run = sl.simulate(system, m.assemble(), domain=domain, until=0.3, control=law)
+    assert run.outcome.ok
+    (found,) = run.events
+    assert event in found.name
+    assert found.t == pytest.approx(0.1, abs=1e-12)
+    pull = push - 9.81 if axis == "y" else push - 0.5 * 9.81
+    assert run.q[f"to.{axis}"][-1] == pytest.approx(0.5 * pull * 0.2**2, abs=1e-9)

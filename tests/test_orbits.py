@@ -38,8 +38,8 @@ def test_published_orbit_in_minimal_and_redundant_coordinates(coordinates):
     for domain, time in TIMES.items():
         assert orbit.time_in(domain) == pytest.approx(time, abs=1e-11)
     down = orbit.crossings[0]
-    assert down.q_before[0] == pytest.approx(0.991512227435363, abs=1e-10)
-    assert down.v_before[[0, -1]] == pytest.approx([-1.54446412028896, -1.52170395822452], abs=1e-10)
+    assert down.before.q[0] == pytest.approx(0.991512227435363, abs=1e-10)
+    assert down.before.v[[0, -1]] == pytest.approx([-1.54446412028896, -1.52170395822452], abs=1e-10)
     assert (down.impact.T_c, down.impact.T_a) == pytest.approx((17.3668720235713, 71.5610825657986), abs=1e-8)
     assert orbit.apex == pytest.approx(1.11100669114979, abs=1e-9)
     assert orbit.highest("foot") == pytest.approx(0.133485975466707, abs=1e-9)
@@ -243,7 +243,7 @@ def test_pulling_ground_is_reported(hopper, t_F):
     found = sl.find_orbit(hopper, hopper.keyframes["takeoff"], free="D_G", where={"time in flight": t_F})
     down = found.crossings[0]
     d_G = 2 * found.params["D_G"] * math.sqrt(15000 * 75)
-    force = 15000 * (down.q[0] - 1) + d_G * down.v[0] - 15 * 9.81
+    force = 15000 * (down.after.q[0] - 1) + d_G * down.after.v[0] - 15 * 9.81
     assert (force > 0) == (t_F == 0.38)
     assert found.violations == ([f"the ground pulls with {force:.4g} N in 'ground'"] if force > 0 else [])
 
@@ -270,7 +270,7 @@ def test_largest_push_and_basin_agree(orbit):
 
 
 def test_feedback_contracts_as_its_multiplier_says(hopper):
-    """An unstable orbit (multiplier 1.35) is held by changing D_G once a stride."""
+    """An unstable orbit (multiplier 1.35) is held by changing D_G once per stride."""
     unstable = sl.find_orbit(hopper, hopper.keyframes["takeoff"], free="D_G", where={"time in flight": 0.2})
     gait = sl.find_orbit(hopper, unstable.start)
     assert not gait.is_stable
@@ -287,7 +287,7 @@ def test_feedback_contracts_as_its_multiplier_says(hopper):
 
 @pytest.mark.slow
 def test_bolt_runs_periodically_with_a_crank_that_turns_on():
-    """From a rough guess; the crank turns once a stride, so angles count modulo a turn, and x is quotiented out."""
+    """From a rough guess; the crank turns once per stride, so angles count modulo a turn, and x is quotiented out."""
     system = sl.zoo.bolt()
     orbit = sl.find_orbit(system, system.keyframes["drop"], control=system.controls["run"])
     # DOP853 at 1e-12 on the hand-derived equations: 283.80 ms, 1.279 m/s, duty 0.277, multiplier -0.0875

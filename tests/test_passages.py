@@ -1,4 +1,4 @@
-"""The table of events of docs/hybrid.md: `simulate`, strides and exported C agree by the same numbers."""
+"""The table of events of docs/hybrid.md: `simulate`, strides, exported C and plans agree by the same numbers."""
 
 import math
 
@@ -151,7 +151,7 @@ by_case = pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)
 
 
 @by_case
-@pytest.mark.parametrize("engine", ["native", "heyoka", "sundials"])
+@pytest.mark.parametrize("engine", ["native", "scipy", "heyoka", "sundials"])
 def test_simulate(case, engine):
     c = case()
     run = sl.simulate(c.system, c.start, domain=c.domain, until=c.until, engine=engine)
@@ -172,11 +172,13 @@ def test_stride(case):
             stride.run(start, theta, stop=lambda crossings: len(crossings) == len(c.events))
         c.events = c.events[:-1]
     passage = stride.run(start, theta, stop=lambda crossings: len(crossings) == len(c.events))
-    assert [x.edge.name for x in passage.crossings] == [name for name, _ in c.events]
+    assert [x.name for x in passage.crossings] == [name for name, _ in c.events]
     np.testing.assert_allclose([x.t for x in passage.crossings], [t for _, t in c.events], atol=1e-10)
     run = sl.simulate(c.system, c.start, domain=c.domain, until=c.until, tolerance=1e-12)
     for mine, other in zip(passage.crossings, run.events, strict=False):
-        np.testing.assert_allclose(np.concatenate([mine.q, mine.v]), np.concatenate([other.q, other.v]), atol=1e-9)
+        np.testing.assert_allclose(
+            np.concatenate([mine.after.q, mine.after.v]), np.concatenate([other.q, other.v]), atol=1e-9
+        )
 
 
 @needs_compiler
@@ -192,6 +194,36 @@ def test_exported_c(case, tmp_path):
     else:
         assert s.ended
         assert s.t == pytest.approx(run.outcome.t, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c not in (crossed_at_entry, pulled_at_entry, marks)], ids=lambda f: f.__name__
+)
+def test_plan(case):
+    """A plan through the same domains, with nothing to choose, passes the same events at the same states.
+
+    Left out: events in which no time passes, and marks, beside which another edge leads into the same domain.
+    """
+    c = case()
+    run = sl.simulate(c.system, c.start, domain=c.domain, until=c.until, tolerance=1e-12)
+    passed = [e for e in run.events if e.target is not None]
+    stays = np.diff([0.0, *(e.t for e in passed), run.t[-1]])
+    plan = sl.Plan(
+        *(c.system.domains[n] for n in (c.domain, *(e.target for e in passed))),
+        duration=[(0.6 * t, 1.4 * t) for t in stays[:-1]] + [float(stays[-1])],
+        intervals=[4] * len(stays),
+    )
+    plan.require(plan.start == c.start)
+    found = sl.plan.solve(plan)
+    assert [e.name for e in found.events] == [e.name for e in passed]
+    for mine, other in zip(found.events, passed, strict=True):
+        assert mine.t == pytest.approx(other.t, abs=1e-7)
+        after = [np.concatenate([e.q, e.v]) for e in (mine, other)]
+        np.testing.assert_allclose(*after, atol=1e-6)
+        assert (mine.impact is None) == (other.impact is None)
+        if mine.impact is not None:
+            np.testing.assert_allclose(mine.impact.impulses, other.impact.impulses, atol=1e-6)
+    np.testing.assert_allclose(found.arrays["q"][-1], run.end.positions, atol=1e-6)
 
 
 def test_guards_combine():

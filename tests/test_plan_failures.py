@@ -145,9 +145,17 @@ def test_an_edge_that_is_missing_or_cannot_be_planned():
     here, there = system.domain("here"), system.domain("there")
     with pytest.raises(BadModel, match="no edge leads from 'here' to 'there'"):
         sl.Plan(here, there, duration=1.0)
-    system.edge(here, there, guard=sl.When(lambda s: s.q.x - 1, "rising"), reset=sl.Map(lambda s: {"v.x": -s.v.x}))
-    with pytest.raises(BadModel, match="not Map"):
+    bump = sl.Collision([sl.Sliding("foot")], restitution=0.5)
+    system.edge(here, there, guard=sl.When(lambda s: s.q.x - 1, "rising"), reset=bump)
+    with pytest.raises(BadModel, match="not a Collision"):
         sl.Plan(here, there, duration=1.0)
+
+
+def test_feet_with_modes_of_their_own_are_not_planned_through():
+    m = rail()
+    m.foot("foot", m.links["block"].origin, friction=0.5)
+    with pytest.raises(BadModel, match="'foot' of 'block' touch"):
+        sl.Plan(m, duration=1.0)
 
 
 # ---- limits -------------------------------------------------------------------------------------------------------

@@ -62,10 +62,8 @@ def test_saltation_matrices_against_finite_differences(orbit):
     theta, n, step, lead = orbit.start.p, len(m.q_names), 1e-7, 2e-3
     for k, s in enumerate(sl.orbits.saltations(orbit)):
         crossing = orbit.crossings[k]
-        source = orbit.system.domains[s.source]
-        before = stride.dynamics(source, crossing.t, crossing.q_before, theta)
-        after = stride.dynamics(orbit.system.domains[s.target], crossing.t, crossing.q, theta)
-        p_after = np.ravel(after.entry(crossing.t, crossing.q, crossing.v, theta)[0])
+        before, after = stride.dynamics(crossing.before, theta), stride.dynamics(crossing.after, theta)
+        p_after, _ = after.entered(crossing.after, theta, None)
 
         def euler(dynamics, x, p, dt):  # so short a way that RK4 is exact to round-off
             f = lambda x: dynamics.rates(0.0, x, p)[0]  # noqa: E731
@@ -74,7 +72,7 @@ def test_saltation_matrices_against_finite_differences(orbit):
             c = f(x + dt / 2 * b)
             return x + dt / 6 * (a + 2 * b + 2 * c + f(x + dt * c))
 
-        x = np.concatenate([crossing.q_before, crossing.v_before])
+        x = np.concatenate([crossing.before.q, crossing.before.v])
         early = x
         for _ in range(20):
             early = euler(before, early, crossing.p_before, -lead / 20)
@@ -130,7 +128,7 @@ def test_param_derivatives_against_differences():
     hopper = sl.zoo.hopper(coordinates=4)
     orbit = sl.find_orbit(hopper, hopper.keyframes["takeoff"])
     names = ("mu", "k", "L0")
-    stride = orbit.shooting.stride.with_params(names)
+    stride = orbit.shooting.stride.like(names)
     theta, node = orbit.start.p, orbit.node
     seeds = np.zeros((stride.rows.n, 3))
     seeds[stride.rows.p] = np.eye(3)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from saltus.errors import UnknownName
+
 __version__ = "0.2.0"
 
 _HOME = {
@@ -77,7 +79,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(_MODULES[name])
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    raise AttributeError(f"saltus has no public name {name!r}; it has {', '.join(sorted(__all__))}")
+    raise UnknownName("public name of saltus", name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -14,10 +13,12 @@ import numpy as np
 
 from saltus.errors import BadValue
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 __all__ = ["Ground", "Level", "Profile", "Slope", "Stairs", "Terrain"]
 
 FAR = 1e6  # m: how far the first and the last piece of a profile go on
+DRAWN = 401  # points with which a smooth ground is drawn
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,14 @@ class Ground:
 
     def height(self, x: Any, y: Any = 0.0) -> Any:
         """Height (m) at a place."""
+        raise NotImplementedError
+
+    def line(self, low: float, high: float) -> np.ndarray:
+        """Points (x, height) whose straight joins draw the ground between two x (m), in 3D at y = 0."""
+        raise NotImplementedError
+
+    def depth(self, x: np.ndarray, y: np.ndarray, up: np.ndarray) -> np.ndarray:
+        """How far (m) points are below the ground along its normal there; above it, less than zero."""
         raise NotImplementedError
 
 
@@ -92,7 +101,15 @@ class Slope(Ground):
 
     def height(self, x: Any, y: Any = 0.0) -> Any:
         """Height (m) at a place."""
-        return self.offset + math.tan(self.angle) * x
+        return math.tan(self.angle) * x + self.offset
+
+    def line(self, low: float, high: float) -> np.ndarray:
+        """Its two ends."""
+        return np.array([[x, self.height(x)] for x in (low, high)])
+
+    def depth(self, x: np.ndarray, y: np.ndarray, up: np.ndarray) -> np.ndarray:
+        """How far (m) points are below it along its normal."""
+        return np.asarray((self.height(x) - up) * math.cos(self.angle))
 
     def __repr__(self) -> str:
         return f"Slope({math.degrees(self.angle):g}, 'deg')"
@@ -176,7 +193,7 @@ class Profile(Ground):
         distance = []
         for f in features:
             inside = min(a * x + b * up - c for a, b, c in f.within)
-            gap = np.linalg.norm(place - f.point) if f.corner else (place - f.point) @ f.normal
+            gap = float(np.linalg.norm(place - f.point) if f.corner else (place - f.point) @ f.normal)
             distance.append((max(0.0, -inside), abs(gap)))
         best = min(range(len(features)), key=lambda i: (distance[i][0] > 1e-12, distance[i][0] + distance[i][1]))
         first = features[best]
@@ -195,6 +212,22 @@ class Profile(Ground):
     def height(self, x: Any, y: Any = 0.0) -> Any:
         """Height (m) at a place."""
         return np.interp(x, self.x, self.heights)
+
+    def line(self, low: float, high: float) -> np.ndarray:
+        """Its corners."""
+        corners = self._line[0]
+        inside = corners[(corners[:, 0] > low) & (corners[:, 0] < high)]
+        ends = [[x, float(self.height(x))] for x in (low, high)]
+        return np.vstack([ends[:1], inside, ends[1:]])
+
+    def depth(self, x: np.ndarray, y: np.ndarray, up: np.ndarray) -> np.ndarray:
+        """How far (m) points are from its line; above it, less than zero."""
+        corners = self._line[0]
+        a, along = corners[:-1], np.diff(corners, axis=0)
+        points = np.column_stack([x, up])[:, None]
+        share = np.clip(((points - a) * along).sum(axis=2) / (along**2).sum(axis=1), 0.0, 1.0)
+        distance = np.linalg.norm(points - a - share[..., None] * along, axis=2).min(axis=1)
+        return np.where(up < self.height(x), distance, -distance)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.x)} points)"
@@ -228,8 +261,8 @@ class Terrain(Ground):
             out = SX(self.function(x, y) if spatial else self.function(x))
         except Exception as problem:
             raise BadValue(
-                f"terrain: its function cannot be traced ({type(problem).__name__}: {problem}); use sl.math.sin and the "
-                "like, one argument in the plane, two in 3D"
+                f"terrain: its function cannot be traced ({type(problem).__name__}: {problem}); use sl.math.sin and "
+                "the like, one argument in the plane, two in 3D"
             ) from problem
         f = ca.Function("height", [x, y], [out])
         jumps = {
@@ -243,12 +276,28 @@ class Terrain(Ground):
             ca.OP_IF_ELSE_ZERO,
             ca.OP_NOT,
         }
-        if any(f.instruction_id(k) in jumps for k in range(f.n_instructions())):
+        known = [f.instruction_id(k) for k in range(f.n_instructions())]
+        if any(x == ca.OP_CONST and math.isnan(f.instruction_constant(k)) for k, x in enumerate(known)):
+            raise BadValue(
+                "terrain: its function gives no number for a symbol, as those of math and numpy do; use sl.math.sin "
+                "and the like"
+            )
+        if any(x in jumps for x in known):
             raise BadValue(
                 "terrain: its function jumps or branches, and feet need a slope everywhere; give steps as "
                 "sl.ground.Stairs(...) or sl.ground.Profile(x, heights)"
             )
         return out
+
+    @cached_property
+    def _surface(self) -> ca.Function:
+        """Height and its slopes at (x, y), of a function of x alone too."""
+        x, y = SX.sym("x"), SX.sym("y")
+        try:
+            h = self.expression(x, y, True)
+        except BadValue:
+            h = self.expression(x, y, False)
+        return ca.Function("height", [x, y], [h, ca.jacobian(h, ca.vertcat(x, y))])
 
     @property
     def kind(self) -> str:  # type: ignore[override]
@@ -274,3 +323,18 @@ class Terrain(Ground):
             return self.function(x, y)
         except TypeError:
             return self.function(x)
+
+    def line(self, low: float, high: float) -> np.ndarray:
+        """Many points of it."""
+        x = np.linspace(low, high, DRAWN)
+        return np.column_stack([x, self._at(x, np.zeros(DRAWN))[0]])
+
+    def depth(self, x: np.ndarray, y: np.ndarray, up: np.ndarray) -> np.ndarray:
+        """How far (m) points are below the plane that touches it under them."""
+        height, *slopes = self._at(x, y)
+        return np.asarray((height - up) / np.sqrt(1 + slopes[0] ** 2 + slopes[1] ** 2))
+
+    def _at(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Heights and both slopes at many places."""
+        height, slopes = self._surface.map(len(x))(x[None], y[None])
+        return np.vstack([height.full(), slopes.full().reshape(2, -1, order="F")])

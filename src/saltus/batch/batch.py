@@ -233,7 +233,7 @@ class Batch:
                 p[:, place["up"]] = [o.normal for o in patches]
             p[:, place["friction"]], p[:, place["static"]] = friction[:, :1], friction.max(1, keepdims=True)
             p[:, place["closed"]] = not x.normal
-            at += x.block.numel()
+            at += x.size
         w = v[:, list(motion.choice.independent)]
         gaps, speeds = motion.apart(q, w, p)
         at = motion.slice("block").start
@@ -248,7 +248,7 @@ class Batch:
                         contact=x.name,
                     )
                 p[:, at] = (gaps[:, i] <= START) & (np.abs(speeds[:, i]) <= START)
-            at += x.block.numel()
+            at += x.size
         assert self._engine is not None
         self._engine.begin(which, q, w, p)
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from inspect import signature
 from typing import Any
 
@@ -33,11 +32,12 @@ from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.laws import Schedule, Table
 from saltus.hybrid.mode import action
-from saltus.hybrid.signals import Entry, traced
+from saltus.hybrid.signals import traced
 from saltus.hybrid.touched import Touched, constrained
 from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, number
+from saltus.once import cached_property
 
 NEWTON = 2  # steps onto the loops after each step of the integration; it starts within the step's error of them
 SOFT = 1e-13  # of the mobility of a contact row: rows that depend on each other share their forces
@@ -59,7 +59,7 @@ class Acted(Schedule):
         """Count the numbers of an action."""
         return self.size
 
-    def table(self, constrained: Constrained, visit: int, entry: Entry) -> Table:
+    def table(self, constrained: Constrained, visit: int) -> Table:
         """Return nothing: a batch is given its actions."""
         raise NotImplementedError
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from saltus.batch.motion import Motion
 from saltus.compile import build
 from saltus.compile.statements import VECTOR, Routine, declared, statements
+from saltus.once import cached_property
 
 _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
 
@@ -61,7 +61,7 @@ def source(motion: Motion, gradient: bool) -> str:
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     for x in motion.elements:
         table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}}}")
-        rows, holds, at = rows + x.rows, holds + x.slips, at + x.block.numel()
+        rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
     lines = [
         *(f"#define {name} {value}" for name, value in sizes.items()),
         "static const struct { int slips, normal, row, p, hold; } elements[] = {"

@@ -19,8 +19,8 @@ from saltus.errors import BadFile, SaltusError
 
 BAD_INPUT, ENDED_BADLY, INTERRUPTED = 2, 1, 130
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
 
 
 def speaking(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import itertools
 import math
+import re
 import threading
 import time
 import warnings
@@ -19,10 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from saltus.compile.toolchain import CompileError, build, find_compiler
 from saltus.errors import BadValue, NoCompiler, SaltusError
+from saltus.once import cached_property
 
 Array = NDArray[np.float64]
 
 _NAME = "saltus_kernel"
+
+# CasADi's helpers such as casadi_sq are visible from outside, so that no compiler may put them in place of their calls.
+_HELPER = re.compile(r"^casadi_real casadi_\w+\(", re.MULTILINE)
 
 _LOOPS = """
 #include <stdlib.h>
@@ -81,14 +84,14 @@ def c_source(functions: Iterable[ca.Function]) -> str:
         raise NotImplementedError(f"CasADi cannot write this function in C: {error}") from error
     if "#error" in source:
         raise NotImplementedError("CasADi cannot write every part of this function in C")
-    return source
+    return _HELPER.sub(r"static \g<0>", source)
 
 
 class Bound:
     """A kernel tied to memory: write into `args`, call it, read `results`.
 
     Both are lists of float64 arrays that stay the same for life. `evaluate` is the bare call for the
-    hottest loops. Not for two threads at once: bind once a thread.
+    hottest loops. Not for two threads at once: bind once per thread.
     """
 
     __slots__ = ("_buffer", "args", "evaluate", "results")
@@ -152,11 +155,11 @@ class Kernel:
         """Whether it runs compiled (compiles it to find out)."""
         return self._library is not None
 
-    @functools.cached_property
+    @cached_property
     def _dense(self) -> ca.Function:
         return densified(self.function, _NAME)
 
-    @functools.cached_property
+    @cached_property
     def _library(self) -> str | None:
         """The path of the built library, None on the virtual machine."""
         if self._wish is False or find_compiler() is None:
@@ -176,12 +179,12 @@ class Kernel:
             warnings.warn(self.notes[-1], RuntimeWarning, stacklevel=4)
             return None
 
-    @functools.cached_property
+    @cached_property
     def runnable(self) -> ca.Function:
         """As a CasADi function of dense arguments, for use within others."""
         return ca.external(_NAME, self._library) if self._library else self._dense
 
-    @functools.cached_property
+    @cached_property
     def _loop(self) -> Callable[..., int]:
         return ctypes.CDLL(self._library).saltus_batch
 
@@ -229,12 +232,16 @@ class Kernel:
         if self.native:
             parts = max(1, min(threads, count))
             edges = [count * k // parts for k in range(parts + 1)]
-            spans = [(a, b - a) for a, b in itertools.pairwise(edges)]
+            loop = self._loop  # here, not in a thread that would wait for what this one may hold
+
+            def run(first: int, end: int) -> int:
+                return self._run(loop, first, end - first, inputs, steps, outputs)
+
             if parts == 1:
-                failures = [self._run(0, count, inputs, steps, outputs)]
+                failures = [run(0, count)]
             else:
                 with ThreadPoolExecutor(parts) as pool:
-                    failures = list(pool.map(lambda span: self._run(span[0], span[1], inputs, steps, outputs), spans))
+                    failures = list(pool.map(run, edges[:-1], edges[1:]))
             if any(failures):
                 raise self._failure()
         else:
@@ -256,15 +263,16 @@ class Kernel:
         if self.native:
             still = [0] * len(bound.args)
             start = time.perf_counter()
-            self._run(0, repeats, bound.args, still, bound.results, still=True)
+            self._run(self._loop, 0, repeats, bound.args, still, bound.results, still=True)
         else:
             start = time.perf_counter()
             for _ in range(repeats):
                 bound.evaluate()
         return (time.perf_counter() - start) / repeats
 
+    @staticmethod
     def _run(
-        self,
+        loop: Callable[..., int],
         first: int,
         count: int,
         inputs: list[Array],
@@ -274,7 +282,7 @@ class Kernel:
     ) -> int:
         """Let C go through some of the sets; `still` writes every result to the same place."""
         sizes = [0 if still else array[:1].size for array in outputs]
-        return self._loop(
+        return loop(
             ctypes.c_longlong(count),
             _pointers(inputs, first, steps),
             (ctypes.c_longlong * len(steps))(*steps),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -15,6 +14,7 @@ from saltus.errors import BadValue, Singular, UnknownName
 from saltus.model.assembly import State
 from saltus.model.symbols import SX
 from saltus.model.travel import Travel
+from saltus.once import cached_property
 
 MARGIN = 1e-6  # share of its travel by which a driver stays off a dead centre
 
@@ -34,7 +34,7 @@ class Quantity:
 class KinematicStudy:
     """A point of a linkage over the driver's turn. Rows are samples; velocities are for the driver at `speed`.
 
-    `transmission` are angles (rad, 0 to pi/2), one column a loop of `turn.loops`. `advantage` is the force (N) at
+    `transmission` are angles (rad, 0 to pi/2), one column per loop of `turn.loops`. `advantage` is the force (N) at
     the point, along its path, that 1 Nm (or 1 N) at the driver holds. `travel` says how far the driver goes: its
     limits are the dead centres. `toggles` are the driver's values at which another coordinate turns back: the dead
     centres of the linkage when it is driven from there.

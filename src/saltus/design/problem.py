@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -17,6 +16,7 @@ from saltus.design.cycle import MX, Cycle, PathError, _Combined, scalar
 from saltus.design.turn import Turn
 from saltus.errors import BadModel, BadValue, NoDesign, UnknownName
 from saltus.model.assembly import State
+from saltus.once import cached_property
 
 SLACK = 1e-6  # by how much a constraint may be missed, relative to its size
 FAR = 0.05  # share of the size of a target path by which it may be missed before its reach is looked at

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -25,6 +24,7 @@ from saltus.model.kinematics import Pose, closed_by, measured
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, cross, number, skew
+from saltus.once import cached_property
 
 RANK = 1e-9  # singular values of constraints without units: below, they do not hold
 UNIQUE = 1e-7  # share of a redundant set of reactions above which a force is not determined

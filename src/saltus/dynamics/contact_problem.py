@@ -5,17 +5,17 @@ with, for every contact,
 
     0 <= f_n, 0 <= w_n, f_n w_n = 0,    |f_t| <= friction f_n,    f_t = -friction f_n w_t / |w_t| where w_t is not zero;
 
-a contact that slips already has f_t = -friction f_n d with its direction d. Projected sweeps over the contacts guess who
-is open, sticks or slips; a linear solve for that guess gives the forces to round-off, and only a solution that meets
-every condition is returned. In the plane, where friction is so strong that there may be none or several (Painleve),
-all guesses are looked at.
+a contact that slips already has f_t = -friction f_n d with its direction d. Projected sweeps over the contacts guess
+who is open, sticks or slips; a linear solve for that guess gives the forces to round-off, and only a solution that
+meets every condition is returned. In the plane, where friction is so strong that there may be none or several
+(Painleve), all guesses are looked at.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,8 +23,10 @@ import numpy as np
 from saltus.errors import SaltusError
 
 SWEEPS = (3, 10, 30, 100, 300, 1000, 3000)  # after each of these the guess is tried
-TURNS = 60  # rounds that find the direction of a slip that starts in 3D
+TURNS, HALVINGS, TURN = 30, 20, 1e-7  # steps, halvings of one and difference (rad) by which slips in 3D find their way
+PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
+ROUND_OFF = 1e-13
 FINE = 1e-9  # of the largest force or motion
 
 
@@ -63,9 +65,21 @@ class Forces:
     notes: list[str] = field(default_factory=list)
 
 
-def solve(G: np.ndarray, b: np.ndarray, laws: Sequence[Law], *, count: bool = False) -> Forces:
-    """Forces that meet the laws. With `count`, NoForces also where there are several solutions."""
+def solve(
+    G: np.ndarray, b: np.ndarray, laws: Sequence[Law], *, count: bool = False, leaving: Mapping[int, str] | None = None
+) -> Forces:
+    """Forces that meet the laws. With `count`, NoForces also where there are several solutions.
+
+    `leaving` are contacts that have just come to the end of what they bear, "normal" or "slip": as far as round-off
+    tells, they may stay as they were or go on to be open or to slip, and they go on.
+    """
     problem = _Problem(G, b, laws)
+    found = _solved(problem, count)
+    return problem.left(found, leaving) if leaving else found
+
+
+def _solved(problem: _Problem, count: bool) -> Forces:
+    laws = problem.laws
     if count and problem.doubtful:
         found = problem.all()
         if len(found) != 1:
@@ -81,14 +95,6 @@ def solve(G: np.ndarray, b: np.ndarray, laws: Sequence[Law], *, count: bool = Fa
     if found_one is None:
         raise NoForces("no forces were found that meet the laws of contact", solutions=0)
     return found_one
-
-
-def least(
-    G: np.ndarray, b: np.ndarray, laws: Sequence[Law], modes: Sequence[str], directions: Sequence[np.ndarray | None]
-) -> np.ndarray:
-    """Least-norm forces that hold what some modes hold, whether they meet the laws or not."""
-    found = _Problem(G, b, laws).held(np.zeros(len(b)), modes, directions)
-    return np.full(len(b), np.nan) if found is None else found
 
 
 class _Problem:
@@ -109,28 +115,30 @@ class _Problem:
             return False
         ways = [[x.direction[0]] if x.direction is not None else [1.0, -1.0] if x.tangential else [0.0] for x in rubs]
         normals = [x.normal for x in rubs]
-        for signs in itertools.product(*ways):
-            A = self.G[np.ix_(normals, normals)].copy()
-            for k, (x, s) in enumerate(zip(rubs, signs, strict=True)):
-                if x.tangential:
-                    A[:, k] -= x.friction * s * self.G[normals, x.tangential[0]]
-            scale = np.sqrt(np.abs(np.diag(self.G)[normals])) + 1e-300
-            A = A / np.outer(scale, scale)
-            for r in range(1, len(normals) + 1):
-                for chosen in itertools.combinations(range(len(normals)), r):
-                    plain = self.G[np.ix_([normals[i] for i in chosen], [normals[i] for i in chosen])]
-                    dependent = np.linalg.det(plain / np.outer(scale[list(chosen)], scale[list(chosen)])) < 1e-9
-                    if not dependent and np.linalg.det(A[np.ix_(chosen, chosen)]) <= 1e-9:
-                        return True
+        plain = self.G[np.ix_(normals, normals)]
+        along = np.array(
+            [x.friction * self.G[normals, x.tangential[0]] if x.tangential else 0 * plain[0] for x in rubs]
+        ).T
+        scale = np.sqrt(np.abs(np.diag(plain))) + 1e-300
+        plain, along = (A / np.outer(scale, scale) for A in (plain, along))
+        for r in range(1, len(normals) + 1):
+            for chosen in itertools.combinations(range(len(normals)), r):
+                signs = np.array(list(itertools.product(*(ways[i] for i in chosen))))
+                mine = np.ix_(chosen, chosen)
+                if (
+                    np.linalg.det(plain[mine]) >= 1e-9
+                    and (np.linalg.det(plain[mine] - signs[:, None, :] * along[mine]) <= 1e-9).any()
+                ):
+                    return True
         return False
 
     # ---- guesses ------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Forces]:
         """Every solution with motions of its own, in the plane."""
-        choices = []
+        choices: list[list[tuple[str, np.ndarray | None]]] = []
         for x in self.laws:
-            closed = [("slip", x.direction)] if x.direction is not None else []
+            closed: list[tuple[str, np.ndarray | None]] = [("slip", x.direction)] if x.direction is not None else []
             if x.direction is None and x.tangential:
                 closed = [("stick", None), ("slip", np.array([1.0])), ("slip", np.array([-1.0]))]
             elif not x.tangential:
@@ -206,28 +214,67 @@ class _Problem:
             directions.append(direction)
         return modes, directions
 
+    def left(self, found: Forces, leaving: Mapping[int, str]) -> Forces:
+        """The same solution with contacts let go that are at their limit, as far as that meets the laws."""
+        for which in ([*leaving], *([k] for k in leaving)):
+            modes, ways = list(found.modes), list(found.directions)
+            for k in which:
+                x = self.laws[k]
+                if leaving[k] == "normal" and modes[k] != "open":
+                    modes[k], ways[k] = "open", None
+                elif leaving[k] == "slip" and modes[k] == "stick":
+                    along = found.f[list(x.tangential)]
+                    modes[k], ways[k] = "slip", -along / max(float(np.linalg.norm(along)), 1e-300)
+            if modes == list(found.modes):
+                continue
+            gone = self._tried(found.f, modes, ways)
+            if gone is not None:
+                return gone
+        return found
+
     # ---- a guess made exact ---------------------------------------------------------------------------------------
 
     def _tried(self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None]) -> Forces | None:
-        ways = list(directions)
-        for _ in range(TURNS):
-            found = self.held(f, modes, ways)
-            if found is None:
-                return None
-            w = self.G @ found + self.b
-            turned = 0.0
-            for i, x in enumerate(self.laws):
-                if modes[i] == "slip" and x.rough and len(x.tangential) == 2:
-                    along = w[list(x.tangential)]
-                    size = np.linalg.norm(along)
-                    if size > FINE * self.size:
-                        turned = max(turned, float(np.abs(along / size - ways[i]).max()))
-                        ways[i] = along / size
-            if turned < 1e-12:
-                break
-        return self._judged(found, w, modes, ways)
+        turning = [i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough and len(x.tangential) == 2]
+        ways = self._turned(f, modes, list(directions), turning) if turning else list(directions)
+        found = self._held(f, modes, ways)
+        return None if found is None else self._judged(found, self.G @ found + self.b, modes, ways)
 
-    def held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    def _turned(
+        self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None], turning: Sequence[int]
+    ) -> list[np.ndarray | None]:
+        """Directions along which slips start: d x w = 0 of every contact that turns; by Newton on their angles."""
+        angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
+
+        def off(at: np.ndarray) -> np.ndarray:
+            for i, a in zip(turning, at, strict=True):
+                ways[i] = np.array([math.cos(a), math.sin(a)])
+            found = self._held(f, modes, ways)
+            if found is None:
+                return np.full(len(at), np.nan)
+            w = [self.G[list(self.laws[i].tangential)] @ found + self.b[list(self.laws[i].tangential)] for i in turning]
+            pairs = zip((ways[i] for i in turning), w, strict=True)
+            return np.array([math.atan2(d[0] * x[1] - d[1] * x[0], d @ x) for d, x in pairs if d is not None])
+
+        now = off(angle)
+        for _ in range(TURNS):
+            if not np.isfinite(now).all() or np.abs(now).max() < 1e-14:
+                break
+            slope = np.column_stack([(off(angle + TURN * e) - now) / TURN for e in np.eye(len(angle))])
+            step = -np.linalg.lstsq(slope, now, rcond=None)[0] if np.isfinite(slope).all() else now
+            step *= min(1.0, 1.0 / max(np.abs(step).max(), 1e-300))  # rad
+            for _ in range(HALVINGS):
+                ahead = off(angle + step)
+                if np.abs(ahead).max() < np.abs(now).max():
+                    break
+                step = step / 2
+            else:
+                break
+            angle, now = angle + step, ahead
+        off(angle)
+        return ways
+
+    def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f with w = 0 along the rows that are held."""
         columns, held = [], []
         fixed = np.zeros(self.n)
@@ -239,13 +286,13 @@ class _Problem:
             if x.normal is not None:
                 column = np.zeros(self.n)
                 column[x.normal] = 1.0
-                if modes[i] == "slip" and t and ways[i] is not None:
-                    column[t] = -x.friction * ways[i]
+                if modes[i] == "slip" and t and (way := ways[i]) is not None:
+                    column[t] = -x.friction * way
                 columns.append(column)
                 held.append(x.normal)
                 start.append(f[x.normal])
-            elif modes[i] == "slip" and ways[i] is not None:
-                fixed[t] = -x.friction * ways[i]
+            elif modes[i] == "slip" and (way := ways[i]) is not None:
+                fixed[t] = -x.friction * way
             if modes[i] == "stick":
                 for row in t:
                     columns.append(np.eye(self.n)[row])
@@ -266,7 +313,8 @@ class _Problem:
         self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
     ) -> Forces | None:
         """The solution if it meets every law."""
-        small_w, small_f = FINE * self.size, FINE * float(np.abs(f).max(initial=0.0))
+        round_off = ROUND_OFF * float((np.abs(self.G) @ np.abs(f)).max(initial=0.0))
+        small_w, small_f = FINE * self.size + round_off, FINE * float(np.abs(f).max(initial=0.0))
         for i, x in enumerate(self.laws):
             t = list(x.tangential)
             if x.normal is not None:
@@ -281,6 +329,8 @@ class _Problem:
                 np.linalg.norm(f[t]) > x.static * size + small_f or np.abs(w[t]).max(initial=0.0) > small_w
             ):
                 return None
-            if modes[i] == "slip" and x.rough and w[t] @ ways[i] < -small_w:
-                return None
+            if modes[i] == "slip" and x.rough and (way := ways[i]) is not None:
+                along = float(w[t] @ way)
+                if along < -small_w or np.linalg.norm(w[t] - along * way) > PARALLEL * along + small_w:
+                    return None
         return Forces(f, w, tuple(modes), tuple(ways))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -20,27 +19,20 @@ from saltus.model.kinematics import Closure, Kinematics, Motion
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, cross, number
+from saltus.once import cached_property
 
 
 class Equations:
     """All expressions of one mechanism with one set of constraints.
 
-    `extra` are constraints beyond the loops (contacts of a domain), with their own parameter symbols appended
+    `constrained` adds constraints beyond the loops (contacts of a domain), with their own parameter symbols appended
     to the mechanism's Params in `p`. `passive` leaves the motors switched off, limits and all; `unlimited` ones (see
-    `constrained`) deliver whatever they are asked for. With `released` the
-    virtual displacements of drives are coordinates too, after all others. `z` are states beyond positions and
-    velocities (the memory of soft contacts), `z_dot` their rates.
+    `constrained`) deliver whatever they are asked for. With `released` the virtual displacements of drives are
+    coordinates too, after all others. `z` are states beyond positions and velocities (memories of soft contacts, then
+    those declared), `z_dot` their rates.
     """
 
-    def __init__(
-        self,
-        mechanism: Mechanism,
-        extra: Sequence[Closure] = (),
-        extra_p: SX | None = None,
-        *,
-        passive: bool = False,
-        released: bool = False,
-    ) -> None:
+    def __init__(self, mechanism: Mechanism, *, passive: bool = False, released: bool = False) -> None:
         mechanism.check()
         self.passive, self.unlimited = passive, False
         self._origin: Equations | None = None  # the same machine without further constraints
@@ -48,12 +40,11 @@ class Equations:
         self.kinematics = k = Kinematics(mechanism, released=released)
         self.t, self.q, self.v, self.a = k.t, k.q, k.v, k.a
         self.u = ca.vertcat(SX(0, 1), *mechanism.inputs.values())
-        self.p = k.p if extra_p is None else ca.vertcat(k.p, extra_p)
+        self.p = k.p
         self.q_dot, self.q_pull = k.q_dot, k.q_pull
-        self.closures = [*k.closures(), *extra]
+        self.closures = k.closures()
         self.nq, self.nv = self.q.numel(), self.v.numel()
-        soft = [f.memory for f in mechanism.forces.values() if isinstance(f, CompliantContact)]
-        self.z = ca.vertcat(SX(0, 1), *soft)
+        self.z = mechanism.z
 
     def constrained(
         self, extra: Sequence[Closure], extra_p: SX, *, passive: bool = False, unlimited: bool = False
@@ -220,6 +211,11 @@ class Equations:
                 out[f"motor {name}"] = ca.jtimes(self._rate(name), self.v, self.torques[i], True)
         return out
 
+    def rub(self, name: str, slip: SX, push: SX) -> None:
+        """Add a force `push` along a velocity `slip`, which given motions may cause too: its power is that of both."""
+        self.efforts[name] = ca.jtimes(slip, self.v, push, True)
+        self.powers[name] = ca.dot(push, slip)
+
     @cached_property
     def Q(self) -> SX:
         """Sum of all applied generalised forces."""
@@ -234,7 +230,8 @@ class Equations:
     @cached_property
     def z_dot(self) -> SX:
         """Rates of the states z."""
-        return ca.densify(ca.vertcat(SX(0, 1), *[t.stretch_rate for t in self.touches.values()]))
+        own = [x.rate for x in self.mechanism.memories.values()]
+        return ca.densify(ca.vertcat(SX(0, 1), *[t.stretch_rate for t in self.touches.values()], *own))
 
     def stretch(self, spring: Spring) -> tuple[SX, SX, SX]:
         """Length of a spring, its rate, and the direction from end a to b in axes of the nearest link above both.
@@ -314,18 +311,7 @@ class Equations:
 
     def spin(self, link: str) -> SX:
         """Angular velocity of a link in world axes, rad/s."""
-        return self._spins[link]
-
-    @cached_property
-    def _spins(self) -> dict[str, SX]:
-        """Angular velocity of every link in world axes."""
-        out = {"ground": SX(3, 1)}
-        for parent, child, chain in self.kinematics.chains:
-            pose, out[child] = self.kinematics.pose(parent), out[parent]
-            for motion in chain:
-                pose = pose @ motion.pose
-                out[child] = out[child] + ca.mtimes(pose.R, motion.w)
-        return out
+        return self.kinematics.spins[link]
 
     @cached_property
     def _centres(self) -> dict[str, tuple[SX, SX]]:

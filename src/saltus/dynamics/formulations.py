@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -17,6 +16,7 @@ from saltus.errors import BadValue
 from saltus.model.linear import Factored, Positive, product
 from saltus.model.rank import groups
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 __all__ = ["ODE", "SPF", "Baumgarte", "Formulation", "Index1", "Minimal", "Projection"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from saltus.dynamics.equations import Equations
 from saltus.errors import BadValue, UnknownName
 from saltus.model.assembly import State
 from saltus.model.symbols import Named
+from saltus.once import cached_property
 
 
 def forward(state: State, efforts: Mapping[str, float] | None = None, *, t: float = 0.0) -> Forward:

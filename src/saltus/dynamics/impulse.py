@@ -8,7 +8,7 @@ All functions take stacks: leading axes of M, A, B and v run over configurations
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,7 +25,8 @@ class Impact:
     `v` is the velocity after it. `impulses` (N s) act along the constraint rows named in `rows`. `T_a` and `T_c`
     (J) are the admissible and the constrained part of the kinetic energy before, `T_after` is the energy left:
     `T_a` in an ideal plastic impact. `rank` below the number of rows means that rows depend on each other:
-    velocities and energies are unique, the impulses are the least-norm set.
+    velocities and energies are unique, the impulses are the least-norm set. `works` (J) are the works of the impulses
+    where contacts with modes of their own were hit, p (u- + u+) / 2 along each row, which add up to the change of T.
     """
 
     v: np.ndarray
@@ -35,6 +36,7 @@ class Impact:
     rank: int
     T_after: float
     rows: tuple[str, ...] = ()
+    works: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def intensity(self) -> float:
@@ -87,7 +89,10 @@ class Decomposition:
         size = np.linalg.norm(scaled, axis=(-2, -1))[..., None]
         if B is not None and B.shape[-2]:
             self._loops = _row_space(self._scaled(B))
+            own = np.linalg.norm(scaled, axis=-1, keepdims=True)
             scaled = scaled - (scaled @ _t(self._loops)) @ self._loops
+            left = np.linalg.norm(scaled, axis=-1, keepdims=True)
+            scaled = np.where(left > RANK_TOL * own, scaled, 0.0)  # a row that the loops hold moves nothing
         self.scaled = scaled
         self._U, s, rows = np.linalg.svd(scaled, full_matrices=False)
         keep = s > RANK_TOL * size

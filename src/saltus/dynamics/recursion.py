@@ -19,9 +19,10 @@ from saltus.dynamics.equations import Equations
 from saltus.model.linear import Positive
 from saltus.model.symbols import SX, number, skew
 
-# Of a constraint's own inverse inertia: solvable where a loop's constraints lose rank. Reactions are off by about
-# (DAMPING / r)^2, r the ratio of the lightest link to the others, so it stays near round-off.
-DAMPING = 1e-14
+# Of a constraint's own inverse inertia: the floor of pivots, so that reactions stay finite where a loop's constraints
+# lose rank. With r the ratio of the lightest link to the others a pivot is off by (FLOOR / r)^2 / 2 of itself, which
+# the step of refinement squares: a foot of 1e-12 of the machine's mass keeps its digits.
+FLOOR = 1e-14
 # Of the inverse mass of a loop's heaviest link: where rods come to lie in line, reactions along them are noise, round-
 # off by the square of the distance, that error control creeps up to. Measured on chains of four-bars that pass such
 # positions: right to 5e-9 rad with 1e-8 to 1e-10, lost with 1e-14. Links however light do not feel it.
@@ -207,22 +208,23 @@ class Recursion:
     def _drop(self, form: _Form, gone: Sequence[Label], sign: int) -> _Form:
         kept = [x for x in form.labels if x not in gone]
         i, j = form.at(gone), form.at(kept)
-        D = sign * form.H[i, i]
+        D, floor = sign * form.H[i, i], None
         if sign < 0:
             fading = ca.vertcat(*[self._fading.get(x, SX(0)) for x in gone])
             absent = ca.vertcat(*[self._gone.get(x, SX(0)) for x in gone])  # a row let go of has no reaction
-            D += ca.diag(self._damping(D, [self._group[x] for x in gone]) + fading + absent)
-        factor, K = Positive(D), form.H[i, j]
+            floor = self._floor(D, [self._group[x] for x in gone])
+            D += ca.diag(fading + absent)
+        factor, K = Positive(D, floor), form.H[i, j]
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
         return _Form(kept, _symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))
 
     @staticmethod
-    def _damping(D: SX, groups: Sequence[Hashable]) -> SX:
+    def _floor(D: SX, groups: Sequence[Hashable]) -> SX:
         """A share of the mean inverse inertia of each row's group, and next to nothing of all: D may be zero there."""
-        diagonal, whole = ca.diag(D), DAMPING**2 * ca.trace(D) / D.shape[0]
+        diagonal, whole = ca.diag(D), FLOOR**2 * ca.trace(D) / D.shape[0]
         own = [[k for k, other in enumerate(groups) if other == group] for group in groups]
-        return DAMPING * ca.vertcat(*[ca.sum1(diagonal[k]) / len(k) for k in own]) + whole
+        return FLOOR * ca.vertcat(*[ca.sum1(diagonal[k]) / len(k) for k in own]) + whole
 
     def _of_heaviest(self, e: Equations, row: int) -> SX:
         """FADING by the mass of the heaviest link that the coordinates of a row carry."""

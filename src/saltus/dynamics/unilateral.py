@@ -7,6 +7,9 @@ run-time parameters: `closed` (g = 0 is held) and `stick` (s = 0 too). The const
 
 and a contact that is closed and does not stick feels f_t = -friction N d, d the direction of its slip. So one set of
 equations serves all modes, and nothing is derived or compiled again when one changes.
+
+A soft contact holds nothing. Closed, with depth h = -g, it pushes with N = max(k h (1 + D h'), 0) (Hunt and Crossley
+1975); sticking, with f_t = -k (x - x0) - k D h s, x0 where it took hold; slipping, with Coulomb's law as above.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.dynamics.equations import Equations
+from saltus.errors import BadValue
 from saltus.ground import Ground, Terrain
 from saltus.model.kinematics import Closure
 from saltus.model.mechanism import Mechanism
@@ -25,7 +29,10 @@ from saltus.model.parts import Frame, Plane, Round
 from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
-SLOWEST = 1e-9  # m/s: a slip so slow in 3D has the direction in which it starts
+# m/s: a slip in 3D that starts from rest is given the direction in which it starts until it is as fast as this, for at
+# no speed it has none. Such a slip grows from nothing, and its direction settles the quicker the slower it is: steps
+# are then as short as this allows.
+SLOWEST = 1e-7
 TINY = 1e-300
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
@@ -51,13 +58,16 @@ class Element:
     def __init__(self, name: str, part: Touching, side: str, slips: int, patch: int, d: int) -> None:
         self.name, self.part, self.side, self.slips, self.patch = name, part, side, slips, patch
         self.normal = not isinstance(part, Rub)
+        self.soft = not isinstance(part, Rub) and part.stiffness is not None
         sizes = {"closed": 1, "stick": 1, "felt": 1, "friction": 1, "static": 1, "direction": slips, "anchor": slips}
+        sizes["borne"] = int(slips > 0)  # friction keeps its direction: others hold the contact at rest
         if isinstance(part, Foot):
             sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
             sizes |= {"reference": 3}
         self.symbols = {key: SX.sym(f"{key}_{name}", size) for key, size in sizes.items() if size}
         self.block = ca.vertcat(*self.symbols.values())
+        self.size = int(self.block.numel())
         starts = np.cumsum([0, *(x.numel() for x in self.symbols.values())])
         self.places = {key: slice(int(a), int(b)) for key, a, b in zip(self.symbols, starts, starts[1:], strict=False)}
 
@@ -74,6 +84,8 @@ class Element:
     def closure(self, g: Geometry, index: int) -> Closure:
         """Its rows, weighted by the mode."""
         closed, held = self.symbols["closed"], self.symbols["closed"] * self.symbols["stick"]
+        if self.soft:
+            closed = held = SX(0)
         weights = [held] * self.slips + [closed] * self.normal
         off = [g.hold[i] - self.symbols["anchor"][i] for i in range(self.slips)] if g.hold.numel() else [0] * self.slips
         if self.slips and g.hold.numel() and "corner" in self.symbols:
@@ -86,12 +98,28 @@ class Element:
         )
 
     def direction(self, slip: SX) -> SX:
-        """Unit direction of slip: in the plane that of the mode, in 3D that of the velocity."""
+        """Unit direction of slip: in the plane that of the mode, in 3D that of the velocity, from rest on as given."""
         d = self.symbols["direction"]
         if self.slips < 2:
             return d
-        along = slip + SLOWEST * d
-        return along / ca.sqrt(ca.sumsqr(along) + TINY)
+        along = slip + d * SLOWEST**3 / (SLOWEST**2 + ca.sumsqr(slip))
+        along[0] += 1 - self.slipping  # whatever direction, but one: its series must exist
+        borne = self.symbols["borne"]
+        return borne * d + (1 - borne) * along / ca.sqrt(ca.sumsqr(along) + TINY)
+
+    def push(self, g: Geometry) -> SX:
+        """Forces of a soft contact along its rows: tangential, then normal."""
+        part, s = self.part, self.symbols
+        assert not isinstance(part, Rub)
+        assert part.stiffness is not None
+        k, D, slip = number(part.stiffness), number(part.damping), g.rates[: self.slips]
+        depth = -g.gap
+        normal = s["closed"] * ca.fmax(k * depth * (1 - D * g.rates[-1]), 0)
+        if not self.slips:
+            return normal
+        spring = -k * (g.hold - s["anchor"]) - k * D * ca.fmax(depth, 0) * slip
+        rubbing = -s["friction"] * normal * self.direction(slip)
+        return ca.vertcat(s["closed"] * (s["stick"] * spring + (1 - s["stick"]) * rubbing), normal)
 
 
 def elements(m: Mechanism, ground: Ground) -> list[Element]:
@@ -100,6 +128,12 @@ def elements(m: Mechanism, ground: Ground) -> list[Element]:
     out = []
     for part in m.touching.values():
         if isinstance(part, Foot):
+            if part.stiffness is not None and isinstance(ground, Terrain):
+                raise BadValue(
+                    f"foot {part.name!r} is soft, and on a terrain there is no straight way along which its spring "
+                    "could be measured; leave out stiffness=, or give the ground as sl.ground.Profile(x, heights)",
+                    foot=part.name,
+                )
             for k in range(ground.patches):
                 out.append(Element(part.name if k == 0 else f"{part.name} {k + 1}", part, "", d - 1, k, d))
         elif isinstance(part, Stop):
@@ -108,6 +142,10 @@ def elements(m: Mechanism, ground: Ground) -> list[Element]:
                     out.append(Element(f"{part.name} {side}", part, side, 0, 0, d))
         elif isinstance(part, Meeting):
             smooth = isinstance(part.friction, int | float) and part.friction == 0 and not part.static
+            if part.stiffness is not None and isinstance(part.face, Round) and not smooth:
+                raise BadValue(
+                    f"touch {part.name!r}: a soft contact with a round face has no friction", touch=part.name
+                )
             out.append(Element(part.name, part, "", 0 if smooth else d - 1, 0, d))
         else:
             out.append(Element(part.name, part, "", 1, 0, d))
@@ -169,12 +207,15 @@ def _over(ground: Terrain, p: SX, radius: SX, spatial: bool) -> tuple[SX, SX, SX
     centre, up = (p[:2], p[2]) if spatial else (p[0], p[1])
     at = centre
     if not radius.is_zero():
-        # The nearest point (x, h) has (x - c) + (h - c_up) grad h = 0.
+        # The nearest point (x, h) has (x - c) + (h - c_up) grad h = 0. Above a hollow, farther than its radius of
+        # curvature, that has no unique solution; so far up the slope of this equation is taken as near the ground.
         c, c_up = SX.sym("c", flat.numel()), SX.sym("up")
-        off = (flat - c) + (h - c_up) * ca.gradient(h, flat)
-        step = ca.Function("step", [flat, c, c_up], [flat - ca.solve(ca.jacobian(off, flat), off)])
+        g = ca.gradient(h, flat)
+        off = (flat - c) + (h - c_up) * g
+        bend = SX.eye(flat.numel()) + g @ g.T + ca.fmax(h - c_up, -2 * radius) * ca.jacobian(g, flat)
+        step = ca.Function("step", [flat, c, c_up, *ca.symvar(radius)], [flat - ca.solve(bend, off)])
         for _ in range(FOOT_STEPS):
-            at = step(at, centre, up)
+            at = step(at, centre, up, *ca.symvar(radius))
     height, slope = ca.Function("height", [flat], [h, ca.gradient(h, flat)])(at)
     size = ca.sqrt(1 + ca.sumsqr(slope))
     normal = (ca.vertcat(-slope[0], -slope[1], 1) if spatial else ca.vertcat(-slope[0], 1, 0)) / size
@@ -223,7 +264,7 @@ def _across(face: Plane, spatial: bool) -> SX:
     n = face.normal
     if not spatial:
         return ca.vertcat(n[1], -n[0], 0)
-    numbers = np.ravel(ca.DM(n)) if n.is_constant() else np.array([0.0, 0.0, 1.0])
+    numbers = ca.DM(n).full().ravel() if n.is_constant() else np.array([0.0, 0.0, 1.0])
     axis = SX(ca.DM(np.eye(3)[int(np.abs(numbers).argmin())]))
     along = axis - n * ca.dot(n, axis)
     return along / ca.sqrt(ca.sumsqr(along))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import threading
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saltus.errors import BadValue
+from saltus.once import LOCK
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -87,8 +87,8 @@ class Stop(enum.Enum):
 class Request:
     """One call to an engine.
 
-    `atol` and `rtol` have one entry a state: the local error of state i is held below
-    atol[i] + rtol[i] |x_i|. `directions` has one entry a guard: +1 rising, -1 falling, 0 both.
+    `atol` and `rtol` have one entry per state: the local error of state i is held below
+    atol[i] + rtol[i] |x_i|. `directions` has one entry per guard: +1 rising, -1 falling, 0 both.
     `armed[i]` is False for a guard that must first leave zero (it was on or beyond its surface at the
     start): it arms itself once directions[i] * g < -arm_tol (|g| > arm_tol for direction 0) and only
     then can fire.
@@ -154,15 +154,12 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._flows: weakref.WeakKeyDictionary[Flow, tuple[threading.Lock, dict[Hashable, Any]]]
-        self._flows = weakref.WeakKeyDictionary()
+        self._flows: weakref.WeakKeyDictionary[Flow, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
 
     def once(self, flow: Flow, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make` returned the first time; threads that ask for the same flow at once wait for one another."""
-        with self._lock:
-            lock, made = self._flows.setdefault(flow, (threading.Lock(), {}))
-        with lock:
+        """What `make` returned the first time."""
+        with LOCK:
+            made = self._flows.setdefault(flow, {})
             if key not in made:
                 made[key] = make()
             return made[key]

@@ -32,8 +32,8 @@ _LATEX = {
 def write_table(data: Trajectory | Sequence[Mapping[str, Any]], path: str | Path) -> Path:
     """Write a run or a list of records by the suffix of the path.
 
-    A Trajectory: .csv has one column a quantity and a row a sample; .json the fields of ROS's sensor_msgs/JointState
-    (name, position, velocity, effort) one message a sample; .tex a table of its events. Records
+    A Trajectory: .csv has a column per quantity and a row per sample; .json the fields of ROS's sensor_msgs/JointState
+    (name, position, velocity, effort) one message per sample; .tex a table of its events. Records
     (dicts with the same keys): .csv, .json, .tex.
     """
     path = Path(path)
@@ -69,13 +69,14 @@ def _csv_of_run(run: Trajectory) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*columns, "domain"])
-    for row, domain in zip(np.column_stack(list(columns.values())), run.domain, strict=True):
+    domains = [_inert(name) for name in run.domain]
+    for row, domain in zip(np.column_stack(list(columns.values())), domains, strict=True):
         writer.writerow([*(repr(float(x)) for x in row), domain])
     return out.getvalue()
 
 
 def _joint_states(run: Trajectory) -> str:
-    """One message a sample, as rosbag tools print sensor_msgs/JointState."""
+    """One message per sample, as rosbag tools print sensor_msgs/JointState."""
     names = [n for n in run.meta["v_names"] if n in run.meta["q_names"]]
     efforts = dict(run.torques.items())
     zero = np.zeros(len(run.t))
@@ -117,9 +118,14 @@ def _events(run: Trajectory) -> str:
 def _csv(records: list[dict[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(list(records[0]) if records else [])
-    writer.writerows([[repr(float(x)) if isinstance(x, float) else x for x in r.values()] for r in records])
+    writer.writerow([_inert(name) for name in records[0]] if records else [])
+    writer.writerows([[repr(float(x)) if isinstance(x, float) else _inert(x) for x in r.values()] for r in records])
     return out.getvalue()
+
+
+def _inert(cell: Any) -> Any:
+    """A text that a spreadsheet would carry out as a formula, behind an apostrophe, which it does not show."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")) else cell
 
 
 def _json(records: list[dict[str, Any]]) -> str:

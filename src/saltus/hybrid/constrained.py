@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -14,12 +13,13 @@ from saltus.compile import Kernel
 from saltus.dynamics.equations import Equations, number
 from saltus.dynamics.formulations import ODE
 from saltus.dynamics.unilateral import Element
-from saltus.hybrid.contacts import Sliding, contact_closures
+from saltus.hybrid.contacts import Sliding, contact_closures, same_point
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.hybrid.signals import Entry, Signals
 from saltus.model.kinematics import Closure
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
+from saltus.once import cached_property
 
 WORTH_COMPILING = 20_000  # sets of arguments
 SLIP_ENDS = 1e-6  # m/s: a contact that slides so slowly in 3D has come to rest
@@ -88,6 +88,7 @@ class Constrained:
         )
         self.held = SX.sym("held", e.u.numel())
         self._places: dict[int, tuple[Frame, Kernel]] = {}
+        self._known = b"", np.zeros(0)  # Params of the run that were asked for last, and those of the domain
 
     elements: Sequence[Element] = ()  # contacts whose mode is given at run time
 
@@ -98,6 +99,11 @@ class Constrained:
     def _sliding(self) -> tuple[int, ...]:
         """Contacts that may feel friction of slip."""
         return tuple(i for i, c in enumerate(self.domain.contacts) if isinstance(c, Sliding))
+
+    @property
+    def rough(self) -> bool:
+        """Whether anything may rub."""
+        return bool(self.sliding)
 
     @property
     def slipping(self) -> list[int]:
@@ -129,8 +135,12 @@ class Constrained:
         """Params in this domain, checked as those of the machine are."""
         if not self.domain.params:
             return theta
-        values = np.ravel(self._params(theta))
-        return self.mechanism.values(dict(zip(self.mechanism.params, values, strict=True)))
+        known, values = self._known
+        if known != theta.tobytes():
+            own = np.ravel(self._params(theta))
+            values = self.mechanism.values(dict(zip(self.mechanism.params, own, strict=True)))
+            self._known = theta.tobytes(), values  # a sampled law asks at every sample
+        return values
 
     @cached_property
     def _params(self) -> Kernel:
@@ -213,8 +223,12 @@ class Constrained:
         *,
         forces: Callable[[Frame], Any] | None = None,
         responses: Any = None,
+        block: Any = None,
     ) -> Signals:
-        """The machine at one instant by name; symbols in, expressions out, numbers in, numbers out."""
+        """The machine at one instant by name; symbols in, expressions out, numbers in, numbers out.
+
+        `block` are the run-time parameters of contacts that have modes of their own.
+        """
         m = self.mechanism
         q_named, v_named = Named(m.q_names, q), Named(m.v_names, v, "velocity")
         params = Named(list(m.params), theta if isinstance(theta, SX) else self.params(theta), "param")
@@ -226,8 +240,29 @@ class Constrained:
 
         entered = entry or Entry(t, q_named, v_named)
         return Signals(
-            m, self.domain.name, t, q_named, v_named, params, entered, places, forces, self.system.ground, responses
+            m,
+            self.domain.name,
+            t,
+            q_named,
+            v_named,
+            params,
+            entered,
+            places,
+            forces,
+            self.system.ground,
+            responses,
+            self.felt(self.anchors if block is None else block),
         )
+
+    def felt(self, block: Any) -> Named:
+        """1 of every contact that touches, 0 of those that do not."""
+        return self._held_points
+
+    @cached_property
+    def _held_points(self) -> Named:
+        m, points = self.mechanism, self.system.contact_points
+        here = [any(same_point(m, c.point, p) for c in self.domain.contacts) for p in points.values()]
+        return Named(list(points), [float(x) for x in here], "contact")
 
     def _place(self, frame: Frame) -> Kernel:
         """Position and velocity of a point; the frame is kept, so that no other one gets its id."""
@@ -245,7 +280,7 @@ class Constrained:
         Friction is -mu N s, s the direction of slip. N depends linearly on itself through the friction it causes, so
         it enters as a symbol and the reaction that comes out is set equal to it, see `with_normals`.
         """
-        if not (self.sliding or passive or unlimited):
+        if not (self.rough or passive or unlimited):
             return self.equations  # what one mode derives of them, the next one finds
         own = ca.vertcat(self.anchors, self.slip, self.normals)
         e = self.tree.constrained(self.contacts, own, passive=passive, unlimited=unlimited)
@@ -255,8 +290,7 @@ class Constrained:
     def add_friction(self, e: Equations) -> None:
         """Add the friction of sliding contacts to the efforts of some equations."""
         for k, i in enumerate(self.sliding):
-            velocity, push = self.slip_velocity(e, k), self.friction(e, k)
-            e.efforts[f"friction {self.contacts[i].name}"] = ca.jtimes(velocity, e.v, push, True)
+            e.rub(f"friction {self.contacts[i].name}", self.slip_velocity(e, k), self.friction(e, k))
 
     def slip_velocity(self, e: Equations, k: int) -> SX:
         """Velocity (m/s) along the ground of the k-th sliding contact."""

@@ -82,7 +82,7 @@ class HybridSystem:
         def make() -> HybridSystem:
             system = cls(mechanism)
             system.domain("motion")
-            system.terrain = terrain
+            system.terrain, system.controls = terrain, mechanism.controls
             return system
 
         return mechanism.once(("alone", terrain and terrain.kind), make)
@@ -91,7 +91,7 @@ class HybridSystem:
         """Return the same system with one edge more."""
         out = HybridSystem(self.mechanism, ground=self.ground, through=self.through)
         out.domains, out.edges = dict(self.domains), [*self.edges, edge]
-        out.controls, out._outcomes = dict(self.controls), list(self._outcomes)
+        out.controls, out._outcomes, out.terrain = dict(self.controls), list(self._outcomes), self.terrain
         return out
 
     # ---- what was derived of it ---------------------------------------------------------------------------------
@@ -174,6 +174,7 @@ class HybridSystem:
         that holds is pulled and no contact that is given up moves into the ground.
         """
         source = self._domain(source)
+        self._check_guard(guard, f"edge from {source.name!r}")
         candidates: tuple[Domain, ...] = ()
         if isinstance(target, Domain | str):
             target = self._domain(target)
@@ -197,8 +198,18 @@ class HybridSystem:
         self.edges.append(edge)
         return edge
 
+    @staticmethod
+    def _check_guard(guard: Any, part: str) -> None:
+        if not isinstance(guard, Guard):
+            raise BadModel(
+                f"{part}: guard is {guard!r}; give sl.Touchdown(point), sl.Liftoff(point) or "
+                'sl.When(lambda s: s.q.hip - 1.0, "rising")',
+                given=guard,
+            )
+
     def ends(self, name: str, guard: Guard) -> None:
         """End any run with outcome `name` when the guard fires, whatever the domain."""
+        self._check_guard(guard, f"end {name!r}")
         self._outcomes.append((name, guard))
 
     def leaving(self, domain: Domain) -> list[Edge]:

@@ -18,35 +18,56 @@ from saltus.hybrid.signals import Entry
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """A plain Python callable `function(t, s)`, called `rate` times a second; its output is held in between."""
+    """A plain Python callable `function(t, s)`, called `rate` times per second; its output is held in between."""
 
     function: Callable[[float, Any], Mapping[str, float]]
     rate: float = 1000.0
 
     def __post_init__(self) -> None:
         if not (self.rate > 0 and math.isfinite(self.rate)):
-            raise BadValue(f"Sampled: rate is {self.rate}; give samples a second, above zero", given=self.rate)
+            raise BadValue(f"Sampled: rate is {self.rate}; give samples per second, above zero", given=self.rate)
 
 
 # ---- laws with a table of numbers ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A number of all rows that counts from where the domain is entered: row[place] += q[coordinate] - value.
+
+    With a `period` (2 pi of an angle) only its whole multiples count, the nearest number of them.
+    """
+
+    place: int
+    coordinate: int
+    value: float
+    period: float = 0.0
+
+    def by(self, q: np.ndarray) -> float:
+        """What is added for a domain entered at these positions."""
+        ahead = float(q[self.coordinate]) - self.value
+        return self.period * math.floor(ahead / self.period + 0.5) if self.period else ahead
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """Rows of numbers over time: row i holds from knots[i] (s) to the next knot, the last one for good.
 
-    `note` goes into the run's report once the last row is in use.
+    Knots count from entry of the domain, or with `of_run` are times of the run; `shifts` say which numbers depend on
+    the state at entry. `note` goes into the run's report once the last row is in use.
     """
 
     knots: np.ndarray
     rows: np.ndarray
     note: str = ""
+    of_run: bool = False
+    shifts: tuple[Shift, ...] = ()
 
     def __post_init__(self) -> None:
         knots, rows = np.asarray(self.knots, float), np.asarray(self.rows, float)
         if rows.ndim != 2 or knots.shape != rows.shape[:1] or not len(knots):
             raise BadValue(
-                f"a table takes one row of numbers a knot; {knots.shape} knots and {rows.shape} rows given",
+                f"a table takes one row of numbers per knot; {knots.shape} knots and {rows.shape} rows given",
                 given=(knots.shape, rows.shape),
             )
         if not (np.isfinite(knots).all() and (np.diff(knots) > 0).all()):
@@ -55,6 +76,13 @@ class Table:
             raise BadValue("a table holds numbers that are not finite; look at what it was made of", given=rows)
         object.__setattr__(self, "knots", knots)
         object.__setattr__(self, "rows", rows)
+
+    def entered(self, entry: Entry) -> Table:
+        """Return the table of a stay that begins at this time and state: knots are times of the run."""
+        rows, q = self.rows.copy(), np.array([*entry.q])
+        for shift in self.shifts:
+            rows[:, shift.place] += shift.by(q)
+        return Table(self.knots if self.of_run else entry.t + self.knots, rows, self.note, of_run=True)
 
     def index(self, t: float) -> int:
         """Row in use from time t on; the first one before its knot too."""
@@ -72,8 +100,12 @@ class Schedule(ABC):
         """Count the numbers of a row in a domain."""
 
     @abstractmethod
-    def table(self, constrained: Constrained, visit: int, entry: Entry) -> Table:
-        """Rows for the `visit`-th stay (from 0) in a domain, entered at this time and state."""
+    def table(self, constrained: Constrained, visit: int) -> Table:
+        """Rows for the `visit`-th stay (from 0) in a domain."""
+
+    def stays(self, constrained: Constrained) -> int:
+        """Count the stays in a domain that have tables of their own; all later ones have the same table."""
+        return 0
 
     @abstractmethod
     def law(self, t: Any, s: Any, row: Any) -> Mapping[str, Any]:
@@ -95,13 +127,15 @@ class Scheduled(Schedule):
     _table: Table = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_table", Table(np.asarray(self.knots, float), np.asarray(self.rows, float)))
+        object.__setattr__(
+            self, "_table", Table(np.asarray(self.knots, float), np.asarray(self.rows, float), of_run=True)
+        )
 
     def width(self, constrained: Constrained) -> int:
         """Count the numbers of a row."""
         return self._table.rows.shape[1]
 
-    def table(self, constrained: Constrained, visit: int, entry: Entry) -> Table:
+    def table(self, constrained: Constrained, visit: int) -> Table:
         """Return the same rows in every domain."""
         return self._table
 

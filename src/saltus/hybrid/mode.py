@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -27,6 +26,7 @@ from saltus.hybrid.touched import Touched
 from saltus.model.parts import Frame
 from saltus.model.rank import scaled_rows
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 NO_MASS = 1e-14  # smallest eigenvalue of a mass matrix scaled to a diagonal of ones
 
@@ -82,11 +82,11 @@ class Action:
 def action(constrained: Constrained, choice: Choice, law: Any) -> Action:
     """Trace a law in a domain; None leaves the motors switched off, a Sampled one holds its inputs."""
     m, e = constrained.mechanism, constrained.equations
-    if law is None or not m.inputs:
-        return Action(SX.zeros(len(m.inputs)), SX(0, 1), "none", "none")
-    if isinstance(law, Sampled):
-        return Action(constrained.held, SX(0, 1), name_of(law.function), "held")
     row = SX.sym("row", law.width(constrained) if isinstance(law, Schedule) else 0)
+    if law is None or not m.inputs:
+        return Action(SX.zeros(len(m.inputs)), row, "none", f"none {row.numel()}" if row.numel() else "none")
+    if isinstance(law, Sampled):
+        return Action(constrained.held, row, name_of(law.function), "held")
     name, t = name_of(law), e.t
     s = constrained.signals(t, e.q, e.v, m.p, constrained.entry, responses=Responses(constrained, choice))
     what = f"controller {name!r} in domain {constrained.domain.name!r}"
@@ -177,7 +177,7 @@ class Mode:
             return prescribed
         full = Equations(m, released=True, passive=e.passive)
         contacts, anchors = c.closures_on(full)
-        full = Equations(m, contacts, anchors, released=True, passive=e.passive)
+        full = full.constrained(contacts, anchors, passive=e.passive)
         c.add_friction(full)
         reactions = SX.sym("reaction", e.phi.numel())
         load = (full.inverse_dynamics - full.Q - ca.mtimes(full.J.T, reactions))[e.nv :]
@@ -304,7 +304,7 @@ class Mode:
 
     @property
     def n_own(self) -> int:
-        """Guards of edges, of slips that end, and of contacts whose mode is given at run time; the rest is the volume's."""
+        """Guards of edges, of slips that end, of contacts whose mode is given at run time; the rest is the volume's."""
         c = self.constrained
         return len(self.edges) + len(c.slipping) + (len(c.watched) if isinstance(c, Touched) else 0)
 
@@ -342,13 +342,14 @@ class Mode:
         return self._kernel("slip_acceleration", second)
 
     @cached_property
-    def contact_accelerations(self) -> Kernel:
-        """Second rates of all rows of the contacts whose mode is given, whether the mode holds them or not."""
+    def contact_response(self) -> Kernel:
+        """Of all rows of the contacts whose mode is given: second rates, held or not, and forces."""
         e, c = self.equations, self.constrained
         assert isinstance(c, Touched)
         rates = ca.vertcat(SX(0, 1), *[g.rates for g in c.geometry])
         second = ca.substitute(e.kinematics.second_rate(rates), e.a, ca.densify(self.ode.a))
-        return self._kernel("contact_accelerations", second)
+        forces = [ca.vertcat(*c.reactions(i, self.ode))[: x.rows] for i, x in enumerate(c.elements)]
+        return self._kernel("contact_response", second, ca.vertcat(SX(0, 1), *forces))
 
     @cached_property
     def volume(self) -> Kernel:
@@ -378,7 +379,7 @@ class Mode:
         return Often(self.function("outputs", *parts))
 
     def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
-        """v, a, torques, phi, T, V, momentum, contact forces, points, efforts of drives and contacts, one row per time."""
+        """v, a, torques, phi, T, V, momentum, contact forces, points, efforts of drives, contacts; one row per time."""
         return [out.reshape(len(t), -1) for out in self._outputs.batch(t[:, None], x, p)]
 
     # ---- vectors ------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -12,6 +11,7 @@ from saltus.dynamics.formulations import ODE, Index1
 from saltus.errors import BadValue
 from saltus.hybrid.constrained import Constrained
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 
 class Responses:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
@@ -16,6 +16,7 @@ from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
+from saltus.once import LOCK
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,7 @@ class Signals:
     """The machine at one instant: `s.q.hip`, `s.v.hip`, `s.p.kp`, `s.domain`, `s.entry.t`, `s.position("foot").y`.
 
     `s.domain` is plain text, so `if s.domain == "stance"` is legal; branching on the state itself uses `sl.math.where`.
+    `s.touching.left` is 1 while the foot "left" touches and 0 while it does not.
     """
 
     mechanism: Mechanism
@@ -45,6 +47,7 @@ class Signals:
     forces: Callable[[Frame], Any] | None = None  # contact force on a point, world axes
     ground: float = 0.0
     responses: Callable[[Any], tuple[Any, Any, Any]] | None = None  # of an output to the inputs
+    touching: Named = field(default_factory=lambda: Named((), (), "contact"))
 
     def response(self, output: Any) -> tuple[Any, Any, Any]:
         """Rate y', drift b and gain D of an output y(q, t), with y'' = b + D u under all constraints of the domain.
@@ -106,24 +109,28 @@ def traced(function: Callable[..., Any], *arguments: Any, what: str, instead: st
     Python's `math` takes floats of symbols, which CasADi lets it do and which leaves nothing of them: refused here.
     """
     try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as problem:
+        takes = "(t, s): the time and the signals" if len(arguments) == 2 else f"{len(arguments)} argument(s)"
+        raise BadValue(f"{what} must take {takes}; {problem}") from problem
+    except ValueError:
+        pass  # one that Python cannot look into is called all the same
+    try:
         with _no_floats():
             return function(*arguments)
     except SaltusError:
         raise
     except Exception as problem:
         raise BadValue(
-            f"{what} cannot be traced into symbols ({type(problem).__name__}: {problem}); use sl.math.sin, "
-            f"sl.math.where and the like{instead}"
+            f"{what} cannot be traced into symbols ({type(problem).__name__}: {problem}); use sl.math.where in place "
+            f"of if, sl.math.sin in place of math.sin{instead}"
         ) from problem
-
-
-_TRACING = threading.RLock()
 
 
 @contextmanager
 def _no_floats() -> Iterator[None]:
     """Make float(symbol) an error for a while; CasADi gives NaN."""
-    with _TRACING:
+    with LOCK:
         plain = ca.SX.__float__
 
         def refuse(symbol: SX) -> float:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from typing import Any
 
 import casadi as ca
+import numpy as np
 
 from saltus.compile import Kernel
 from saltus.dynamics.equations import Equations
 from saltus.dynamics.formulations import ODE
 from saltus.dynamics.unilateral import Element, Geometry, elements, geometry
+from saltus.errors import BadModel
 from saltus.ground import Ground
 from saltus.hybrid.constrained import SLIP_ENDS, Constrained, rare
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.model.kinematics import Closure
-from saltus.model.symbols import SX, number
-from saltus.model.touching import Rub
+from saltus.model.symbols import SX, Named, number
+from saltus.model.touching import Foot, Rub
+from saltus.once import cached_property
 
+STANDS = 1e-8  # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest
 SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)
 
 
@@ -36,6 +40,12 @@ class Touched(Constrained):
         self.elements: Sequence[Element] = elements(system.mechanism, self.terrain)
         super().__init__(system, domain)
         self.geometry = self._geometry(self.tree)
+        for x, g in zip(self.elements, self.geometry, strict=True):
+            if not ca.depends_on(g.rates, self.tree.v):
+                raise BadModel(
+                    f"{x.name!r} may touch, but no coordinate of {self.mechanism.name!r} moves it; leave it out",
+                    contact=x.name,
+                )
 
     def _geometry(self, e: Equations) -> list[Geometry]:
         return [geometry(x, e, self.terrain) for x in self.elements]
@@ -46,26 +56,50 @@ class Touched(Constrained):
         return made, ca.vertcat(SX(0, 1), *[x.block for x in self.elements])
 
     def _sliding(self) -> tuple[int, ...]:
-        return tuple(i for i, x in enumerate(self.elements) if x.slips and x.normal)
+        return tuple(i for i, x in enumerate(self.elements) if x.slips and x.normal and not x.soft)
+
+    @property
+    def rough(self) -> bool:
+        """Whether anything may rub: a contact along its face, or a joint."""
+        return any(x.slips or x.soft for x in self.elements)
 
     @property
     def slipping(self) -> list[int]:
         """None: the end of a slip is an event of its contact."""
         return []
 
+    def felt(self, block: Any) -> Named:
+        """1 of every part that touches, 0 of those that do not; a foot may touch two patches of ground at once."""
+        out: dict[str, Any] = {}
+        at = 0
+        for x in self.elements:
+            name = x.part.name if isinstance(x.part, Foot) else x.name
+            out[name] = 1 - (1 - out.get(name, 0.0)) * (1 - block[at + x.places["felt"].start])
+            at += x.size
+        return Named(list(out), list(out.values()), "contact")
+
+    @property
+    def frictions(self) -> list[int]:
+        """Places of all frictions in the block of the contacts."""
+        starts = np.cumsum([0, *(x.size for x in self.elements)]).tolist()
+        pairs = list(zip(starts, self.elements, strict=False))
+        return [at + x.places[key].start for at, x in pairs for key in ("friction", "static")]
+
     # ---- friction -------------------------------------------------------------------------------------------------
 
-    def slip_of(self, e: Equations, i: int) -> SX:
-        """Slip (m/s, rad/s) of a contact."""
-        g = self.geometry[i] if e.kinematics is self.tree.kinematics else geometry(self.elements[i], e, self.terrain)
-        return g.rates[: self.elements[i].slips]
+    def _geometry_on(self, e: Equations, i: int) -> Geometry:
+        own = e.kinematics is self.tree.kinematics
+        return self.geometry[i] if own else geometry(self.elements[i], e, self.terrain)
 
     def add_friction(self, e: Equations) -> None:
-        """Add the friction of contacts that slip, and of joints that turn, to the efforts of some equations."""
+        """Add friction of contacts that slip and of joints that turn, and soft contacts, to some equations' efforts."""
         for i, x in enumerate(self.elements):
-            if x.slips:
-                slip = self.slip_of(e, i)
-                e.efforts[f"friction {x.name}"] = ca.jtimes(slip, e.v, self.rubbing(slip, i), True)
+            g = self._geometry_on(e, i)
+            if x.soft:
+                e.rub(f"contact {x.name}", g.rates, x.push(g))
+            elif x.slips:
+                slip = g.rates[: x.slips]
+                e.rub(f"friction {x.name}", slip, self.rubbing(slip, i))
 
     def rubbing(self, slip: SX, i: int) -> SX:
         """Force (N) or effort (Nm) against a slip, zero unless the contact is closed and does not stick."""
@@ -78,6 +112,9 @@ class Touched(Constrained):
     def reactions(self, i: int, ode: ODE) -> tuple[SX, SX]:
         """Tangential and normal force of a contact, in the order of its slips."""
         x, rows = self.elements[i], self.rows_of(i)
+        if x.soft:
+            push = x.push(self.geometry[i])
+            return push[: x.slips], push[-1]
         tangential = ode.reactions[rows[: x.slips]] if x.slips else SX(0, 1)
         if x.slips:
             tangential = tangential + self.rubbing(self.geometry[i].rates[: x.slips], i)
@@ -131,7 +168,8 @@ class Touched(Constrained):
             x, g = self.elements[i], self.geometry[i]
             s, (tangential, normal) = x.symbols, self.reactions(i, ode)
             if what == "normal":
-                out.append(s["closed"] * normal / self.weight + (1 - s["closed"]) * g.gap)
+                bears = -g.gap if x.soft else normal / self.weight
+                out.append(s["closed"] * bears + (1 - s["closed"]) * g.gap)
             elif what == "patch":
                 assert g.inside is not None
                 out.append(g.inside)
@@ -139,7 +177,12 @@ class Touched(Constrained):
                 limit = s["static"] * (normal if x.normal else 1)
                 cone = (limit - _size(tangential)) / (self.weight if x.normal else ca.fmax(s["static"], 1e-12))
                 slip = g.rates[: x.slips]
-                moving = slip * s["direction"] if x.slips == 1 else ca.sqrt(ca.sumsqr(slip) + 1e-300) - SLIP_ENDS
+                if x.slips == 1:
+                    moving = slip * s["direction"]
+                else:  # one that started from rest is not told from rest at once
+                    young = ca.sumsqr(s["direction"])
+                    moving = ca.sqrt(ca.sumsqr(slip) + 1e-300) - young * SLIP_ENDS - (1 - young) * STANDS
+                moving = s["borne"] * (SLIP_ENDS - _size(slip)) + (1 - s["borne"]) * moving
                 out.append(s["closed"] * (s["stick"] * cone + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out
 
@@ -154,7 +197,7 @@ class Touched(Constrained):
                 A[i, :] = A[i, :] - A[i, k] / A[k, k] * A[k, :]
         return smallest
 
-    # ---- numbers ------------------------------------------------------------------------------------------------------
+    # ---- numbers ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def meeting(self) -> Kernel:
@@ -173,8 +216,7 @@ class Touched(Constrained):
         return rare("meeting", [e.t, e.q, e.v, p], self.with_params([ca.densify(x) for x in outputs]))
 
     @cached_property
-    def laws(self) -> Kernel:
-        """Friction, static friction, restitution and radius of every contact from the Params; below zero: not given."""
+    def _laws(self) -> SX:
         rows = []
         for x in self.elements:
             part = x.part
@@ -185,7 +227,23 @@ class Touched(Constrained):
                 static = getattr(part, "static", None)
                 given = [friction, friction if static is None else static, part.restitution]
             rows.append(ca.vertcat(*[SX(-1) if v is None else number(v) for v in given]))
-        return rare("laws", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *rows))]))
+        return self.with_params([ca.densify(ca.vertcat(SX(0, 1), *rows))])[0]
+
+    @cached_property
+    def laws(self) -> Kernel:
+        """Friction, static friction and restitution of every contact from the Params; -1: not given."""
+        return rare("laws", [self.mechanism.p], [self._laws])
+
+    @cached_property
+    def stiffness(self) -> Kernel:
+        """Stiffness (N/m) of every contact from the Params, zero of hard ones."""
+        given = [number(getattr(x.part, "stiffness", None) or 0.0) for x in self.elements]
+        return rare("stiffness", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *given))]))
+
+    @cached_property
+    def law_slopes(self) -> Kernel:
+        """Derivative of `laws` with respect to the Params."""
+        return rare("law_slopes", [self.mechanism.p], [ca.jacobian(self._laws, self.mechanism.p)])
 
 
 def _size(force: SX) -> SX:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -28,8 +27,9 @@ from saltus.hybrid.resets import Continuous, Map, PlasticImpact
 from saltus.hybrid.signals import traced
 from saltus.hybrid.touched import constrained
 from saltus.model.assembly import assembler
-from saltus.model.rank import independent_rows
+from saltus.model.rank import independent_rows, pivots, scaled_rows
 from saltus.model.symbols import SX, flatten, members
+from saltus.once import cached_property
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
 WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that forbids a place or a force
@@ -119,6 +119,20 @@ class Watch:
 def choose_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray) -> tuple[int, ...]:
     """Constraint rows that are independent at a configuration, a well conditioned set of them."""
     return tuple(independent_rows(c.closure(t, q, base)[1])) if c.rows else ()
+
+
+def flow_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray, wanted: int | None = None) -> tuple[int, ...]:
+    """Rows with which a motion goes on from a configuration; `wanted` keeps their number.
+
+    Rows of contacts whose mode is given at run time all stay: what they hold changes without another choice.
+    """
+    if not c.rows:
+        return ()
+    J = c.closure(t, q, base)[1]
+    n = c.loops if c.elements else len(J)
+    more = [i for i in range(n, len(J)) if not c.elements[c.rows[i].contact or 0].soft]
+    own = independent_rows(J[:n]) if wanted is None else pivots(scaled_rows(J[:n]).T, wanted - len(more))
+    return (*own, *more)
 
 
 def held(c: Constrained, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -220,12 +234,6 @@ class Entrance:
     def phi_dot(self) -> SX:
         """Rates of the constraints, contacts held."""
         return self.at_place(self.constrained.equations.phi_dot)[0]
-
-    @cached_property
-    def consistency(self) -> Kernel:
-        """Derivative of the constraints on positions and velocities with respect to (q, v)."""
-        state = ca.vertcat(self.symbols[1], self.symbols[2])
-        return rare("consistency", self.symbols, [ca.jacobian(ca.vertcat(self.phi, self.phi_dot), state)])
 
     def residual(self, after: SX, impulses: SX, rows: Sequence[int]) -> SX:
         """M (v+ - v) - A' f and A v+ + phi_t, zero where velocities v+ come out of an ideal impact along some rows."""
@@ -475,6 +483,23 @@ class Transition:
         symbols = [SX.sym(n, self.mapping.numel_in(i)) for i, n in enumerate(("t", "q", "v", "p"))]
         t, _, _, theta = symbols
         return ca.Function("passed", symbols, list(settled(t, *self.mapping(*symbols), theta)))
+
+    def residual(
+        self, c: Constrained, before: Sequence[SX], after: Sequence[SX], impulses: SX, rows: Sequence[int]
+    ) -> tuple[SX, SX]:
+        """What is zero if (q, v) `after` the event comes of (t, q, v, Params) `before` it: of positions, of velocities.
+
+        The passage leads into `c`. An ideal impact along some of its rows balances momentum and holds them, any other
+        reset leaves the velocities that it gave.
+        """
+        t, q, v, theta = before
+        q, v = (q, v) if self.mapping is None else self.mapping(t, q, v, theta)
+        if not isinstance(self.edge.reset, PlasticImpact):
+            return after[0] - q, after[1] - v
+        way = entrance(c)
+        speeds = way.residual(after[1], impulses, rows)
+        here = ca.substitute([speeds], [ca.vertcat(*way.symbols)], [ca.vertcat(t, after[0], v, theta)])[0]
+        return after[0] - q, here
 
     @property
     def smooth(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import Named
+from saltus.once import cached_property
 
 CONSISTENT = 1e-6  # m/s: by so much a velocity may break loops and contacts that hold, on a scale of 1 m/s
 STILL = 1e-12  # share of the fastest point that counts as no approach

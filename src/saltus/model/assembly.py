@@ -17,6 +17,7 @@ from saltus.model.mobility import Mobility, mobility
 from saltus.model.structure import Structure
 from saltus.model.symbols import Named
 from saltus.model.travel import Travel, follow, travel
+from saltus.shown import Shown
 
 __all__ = ["CLOSED", "State", "assembler"]
 
@@ -24,11 +25,11 @@ M = TypeVar("M", bound=Structure)
 
 
 @dataclass(frozen=True, eq=False)
-class State(Generic[M]):
+class State(Shown, Generic[M]):
     """Positions and velocities of a mechanism, with the Param values they belong to.
 
-    `z` is what else has a memory, the stretch of friction springs on soft ground (m); None is none. What a state
-    does next, and which forces act in it, says `sl.forward(state)`.
+    `z` is what else has a memory, the stretch of friction springs on soft ground (m); None is none. `time` (s) is when
+    a run was in it. What a state does next, and which forces act in it, says `sl.forward(state)`.
     """
 
     mechanism: M
@@ -36,6 +37,7 @@ class State(Generic[M]):
     velocities: np.ndarray
     params: Mapping[str, float]
     z: np.ndarray | None = None
+    time: float = 0.0
 
     @property
     def q(self) -> Named:

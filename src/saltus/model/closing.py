@@ -7,7 +7,6 @@ its enlargement go the same way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -21,6 +20,7 @@ from saltus.model.rank import dependent_columns, independent_rows, scaled_rows
 from saltus.model.scale import Scale
 from saltus.model.structure import Structure
 from saltus.model.symbols import SX, flatten
+from saltus.once import cached_property
 
 CLOSED = 1e-12  # of the machine's length, or rad: a loop counts as closed
 EXACT = 1e-15  # of the same: closed to round-off

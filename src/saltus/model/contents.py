@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+from saltus.errors import BadModel
+from saltus.once import LOCK
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Same:
@@ -31,11 +37,10 @@ class Derived:
     def __init__(self) -> None:
         self._contents: Hashable = None
         self._made: dict[Hashable, Any] = {}
-        self._lock = threading.RLock()
 
     def once(self, contents: Hashable, key: Hashable, make: Callable[[], Any]) -> Any:
         """What was made under the key, made now unless it was; other contents empty the store."""
-        with self._lock:
+        with LOCK:
             if contents != self._contents:
                 self._contents, self._made = contents, {}
             if key not in self._made:
@@ -47,3 +52,24 @@ class Derived:
 
     def __deepcopy__(self, memo: Any) -> Derived:
         return Derived()
+
+
+def unchanged(function: Callable[P, R]) -> Callable[P, R]:
+    """Refuse what was computed of a machine that was changed meanwhile, by another thread or a function given along.
+
+    Parts of such a result may be of the machine before, parts of the one after.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        thing: Any = args[0] if args else kwargs.get("system")
+        before = getattr(thing, "contents", None)
+        out = function(*args, **kwargs)
+        if getattr(thing, "contents", None) != before:
+            raise BadModel(
+                f"{thing!r} was changed while {function.__name__} worked on it, so that its result belongs to neither "
+                "machine; change a machine only while no thread uses it, or give each thread its own"
+            )
+        return out
+
+    return wrapper

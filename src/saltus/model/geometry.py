@@ -14,7 +14,8 @@ from saltus.model.forces import JointSpring, Spring
 from saltus.model.kinematics import Kinematics
 from saltus.model.parts import Frame
 from saltus.model.structure import Structure
-from saltus.model.symbols import SX
+from saltus.model.symbols import SX, number
+from saltus.model.touching import Foot
 
 SAME = 1e-9  # of the farthest point's distance in its link: two points of a link this near are one
 COMPILED = 50_000  # rows from which compiling pays
@@ -27,7 +28,7 @@ class Skeleton:
     `links` maps each link to the outline through its joints and named points: one point, the two ends of a
     bar, or the corners of a plate. `joints` are the pins, `fixed` those on the ground, `springs` pairs of
     points, `spirals` the torsion springs (the pin and the far end of either link, or the pin again where there is
-    none), and `named` the machine's own points.
+    none), `named` the machine's own points, and `feet` the round feet with their radius (m).
     """
 
     frames: tuple[Frame, ...]
@@ -37,6 +38,7 @@ class Skeleton:
     springs: tuple[tuple[int, int], ...]
     spirals: tuple[tuple[int, int, int], ...]
     named: Mapping[str, int]
+    feet: tuple[tuple[int, float], ...] = ()
 
 
 def skeleton(mechanism: Structure, params: Mapping[str, float] | None = None) -> Skeleton:
@@ -91,7 +93,15 @@ def skeleton(mechanism: Structure, params: Mapping[str, float] | None = None) ->
         tuple((at[index[id(a)]], at[index[id(b)]]) for a, b in springs),
         tuple((at[p], at[a], at[b]) for p, a, b in wound),
         {n: at[i] for n, i in named.items()},
+        tuple((at[named[foot.name]], radius) for foot, radius in _round_feet(m, params)),
     )
+
+
+def _round_feet(m: Structure, params: Mapping[str, float] | None) -> list[tuple[Foot, float]]:
+    """Feet that are circles, with their radius."""
+    feet = [x for x in m.touching.values() if isinstance(x, Foot)]
+    radii = ca.Function("radii", [m.p], [ca.vertcat(SX(0, 1), *[number(x.radius) for x in feet])])(m.values(params))
+    return [(foot, float(r)) for foot, r in zip(feet, radii.full().ravel(), strict=True) if r > 0]
 
 
 def spiral(pin: np.ndarray, a: np.ndarray, b: np.ndarray, radius: float, turns: int = 2) -> np.ndarray:

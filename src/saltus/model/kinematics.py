@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import matmul
 
 import casadi as ca
@@ -14,6 +14,7 @@ from saltus.model.joints import Ball, Bend, Joint, Shift, Turn, perpendicular
 from saltus.model.parts import Frame
 from saltus.model.structure import Placement, Structure
 from saltus.model.symbols import SX, quaternion_rotation, rotation, vector
+from saltus.once import cached_property
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,6 +260,17 @@ class Kinematics:
             out.append((placement.parent.name, placement.child.name, chain))
         return out
 
+    @cached_property
+    def spins(self) -> dict[str, SX]:
+        """Angular velocity of every link in world axes (rad/s)."""
+        out = {"ground": SX(3, 1)}
+        for parent, child, chain in self.chains:
+            pose, out[child] = self.pose(parent), out[parent]
+            for motion in chain:
+                pose = pose @ motion.pose
+                out[child] = out[child] + ca.mtimes(pose.R, motion.w)
+        return out
+
     def _bent(self, bend: Bend, values: list[SX], from_the_end: bool) -> Motion:
         """Motion of a constant-curvature segment, seen from its root or from the other side."""
         k = bending(bend.towards, values)
@@ -370,7 +382,7 @@ def measured(joint: Joint, name: str, a: Pose, b: Pose) -> SX:
 
 
 def _is_identity(R: SX) -> bool:
-    return bool(R.is_constant()) and np.array_equal(np.array(ca.DM(R)), np.eye(3))
+    return bool(R.is_constant()) and np.array_equal(ca.DM(R).full(), np.eye(3))
 
 
 def _fixed(pose: Pose) -> Motion:

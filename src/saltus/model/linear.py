@@ -88,14 +88,17 @@ def _forward(L: SX, b: SX) -> SX:
 
 
 class Positive:
-    """A symmetric positive definite matrix as L D L', last row first, which fits the sparsity of a tree."""
+    """A symmetric positive definite matrix as L D L', last row first, which fits the sparsity of a tree.
 
-    def __init__(self, A: SX) -> None:
+    Pivots far above their `floor` are what they are, those below stay near it: sqrt(D^2 + floor^2).
+    """
+
+    def __init__(self, A: SX, floor: SX | None = None) -> None:
         n = A.shape[0]
         L, D = SX(n, n), [SX(1, 1)] * n
         work = SX(A)
         for k in reversed(range(n)):
-            D[k] = work[k, k]
+            D[k] = work[k, k] if floor is None else ca.sqrt(work[k, k] ** 2 + floor[k] ** 2)
             column = work[:k, k]
             for i in column.row():
                 L[k, i] = work[i, k] / D[k]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import casadi as ca
 
 from saltus.errors import BadModel, BadValue, UnknownName
-from saltus.model.forces import CompliantContact, Effort, Force, ForceElement, JointSpring, Spring, Torque
+from saltus.model.forces import CompliantContact, Effort, Force, ForceElement, JointSpring, Memory, Spring, Torque
 from saltus.model.joints import Ball, Joint
 from saltus.model.parts import Frame, Link, Plane, Round, point_of
 from saltus.model.registry import Registry
@@ -30,6 +30,7 @@ class Loads:
         self.points: dict[str, Frame] = {}
         self.forces: dict[str, ForceElement] = {}
         self.armatures: dict[str, Number] = {}
+        self.memories: dict[str, Memory] = {}
         self.touching: dict[str, Touching] = {}
 
     def spring(
@@ -125,34 +126,48 @@ class Loads:
         static: Number | None = None,
         radius: Number = 0.0,
         restitution: Number = 0.0,
+        stiffness: Number | None = None,
+        damping: Number = 0.0,
     ) -> Foot:
         """Let a point, or a circle (in 3D a ball) of `radius` (m) about it, touch the ground, stick, slip and lift.
 
         `friction` is that of slip, `static` that of rest (the same unless given); without them the ground's counts,
-        and where both have one the smaller. It bounces with `restitution` times the speed of its approach.
+        and where both have one the smaller. It bounces with `restitution` times the speed of its approach. With a
+        `stiffness` k (N/m) contact is soft: the force is k depth (1 + `damping` depth'), `damping` in s/m, and along
+        the ground a spring of the same kind holds it where it touched.
         """
         part = f"foot {name!r}"
-        self._law(part, friction, static, radius, restitution)
+        self._law(part, friction, static, radius, restitution, stiffness, damping)
         frame = self._frame(point, name)
-        if name not in self.points:
-            self.point(name, frame)
-        return self._touches(Foot(name, frame, radius, friction, static, restitution))
+        if self.points.setdefault(name, frame) is not frame:
+            raise BadModel(f"{part}: a point of that name is elsewhere; give the foot another name", name=name)
+        return self._touches(Foot(name, frame, radius, friction, static, restitution, stiffness, damping))
 
     def stop(
-        self, joint: Joint | str, *, lower: Number | None = None, upper: Number | None = None, restitution: Number = 0.0
+        self,
+        joint: Joint | str,
+        *,
+        lower: Number | None = None,
+        upper: Number | None = None,
+        restitution: Number = 0.0,
+        stiffness: Number | None = None,
+        damping: Number = 0.0,
     ) -> Stop:
-        """Let a joint's coordinate end at `lower` and `upper` (rad, m): contacts without friction."""
+        """Let a joint's coordinate end at `lower` and `upper` (rad, m): contacts without friction.
+
+        With a `stiffness` (Nm/rad, N/m) they are soft, as those of feet are.
+        """
         coordinate = self._coordinate(joint)
         part = f"stop of {coordinate!r}"
-        self._law(part, None, None, 0.0, restitution)
+        self._law(part, None, None, 0.0, restitution, stiffness, damping)
         given = [x for x in (lower, upper) if x is not None]
         for limit in given:
             self.book.number(limit, part)
         if not given:
             raise BadValue(f"{part}: give lower=, upper= or both")
-        if len(given) == 2 and all(isinstance(x, int | float) for x in given) and not lower < upper:
+        if isinstance(lower, int | float) and isinstance(upper, int | float) and not lower < upper:
             raise BadValue(f"{part}: lower {lower} is not below upper {upper}", given=(lower, upper))
-        return self._touches(Stop(coordinate, lower, upper, restitution))
+        return self._touches(Stop(coordinate, lower, upper, restitution, stiffness, damping))
 
     def touch(
         self,
@@ -164,17 +179,22 @@ class Loads:
         static: Number | None = None,
         radius: Number = 0.0,
         restitution: Number = 0.0,
+        stiffness: Number | None = None,
+        damping: Number = 0.0,
     ) -> Meeting:
-        """Let a point or circle of one link touch a face of another or of the ground, link.plane(...) or .round(...)."""
+        """Let a point or circle of one link touch a face of another or of the ground: link.plane(...), .round(...).
+
+        Friction, bounce and softness are said as of feet.
+        """
         part = f"touch {name!r}"
-        self._law(part, friction, static, radius, restitution)
+        self._law(part, friction, static, radius, restitution, stiffness, damping)
         frame = self._frame(point, name)
         if not isinstance(face, Plane | Round):
             raise BadValue(f"{part}: {face!r} is no face; give link.plane(...) or link.round(...)", given=face)
         self._mine(face.frame, part)
         if face.frame.link is frame.link:
             raise BadModel(f"{part}: point and face belong to the same link {frame.link.name!r}")
-        return self._touches(Meeting(name, frame, radius, face, friction, static, restitution))
+        return self._touches(Meeting(name, frame, radius, face, friction, static, restitution, stiffness, damping))
 
     def rub(self, joint: Joint | str, effort: Number, *, static: Number | None = None) -> Rub:
         """Give a joint dry friction: `effort` (Nm, N) against its motion; at rest it holds up to `static`."""
@@ -185,11 +205,28 @@ class Loads:
         return self._touches(Rub(coordinate, effort, static))
 
     def _law(
-        self, part: str, friction: Number | None, static: Number | None, radius: Number, restitution: Number
+        self,
+        part: str,
+        friction: Number | None,
+        static: Number | None,
+        radius: Number,
+        restitution: Number,
+        stiffness: Number | None,
+        damping: Number,
     ) -> None:
-        for what, value in (("friction", friction), ("static friction", static), ("radius", radius)):
+        numbers = {"friction": friction, "static friction": static, "radius": radius, "damping": damping}
+        for what, value in numbers.items():
             if value is not None:
                 self.book.number(value, f"{part}: {what}", lowest=0.0)
+        given = [n for n, x in (("restitution", restitution), ("damping", damping)) if not _is_zero(x)]
+        if stiffness is not None:
+            self.book.positive(stiffness, part, "stiffness")
+            if "restitution" in given:
+                raise BadValue(f"{part}: what is soft bounces by its damping; leave out restitution= or stiffness=")
+            if not _is_zero(radius):
+                raise BadValue(f"{part}: a soft contact is a point's; leave out radius= or stiffness=", given=radius)
+        elif "damping" in given:
+            raise BadValue(f"{part}: damping= belongs to a soft contact; give stiffness= too, or restitution=")
         self.book.number(restitution, f"{part}: restitution", lowest=0.0)
         if isinstance(restitution, int | float) and restitution > 1:
             raise BadValue(f"{part}: restitution is {restitution}; it is between 0 and 1", given=restitution)
@@ -200,10 +237,11 @@ class Loads:
             )
 
     def _touches(self, part: Any) -> Any:
-        if part.name in self.touching:
-            raise BadModel(
-                f"{part.name!r} of {self.name!r} may touch already; give it another name or once", name=part.name
-            )
+        if isinstance(part, Foot | Meeting):
+            self.book.new_name("contact", part.name, self.touching)
+        elif part.name in self.touching:  # by its coordinate, which has a name that it may have
+            what = "a stop" if isinstance(part, Stop) else "dry friction"
+            raise BadModel(f"{part.coordinate!r} of {self.name!r} has {what} already; give it once", name=part.name)
         self.touching[part.name] = part
         return part
 
@@ -250,6 +288,25 @@ class Loads:
         self.inputs[name] = SX.sym(f"u_{name}")
         return self.inputs[name]
 
+    def memory(self, name: str, rate: Callable[[SX], Any]) -> SX:
+        """Add a state of its own, for use in forces, by its rate: `m.memory("act", lambda a: (u - a) / 0.05)`."""
+        self.book.new_name("memory", name, self.memories)
+        symbol = self.book.memories[name] = SX.sym(f"z_{name}")
+        try:
+            expression = vector(rate(symbol))
+            self.book.known_symbols(f"memory {name!r}", expression, state=True)
+        except BaseException:
+            del self.book.memories[name]
+            raise
+        self.memories[name] = Memory(name, symbol, expression)
+        return symbol
+
+    @property
+    def z(self) -> SX:
+        """States beyond positions and velocities: stretches of friction on soft ground, then the memories."""
+        soft = [f.memory for f in self.forces.values() if isinstance(f, CompliantContact)]
+        return ca.vertcat(SX(0, 1), *soft, *self.book.memories.values())
+
     def _add_force(self, element: Any) -> Any:
         self.book.new_name("force", element.name, self.forces)
         self.forces[element.name] = element
@@ -274,9 +331,15 @@ class Loads:
         return place
 
     def _mine(self, frame: Frame, part: str) -> None:
+        if not isinstance(frame, Frame):
+            raise BadModel(f"{part}: {frame!r} is no place; give one on a link, such as link.at(0.1, 0) or link.end")
         if self.links.get(frame.link.name) is not frame.link:
             raise BadModel(f"{part}: link {frame.link.name!r} belongs to another mechanism than {self.name!r}")
         self.book.known_symbols(part, frame.position, frame.rotation)
+
+
+def _is_zero(value: Number) -> bool:
+    return isinstance(value, int | float) and value == 0
 
 
 def _column(given: Any) -> SX:

@@ -12,9 +12,13 @@ import numpy as np
 
 from saltus.errors import BadModel, BadValue, DuplicateName, MissingParam, UnknownName
 from saltus.model.parts import check_tensor
-from saltus.model.symbols import SX, Number, Param, vector
+from saltus.model.symbols import SX, Number, Param, not_finite, vector
 
 ARGUMENTS = ("self", "name", "near", "rates", "params")  # of `assemble` and `keyframe`, which take joints by name
+
+
+# Byte-order marks, and what turns the direction of text, so that a name looks like another one.
+UNSEEN = "\ufeff\ufffe\uffff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 def readable(text: Any, what: str) -> str:
@@ -22,7 +26,7 @@ def readable(text: Any, what: str) -> str:
     if not isinstance(text, str):
         raise BadValue(f"{what} is {text!r}; give a text", given=text)
     for c in text:
-        if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in "\ufffe\uffff":
+        if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in UNSEEN:
             raise BadValue(f"{what} {text[:60]!r} contains {c!r}, a control character; leave it out", given=text)
     return text
 
@@ -34,6 +38,7 @@ class Registry:
         self.name = readable(name, "name of the machine")
         self.params: dict[str, Param] = {}
         self.inputs: dict[str, SX] = {}
+        self.memories: dict[str, SX] = {}
         self.time = SX.sym("t")
         self.q: dict[str, SX] = {}
         self.v: dict[str, SX] = {}
@@ -78,10 +83,11 @@ class Registry:
         if not self.checks:
             return
         key = (tuple(self.params.values()), len(self.checks))
-        if self._checker is None or self._checker[0] != key:
+        checker = self._checker
+        if checker is None or checker[0] != key:
             checked = ca.vertcat(*[ca.vec(ca.densify(e)) for *_, e in self.checks])
-            self._checker = key, ca.Function("check", [self.p], [checked])
-        flat = np.asarray(self._checker[1](p)).ravel()
+            self._checker = checker = key, ca.Function("check", [self.p], [checked])
+        flat = np.asarray(checker[1](p)).ravel()
         for part, what, expression in self.checks:
             numbers, flat = flat[: expression.numel()], flat[expression.numel() :]
             if len(numbers) == 9:
@@ -119,7 +125,7 @@ class Registry:
     def plain(value: Any, part: str) -> None:
         """Refuse what is no finite number."""
         if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            raise BadValue(f"{part}: {value!r} is not a finite number", given=value)
+            raise BadValue(f"{part}: {not_finite(value)}", given=value)
 
     def positive(self, value: Number, part: str, what: str) -> None:
         """Refuse what is not positive, now or for Params that come later."""
@@ -141,8 +147,8 @@ class Registry:
         """Refuse symbols of other machines; with `state` those of coordinates, inputs and time are known too."""
         known = {param.symbol.element_hash() for param in self.params.values()}
         if state:
-            of_state = (*self.q.values(), *self.v.values(), *self.inputs.values(), self.time)
-            known |= {symbol.element_hash() for symbol in of_state}
+            of_state = (self.q, self.v, self.inputs, self.memories, {"t": self.time})
+            known |= {symbol.element_hash() for group in of_state for symbol in group.values()}
         for expression in expressions:
             for symbol in ca.symvar(expression):
                 if symbol.element_hash() not in known:
@@ -154,10 +160,10 @@ class Registry:
 
     def without_rates(self, part: str, *expressions: SX) -> None:
         """Refuse velocities and inputs where only positions and time have a meaning."""
-        rates = {s.element_hash() for s in (*self.v.values(), *self.inputs.values())}
+        rates = {s.element_hash() for group in (self.v, self.inputs, self.memories) for s in group.values()}
         for symbol in (s for e in expressions for s in ca.symvar(e)):
             if symbol.element_hash() in rates:
                 raise BadModel(
-                    f"{part} uses {symbol.name()!r}, a velocity or an input; it may use positions, time and Params",
+                    f"{part} uses {symbol.name()!r}, a velocity or such; it may use positions, time and Params",
                     symbol=symbol.name(),
                 )

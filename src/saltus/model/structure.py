@@ -12,6 +12,7 @@ from saltus.model.forces import ForceElement
 from saltus.model.joints import Joint
 from saltus.model.parts import Frame, Link
 from saltus.model.symbols import SX, Named, Param
+from saltus.model.touching import Touching
 
 T = TypeVar("T")
 
@@ -58,6 +59,7 @@ class Structure(Protocol):
     points: dict[str, Frame]
     params: dict[str, Param]
     forces: dict[str, ForceElement]
+    touching: dict[str, Touching]
     closing: float
     constraints: dict[str, Constraint]
     drives: dict[str, Drive]

@@ -13,7 +13,7 @@ class Foot:
     """A point, or a circle (a ball in 3D) of `radius` (m) about it, that may touch the ground.
 
     `friction` (1) is that of slip, `static` that of rest; None leaves it to the ground. `restitution` (1) is the share
-    of the approach speed with which it bounces.
+    of the approach speed with which it bounces. With a `stiffness` (N/m) it is soft, see `dynamics.unilateral`.
     """
 
     name: str
@@ -22,16 +22,20 @@ class Foot:
     friction: Number | None
     static: Number | None
     restitution: Number
+    stiffness: Number | None = None
+    damping: Number = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """A coordinate of a joint that ends at `lower` or `upper` (rad, m), bouncing with `restitution` (1)."""
+    """A coordinate of a joint that ends at `lower` or `upper` (rad, m), bouncing with `restitution` (1), or soft."""
 
     coordinate: str
     lower: Number | None
     upper: Number | None
     restitution: Number
+    stiffness: Number | None = None
+    damping: Number = 0.0
 
     @property
     def name(self) -> str:
@@ -50,6 +54,8 @@ class Meeting:
     friction: Number
     static: Number | None
     restitution: Number
+    stiffness: Number | None = None
+    damping: Number = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,8 @@ class Returns:
         self.orbit, self.shooting = orbit, orbit.shooting
         self.stride, self.theta = orbit.shooting.stride, orbit.evaluation.point.theta
         self.home = orbit.node
-        self.count = sum(c.edge is orbit.crossings[-1].edge for c in orbit.crossings)
+        self.last = orbit.crossings[-1].mark if orbit.shooting.events[0] is not None else None
+        self.count = sum(c.mark == self.last for c in orbit.crossings)
 
     def pushed(self, change_q: Mapping[str, float], change_v: Mapping[str, float]) -> Moment:
         """Start of the gait with coordinates and velocities changed, then put onto the constraints of its domain."""
@@ -46,18 +47,19 @@ class Returns:
             q[m.q_names.index(name)] += value
         for name, value in flatten(change_v, m.v_names, "velocity").items():
             v[m.v_names.index(name)] += value
-        domain = self.orbit.system.domains[self.home.domain]
-        state = self.stride.settled(domain, self.home.t, q, v, self.theta)
-        return replace(self.home, q=state.q, v=state.v)
+        return self.stride.settled(self.orbit.system.domains[self.home.domain], self.home.t, q, v, self.theta)
 
     def next(self, moment: Moment, theta: np.ndarray | None = None) -> Moment:
         """State one period later, brought back to the start of time where the machine does not depend on it."""
-        last = self.orbit.crossings[-1].edge
+        theta = self.theta if theta is None else theta
 
         def back(crossings: list[Crossing]) -> bool:
-            return sum(c.edge is last for c in crossings) == self.count
+            return sum(c.mark == self.last for c in crossings) == self.count
 
-        end = self.stride.run(moment, self.theta if theta is None else theta, stop=back).end
+        if self.last is None:
+            end = self.stride.run(moment, theta, until=moment.t + (self.shooting.period or 0.0)).end
+        else:
+            end = self.stride.run(moment, theta, stop=back).end
         end = self.shooting.relabel.moment(end)
         return replace(end, t=end.t - (self.shooting.period or 0.0) if self.shooting.sameness.timed else self.home.t)
 

@@ -12,7 +12,6 @@ from saltus.orbits.family import Bifurcation
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel
 from saltus.orbits.shooting import Extra, Point, Shooting, newton
-from saltus.orbits.stride import Crossing, Stride
 
 SMALLEST = 1e-5  # of the size asked for: a branch that cannot be entered by this much is not entered
 SHRINK = 4.0
@@ -70,28 +69,23 @@ def doubled(orbit: Orbit) -> Shooting:
     relabel = s.relabel if s.relabel.plain else Relabel(orbit.system, {})
     period = None if s.period is None else 2 * s.period
     where = {k: 2 * v if isinstance(k, str) and k != "speed" else v for k, v in s.where.items()}
-    old = s.stride
-    stride = Stride(
-        old.system, old.control, old.params, tolerance=old.tolerance, engine=old.engine.name, longest=2 * old.longest
-    )
-    return Shooting(stride, s.sections[:1], [2 * sum(s.events)], s.sameness, relabel, period, where)
+    stride = s.stride.like(s.stride.params)
+    stride.longest *= 2
+    events = None if s.events[0] is None else 2 * sum(n or 0 for n in s.events)
+    return Shooting(stride, s.sections[:1], [events], s.sameness, relabel, period, where)
 
 
 def _halves(orbit: Orbit, shooting: Shooting, along: np.ndarray) -> Callable[[float], Extra]:
     """Ask for the difference between the states after half of the time and at the start: -2 amount along the mode."""
     single, same, rows = orbit.shooting, orbit.shooting.sameness, orbit.shooting.stride.rows
-    count = sum(single.events)
-    mode = along[same.rows] / (along[same.rows] @ along[same.rows])
-
-    def half(crossings: list[Crossing]) -> bool:
-        return len(crossings) == count
+    mode = same.seen(along) / (same.seen(along) @ same.seen(along))
 
     def asked(amount: float) -> Extra:
         def extra(point: Point, lift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            passage = shooting.stride.run(point.nodes[0], point.theta, lift, stop=half)
+            passage = single.whole(point.nodes[0], point.theta, lift)
             middle = single.relabel.moment(passage.end)
             middle = replace(middle, t=middle.t - (single.period or 0.0))
-            change = single.relabel.columns(passage.Y, rows.nq)[same.rows] - lift[same.rows]
+            change = same.seen(single.relabel.columns(passage.Y, rows.nq)) - same.seen(lift)
             return np.array([mode @ same.difference(middle, point.nodes[0]) + 2 * amount]), (mode @ change)[None, :]
 
         return extra

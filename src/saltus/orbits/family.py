@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from saltus.errors import BadFile, UnknownName
+from saltus.errors import BadFile, SaltusError, UnknownName
+from saltus.model.registry import readable
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.shooting import Point, Shooting
+from saltus.sealed import checksum, put
+from saltus.shown import Shown
 
-FORMAT = "saltus-family-2"
+FORMAT = "saltus-family-3"
+ROUNDED = 100  # times the residual of an orbit that was found: another processor rounds otherwise
 KINDS = ("fold", "flip", "torus", "branch point")
 
 
@@ -44,7 +47,7 @@ class Bifurcation:
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class Family(Shown):
     """Orbits along a branch, in order, with the bifurcations between them and why each end is the end.
 
     `missed` tells of bifurcations that were passed and could not be located.
@@ -108,16 +111,17 @@ def write_family(family: Family, path: str | Path) -> Path:
             for b in family.bifurcations
         ],
     }
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(data), encoding="utf-8")
-    os.replace(temporary, path)
-    return path
+    return put(Path(path), json.dumps({**data, "checksum": checksum(data)}).encode())
 
 
 def read_family(path: str | Path, like: Orbit) -> Family:
-    """Read what `write_family` wrote; `like` is an orbit of the same machine and control, whose equations serve."""
+    """Read what `write_family` wrote; `like` is an orbit of the same machine and control, whose equations serve.
+
+    Every orbit is evaluated again, so that its multipliers are those of the equations and not those of the file.
+    """
     path = Path(path)
+    if not path.is_file():
+        raise BadFile(f"{path} does not exist or is no file", path=str(path))
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         found = data["format"]
@@ -125,31 +129,50 @@ def read_family(path: str | Path, like: Orbit) -> Family:
             raise BadFile(
                 f"{path} is no family of Saltus: its format is {found!r}, expected {FORMAT!r}", path=str(path)
             )
+        if data.pop("checksum") != checksum(data):
+            raise BadFile(f"{path} is damaged: its checksum is that of other numbers", path=str(path))
+        machine, name = readable(data["machine"], "machine"), like.system.mechanism.name
+        if machine != name:
+            raise BadFile(f"{path} is a family of {machine!r}, and the orbit given is one of {name!r}", path=str(path))
         shooting = like.shooting.with_free((*like.shooting.stride.params, data["param"]))
-        orbits = [_read(like, shooting, o) for o in data["orbits"]]
-        bifurcations = [
-            Bifurcation(
-                b["kind"],
-                data["param"],
-                _read(like, shooting, b),
-                np.array(b["tangent"]),
-                None if b["other"] is None else np.array(b["other"]),
-            )
-            for b in data["bifurcations"]
-        ]
-        tangents = [np.array(o["tangent"]) for o in data["orbits"]]
-        ends = (data["ends"][0], data["ends"][1])
-        return Family(data["param"], orbits, bifurcations, ends, tangents, tuple(data["missed"]))
-    except (OSError, KeyError, ValueError, TypeError) as problem:
+        orbits, tangents = zip(*[_read(like, shooting, o) for o in data["orbits"]], strict=True)
+        bifurcations = []
+        for b in data["bifurcations"]:
+            if b["kind"] not in KINDS:
+                raise UnknownName("kind of bifurcation", b["kind"], KINDS)
+            other = None if b["other"] is None else _numbers(b["other"], len(tangents[0]), "other")
+            bifurcations.append(Bifurcation(b["kind"], data["param"], *_read(like, shooting, b), other))
+        texts = [readable(text, "text") for text in (*data["ends"], *data["missed"])]
+        ends = (texts[0], texts[1])
+        return Family(data["param"], list(orbits), bifurcations, ends, list(tangents), tuple(texts[2:]))
+    except BadFile:
+        raise
+    except (OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError, SaltusError) as problem:
         raise BadFile(
             f"{path} cannot be read as a family: {type(problem).__name__}: {problem}", path=str(path)
         ) from problem
 
 
-def _read(like: Orbit, shooting: Shooting, record: Mapping[str, Any]) -> Orbit:
-    theta = like.system.mechanism.values(record["params"])
-    node = like.evaluation.point.nodes[0]
-    nodes = tuple(
-        replace(node, domain=n["domain"], t=n["t"], q=np.array(n["q"]), v=np.array(n["v"])) for n in record["nodes"]
-    )
-    return Orbit(like.system, like.control, shooting, shooting.evaluate(Point(nodes, theta)))
+def _read(like: Orbit, shooting: Shooting, record: Mapping[str, Any]) -> tuple[Orbit, np.ndarray]:
+    """An orbit and its tangent; it must still be an orbit."""
+    system, first = like.system, like.evaluation.point.nodes[0]
+    nodes = []
+    for n in record["nodes"]:
+        if n["domain"] not in system.domains:
+            raise UnknownName("domain", n["domain"], system.domains)
+        (t,) = _numbers([n["t"]], 1, "t")
+        q, v = (_numbers(n[name], len(getattr(first, name)), name) for name in ("q", "v"))
+        nodes.append(replace(first, domain=n["domain"], t=float(t), q=q, v=v))
+    point = Point(tuple(nodes), system.mechanism.values(record["params"]))
+    evaluation = shooting.evaluate(point)
+    if not evaluation.norm <= ROUNDED * shooting.goal(point):
+        raise ValueError(f"a motion of it misses itself by {evaluation.norm:.2g}: it is of another machine or control")
+    tangent = _numbers(record["tangent"], len(shooting.vector(point)), "tangent")
+    return Orbit(system, like.control, shooting, evaluation), tangent
+
+
+def _numbers(given: Any, size: int, what: str) -> np.ndarray:
+    out = np.array(given, float)
+    if out.shape != (size,) or not np.isfinite(out).all():
+        raise ValueError(f"{what} is not {size} finite numbers")
+    return out

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from saltus.errors import BadModel, BadValue, NoOrbit, SaltusError
+from saltus.ground import Ground
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.guards import When
 from saltus.hybrid.resets import Continuous
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.orbits.orbit import Orbit
-from saltus.orbits.section import Relabel, Section, find_sameness
+from saltus.orbits.section import Relabel, Sameness, Section, find_sameness
 from saltus.orbits.shooting import Evaluation, Point, Shooting, newton
 from saltus.orbits.stride import Crossing, Lost, Moment, Passage, Stride
+from saltus.simulation.asked import ground_of
 
 ON_SECTION = 1e-6
 SHORTEST = 1e-5  # s: a shorter period is rest, not a gait
 ATTRACT = 20  # strides run forward when Newton's method fails from the guess
 SECTION = "section"
+MEETS = re.compile(r" (touches|bounces)(,|$)")  # among the changes of contacts that make an event
 
 
+@unchanged
 def find_orbit(
     system: HybridSystem | Mechanism,
     start: State,
@@ -31,7 +38,8 @@ def find_orbit(
     domain: Domain | str | None = None,
     control: Any = None,
     params: Mapping[str, float] | None = None,
-    section: When | None = None,
+    ground: Ground | float | None = None,
+    section: When | str | None = None,
     strides: int = 1,
     period: float | None = None,
     swap: Mapping[str, str] | None = None,
@@ -46,7 +54,10 @@ def find_orbit(
     """Find a periodic orbit near `start`, in `domain` (by default the system's first).
 
     The stride ends when the domain it began in is entered again for the `strides`-th time, or, with a `section`
-    of one's own in that domain, when that is crossed. Coordinates that may shift without the machine noticing
+    of one's own in that domain, when that is crossed. Of a machine whose contacts stick, slip and lift by themselves on
+    its `ground`, it goes from the first touch to the same again, or from the event that `section` names, such as
+    "left touches"; where the machine depends on time it lasts one `period` from the start on, whatever happens in it.
+    The sequence found by running is the orbit's. Coordinates that may shift without the machine noticing
     (travel along the ground) and full turns of a crank are taken out by themselves. `swap` names coordinates and
     domains that change places, left for right: then half a stride is sought. `period` (s) fixes it, and is needed
     where the machine depends on time. Params in `free` are chosen so that `where` holds: {"period": 0.5},
@@ -57,10 +68,9 @@ def find_orbit(
     orbit is then carried over in steps. `multiple` shoots every phase from a state of its own, for motion so
     unstable that a whole stride is out of reach. NoOrbit carries the residuals and the best iterate.
     """
+    terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
-        alone = HybridSystem(system)
-        alone.domain("motion")
-        system = alone
+        system = HybridSystem.alone(system, terrain)
     if start.mechanism is not system.mechanism:
         raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
     names = (free,) if isinstance(free, str) else tuple(free)
@@ -88,6 +98,7 @@ def find_orbit(
         tolerance,
         engine,
         longest,
+        terrain,
     )
     return search.go(dict(coming_from or {}))
 
@@ -102,7 +113,7 @@ class _Search:
         domain: Domain | str | None,
         control: Any,
         params: Mapping[str, float] | None,
-        section: When | None,
+        section: When | str | None,
         strides: int,
         period: float | None,
         swap: Mapping[str, str] | None,
@@ -112,16 +123,22 @@ class _Search:
         tolerance: float,
         engine: str | None,
         longest: float,
+        terrain: Ground,
     ) -> None:
         self.domain = system._domain(domain) if domain is not None else next(iter(system.domains.values()))
-        self.system = _with_section(system, self.domain, section) if section is not None else system
-        self.edge_name = SECTION if section is not None else None
+        named = isinstance(section, str) and system.terrain is not None
+        own = section is not None and not named
+        self.system = _with_section(system, self.domain, section) if own else system
+        self.event = SECTION if own else section if named else None
         self.given, self.params, self.control = start, dict(params or {}), control
         self.strides, self.period, self.multiple = strides, period, multiple
         self.free, self.where = free, where
         self.relabel = Relabel(self.system, swap or {})
-        self.stride = Stride(self.system, control, free, tolerance=tolerance, engine=engine, longest=longest)
+        self.stride = Stride(
+            self.system, control, free, tolerance=tolerance, engine=engine, longest=longest, ground=terrain
+        )
         self.aim = self.relabel.domains[self.domain.name]
+        self.mark: Hashable = None  # of the event that begins a stride of contacts with modes of their own
         self.history: list[float] = []
         self.best: Evaluation | None = None
         self.shooting: Shooting
@@ -146,17 +163,22 @@ class _Search:
     # ---- steps --------------------------------------------------------------------------------------------------
 
     def _back(self, crossings: list[Crossing]) -> bool:
-        count = 0
-        for c in crossings:
-            home = c.edge.target is not None and c.edge.target.name == self.aim
-            count += home and (self.edge_name is None or c.edge.name == self.edge_name)
-        return count == self.strides
+        if self.system.terrain is not None:
+            return sum(c.mark == self.mark for c in crossings) == self.strides
+        home = [c for c in crossings if c.after.domain == self.aim and self.event in (None, c.name)]
+        return len(home) == self.strides
 
     def _prepared(self, theta: np.ndarray) -> Point:
         """Run from the start to find out the events of a stride, and what counts as the same state."""
         q, v = self.given.positions.copy(), self.given.velocities.copy()
-        state = self.stride.settled(self.domain, 0.0, q, v, theta)
-        moment = Moment(self.domain.name, 0.0, state.q, state.v)
+        moment = self.stride.settled(self.domain, self.given.time, q, v, theta)
+        if self.system.terrain is not None:
+            if self.period is not None:
+                passage = self.stride.run(moment, theta, until=moment.t + self.period)
+                same = find_sameness(self.stride, theta, passage)
+                if same.timed:
+                    return self._on_time(moment, replace(same, timed=False), theta)
+            moment = self._first_event(moment, theta)
         passage = self.stride.run(moment, theta, stop=self._back)
         again = self._settled(passage, theta)
         same = find_sameness(self.stride, theta, again)
@@ -165,25 +187,42 @@ class _Search:
             raise BadValue("the machine depends on time itself; give the period, a multiple of that of its drive")
         if self.period is not None and not same.timed:
             where["period"] = self.period
-        edges = [c.edge for c in again.crossings]
-        marks = list(range(len(edges))) if self.multiple else [0]
-        ends = [*marks[1:], len(edges)]
+        crossings = again.crossings
+        marks = list(range(len(crossings))) if self.multiple else [0]
+        ends = [*marks[1:], len(crossings)]
         plain = Relabel(self.system, {})
         sections = []
-        for mark in marks:  # the first node comes after the last edge, seen in the mirror
-            edge, mirror = (edges[-1], self.relabel) if mark == 0 else (edges[mark - 1], plain)
-            sections.append(Section(self.stride, edge, again, mirror, theta))
+        for mark in marks:  # the first node comes after the last event, seen in the mirror
+            crossing, mirror = (crossings[-1], self.relabel) if mark == 0 else (crossings[mark - 1], plain)
+            sections.append(Section(self.stride, crossing, crossing.after, mirror, theta))
         events = [b - a for a, b in zip(marks, ends, strict=True)]
         self.shooting = Shooting(
             self.stride, sections, events, same, self.relabel, self.period if same.timed else None, where
         )
         on_section = sections[0].distance(moment, theta) < ON_SECTION
-        first = moment if on_section else self._reduced(self.relabel.moment(passage.end))
+        first = self._reduced(moment if on_section else self.relabel.moment(passage.end))
         return self._point(first, theta)
+
+    def _on_time(self, moment: Moment, same: Sameness, theta: np.ndarray) -> Point:
+        """Strides of one period each, from the start's time on, whatever happens on the way."""
+        section = Section(self.stride, None, moment, self.relabel, theta)
+        self.shooting = Shooting(self.stride, [section], [None], same, self.relabel, self.period, self.where)
+        return self._point(moment, theta)
+
+    def _first_event(self, moment: Moment, theta: np.ndarray) -> Moment:
+        """State after the first touch, or after the event that was named; the stride goes on to the same again."""
+
+        def there(crossings: list[Crossing]) -> bool:
+            name = crossings[-1].name
+            return name == self.event if self.event is not None else bool(MEETS.search(name))
+
+        first = self.stride.run(moment, theta, stop=there)
+        self.mark = self.relabel.mark(first.crossings[-1])
+        return first.end
 
     def _reduced(self, moment: Moment) -> Moment:
         """The same state at the start of time, where the machine does not depend on it."""
-        return moment if self.shooting.sameness.timed else Moment(moment.domain, 0.0, moment.q, moment.v)
+        return moment if self.shooting.sameness.timed else replace(moment, t=0.0)
 
     def _settled(self, passage: Passage, theta: np.ndarray) -> Passage:
         """The stride after the first, whose events count; the first one if it is the only one to come back."""
@@ -201,9 +240,7 @@ class _Search:
         passage = self.stride.run(first, theta, stop=self._back)
         nodes = [first]
         for section, c in zip(s.sections[1:], passage.crossings[:-1], strict=True):
-            assert c.edge.target is not None
-            node = self._reduced(Moment(c.edge.target.name, c.t, c.q, c.v))
-            nodes.append(section.nearest(node, theta))
+            nodes.append(section.nearest(self._reduced(c.after), theta))
         return Point(tuple(nodes), theta)
 
     def _solved(self, point: Point) -> Evaluation:
@@ -216,11 +253,9 @@ class _Search:
         moment, nearest = point.nodes[0], (np.inf, point.nodes[0])
         try:
             for _ in range(ATTRACT):
-                end = self.relabel.moment(self.stride.run(moment, point.theta, stop=self._back).end)
+                end = self.relabel.moment(self._strode(moment, point.theta).end)
                 if self.period is not None and self.shooting.sameness.timed:
-                    end = Moment(
-                        end.domain, end.t - self.period * round((end.t - moment.t) / self.period), end.q, end.v
-                    )
+                    end = replace(end, t=end.t - self.period * round((end.t - moment.t) / self.period))
                 end = self._reduced(end)
                 gap = float(np.linalg.norm(self.shooting.sameness.difference(end, moment)))
                 nearest = min(nearest, (gap, end), key=lambda pair: pair[0])
@@ -233,6 +268,12 @@ class _Search:
             self._note(problem)
             again = "" if str(problem) == str(first_problem) else f"; after up to {ATTRACT} strides forward: {problem}"
             raise self._failure(f"{first_problem}{again}") from problem
+
+    def _strode(self, moment: Moment, theta: np.ndarray) -> Passage:
+        """One stride."""
+        if self.shooting.events[0] is None:
+            return self.shooting.whole(moment, theta)
+        return self.stride.run(moment, theta, stop=self._back)
 
     def _carried(self, found: Evaluation, begin: np.ndarray, goal: np.ndarray) -> Evaluation:
         """Follow an orbit while Params go from where it was found to where it is wanted, in adaptive steps."""
@@ -277,7 +318,7 @@ class _Search:
         )
 
 
-def _with_section(system: HybridSystem, domain: Domain, section: When) -> HybridSystem:
+def _with_section(system: HybridSystem, domain: Domain, section: Any) -> HybridSystem:
     """Return the system with one more edge, from the domain to itself, that marks the section."""
     if not isinstance(section, When):
         raise BadValue(f"section is a {type(section).__name__}; give sl.When(lambda s: ..., 'falling')", given=section)

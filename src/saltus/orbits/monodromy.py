@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from saltus.dynamics.choice import choose
 from saltus.errors import BadValue, UnknownName
-from saltus.hybrid.transition import entrance, transition
 from saltus.model.assembly import assembler
 from saltus.orbits.orbit import Orbit
-from saltus.orbits.stride import Crossing, Moment
+from saltus.orbits.section import Relabel, Section
 
 
 def _independent(orbit: Orbit) -> list[int]:
@@ -31,14 +30,13 @@ def _consistent(orbit: Orbit, chosen: list[int]) -> np.ndarray:
     rows, m = stride.rows, orbit.system.mechanism
     if assembler(m).balls:
         raise BadValue("monodromy by coordinate needs coordinates that are numbers; this machine has quaternions")
-    way = entrance(stride.constrained(orbit.system.domains[node.domain]))
     n, k = rows.nq + rows.nv, len(chosen)
     seeds = np.zeros((rows.n, 2 * k))
     given = [*chosen, *(rows.nq + i for i in chosen)]
     seeds[1 + np.array(given, int), np.arange(2 * k)] = 1.0
-    if not way.phi.numel():
+    C = Section(stride, None, node, Relabel(orbit.system, {}), theta).slope(node, theta)[:, rows.x]
+    if not len(C):
         return seeds
-    C = np.reshape(way.consistency(node.t, node.q, node.v, theta), (-1, n))
     others = [i for i in range(n) if i not in given]
     seeds[1 + np.array(others, int)] = -np.linalg.lstsq(C[:, others], C[:, given], rcond=1e-10)[0]
     return seeds
@@ -70,23 +68,16 @@ def shooting_estimate(orbit: Orbit, step: float = 1e-6) -> np.ndarray:
     shooting, point = orbit.shooting, orbit.evaluation.point
     rows, same = shooting.stride.rows, shooting.sameness
     basis, _ = shooting.sections[0].basis(point.nodes[0], point.theta, same, rows)
-    inverse = np.linalg.pinv(basis[same.rows])
+    inverse = np.linalg.pinv(same.seen(basis))
 
     def end(change: np.ndarray) -> np.ndarray:
         node = point.nodes[0]
-        moved = Moment(node.domain, node.t + change[0], node.q + change[rows.q], node.v + change[rows.v])
-        last = shooting.stride.run(
-            shooting.sections[0].nearest(moved, point.theta), point.theta, stop=_as_many(orbit)
-        ).end
+        moved = replace(node, t=node.t + change[0], q=node.q + change[rows.q], v=node.v + change[rows.v])
+        last = shooting.whole(shooting.sections[0].nearest(moved, point.theta), point.theta).end
         return same.difference(shooting.relabel.moment(last), node)
 
     ends = [(end(step * b) - end(-step * b)) / (2 * step) for b in basis.T]
     return inverse @ np.array(ends).T if ends else np.zeros((0, 0))
-
-
-def _as_many(orbit: Orbit) -> Callable[[list[Crossing]], bool]:
-    count = len(orbit.events)
-    return lambda crossings: len(crossings) == count
 
 
 def _named(orbit: Orbit, coordinates: Sequence[str] | None) -> list[int]:
@@ -102,9 +93,8 @@ def _named(orbit: Orbit, coordinates: Sequence[str] | None) -> list[int]:
 def _derivative(orbit: Orbit, coordinates: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
     """Derivative of one period over chosen coordinates: at the moving event, and at fixed time."""
     chosen = _named(orbit, coordinates)
-    stride, rows = orbit.shooting.stride, orbit.shooting.stride.rows
-    seeds = _consistent(orbit, chosen)
-    passage = stride.run(orbit.node, orbit.evaluation.point.theta, seeds, stop=_as_many(orbit))
+    rows, seeds = orbit.shooting.stride.rows, _consistent(orbit, chosen)
+    passage = orbit.shooting.whole(orbit.node, orbit.evaluation.point.theta, seeds)
     read = np.array([*chosen, *(rows.nq + i for i in chosen)], int)
     mirror = orbit.shooting.relabel
     moving = mirror.columns(passage.Y, rows.nq)[rows.x]
@@ -133,21 +123,16 @@ def saltations(orbit: Orbit) -> list[Saltation]:
     rows, out = stride.rows, []
     n = rows.nq + rows.nv
     for c in orbit.crossings:
-        assert c.edge.target is not None
-        before = stride.dynamics(c.edge.source, c.t, c.q_before, theta)
-        fired = next(i for i, e in enumerate(before.edges) if e is c.edge)
+        before = stride.dynamics(c.before, theta)
         variation = stride.variation(before, 0)
         Y = np.zeros((rows.n, n))
         Y[rows.x] = np.eye(n)
-        x = np.concatenate([c.q_before, c.v_before])
-        Y = stride.at_event(variation, fired, c.t, x, c.p_before, np.eye(n), np.zeros((0, n)), Y)
-        passed = transition(orbit.system, c.edge).apply(c.t, c.q_before, c.v_before, theta, slope=True)
-        assert passed.slope is not None
-        Y = rows.moved(Y, passed.slope)
-        after = stride.dynamics(c.edge.target, c.t, passed.q, theta)
-        p = np.ravel(after.entry(c.t, passed.q, passed.v, theta)[0])
-        f = after.rates(c.t, np.concatenate([passed.q, passed.v]), p)[0]
-        out.append(
-            Saltation(c.edge.name, c.edge.source.name, c.edge.target.name, c.t, Y[rows.x] - np.outer(f, Y[rows.t]))
-        )
+        x = np.concatenate([c.before.q, c.before.v])
+        Y = stride.at_event(variation, c.fired, c.t, x, c.p_before, np.eye(n), np.zeros((0, n)), Y)
+        assert c.by is not None
+        Y = rows.moved(Y, c.by)
+        after = stride.dynamics(c.after, theta)
+        p, _ = after.entered(c.after, theta, stride.contacts(c.after, theta))
+        f = after.rates(c.t, np.concatenate([c.after.q, c.after.v]), p)[0]
+        out.append(Saltation(c.name, c.before.domain, c.after.domain, c.t, Y[rows.x] - np.outer(f, Y[rows.t])))
     return out

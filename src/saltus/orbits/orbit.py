@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,13 @@ import numpy as np
 from saltus.errors import BadModel, UnknownName
 from saltus.hybrid.graph import HybridSystem
 from saltus.model.assembly import State
+from saltus.model.mechanism import Mechanism
+from saltus.once import cached_property
 from saltus.orbits.shooting import Evaluation, Shooting
 from saltus.orbits.stability import Stability, stability
 from saltus.orbits.stride import Crossing, Moment, Passage, heights
 from saltus.orbits.trust import error
+from saltus.shown import Shown
 from saltus.simulation.run import simulate
 from saltus.simulation.trajectory import Trajectory
 
@@ -23,7 +26,7 @@ DOUBTFUL = 1e-6  # m, rad, m/s, rad/s: an orbit that may be off by more says so
 
 
 @dataclass(frozen=True, eq=False)
-class Orbit:
+class Orbit(Shown):
     """A periodic gait: where it starts just after an event, how long it takes, what happens on the way.
 
     `start` is a State with the Param values of the gait, in the domain `domain`; `time` is the instant it belongs
@@ -60,7 +63,7 @@ class Orbit:
     @property
     def start(self) -> State:
         """State at the start, just after the event."""
-        return State(self.system.mechanism, self.node.q.copy(), self.node.v.copy(), self.params)
+        return State(self.system.mechanism, self.node.q.copy(), self.node.v.copy(), self.params, None, self.time)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
@@ -85,7 +88,7 @@ class Orbit:
     @property
     def events(self) -> list[str]:
         """Names of its events in order."""
-        return [c.edge.name for c in self.crossings]
+        return [c.name for c in self.crossings]
 
     @property
     def crossings(self) -> list[Crossing]:
@@ -100,7 +103,10 @@ class Orbit:
 
     @property
     def duty(self) -> float:
-        """Share of the period spent in domains with contacts."""
+        """Share of the period in which something touches."""
+        if self.system.terrain is not None:
+            arcs = [a for p in self.passages for a in p.arcs]
+            return sum(a.duration for a in arcs if any(mode != "open" for mode in a.modes)) / self.period
         return sum(self.time_in(n) for n, d in self.system.domains.items() if d.contacts) / self.period
 
     @property
@@ -171,7 +177,22 @@ class Orbit:
     def simulate(self, periods: float = 1.0, **options: Any) -> Trajectory:
         """Run it through `sl.simulate`."""
         given = {"until": self.time + periods * self.period, "tolerance": 1e-10, **options}
-        return simulate(self.system, self.start, domain=self.domain, control=self.control, begin=self.time, **given)
+        system: HybridSystem | Mechanism = self.system
+        if self.system.terrain is not None:
+            system, given["ground"] = self.system.mechanism, self.shooting.stride.ground
+        else:
+            given["domain"] = self.domain
+        return simulate(system, self.start, control=self.control, begin=self.time, **given)
+
+    @property
+    def notes(self) -> list[str]:
+        """What its derivatives leave out."""
+        return [
+            f"at t = {c.t:.6g} s {c.name}: several contacts meet at once, and small perturbations part them; the "
+            "multipliers hold for those that keep them together"
+            for c in self.crossings
+            if c.tied
+        ]
 
     @cached_property
     def trajectory(self) -> Trajectory:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import casadi as ca
@@ -12,15 +12,18 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.errors import UnknownName
+from saltus.ground import Slope
 from saltus.hybrid.constrained import rare
-from saltus.hybrid.graph import Edge, HybridSystem
+from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.resets import Continuous, Map, PlasticImpact
 from saltus.hybrid.signals import traced
+from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import Entrance, entrance, held, transition
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import RANK_TOL
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 from saltus.orbits.stride import Crossing, Moment, Passage, Stride
 from saltus.orbits.variation import Rows
 
@@ -35,12 +38,16 @@ class Relabel:
     def __init__(self, system: HybridSystem, pairs: Mapping[str, str]) -> None:
         m = system.mechanism
         self.domains = {name: name for name in system.domains}
+        self.parts = {name: name for name in m.touching}
         self.q, self.v = np.eye(len(m.q_names)), np.eye(len(m.v_names))
         for a, b in pairs.items():
             sign, b = (-1.0, b[1:]) if b.startswith("-") else (1.0, b)
+            known = [*m.q_names, *system.domains, *m.touching]
             for name in (a, b):
-                if name not in (*m.q_names, *system.domains):
-                    raise UnknownName("coordinate or domain", name, [*m.q_names, *system.domains])
+                if name not in known:
+                    raise UnknownName("coordinate, domain or contact", name, known)
+            if a in self.parts:
+                self.parts[a], self.parts[b] = b, a
             if a in self.domains:
                 self.domains[a], self.domains[b] = b, a
             if a in m.q_names:  # a domain and a coordinate may share a name
@@ -56,7 +63,25 @@ class Relabel:
 
     def moment(self, moment: Moment) -> Moment:
         """Return the state seen in the mirror."""
-        return Moment(self.domains[moment.domain], moment.t, self.q @ moment.q, self.v @ moment.v)
+        place = {(one.element.part.name, one.element.side, one.element.patch): one for one in moment.contacts}
+        contacts = []
+        for one in moment.contacts:
+            other = place[self.parts[one.element.part.name], one.element.side, one.element.patch]
+            contacts.append(replace(other, element=one.element))
+        return Moment(self.domains[moment.domain], moment.t, self.q @ moment.q, self.v @ moment.v, tuple(contacts))
+
+    def mark(self, crossing: Crossing) -> Hashable:
+        """What marks an event seen in the mirror."""
+        if crossing.edge is not None:
+            return crossing.mark
+        words = [self._word(text) for text in crossing.name.split(", ")]
+        return ", ".join(words), self.moment(crossing.after).modes
+
+    def _word(self, text: str) -> str:
+        for part, other in self.parts.items():
+            if text.startswith(part + " "):
+                return other + text.removeprefix(part)
+        return text
 
     def columns(self, Y: np.ndarray, nq: int) -> np.ndarray:
         """Perturbations (t, q, v, ...) seen in the mirror."""
@@ -69,12 +94,16 @@ class Relabel:
 
 @dataclass(frozen=True, eq=False)
 class Sameness:
-    """What makes two states the same: coordinates that may shift by anything, angles that may turn fully."""
+    """What makes two states the same: coordinates that may shift by anything, angles that may turn fully.
+
+    `carried` are coordinates that shift along with a cyclic one, (cyclic, carried, ratio), as height does on a slope.
+    """
 
     mechanism: Mechanism
     cyclic: tuple[int, ...] = ()
     turning: tuple[int, ...] = ()
     timed: bool = False  # the machine depends on time itself: time is a coordinate too
+    carried: tuple[tuple[int, int, float], ...] = ()
     rows: np.ndarray = field(init=False)  # rows of (t, q, v) that are compared
 
     def __post_init__(self) -> None:
@@ -82,12 +111,19 @@ class Sameness:
         rows = [0] * self.timed + [1 + i for i in range(n) if i not in self.cyclic]
         object.__setattr__(self, "rows", np.array(rows, int))
 
+    def seen(self, change: np.ndarray) -> np.ndarray:
+        """Of a change of (t, q, v), or of columns of such: what counts."""
+        out = change.copy()
+        for i, j, ratio in self.carried:
+            out[1 + j] -= ratio * change[1 + i]
+        return out[self.rows]
+
     def difference(self, a: Moment, b: Moment) -> np.ndarray:
         """Return a - b where it counts, full turns taken out."""
         out = np.concatenate([[a.t - b.t], a.q - b.q, a.v - b.v])
         for i in self.turning:
             out[1 + i] -= 2 * np.pi * np.round(out[1 + i] / (2 * np.pi))
-        return out[self.rows]
+        return self.seen(out)
 
 
 def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Sameness:
@@ -97,7 +133,7 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
     plain = [i for i in range(len(m.q_names)) if not any(b <= i < b + 4 for b in helper.balls)]
     states = [(arc, *_middle(arc)) for arc in passage.arcs if len(arc.breaks) > 1]
 
-    def notices(index: int | None, amount: float) -> bool:
+    def notices(index: int | None, amount: float, *, carried: tuple[int, float] | None = None) -> bool:
         for arc, t, x in states:
             d = arc.dynamics
             way = entrance(d.constrained)
@@ -110,35 +146,47 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
                 else:
                     moved[index] += shift
                     p[d.layout.slice("entry_q").start + index] += shift
+                    if carried is not None:
+                        moved[carried[0]] += carried[1] * shift
                 q, v = moved[: len(m.q_names)], moved[len(m.q_names) :]
-                phi = np.ravel(way.gaps(when, q, v, theta)) if way.constrained.rows else np.zeros(0)
-                if way.constrained.contacts:
-                    phi = np.concatenate([phi, np.ravel(way.constrained.touching(when, q, v, theta)[2])])
-                p[d.layout.slice("anchors")] = held(d.constrained, when, q, v, theta)[len(theta) :]
+                if isinstance(d.constrained, Touched):
+                    phi = d.constrained.closure(when, q, d.mode.base(p))[0][: d.constrained.loops]
+                else:
+                    phi = np.ravel(way.gaps(when, q, v, theta)) if way.constrained.rows else np.zeros(0)
+                    if way.constrained.contacts:
+                        phi = np.concatenate([phi, np.ravel(way.constrained.touching(when, q, v, theta)[2])])
+                    p[d.layout.slice("anchors")] = held(d.constrained, when, q, v, theta)[len(theta) :]
                 f, g = d.rates(when, moved, p)
                 values.append(np.concatenate([f, np.ravel(g), phi]))
             if np.abs(values[1] - values[0]).max() > ALIKE * max(1.0, np.abs(values[0]).max()):
                 return True
         for crossing in passage.crossings:
-            if isinstance(crossing.edge.reset, Map) and _jumps(crossing, index, amount):
+            if crossing.edge is not None and isinstance(crossing.edge.reset, Map) and _jumps(crossing, index, amount):
                 return True
         return False
 
     def _jumps(c: Crossing, index: int | None, amount: float) -> bool:
         """Whether a Map does anything else than carry the shift along."""
+        assert c.edge is not None
         way, nq = transition(stride.system, c.edge), len(m.q_names)
         shift = np.zeros(nq + len(m.v_names))
         if index is not None:
             shift[index] = amount
         time = c.t + (amount if index is None else 0.0)
-        first = way.mapped(c.t, c.q_before, c.v_before, theta)
-        second = way.mapped(time, c.q_before + shift[:nq], c.v_before, theta)
+        first = way.mapped(c.t, c.before.q, c.before.v, theta)
+        second = way.mapped(time, c.before.q + shift[:nq], c.before.v, theta)
         plain, moved = (np.concatenate([x.q, x.v]) for x in (first, second))
         return bool(np.abs(moved - plain - shift).max() > ALIKE * max(1.0, np.abs(plain).max()))
 
     cyclic = tuple(i for i in plain if not notices(i, SHIFT))
+    carried: tuple[tuple[int, int, float], ...] = ()
+    if isinstance(stride.ground, Slope) and stride.system.terrain is not None and not stride.ground.level:
+        rise = math.tan(stride.ground.angle)
+        pairs = [(i, j) for i in plain for j in plain if i != j and not {i, j} & {*cyclic}]
+        carried = tuple((i, j, rise) for i, j in pairs if not notices(i, SHIFT, carried=(j, rise)))[:1]
+        cyclic += tuple(i for i, _, _ in carried)
     turning = tuple(i for i in plain if i not in cyclic and not notices(i, 2 * np.pi))
-    return Sameness(m, cyclic, turning, notices(None, SHIFT))
+    return Sameness(m, cyclic, turning, notices(None, SHIFT), carried)
 
 
 def _middle(arc: Any) -> tuple[float, np.ndarray]:
@@ -147,38 +195,33 @@ def _middle(arc: Any) -> tuple[float, np.ndarray]:
 
 
 class Section:
-    """States just after an edge, as a manifold c(t, q, v, Params) = 0.
+    """States just after an event, as a manifold c(t, q, v, Params) = 0.
 
-    They satisfy the constraints of the domain entered, in positions and velocities. If the edge's reset changes nothing
+    They satisfy the constraints of the domain entered, in positions and velocities. If the event changes no velocity
     they also satisfy those of the domain left, and the guard; after an impact, a guard on positions too (unless the
     guard depends on more than the state, by way of a control that remembers its entry). `guarded=False` leaves the
-    guard out, for Params that move it from stride to stride.
+    guard out, for Params that move it from stride to stride. Without an event it is all states at the moment's time.
     """
 
     def __init__(
-        self, stride: Stride, edge: Edge, passage: Passage, relabel: Relabel, theta: np.ndarray, *, guarded: bool = True
+        self,
+        stride: Stride,
+        crossing: Crossing | None,
+        moment: Moment,
+        relabel: Relabel,
+        theta: np.ndarray,
+        *,
+        guarded: bool = True,
     ) -> None:
-        self.edge, self.relabel, self.rows = edge, relabel, stride.rows
+        self.crossing, self.relabel, self.rows = crossing, relabel, stride.rows
         self.helper = assembler(stride.system.mechanism)
-        crossing = next(c for c in passage.crossings if c.edge is edge)
-        assert edge.target is not None
-        way = entrance(stride.constrained(edge.target))
-        rows = [way.phi, way.phi_dot, *_on_ground(way, crossing.t, crossing.q, theta)]
-        still = isinstance(edge.reset, Continuous)
-        if still:
-            left = entrance(stride.constrained(edge.source))
-            rows += [left.phi, left.phi_dot, *_on_ground(left, crossing.t, crossing.q, theta)]
-        if still or isinstance(edge.reset, PlasticImpact):
-            source = stride.dynamics(edge.source, crossing.t, crossing.q_before, theta)
-            guard = next(i for i, e in enumerate(source.edges) if e is edge)
-            if guarded and not source.remembers(guard) and (still or not source.sees_velocity(guard)):
-                at = ca.Function("at", [source.t, source.x, source.p], [source.g[guard]])
-                remembered = ca.Function("memory", source.memory[0], [source.memory[1]])(*way.symbols)
-                rows.append(at(way.symbols[0], ca.vertcat(way.symbols[1], way.symbols[2]), remembered))
+        constrained = stride.constrained(stride.system.domains[moment.domain])
+        made = _found if isinstance(constrained, Touched) else _prescribed
+        symbols, rows = made(stride, crossing, moment, theta, guarded)
         c = ca.vertcat(SX(0, 1), *[ca.densify(r) for r in rows])
         self.size = int(c.numel())
-        N = ca.jacobian(stride.constrained(edge.target).equations.q_dot, way.symbols[2])
-        self._kernel = rare("section", way.symbols, [c, ca.jacobian(c, ca.vertcat(*way.symbols)), N])
+        N = ca.jacobian(constrained.equations.q_dot, symbols[2])
+        self._kernel = rare("section", symbols, [c, ca.jacobian(c, ca.vertcat(*symbols)), N])
 
     def _at(self, moment: Moment, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """c, its derivatives with respect to t, q, v and all Params, and N, in the mirror's coordinates."""
@@ -188,6 +231,10 @@ class Section:
         slope[:, r.q] = slope[:, r.q] @ self.relabel.q
         slope[:, r.v] = slope[:, r.v] @ self.relabel.v
         return np.ravel(c), slope, self.relabel.q @ N.reshape(r.nq, r.nv) @ self.relabel.v
+
+    def slope(self, moment: Moment, theta: np.ndarray) -> np.ndarray:
+        """Derivative of the conditions with respect to t, q, v and all Params."""
+        return self._at(moment, theta)[1]
 
     def distance(self, moment: Moment, theta: np.ndarray) -> float:
         """Length of the step that would bring a state onto the section, to first order."""
@@ -200,9 +247,7 @@ class Section:
             c, slope, N = self._at(moment, theta)
             step = self._step(c, slope, N)
             nv = self.rows.nv
-            moment = Moment(
-                moment.domain, moment.t, self.helper.move(moment.q, -step[:nv], theta), moment.v - step[nv:]
-            )
+            moment = replace(moment, q=self.helper.move(moment.q, -step[:nv], theta), v=moment.v - step[nv:])
             if np.abs(step).max(initial=0.0) < 1e-13:
                 break
         return moment
@@ -241,6 +286,63 @@ class Section:
         for k in range(len(params)):
             own[r.p.start + k, k] = 1.0
         return lift @ null, own
+
+
+def _prescribed(
+    stride: Stride, crossing: Crossing | None, moment: Moment, theta: np.ndarray, guarded: bool
+) -> tuple[list[SX], list[SX]]:
+    """Symbols and conditions of states just after an edge."""
+    way = entrance(stride.constrained(stride.system.domains[moment.domain]))
+    rows = [way.phi, way.phi_dot, *_on_ground(way, moment.t, moment.q, theta)]
+    if crossing is None:
+        return way.symbols, rows
+    edge = crossing.edge
+    assert edge is not None
+    still = isinstance(edge.reset, Continuous)
+    if still:
+        left = entrance(stride.constrained(edge.source))
+        rows += [left.phi, left.phi_dot, *_on_ground(left, moment.t, moment.q, theta)]
+    if still or isinstance(edge.reset, PlasticImpact):
+        source, guard = stride.dynamics(crossing.before, theta), crossing.fired
+        if guarded and not source.remembers(guard) and (still or not source.sees_velocity(guard)):
+            at = ca.Function("at", [source.t, source.x, source.p], [source.g[guard]])
+            remembered = ca.Function("memory", source.memory[0], [source.memory[1]])(*way.symbols)
+            rows.append(at(way.symbols[0], ca.vertcat(way.symbols[1], way.symbols[2]), remembered))
+    return way.symbols, rows
+
+
+def _found(
+    stride: Stride, crossing: Crossing | None, moment: Moment, theta: np.ndarray, guarded: bool
+) -> tuple[list[SX], list[SX]]:
+    """Symbols and conditions of states with contacts in some modes; without an impact those before it hold as well."""
+    c = stride.constrained(stride.system.domains[moment.domain])
+    assert isinstance(c, Touched)
+    e, m = c.tree, c.mechanism
+    symbols, rows = [e.t, e.q, e.v, m.p], [e.phi, e.phi_dot]
+    still = crossing is not None and crossing.impact is None
+    for at in [moment, *([crossing.before] if crossing is not None and still else [])]:
+        now = stride.contacts(at, theta)
+        assert now is not None
+        held = [SX(0, 1)]
+        for one, g in zip(now.now, c.geometry, strict=True):
+            if one.element.soft:
+                continue
+            if one.closed and one.element.normal:
+                held += [g.gap, g.rates[-1]]
+            if one.closed and one.stick:
+                held += [g.rates[: one.element.slips]]
+        rows += ca.substitute([ca.vertcat(*held)], [c.anchors], [now.expression])
+    if crossing is not None and guarded:
+        d = stride.dynamics(crossing.before, theta)
+        if still or not d.sees_velocity(crossing.fired):
+            before = stride.contacts(crossing.before, theta)
+            assert before is not None
+            p = SX(ca.DM(crossing.p_before))
+            p[d.layout.slice("params")], p[d.layout.slice("anchors")] = m.p, before.expression
+            p[d.layout.slice("shift")] = 0
+            at_guard = ca.Function("at", [d.t, d.x, d.p], [d.g[crossing.fired]])
+            rows.append(at_guard(e.t, ca.vertcat(e.q, e.v), p))
+    return symbols, rows
 
 
 def _on_ground(way: Entrance, t: float, q: np.ndarray, theta: np.ndarray) -> list[SX]:

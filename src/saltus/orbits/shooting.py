@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,13 +45,16 @@ class Evaluation:
 
 
 class Shooting:
-    """Unknowns are states on sections and free Params; equations that arcs meet, and the user's conditions."""
+    """Unknowns are states on sections and free Params; equations that arcs meet, and the user's conditions.
+
+    `events` says how many of them each arc has; None is an arc of one period, whatever happens in it.
+    """
 
     def __init__(
         self,
         stride: Stride,
         sections: Sequence[Section],
-        events: Sequence[int],
+        events: Sequence[int | None],
         sameness: Sameness,
         relabel: Relabel,
         period: float | None,
@@ -69,7 +73,7 @@ class Shooting:
     def with_free(self, params: tuple[str, ...], where: Mapping[Any, float] | None = None) -> Shooting:
         """Return the same equations with other Params free."""
         return Shooting(
-            self.stride.with_params(params),
+            self.stride.like(params),
             self.sections,
             self.events,
             self.sameness,
@@ -78,20 +82,30 @@ class Shooting:
             self.where if where is None else where,
         )
 
+    def whole(self, start: Moment, theta: np.ndarray, Y: np.ndarray | None = None) -> Passage:
+        """One period in one go: as many events as there are, or the time."""
+        if self.events[0] is None:
+            return self.stride.run(start, theta, Y, until=start.t + (self.period or 0.0))
+        count = sum(n or 0 for n in self.events)
+        return self.stride.run(start, theta, Y, stop=lambda crossings: len(crossings) == count)
+
     # ---- evaluation ---------------------------------------------------------------------------------------------
 
     def _arc(self, i: int, point: Point, Y: np.ndarray | None) -> Passage:
-        count = self.events[i]
+        count, j = self.events[i], (i + 1) % len(self.sections)
+        until = math.inf if count is not None else point.nodes[i].t + (self.period or 0.0)
 
         def there(crossings: list[Crossing]) -> bool:
             return len(crossings) == count
 
-        passage = self.stride.run(point.nodes[i], point.theta, Y, stop=there)
-        j = (i + 1) % len(self.sections)
-        arrived = self.relabel.domains[passage.end.domain] if j == 0 else passage.end.domain
-        if arrived != point.nodes[j].domain:
-            names = " -> ".join(c.edge.name for c in passage.crossings)
-            raise Lost(f"its events {names} do not lead to {point.nodes[j].domain!r}", reason="other events")
+        passage = self.stride.run(point.nodes[i], point.theta, Y, stop=there, until=until)
+        arrived = self.relabel.moment(passage.end) if j == 0 else passage.end
+        wanted = point.nodes[j]
+        if (arrived.domain, arrived.modes) != (wanted.domain, wanted.modes):
+            names, where = " -> ".join(c.name for c in passage.crossings), f"{wanted.domain!r}"
+            if wanted.contacts:
+                where = ", ".join(f"{one.element.name} {one.mode}" for one in wanted.contacts)
+            raise Lost(f"its events {names or '(none)'} do not lead to {where}", reason="other events")
         return passage
 
     def evaluate(self, point: Point, derivatives: bool = True) -> Evaluation:
@@ -110,13 +124,14 @@ class Shooting:
             end, Y = passage.end, passage.Y
             if j == 0:
                 end, Y = self.relabel.moment(end), self.relabel.columns(Y, rows.nq)
-                end = replace(end, t=end.t - (self.period or 0.0))
+                end = replace(end, t=end.t - (self.period or 0.0) if self.events[i] is not None else point.nodes[j].t)
             residual.append(same.difference(end, point.nodes[j]))
             if derivatives:
                 block = np.zeros((len(same.rows), total))
-                block[:, at[i] : at[i + 1]] += Y[same.rows, : sizes[i]]
-                block[:, at[j] : at[j + 1]] -= bases[j][0][same.rows]
-                block[:, at[-1] :] += Y[same.rows, sizes[i] :] - bases[j][1][same.rows]
+                moved = same.seen(Y)
+                block[:, at[i] : at[i + 1]] += moved[:, : sizes[i]]
+                block[:, at[j] : at[j + 1]] -= same.seen(bases[j][0])
+                block[:, at[-1] :] += moved[:, sizes[i] :] - same.seen(bases[j][1])
                 jacobian.append(block)
         for what, wanted in self.where.items():
             value, gradient = self._condition(what, point, passages, bases, at, total)
@@ -138,15 +153,15 @@ class Shooting:
         self, passages: Sequence[Passage], bases: Sequence[tuple[np.ndarray, np.ndarray]]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Derivative of the return map on the first section, and with respect to the free Params."""
-        same, nq = self.sameness.rows, self.stride.rows.nq
+        seen, nq = self.sameness.seen, self.stride.rows.nq
         A, b = np.eye(bases[0][0].shape[1]), np.zeros((bases[0][0].shape[1], len(self.free)))
         for i, passage in enumerate(passages):
             own, by = bases[(i + 1) % len(bases)]
             Y = self.relabel.columns(passage.Y, nq) if i + 1 == len(passages) else passage.Y
             k = bases[i][0].shape[1]
-            inverse = np.linalg.pinv(own[same])
-            step = inverse @ Y[same, :k]
-            b = step @ b + inverse @ (Y[same, k:] - by[same])
+            inverse, moved = np.linalg.pinv(seen(own)), seen(Y)
+            step = inverse @ moved[:, :k]
+            b = step @ b + inverse @ (moved[:, k:] - seen(by))
             A = step @ A
         return A, b
 
@@ -192,6 +207,11 @@ class Shooting:
                 add(by_length, i, passage.Y[1 + j] - seeds[i][1 + j])
         return length / time, by_length / time - length / time**2 * by_time
 
+    @staticmethod
+    def goal(point: Point) -> float:
+        """Residual below which a point counts as an orbit."""
+        return GOAL * max(1.0, *(float(np.abs(np.concatenate([n.q, n.v])).max()) for n in point.nodes))
+
     # ---- moving -------------------------------------------------------------------------------------------------
 
     def vector(self, point: Point) -> np.ndarray:
@@ -209,7 +229,7 @@ class Shooting:
         for i, (node, section) in enumerate(zip(point.nodes, self.sections, strict=True)):
             part = change[i * n : (i + 1) * n]
             q = section.helper.unit(node.q + part[1 : 1 + rows.nq])
-            moved = Moment(node.domain, node.t + part[0], q, node.v + part[1 + rows.nq :])
+            moved = replace(node, t=node.t + part[0], q=q, v=node.v + part[1 + rows.nq :])
             nodes.append(section.nearest(moved, theta))
         return Point(tuple(nodes), theta)
 
@@ -239,7 +259,7 @@ def newton(
         r, J = extra(point, e.lift)
         return e, np.concatenate([e.residual, r]), np.vstack([e.jacobian, J])
 
-    goal = GOAL * max(1.0, *(float(np.abs(np.concatenate([n.q, n.v])).max()) for n in start.nodes))
+    goal = shooting.goal(start)
     e, r, J = judged(start)
     history.append(float(np.linalg.norm(r)))
     last_chance = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,16 +11,20 @@ import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
+from saltus.dynamics.contact_problem import NoForces
 from saltus.dynamics.impulse import Impact
 from saltus.engines import choose as choose_engine
 from saltus.engines.port import Request, Stop
 from saltus.errors import BadValue, SaltusError, UnknownName
+from saltus.ground import Ground
 from saltus.hybrid.constrained import Constrained, rare, tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import law_in, stepwise
-from saltus.hybrid.touched import constrained
-from saltus.hybrid.transition import Armed, Passed, Watch, arm, choose_rows, entrance, held, transition
+from saltus.hybrid.touched import Touched, constrained
+from saltus.hybrid.transition import WATCH, Armed, Watch, arm, entrance, flow_rows, held, transition
+from saltus.orbits.strike import strike
 from saltus.orbits.variation import Dynamics, Rows, Variation
+from saltus.simulation.contacts import Contacts, Now, response
 
 MOST_EVENTS = 200
 MOST_STEPS = 20_000  # of the integrator in one stay in a domain
@@ -32,26 +37,50 @@ class Lost(SaltusError):
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """State just after an event: time (s), positions and velocities, in a domain entered then."""
+    """State just after an event: time (s), positions and velocities, in a domain entered then.
+
+    `contacts` are those that have modes of their own, as they are then.
+    """
 
     domain: str
     t: float
     q: np.ndarray
     v: np.ndarray
+    contacts: tuple[Now, ...] = ()
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """Of such contacts: open, stick or slip."""
+        return tuple(one.mode for one in self.contacts)
 
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """One event of a passage: the edge taken, the states before and after, the impact if there was one."""
+    """One event of a passage: the guard that fired, the states before and after, the impact if there was one.
 
-    edge: Edge
-    t: float
-    q_before: np.ndarray
-    v_before: np.ndarray
+    `edge` is the one taken; None where contacts changed their modes. `by` is the derivative of (q, v) after it with
+    respect to (t, q, v, Params) before, None unless columns were asked for. `tied`: several contacts met at once.
+    """
+
+    name: str
+    edge: Edge | None
+    fired: int
+    before: Moment
     p_before: np.ndarray
-    q: np.ndarray
-    v: np.ndarray
+    after: Moment
     impact: Impact | None
+    by: np.ndarray | None = None
+    tied: bool = False
+
+    @property
+    def t(self) -> float:
+        """Its time (s)."""
+        return self.after.t
+
+    @property
+    def mark(self) -> Hashable:
+        """What it shares with the same event of another stride."""
+        return self.name, id(self.edge) if self.edge is not None else self.after.modes
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +91,7 @@ class Arc:
     p: np.ndarray
     breaks: np.ndarray
     coefficients: np.ndarray
+    modes: tuple[str, ...] = ()
 
     @property
     def duration(self) -> float:
@@ -88,7 +118,7 @@ class Passage:
     arcs: list[Arc]
     Y: np.ndarray
     flow: np.ndarray
-    dt: list[np.ndarray]  # shift of the time of each event, one entry a column
+    dt: list[np.ndarray]  # shift of the time of each event, one entry per column
 
     @property
     def duration(self) -> float:
@@ -115,7 +145,10 @@ class Passage:
 
 
 class Stride:
-    """Runs passages of a system under one control, with columns for chosen Params."""
+    """Runs passages of a system under one control, with columns for chosen Params.
+
+    Of a machine whose contacts have modes of their own, `ground` is what its feet meet.
+    """
 
     def __init__(
         self,
@@ -126,6 +159,7 @@ class Stride:
         tolerance: float = 1e-11,
         engine: str | None = None,
         longest: float = 20.0,
+        ground: Ground | None = None,
     ) -> None:
         if (found := stepwise(control)) is not None:
             raise BadValue(
@@ -137,15 +171,21 @@ class Stride:
             if name not in m.params:
                 raise UnknownName("param", name, m.params)
         self.system, self.control, self.params = system, control, params
-        self.tolerance, self.longest = tolerance, longest
+        self.tolerance, self.longest, self.ground = tolerance, longest, ground
         self.engine = choose_engine(engine)
         self._dynamics: dict[tuple[str, tuple[int, ...]], Dynamics] = {}
         self.rows = Rows(len(m.q_names), len(m.v_names), tuple(list(m.params).index(n) for n in params))
 
-    def with_params(self, params: tuple[str, ...]) -> Stride:
-        """Return the same with columns for other Params."""
+    def like(self, params: tuple[str, ...], tolerance: float | None = None) -> Stride:
+        """Return the same with columns for other Params, or with another tolerance."""
         return Stride(
-            self.system, self.control, params, tolerance=self.tolerance, engine=self.engine.name, longest=self.longest
+            self.system,
+            self.control,
+            params,
+            tolerance=tolerance or self.tolerance,
+            engine=self.engine.name,
+            longest=self.longest,
+            ground=self.ground,
         )
 
     # ---- pieces, made once per system -------------------------------------------------------------------------
@@ -154,10 +194,11 @@ class Stride:
         """Equations of a domain."""
         return constrained(self.system, domain)
 
-    def dynamics(self, domain: Domain, t: float, q: np.ndarray, theta: np.ndarray) -> Dynamics:
-        """Flow of a domain with constraint rows that are independent at q."""
+    def dynamics(self, moment: Moment, theta: np.ndarray) -> Dynamics:
+        """Flow of a domain with constraint rows that are independent at a state."""
+        domain = self.system.domains[moment.domain]
         c = self.constrained(domain)
-        rows = choose_rows(c, t, q, np.concatenate([theta, np.zeros(c.anchors.numel())]))
+        rows = flow_rows(c, moment.t, moment.q, np.concatenate([theta, np.zeros(c.anchors.numel())]))
         key = (domain.name, rows)
         if key not in self._dynamics:
             self._dynamics[key] = Dynamics(c, rows, law_in(self.control, domain.name))
@@ -168,10 +209,34 @@ class Stride:
         key = ("variation", *dynamics.key, self.rows.params if columns else (), columns, self.engine.name)
         return self.system.once(key, lambda: Variation(dynamics, self.rows.params, columns, self.engine))
 
-    def settled(self, domain: Domain, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> Passed:
+    def settled(self, domain: Domain, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> Moment:
         """A state put onto the constraints of a domain, contacts held where they are."""
         c = self.constrained(domain)
-        return entrance(c).settle(t, q, v, theta, held(c, t, q, v, theta))
+        if isinstance(c, Touched):
+            return self._touching(c, t, q, v, theta)
+        out = entrance(c).settle(t, q, v, theta, held(c, t, q, v, theta))
+        return Moment(domain.name, t, out.q, out.v)
+
+    def contacts(self, moment: Moment, theta: np.ndarray) -> Contacts | None:
+        """Contacts with modes of their own, as they are at a moment."""
+        c = self.constrained(self.system.domains[moment.domain])
+        if not isinstance(c, Touched):
+            return None
+        out = Contacts(c, self.ground or c.terrain, theta)
+        out.restore(moment.contacts)
+        return out
+
+    def _touching(self, c: Touched, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> Moment:
+        """A state with the modes that the laws of contact give it."""
+        contacts = Contacts(c, self.ground or c.terrain, theta)
+        contacts.begin(t, q, v)
+        out = entrance(c).settle(t, q, v, theta, contacts.base)
+        moment = Moment(c.domain.name, t, out.q, out.v, contacts.kept)
+        d = self.dynamics(moment, theta)
+        p, _ = d.entered(moment, theta, contacts)
+        met = contacts.settle(t, out.q, out.v, response(d.mode, t, p))
+        out = entrance(c).settle(t, out.q, met.v, theta, contacts.base)
+        return Moment(c.domain.name, t, out.q, out.v, contacts.kept)
 
     # ---- running ------------------------------------------------------------------------------------------------
 
@@ -181,55 +246,31 @@ class Stride:
         theta: np.ndarray,
         Y: np.ndarray | None = None,
         *,
-        stop: Callable[[list[Crossing]], bool],
+        stop: Callable[[list[Crossing]], bool] | None = None,
+        until: float = math.inf,
     ) -> Passage:
-        """Go on from event to event until `stop` says so; Lost if the motion never gets there."""
+        """Go on from event to event until `stop` says so, or until a time (s); Lost if the motion never gets there."""
         rows = self.rows
         Y = np.zeros((rows.n, 0)) if Y is None else np.asarray(Y, float)
         moment, crossings, arcs, dt = start, [], [], []
         while True:
-            domain = self.system.domains[moment.domain]
-            dynamics = self.dynamics(domain, moment.t, moment.q, theta)
-            crossing, arc, Y = self._stay(dynamics, moment, theta, Y, start.t + self.longest)
+            stay = _Stay(self, moment, theta, Y, min(until, start.t + self.longest))
+            crossing, Y = stay.go(on_time=math.isfinite(until))
+            arcs.append(stay.arc)
+            if crossing is None:
+                moment = stay.end
+                break
             crossings.append(crossing)
-            arcs.append(arc)
             dt.append(Y[rows.t].copy())
-            if crossing.edge.target is None:
-                raise Lost(f"it ended with {crossing.edge.name!r} at t = {crossing.t:.4g} s", reason=crossing.edge.name)
-            moment = Moment(crossing.edge.target.name, crossing.t, crossing.q, crossing.v)
-            if stop(crossings):
+            moment = crossing.after
+            if stop is not None and stop(crossings):
                 break
             if len(crossings) >= MOST_EVENTS:
                 raise Lost(f"{MOST_EVENTS} events without coming back; the motion chatters", reason="chattering")
-        after = self.dynamics(self.system.domains[moment.domain], moment.t, moment.q, theta)
-        p = np.ravel(after.entry(moment.t, moment.q, moment.v, theta)[0])
+        after = self.dynamics(moment, theta)
+        p, _ = after.entered(moment, theta, self.contacts(moment, theta))
         f = after.rates(moment.t, np.concatenate([moment.q, moment.v]), p)[0]
         return Passage(start, moment, crossings, arcs, Y, Y[rows.x] - np.outer(f, Y[rows.t]), dt)
-
-    def _stay(
-        self, dynamics: Dynamics, moment: Moment, theta: np.ndarray, Y: np.ndarray, t_end: float
-    ) -> tuple[Crossing, Arc, np.ndarray]:
-        """From just after an event to just after the next."""
-        rows, columns = self.rows, Y.shape[1]
-        variation = self.variation(dynamics, columns)
-        x, t = np.concatenate([moment.q, moment.v]), moment.t
-        Pi, Phi = np.zeros((len(variation.active), columns)), np.zeros((len(x), columns))
-        p, remembered = dynamics.entry(t, moment.q, moment.v, theta)
-        p = np.ravel(p).copy()
-        if columns:
-            remembered = np.reshape(remembered, (len(p), -1))
-            Pi = remembered[variation.active][:, rows.among_all] @ Y
-            Phi = Y[rows.x] - np.outer(dynamics.rates(t, x, p)[0], Y[rows.t])
-        fired, t, x, Phi, arc = self._flow(variation, t, x, p, Phi, Pi, t_end)
-        edge = dynamics.edges[fired]
-        way = transition(self.system, edge)
-        _check(edge, way.smooth)
-        Y = self.at_event(variation, fired, t, x, p, Phi, Pi, Y)
-        q, v = x[: rows.nq], x[rows.nq :]
-        after = way.apply(t, q, v, theta, slope=columns > 0)
-        if after.slope is not None:
-            Y = rows.moved(Y, after.slope)
-        return Crossing(edge, t, q, v, p, after.q, after.v, after.impact), arc, Y
 
     def at_event(
         self,
@@ -254,34 +295,136 @@ class Stride:
         Y[rows.t], Y[rows.x] = dt, Phi + np.outer(f, dt)
         return Y
 
-    def _flow(
-        self,
-        variation: Variation,
-        t: float,
-        x: np.ndarray,
-        p: np.ndarray,
-        Phi: np.ndarray,
-        Pi: np.ndarray,
-        t_end: float,
-    ) -> tuple[int, float, np.ndarray, np.ndarray, Arc]:
-        """Let the engine run until an edge's guard fires; its number."""
-        d, rows, tol = variation.dynamics, self.rows, self.tolerance
-        n, edges = d.n, len(d.edges)
-        guards = self._armed(d, t, x, p)
+
+class _Stay:
+    """From just after an event to just after the next, with columns."""
+
+    def __init__(self, stride: Stride, moment: Moment, theta: np.ndarray, Y: np.ndarray, t_end: float) -> None:
+        self.stride, self.moment, self.theta, self.t_end = stride, moment, theta, t_end
+        self.d = d = stride.dynamics(moment, theta)
+        self.contacts = stride.contacts(moment, theta)
+        self.variation = stride.variation(d, Y.shape[1])
+        self.Y, rows, t = Y, stride.rows, moment.t
+        self.x = np.concatenate([moment.q, moment.v])
+        self.p, self.remembered = d.entered(moment, theta, self.contacts)
+        self.Pi, self.Phi = np.zeros((len(self.variation.active), Y.shape[1])), np.zeros((len(self.x), Y.shape[1]))
+        if Y.shape[1]:
+            self.Pi = self.remembered[self.variation.active][:, rows.among_all] @ Y
+            self.Phi = Y[rows.x] - np.outer(d.rates(t, self.x, self.p)[0], Y[rows.t])
+        self.rooms: dict[int, float] = {}
+        self.begin, self.breaks, self.pieces = t, [np.array([t])], list[np.ndarray]()
+
+    @property
+    def arc(self) -> Arc:
+        """What was run."""
+        pieces = np.concatenate(self.pieces) if self.pieces else np.zeros((0, 8, self.d.n))
+        return Arc(self.d, self.p, np.concatenate(self.breaks), pieces, self.moment.modes)
+
+    @property
+    def t(self) -> float:
+        """Time it has come to (s)."""
+        return float(self.breaks[-1][-1])
+
+    @property
+    def end(self) -> Moment:
+        """State it has come to, contacts as they were."""
+        nq = self.stride.rows.nq
+        return Moment(self.moment.domain, self.t, self.x[:nq], self.x[nq:], self.moment.contacts)
+
+    def go(self, *, on_time: bool) -> tuple[Crossing | None, np.ndarray]:
+        """Run to the next event and across it; None if the time ends first."""
+        rows = self.stride.rows
+        while True:
+            fired, watched = self._flow(on_time)
+            if not fired:
+                Y = self.Y.copy()
+                Y[rows.t], Y[rows.x] = 0.0, self.Phi
+                return None, Y
+            edges = [i for i in fired if i < len(self.d.edges)]
+            if edges and min(edges) in watched:
+                name = self.d.edges[min(edges)].name
+                raise Lost(f"{name!r} comes at t = {self.t:.4g} s without having been left", reason="grazing")
+            crossing = self._edge(min(edges)) if edges else self._met(fired, watched)
+            if crossing is None:
+                continue
+            Y = self.stride.at_event(self.variation, crossing.fired, self.t, self.x, self.p, self.Phi, self.Pi, self.Y)
+            return crossing, Y if crossing.by is None else rows.moved(Y, crossing.by)
+
+    def _edge(self, fired: int) -> Crossing:
+        """Take an edge."""
+        edge, before, theta = self.d.edges[fired], self.end, self.theta
+        if edge.target is None:
+            raise Lost(f"it ended with {edge.name!r} at t = {self.t:.4g} s", reason=edge.name)
+        if self.contacts is not None:  # a mark: nothing changes
+            by = np.eye(1 + len(self.x) + len(theta))[1 : 1 + len(self.x)]
+            return Crossing(edge.name, edge, fired, before, self.p, before, None, by)
+        way = transition(self.stride.system, edge)
+        _check(edge, way.smooth)
+        out = way.apply(self.t, before.q, before.v, theta, slope=self.Y.shape[1] > 0)
+        after = Moment(edge.target.name, self.t, out.q, out.v)
+        return Crossing(edge.name, edge, fired, before, self.p, after, out.impact, out.slope)
+
+    def _met(self, fired: list[int], watched: dict[int, float]) -> Crossing | None:
+        """Let contacts change their modes; None if they do not, and the motion goes on."""
+        contacts, first, before = self.contacts, len(self.d.edges), self.end
+        own = [i - first for i in fired if i < self.d.mode.n_own]
+        if contacts is None or not own:
+            what = "a contact comes to rest" if own else "rows of the loops become dependent"
+            raise Lost(
+                f"{what} at t = {self.t:.4g} s in {self.d.domain.name!r}", reason="slip ended" if own else "singular"
+            )
+        c, t, q, v = contacts.c, self.t, before.q, before.v
+        try:
+            out = contacts.settle(t, q, v, response(self.d.mode, t, self.p), own)
+        except NoForces as problem:
+            raise Lost(f"at t = {t:.4g} s {problem}", reason="painleve") from problem
+        if not out.changes and out.impact is None:
+            self.rooms = {k: self.rooms.get(k, WATCH) * 10 for k in own}
+            return None
+        changes = out.changes or [(c.elements[c.watched[own[0]][1]].name, "touches")]
+        name = ", ".join(" ".join(change) for change in changes)
+        caused = _cause(c, own, changes)
+        if first + caused in watched and caused not in self.rooms:
+            raise Lost(f"{name} at t = {t:.4g} s, where it was on the verge of it already", reason="grazing")
+        by = strike(c).slope(t, q, v, contacts, self._by_params, out) if self.Y.shape[1] else None
+        settled = entrance(c).settle(t, q, out.v, self.theta, contacts.base)
+        after = Moment(before.domain, t, settled.q, settled.v, contacts.kept)
+        met = [c.watched[k] for k in own]
+        tied = len({c.elements[i].part.name for what, i in met if what == "normal"}) > 1
+        return Crossing(name, None, first + caused, before, self.p, after, out.impact, by, tied)
+
+    @property
+    def _by_params(self) -> np.ndarray:
+        """How the contacts' block moves with the Params."""
+        rows, theta = self.d.layout.slice("anchors"), self.theta
+        return self.remembered[rows, self.remembered.shape[1] - len(theta) :]
+
+    def _armed(self) -> Armed:
+        if not len(self.d.directions):
+            return Armed(np.zeros(0, bool))
+        g, rate = (np.ravel(value) for value in self.d.slopes(self.t, self.x, self.p))
+        out = arm(g, rate, self.d.directions, self.d.edges)
+        return out if self.contacts is None else self.contacts.watch(g, len(self.d.edges), out, self.rooms)
+
+    def _flow(self, on_time: bool) -> tuple[list[int], dict[int, float]]:
+        """Let the engine run until guards fire: their numbers, and those still watched; none where the time ends."""
+        d, rows, tol, p, Pi = self.d, self.stride.rows, self.stride.tolerance, self.p, self.Pi
+        n = d.n
+        p[d.layout.slice("shift")] = 0.0
+        guards = self._armed()
         if guards.at_once is not None:
-            return guards.at_once, t, x, Phi, Arc(d, p, np.array([t]), np.zeros((0, 8, n)))
+            return [guards.at_once], {}
         armed, watch = guards.armed, Watch(guards, d.mode, p)
-        state = np.concatenate([x, Phi.ravel("F")])
+        state = np.concatenate([self.x, self.Phi.ravel("F")])
         atol = np.full(len(state), tol)
         rtol = np.concatenate([np.zeros(rows.nq), np.full(len(state) - rows.nq, tol)])
-        begin, breaks, pieces = t, [np.array([t])], []
         step = 0.0
         while True:
             request = Request(
-                t,
+                self.t,
                 state,
                 np.concatenate([p, Pi.ravel("F")]),
-                t_end,
+                self.t_end,
                 atol,
                 rtol,
                 d.directions,
@@ -289,45 +432,46 @@ class Stride:
                 step=step,
                 max_steps=FIRST if watch.watched else MOST_STEPS,
             )
-            segment = variation.stepper.run(request)
+            segment = self.variation.stepper.run(request)
             away = watch.left(replace(segment, coefficients=segment.coefficients[:, :, :n]))
             if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
                 continue
             if len(segment.breaks) > 1:
-                breaks.append(segment.breaks[1:])
-                pieces.append(segment.coefficients[:, :, :n])
-            t, state, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
-            fired = [i for i in segment.fired if i < edges]
-            if segment.stop is Stop.EVENT and fired and min(fired) in watch.watched:
-                name = d.edges[min(fired)].name
-                raise Lost(f"{name!r} comes at t = {t:.4g} s without having been left", reason="grazing")
-            if segment.stop is Stop.EVENT and fired:
-                arc = Arc(d, p, np.concatenate(breaks), np.concatenate(pieces))
-                return min(fired), t, state[:n].copy(), state[n:].reshape(n, -1, order="F"), arc
+                self.breaks.append(segment.breaks[1:])
+                self.pieces.append(segment.coefficients[:, :, :n])
+            state, armed, step = segment.x, segment.armed, segment.step
+            self.x, self.Phi = state[:n].copy(), state[n:].reshape(n, -1, order="F")
             if segment.stop is Stop.EVENT:
-                raise Lost(f"a contact comes to rest at t = {t:.4g} s in {d.domain.name!r}", reason="slip ended")
-            if segment.stop is Stop.LIMIT and sum(map(len, breaks)) > MOST_STEPS:
+                return list(segment.fired), dict(watch.watched)
+            if segment.stop is Stop.LIMIT and sum(map(len, self.breaks)) > MOST_STEPS:
                 raise Lost(
-                    f"{MOST_STEPS} steps bring it from t = {begin:.4g} s to {t:.4g} s only, in {d.domain.name!r}: "
-                    "round-off or stiffness, as of links far lighter than others",
+                    f"{MOST_STEPS} steps bring it from t = {self.begin:.4g} s to {self.t:.4g} s only, in "
+                    f"{d.domain.name!r}: round-off or stiffness, as of links far lighter than others",
                     reason="too many steps",
                 )
             if segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
-                raise Lost(f"{segment.stop.value} at t = {t:.4g} s in {d.domain.name!r}", reason="singular")
+                raise Lost(f"{segment.stop.value} at t = {self.t:.4g} s in {d.domain.name!r}", reason="singular")
+            if segment.stop is Stop.END and on_time:
+                return [], {}
             if segment.stop is Stop.END:
                 raise Lost(
-                    f"it stays in {d.domain.name!r} from t = {begin:.4g} s on: no edge fires within {self.longest:g} s",
+                    f"it stays in {d.domain.name!r} from t = {self.begin:.4g} s on: no edge fires within "
+                    f"{self.stride.longest:g} s",
                     reason="no event",
                 )
 
-    @staticmethod
-    def _armed(d: Dynamics, t: float, x: np.ndarray, p: np.ndarray) -> Armed:
-        if not len(d.directions):
-            return Armed(np.zeros(0, bool))
-        g, rate = (np.ravel(value) for value in d.slopes(t, x, p))
-        return arm(g, rate, d.directions, d.edges)
+
+def _cause(c: Touched, fired: list[int], changes: list[tuple[str, str]]) -> int:
+    """Which of the guards that fired makes the first change: a normal force that ends takes its friction along."""
+    for name, word in changes:
+        wanted = "slip" if word in ("sticks", "slips", "turns back") else "normal"
+        for k in fired:
+            what, i = c.watched[k]
+            if what == wanted and c.elements[i].name == name:
+                return k
+    return fired[0]
 
 
 def _check(edge: Edge, smooth: bool) -> None:

@@ -7,6 +7,8 @@ that accelerations lose digits show here), and how much one more run with steps 
 
 from __future__ import annotations
 
+import math
+
 import casadi as ca
 import numpy as np
 
@@ -50,13 +52,12 @@ def drift(arc: Arc) -> float:
 
 def _again(stride: Stride, passage: Passage, theta: np.ndarray) -> Moment:
     """End of a passage run once more, less tightly."""
-    count = len(passage.crossings)
+    count, last = len(passage.crossings), passage.crossings[-1].t if passage.crossings else -math.inf
+    other = stride.like((), LOOSER * stride.tolerance)
+    if passage.end.t > last:  # it ended with time, not with an event
+        return other.run(passage.start, theta, until=passage.end.t).end
 
     def there(crossings: list[Crossing]) -> bool:
         return len(crossings) == count
 
-    looser = LOOSER * stride.tolerance
-    other = Stride(
-        stride.system, stride.control, (), tolerance=looser, engine=stride.engine.name, longest=stride.longest
-    )
     return other.run(passage.start, theta, stop=there).end

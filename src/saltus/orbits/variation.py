@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -12,12 +11,15 @@ from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice
 from saltus.dynamics.formulations import Index1
 from saltus.engines.port import Flow
-from saltus.errors import BadModel
+from saltus.errors import BadModel, BadValue
 from saltus.hybrid.constrained import Constrained, rare
 from saltus.hybrid.guards import Touchdown
 from saltus.hybrid.mode import action, mode
+from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import memory
 from saltus.model.symbols import SX
+from saltus.once import cached_property
+from saltus.simulation.contacts import Contacts
 
 
 class Rows:
@@ -63,17 +65,47 @@ class Dynamics:
                 f"{m.name!r} has friction on soft ground, whose memory orbits do not follow yet; set friction=0 or use "
                 "Pinned and Sliding contacts"
             )
+        rough = [x.name for x in constrained.elements if x.soft and x.slips]
+        if rough:
+            raise BadModel(
+                f"{m.name!r}: orbits do not follow where soft contacts with friction took hold ({', '.join(rough)}); "
+                "set their friction to 0, or leave out stiffness=",
+                contacts=rough,
+            )
         full = ca.vertcat(self.x, SX.zeros(self.layout.n_work))
         self.f = now.flow.rhs(self.t, full, self.p)[: self.n]
         self.g = now.flow.guards(self.t, full, self.p)
         everything = ca.jacobian(ca.vertcat(self.f, self.g), self.p).sparsity()
         self.seen = sorted(set(everything.get_triplet()[1]))  # entries of p on which flow or guards depend
+        entry = {i for n in ("entry_t", "entry_q", "entry_v") for i in _places(self.layout.slice(n))}
+        if isinstance(constrained, Touched) and entry & set(self.seen):
+            raise BadValue(
+                f"controller {now.action.name!r} depends on s.entry, which a machine with contacts of its own has only "
+                "at the start of a run, so that no stride is like another; let it depend on the state or on s.touching"
+            )
 
     def active(self, params: tuple[int, ...]) -> tuple[int, ...]:
-        """Entries of p that a perturbation can move: memory of the entry, and the chosen Params."""
+        """Entries of p that a perturbation can move: memory of the entry, and the chosen Params.
+
+        Modes of contacts are not moved by small perturbations; their frictions are, by Params.
+        """
         own = self.layout.slice("params")
         fixed = {i for name in ("held", "shift", "smallest_volume") for i in _places(self.layout.slice(name))}
+        if isinstance(self.constrained, Touched):
+            start = self.layout.slice("anchors").start
+            moved = [start + i for i in self.constrained.frictions] if params else []
+            return tuple(i for i in self.seen if i in params or i in moved)
         return tuple(i for i in self.seen if (i >= own.stop or i in params) and i not in fixed)
+
+    def entered(self, moment: Any, theta: np.ndarray, contacts: Contacts | None) -> tuple[np.ndarray, np.ndarray]:
+        """Run-time parameters at entry and their derivative with respect to (t, q, v, Params)."""
+        p, by = self.entry(moment.t, moment.q, moment.v, theta)
+        p, by = np.ravel(p).copy(), np.reshape(by, (len(np.ravel(p)), -1)).copy()
+        if contacts is not None:
+            block = self.layout.slice("anchors")
+            p[block] = contacts.block
+            by[block, by.shape[1] - len(theta) :] = contacts.slope
+        return p, by
 
     def remembers(self, guard: int) -> bool:
         """Whether a guard depends on where and when the domain was entered (by way of the control)."""
@@ -87,18 +119,28 @@ class Dynamics:
     @cached_property
     def clearance_kinds(self) -> list[str]:
         """What each of the clearances means when it is negative."""
+        if isinstance(self.constrained, Touched):
+            return ["a contact pulls with {:.4g} of the weight, or is so many metres deep" for _ in self._normals]
         pulls = ["the ground pulls with {:.4g} N" for _ in self.domain.contacts]
         return pulls + ["a foot is {:.4g} m below the ground" for e in self.edges if isinstance(e.guard, Touchdown)]
 
     @cached_property
     def clearances(self) -> Kernel:
         """Normal force of every contact and height of every point that may touch down."""
+        if isinstance(self.constrained, Touched):
+            return rare("clearances", [self.t, self.x, self.p], [self.g[self._normals]])
         m = self.constrained.mechanism
         normals = [self.mode.forces(m.frame(c.point))[-1] for c in self.domain.contacts]
         feet = [self.g[i] for i, e in enumerate(self.edges) if isinstance(e.guard, Touchdown)]
         inner = self.mode.function("normals", ca.vertcat(SX(0, 1), *normals))
         forces = inner(self.t, ca.vertcat(self.x, SX.zeros(self.layout.n_work)), self.p)
         return rare("clearances", [self.t, self.x, self.p], [ca.vertcat(SX(0, 1), forces, *feet)])
+
+    @property
+    def _normals(self) -> list[int]:
+        """Guards of normal forces and gaps."""
+        assert isinstance(self.constrained, Touched)
+        return [len(self.edges) + k for k, (what, _) in enumerate(self.constrained.watched) if what == "normal"]
 
     @cached_property
     def rates(self) -> Kernel:

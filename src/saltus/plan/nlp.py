@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -16,6 +15,7 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 
 
 class Local:

@@ -14,6 +14,7 @@ from saltus.hybrid.contacts import same_point
 from saltus.hybrid.graph import Edge
 from saltus.hybrid.guards import Liftoff, Touchdown
 from saltus.hybrid.resets import PlasticImpact
+from saltus.hybrid.transition import transition
 from saltus.model.symbols import SX
 from saltus.plan.conditions import FREE, in_words
 from saltus.plan.nlp import Local, Piece, Programme
@@ -41,6 +42,7 @@ class Transcription:
         self._kept, self._native = locals_, native
         self.p = np.array([plan.params[n] for n in plan.mechanism.params])
         self.rounding = np.ones(len(self.models[0].absolutes))  # of absolute values
+        self.relaxed = np.zeros(self.models[0].relaxed.numel())  # how far gaps and forces may overlap, through contact
         self._place()
 
     # ---- where everything is ------------------------------------------------------------------------------------
@@ -151,6 +153,10 @@ class Transcription:
             inner = np.ones(len(s), bool) if i not in model.integrated else own
             row = nodes[i, inner]
             self.low[row], self.high[row] = np.maximum(self.low[row], least), np.minimum(self.high[row], most)
+        if self.plan.through:  # steps are implicit: what acts at the very beginning acts on nothing
+            idle = np.concatenate([nodes[model.node.blocks[block], 0] for block in "unt"])
+            idle = idle[(self.low[idle] <= 0) & (self.high[idle] >= 0)]
+            self.low[idle] = self.high[idle] = 0.0
         if not own.all():
             unused = nodes[np.ix_(np.array(model.integrated), ~own)]
             self.low[unused] = self.high[unused] = 0.0
@@ -182,10 +188,10 @@ class Transcription:
         """Friction conditions, and tangential forces, of contacts whose normal force ends phase k by being zero."""
         phase, m = self.models[k].phase, self.plan.mechanism
         guards = [e.guard for a, _, e in self.joins if a == k and e is not None and isinstance(e.guard, Liftoff)]
-        if self.plan.friction is None or not guards:
-            return []
-        contacts = enumerate(phase.domain.contacts)
-        return [phase.tangential(i) for i, c in contacts if same_point(m, c.point, guards[0].point)]
+        contacts = [
+            i for i, c in enumerate(phase.domain.contacts) if guards and same_point(m, c.point, guards[0].point)
+        ]
+        return [phase.tangential(i) for i in contacts if phase.friction(i, self.plan.friction) is not None]
 
     def _interval_piece(self, k: int) -> Piece:
         """Collocation within every interval; its end is put onto the constraints."""
@@ -242,7 +248,7 @@ class Transcription:
             ]
         ).astype(int)
         params = SX.sym("p", len(self.p))
-        p = ca.vertcat(params, SX.sym("rounding", len(self.rounding)))
+        p = ca.vertcat(params, SX.sym("rounding", len(self.rounding) + len(self.relaxed)))
 
         def put(k: int, expression: SX, node: SX, s: float) -> SX:
             m = self.models[k]
@@ -277,8 +283,9 @@ class Transcription:
                 rows.append((expression, c.low, c.high, c.label))
         rows += self._first_rows(put, starts)
         for j, (a, b, edge) in enumerate(self.joins):
-            turns = self._turns(a, b, guess) if b <= a else np.zeros(len(self.plan.mechanism.q_names))
-            for row in self._join_rows(a, b, edge, put, starts, ends, impulses[j], own, turns):
+            turns = self._turns(a, b, edge, guess) if b <= a else np.zeros(len(self.plan.mechanism.q_names))
+            rows_of = self._join_rows(a, b, edge, put, starts, ends, impulses[j], own, values[0], turns)
+            for row in rows_of:
                 if row[0].is_symbolic() and row[0].element_hash() in index:
                     self._limit(at[index[row[0].element_hash()]], row[1], row[2])
                 else:
@@ -309,6 +316,7 @@ class Transcription:
         ends: list[SX],
         impulse: SX,
         own: list[SX],
+        params: SX,
         turns: np.ndarray,
     ) -> list[tuple[SX, float, float, str]]:
         """How phase b takes over from phase a; `turns` is by how much angles differ that are the same."""
@@ -317,8 +325,13 @@ class Transcription:
         word = "back at the start" if closing else f"into {after.phase.label}"
         q = [put(a, before.full["q"], ends[a], 1.0), put(b, after.full["q"], starts[b], 0.0)]
         v = [put(a, before.full["v"], ends[a], 1.0), put(b, after.full["v"], starts[b], 0.0)]
+        places, speeds, stage = q[1] - q[0], v[1] - v[0], after.phase.stage
+        if edge is not None:
+            way = transition(self.plan.system, edge)
+            at = [own[b][0] if not closing else own[a][0] + own[a][1], q[0], v[0], params]
+            places, speeds = way.residual(stage, at, [q[1], v[1]], impulse, after.rows)
         out = [
-            (q[1][i] - q[0][i] + turns[i], 0.0, 0.0, f"q.{n} {word}")
+            (places[i] + turns[i], 0.0, 0.0, f"q.{n} {word}")
             for i, n in enumerate(m.q_names)
             if not (closing and n in self.plan.advance)
         ]
@@ -326,19 +339,14 @@ class Transcription:
         fresh = [n not in known for n in after.node.closed.names]
         closed = put(b, after.here(after.node.closed.g), starts[b], 0.0)
         out += [(closed[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(after.node.closed.names) if fresh[i]]
-        jump = v[1] - v[0]
-        still = put(b, after.here(after.node.still.g), starts[b], 0.0)
         if edge is not None and isinstance(edge.reset, PlasticImpact):
-            e = after.phase.stage.equations
-            J = e.J[list(after.rows), :]
-            M, Jt = (put(b, after.along(SX(one)), starts[b], 0.0) for one in (e.M, J.T))
-            gain = ca.mtimes(M, jump) - ca.mtimes(Jt, impulse)
-            out += [(gain[i], 0.0, 0.0, f"impact on {n} {word}") for i, n in enumerate(m.v_names)]
-            out += [(still[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(after.node.still.names)]
+            names = [f"impact on {n}" for n in m.v_names] + [f"rate of {stage.row_names[r]}" for r in after.rows]
             out += self._impulse_rows(after, impulse, word)
         else:
-            out += [(jump[i], 0.0, 0.0, f"v.{n} {word}") for i, n in enumerate(m.v_names)]
+            names = [f"v.{n}" for n in m.v_names]
+            still = put(b, after.here(after.node.still.g), starts[b], 0.0)
             out += [(still[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(after.node.still.names) if fresh[i]]
+        out += [(speeds[i], 0.0, 0.0, f"{n} {word}") for i, n in enumerate(names)]
         if edge is not None and not self._implied(edge, after):
             guard = put(a, before.along(SX(edge.guard.expression(before.signals))), ends[a], 1.0)
             out.append((guard, 0.0, 0.0, f"{edge.name} at the end of {before.phase.label}"))
@@ -352,10 +360,13 @@ class Transcription:
                 out.append((starts[b][place] - ends[a][before.n - before.sums.numel() + i], 0.0, 0.0, "integral"))
         return out
 
-    def _turns(self, a: int, b: int, guess: np.ndarray) -> np.ndarray:
+    def _turns(self, a: int, b: int, edge: Edge | None, guess: np.ndarray) -> np.ndarray:
         """Full turns (rad) that joints make in a stride, as the guess has them."""
         m = self.plan.mechanism
-        made = self.whole(a, guess)[0][-1] - self.whole(b, guess)[0][0]
+        q, v = (part[-1] for part in self.whole(a, guess)[:2])
+        if edge is not None:
+            q = transition(self.plan.system, edge).mapped(float(self.times(a, guess)[-1]), q, v, self.params(guess)).q
+        made = q - self.whole(b, guess)[0][0]
         turns = 2 * math.pi * np.round(made / (2 * math.pi))
         return np.where([n in m.turns for n in m.q_names], turns, 0.0)
 
@@ -417,6 +428,8 @@ class Transcription:
                 size[block] = np.maximum(size[block], 0.1 * size[block].max(initial=0.0))
             best = np.where(finite > 0, np.minimum(np.maximum(size, 0.1 * finite), np.maximum(finite, 1e-12)), size)
             out[nodes] = np.where(best > 1e-9, best, 1.0)[:, None]
+            for block in ("n", "t", "c") if self.plan.through else ():
+                out[nodes[self.models[k].node.blocks[block]]] = 1.0  # by the weight, and m/s
             inside = self.sizes[k]
             out[inside] = np.resize(out[nodes[list(self.models[k].of_sizes), 0]], len(inside))[:, None]
             out[self.constants[k]] = np.maximum(np.abs(guess[self.constants[k]]), 1e-3)
@@ -440,7 +453,7 @@ class Transcription:
         return "a slack or an impulse"
 
     def whole(self, k: int, x: np.ndarray) -> list[np.ndarray]:
-        """q, v, a, u, f, z and q' of phase k, one row a node."""
+        """q, v, a, u, f, z and q' of phase k, one row per node."""
         here = self.at_nodes(k, x)
         return [np.reshape(part, (len(here[0]), -1)) for part in self.models[k].whole.batch(*here)]
 
@@ -450,8 +463,8 @@ class Transcription:
 
     @property
     def data(self) -> np.ndarray:
-        """Params, and roundings of absolute values."""
-        return np.concatenate([self.p, self.rounding])
+        """Params, roundings of absolute values, and how far contacts may overlap."""
+        return np.concatenate([self.p, self.rounding, self.relaxed])
 
     def times(self, k: int, x: np.ndarray) -> np.ndarray:
         """Times of the nodes of phase k (s)."""

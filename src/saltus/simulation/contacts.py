@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import casadi as ca
 import numpy as np
 
-from saltus.dynamics.contact_problem import Forces, Law, least, solve
+from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, solve
 from saltus.dynamics.impulse import Decomposition, Impact
 from saltus.dynamics.unilateral import Element
 from saltus.errors import BadValue
-from saltus.ground import Ground, Patch
+from saltus.ground import NONE, Ground, Patch
 from saltus.hybrid.constrained import SLIP_ENDS
+from saltus.hybrid.mode import Mode
 from saltus.hybrid.touched import Touched
+from saltus.hybrid.transition import WATCH, Armed
+from saltus.model.symbols import SX
 from saltus.model.touching import Foot, Meeting, Rub, Stop
 
 TOUCHING = 1e-9  # m: a contact so near touches
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: a contact that is pressed and leaves more slowly stays; it would rise by 2e-11 m
 STILL = 1e-9  # m/s: slower than this a contact does not slip
+SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
 
-Accelerations = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # of all rows at (q, v, block)
+Frictions = tuple[float | None, float | None]  # of slip and of rest; None: the ground's
+Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Accelerations and forces of all rows at (q, v, block), as the run has them."""
+
+
+def response(mode: Mode, t: float, p: np.ndarray, z: np.ndarray | None = None) -> Response:
+    """The response of contacts in a mode at a time, with run-time parameters p but for the block of the contacts."""
+    place = mode.layout.slice("anchors")
+
+    def at(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        own = p.copy()
+        own[place] = block
+        accelerations, forces = mode.contact_response(t, mode.state_vector(q, v, None, z), own)
+        return np.ravel(accelerations), np.ravel(forces)
+
+    return at
 
 
 @dataclass(eq=False)
@@ -41,21 +62,23 @@ class Now:
     restitution: float = 0.0
     patch: Patch | None = None
     reference: np.ndarray | None = None
+    borne: float | None = None  # friction that it bears at rest although its row is not held: others hold it
 
     @property
     def mode(self) -> str:
         """Open, stick or slip."""
-        return "open" if not self.closed else "stick" if self.stick else "slip"
+        return "open" if not self.closed else "stick" if self.stick or self.borne is not None else "slip"
 
     def block(self, felt: bool) -> np.ndarray:
         """Its run-time parameters."""
         x = self.element
-        out = np.zeros(x.block.numel())
-        values = {
+        out = np.zeros(x.size)
+        values: dict[str, Any] = {
             "closed": self.closed,
             "stick": self.stick,
             "felt": felt,
-            "friction": self.friction,
+            "friction": self.friction if self.borne is None else self.borne,
+            "borne": self.borne is not None,
             "static": self.static,
             "direction": self.direction,
             "anchor": self.anchor,
@@ -83,6 +106,8 @@ class Settled:
     impact: Impact | None
     changes: list[tuple[str, str]]
     rests: float = 0.0  # s until bounces that are over have their limit
+    touched: tuple[int, ...] = ()  # contacts that took part in the impact
+    same: bool = False  # nothing was changed at all
 
 
 class Contacts:
@@ -91,7 +116,8 @@ class Contacts:
     def __init__(self, c: Touched, ground: Ground, params: np.ndarray) -> None:
         self.c, self.ground, self.params = c, ground, params
         laws = np.reshape(c.laws(params), (-1, 3))
-        self.given = [(float(row[0]), float(row[1])) for row in laws]
+        self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
+        self.stiffness = np.ravel(c.stiffness(params))  # N/m, zero of hard contacts
         self.now = [
             Now(
                 x,
@@ -113,6 +139,54 @@ class Contacts:
         self._held = np.concatenate([[0], np.cumsum(slips)]).astype(int)
         self.felt = [one.closed for one in self.now]
         self.impacts: list[float] = []  # times
+
+    # ---- keeping ------------------------------------------------------------------------------------------------
+
+    @property
+    def kept(self) -> tuple[Now, ...]:
+        """All contacts as they are now."""
+        return tuple(replace(one, direction=one.direction.copy(), anchor=one.anchor.copy()) for one in self.now)
+
+    def restore(self, kept: Sequence[Now]) -> None:
+        """Go back to contacts as they were, with the friction and restitution of the present Params."""
+        laws = np.reshape(self.c.laws(self.params), (-1, 3))
+        self.now = [
+            replace(one, friction=float(mu), static=float(mu_s), restitution=float(e))
+            for one, (mu, mu_s, e) in zip(kept, laws, strict=True)
+        ]
+        for one, own in zip(self.now, self.given, strict=True):
+            if isinstance(one.element.part, Foot):
+                assert one.patch is not None
+                _rough(one, own, one.patch.friction)
+        self.felt = [one.closed for one in self.now]
+
+    @property
+    def expression(self) -> SX:
+        """`block` as an expression of the Params, on which frictions may depend."""
+        out, laws = SX(ca.DM(self.block)), self.c.laws.function(self.c.mechanism.p)
+        for place, law in self._given:
+            out[place] = laws[law]
+        return out
+
+    @property
+    def slope(self) -> np.ndarray:
+        """Derivative of `block` with respect to the Params."""
+        out = np.zeros((self.c.anchors.numel(), len(self.params)))
+        by = np.reshape(self.c.law_slopes(self.params), (3 * len(self.now), len(self.params)))
+        for place, law in self._given:
+            out[place] = by[law]
+        return out
+
+    @property
+    def _given(self) -> list[tuple[int, int]]:
+        """Frictions in the block that are a part's own, with their place among the laws."""
+        out, at = [], 0
+        for i, (one, own) in enumerate(zip(self.now, self.given, strict=True)):
+            for k, key in enumerate(("friction", "static")):
+                if getattr(one, key) == own[k]:
+                    out.append((at + one.element.places[key].start, 3 * i + k))
+            at += one.element.size
+        return out
 
     # ---- rows ---------------------------------------------------------------------------------------------------
 
@@ -154,23 +228,27 @@ class Contacts:
                 mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
                 near = self.ground.near(float(places[i, 0]), float(places[i, up]))
                 self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
-        normals = np.reshape(self.c.meeting(t, q, v, self.base)[4], (-1, 3))
-        for one, n in zip(self.now, normals, strict=True):
-            if "reference" in one.element.places and one.reference is None:
-                one.reference = np.eye(3)[int(np.abs(n).argmin())]
+        unknown = [one for one in self.now if "reference" in one.element.places and one.reference is None]
+        if unknown:
+            normals = np.reshape(self.c.meeting(t, q, v, self.base)[4], (-1, 3))
+            for one in unknown:
+                one.reference = np.eye(3)[int(np.abs(normals[self.now.index(one)]).argmin())]
 
     @staticmethod
-    def _assign(feet: Sequence[Now], near: Sequence[Patch], own: Sequence[tuple[float, float]]) -> None:
+    def _assign(feet: Sequence[Now], near: Sequence[Patch], own: Sequence[Frictions]) -> None:
         """Patches to the contacts of one foot; one that is touched stays with its contact's mode."""
         before = {
-            (one.patch.point, one.patch.normal): (one.closed, one.stick, one.direction) for one in feet if one.patch
+            (one.patch.point, one.patch.normal): (one.closed, one.stick, one.direction, one.borne)
+            for one in feet
+            if one.patch
         }
         for one, patch, mu in zip(feet, near, own, strict=True):
             known = before.get((patch.point, patch.normal))
             changed = one.patch is None or (one.patch.point, one.patch.normal) != (patch.point, patch.normal)
             one.patch = patch
             if changed:
-                one.closed, one.stick, one.direction = known or (False, False, np.zeros(one.element.slips))
+                none = False, False, np.zeros(one.element.slips), None
+                one.closed, one.stick, one.direction, one.borne = known or none
             _rough(one, mu, patch.friction)
 
     # ---- starting -----------------------------------------------------------------------------------------------
@@ -182,6 +260,9 @@ class Contacts:
         for i, (one, gap) in enumerate(zip(self.now, np.ravel(gaps), strict=True)):
             part, name = one.element.part, one.element.name
             if isinstance(part, Rub):
+                continue
+            if one.element.soft:
+                one.closed = one.stick = gap < 0
                 continue
             if gap < -START:
                 inside = "below the ground" if isinstance(part, Foot) else "inside of what it touches"
@@ -199,7 +280,47 @@ class Contacts:
                     depth=float(-gap),
                 )
             one.closed = gap <= START and abs(float(np.ravel(u)[self.normal(i)])) <= START
+        self._hold(t, q, v)
         self.felt = [one.closed for one in self.now]
+
+    # ---- guards -------------------------------------------------------------------------------------------------
+
+    def watch(self, g: np.ndarray, first: int, out: Armed, rooms: Mapping[int, float]) -> Armed:
+        """Guards of contacts, from number `first` on, are watched from where they are: none of them is violated.
+
+        One that fired and changed nothing has a room of its own in `rooms`.
+        """
+        armed, watched = out.armed.copy(), dict(out.watched)
+        for k, (what, i) in enumerate(self.c.watched):
+            turns = what == "slip" and self.slips(i) and self.c.elements[i].slips == 2  # a speed, not a side
+            room = rooms.get(k, WATCH)
+            if what != "wedge" and not turns and g[first + k] < room:
+                watched[first + k] = min(g[first + k], 0.0) - room
+                armed[first + k] = True
+        return Armed(armed, out.at_once, watched, out.past)
+
+    def slips(self, i: int) -> bool:
+        """Whether a contact slips now."""
+        return self.now[i].mode == "slip"
+
+    def _ends(self, fired: Iterable[int]) -> tuple[list[int], dict[int, str]]:
+        """Of guards that fired: contacts whose slip ends, and those that leave ("normal") or start to slip ("slip").
+
+        NoForces where forces have no bound.
+        """
+        watched = [self.c.watched[k] for k in fired]
+        if any(what == "wedge" for what, _ in watched):
+            raise NoForces(
+                "normal forces grow without bound with the friction that they cause (Painleve's paradox): friction is "
+                "too strong for this configuration",
+                solutions=0,
+            )
+        leaving: dict[int, str] = {}
+        for what, i in watched:
+            held = (what == "normal" and self.now[i].closed) or (what == "slip" and self.now[i].mode == "stick")
+            if held and leaving.get(i) != "normal":
+                leaving[i] = what
+        return [i for what, i in watched if what == "slip" and self.slips(i)], leaving
 
     # ---- an instant ---------------------------------------------------------------------------------------------
 
@@ -208,24 +329,28 @@ class Contacts:
         t: float,
         q: np.ndarray,
         v: np.ndarray,
-        accelerations: Accelerations,
-        stopped: Sequence[int] = (),
+        response: Response,
+        fired: Sequence[int] = (),
         *,
         count: bool = True,
     ) -> Settled:
-        """Impacts, then the modes that the accelerations ask for; `stopped` are contacts whose slip has ended.
+        """Impacts, then the modes that the accelerations ask for; `fired` are guards that brought the instant about.
 
         NoForces where the laws of contact have no solution, or several.
         """
-        before = [(one.mode, one.direction.copy()) for one in self.now]
+        stopped, leaving = self._ends(fired)
+        before, block = [(one.mode, one.direction.copy()) for one in self.now], self.block
         self.look(t, q, v)
         c, names = self.c, [x.name for x in self.c.elements]
-        gaps, u, A, *_ = c.meeting(t, q, v, self.base)
+        base = self.base
+        gaps, u, A, *_ = c.meeting(t, q, v, base)
         gaps, u = np.ravel(gaps), np.ravel(u)
         A = np.reshape(A, (len(u), len(v)))
-        M = c.mass(t, q, self.base)
-        loops = c.closure(t, q, self.base)[1][: c.loops]
-        touching = [i for i, one in enumerate(self.now) if one.element.normal and (one.closed or gaps[i] <= TOUCHING)]
+        M = c.mass(t, q, base)
+        loops = c.closure(t, q, base)[1][: c.loops]
+        self._soften(t, q, v, gaps, u, response, stopped, leaving)
+        hard = [i for i, one in enumerate(self.now) if one.element.normal and not one.element.soft]
+        touching = [i for i in hard if self.now[i].closed or gaps[i] <= TOUCHING]
         impact, rests, v_in = None, 0.0, v
         slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
         if any(u[self.normal(i)] < -slow for i in touching):
@@ -238,13 +363,13 @@ class Contacts:
         at_rest = {
             i: one.element.slips > 0
             and (
-                (one.closed and one.stick and not struck)
+                (one.mode == "stick" and not struck)
                 or i in stopped
                 or float(np.linalg.norm(u[self.tangential(i)])) <= (STILL if one.element.slips < 2 else SLIP_ENDS / 2)
             )
             for i, one in enumerate(self.now)
         }
-        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, accelerations, count)
+        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, response, count, {} if struck else leaving)
         self._hold(t, q, v)
         if struck and any(self.now[i].closed and abs(u[self.normal(i)]) > slow for i in resting):
             rests = self._limit()  # it would have left once more, more slowly than counts
@@ -263,7 +388,44 @@ class Contacts:
                 changes.append((names[i], word))
             elif one.mode == "slip" and one.element.slips == 1 and way.size and one.direction @ way < 0:
                 changes.append((names[i], "turns back"))
-        return Settled(v, impact, changes, rests)
+        return Settled(
+            v, impact, changes, rests, tuple(touching) if struck else (), not struck and (block == self.block).all()
+        )
+
+    def _soften(
+        self,
+        t: float,
+        q: np.ndarray,
+        v: np.ndarray,
+        gaps: np.ndarray,
+        u: np.ndarray,
+        response: Response,
+        stopped: Sequence[int],
+        leaving: Mapping[int, str],
+    ) -> None:
+        """Set the modes of soft contacts, which follow from where they are and how they move.
+
+        One that comes to rest sticks with the stretch of its spring that leaves its force as it is.
+        """
+        soft = [i for i, one in enumerate(self.now) if one.element.soft]
+        if not soft:
+            return
+        forces = response(q, v, self.block)[1]
+        holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
+        for i in soft:
+            one, place = self.now[i], holds[self._held[i] : self._held[i + 1]]
+            along, slip = forces[self.tangential(i)], u[self.tangential(i)]
+            if not one.closed:
+                one.closed = one.stick = bool(gaps[i] <= TOUCHING and u[self.normal(i)] < 0)
+                one.anchor = place.copy()
+            elif leaving.get(i) == "normal":
+                one.closed = one.stick = False
+            elif leaving.get(i) == "slip":
+                way = -along if along.any() else slip
+                one.stick, one.direction = False, way / np.linalg.norm(way)
+            elif i in stopped:
+                one.stick, one.anchor = True, place + along / self.stiffness[i]
+        self.felt = [one.closed for one in self.now]
 
     def _impact(
         self,
@@ -278,6 +440,7 @@ class Contacts:
         """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.
 
         Newton's restitution can gain energy where friction acts (Kane 1984); it is then lowered until none is gained.
+        It is none where a contact that sticks cannot move across either, so that friction of any size holds it.
         """
         rows: list[int] = []
         laws, e, rests = [], [], False
@@ -299,7 +462,10 @@ class Contacts:
             p = solve(G, arrive * (1 + share * bounce), laws).f
             return p, float(p @ (2 * arrive + G @ p) / 2)
 
-        p, gained = collide(1.0)
+        try:
+            p, gained = collide(1.0)
+        except NoForces:  # where friction jams a contact it cannot bounce
+            p, gained = collide(0.0)
         if gained > GAINS * T and bounce.any():
             low, high = 0.0, 1.0
             for _ in range(HALVINGS):
@@ -310,7 +476,8 @@ class Contacts:
         T_after = float(after @ M @ after / 2)
         names = tuple(f"{self.c.elements[i].name} {k}" for i in touching for k in self._letters(i))
         self.impacts.append(t)
-        return Impact(after, p, T_after, T - T_after, len(rows), T_after, names), self._limit() if rests else 0.0
+        works = p * (arrive + G @ p / 2)
+        return Impact(after, p, T_after, T - T_after, len(rows), T_after, names, works), self._limit() if rests else 0.0
 
     def _letters(self, i: int) -> list[str]:
         one = self.now[i]
@@ -334,8 +501,9 @@ class Contacts:
         loops: np.ndarray,
         candidates: Sequence[int],
         at_rest: dict[int, bool],
-        accelerations: Accelerations,
+        response: Response,
         count: bool,
+        leaving: Mapping[int, str],
     ) -> None:
         """Set the modes of all contacts from their accelerations."""
         rows: list[int] = []
@@ -358,95 +526,142 @@ class Contacts:
             laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
         G = Decomposition(M, A[rows], loops).mobility if rows else np.zeros((0, 0))
         for one in self.now:
-            one.closed = one.closed and not one.element.normal
-        forces = None
+            one.closed = one.closed and (one.element.soft or not one.element.normal)
+        forces, b = None, np.zeros(0)
         for _ in range(4):
-            b = self._free(q, v, accelerations)[rows]
+            before, b = b, self._free(q, v, response)[rows]
+            if np.array_equal(b, before):
+                break  # the law does not mind who touches
             if rows:
-                forces = solve(G, b, laws, count=count)
-                self._take(candidates, forces, laws)
+                going = {k: leaving[i] for k, i in enumerate(candidates) if i in leaving}
+                forces = solve(G, b, laws, count=count, leaving=going)
+                self._take(candidates, forces, laws, leaving)
             felt = [one.closed for one in self.now]
             if felt == self.felt:
                 break
             self.felt = felt
         if forces is not None:
-            self._spread(candidates, forces, G, b, laws)
+            self._spread(q, v, rows, candidates, laws, forces, response, float(np.abs(b).max()))
 
-    def _free(self, q: np.ndarray, v: np.ndarray, accelerations: Accelerations) -> np.ndarray:
-        """Accelerations along all rows with no contact closed and no dry friction."""
+    def _free(self, q: np.ndarray, v: np.ndarray, response: Response) -> np.ndarray:
+        """Accelerations along all rows with no hard contact closed and no dry friction."""
         kept = [(one.closed, one.stick) for one in self.now]
         for one in self.now:
-            one.closed = False
+            one.closed = one.closed and one.element.soft
         try:
-            return accelerations(q, v, self.block)
+            return response(q, v, self.block)[0]
         finally:
             for one, (closed, stick) in zip(self.now, kept, strict=True):
                 one.closed, one.stick = closed, stick
 
-    def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law]) -> None:
+    def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law], leaving: Mapping[int, str]) -> None:
+        """Modes of a solution; one that is at its limit and does not start to slip is held by others."""
+        small = FINE * float(np.abs(forces.w).max(initial=1.0))
         for k, i in enumerate(candidates):
             one, mode, way = self.now[i], forces.modes[k], forces.directions[k]
             one.closed = mode != "open"
-            one.stick = mode == "stick"
+            one.stick, one.borne = mode == "stick", None
             known = laws[k].direction if laws[k].direction is not None else way
-            one.direction = np.zeros(one.element.slips) if known is None else np.asarray(known, float)
+            if known is None or (one.element.slips == 2 and laws[k].direction is not None):
+                known = np.zeros(one.element.slips)  # a slip in 3D has a direction of its own once it has a speed
+            one.direction = np.asarray(known, float)
+            slip = forces.w[list(laws[k].tangential)]
+            if mode == "slip" and laws[k].rough and i not in leaving and np.linalg.norm(slip) <= small:
+                one.borne = laws[k].friction
 
     def _spread(
-        self, candidates: Sequence[int], forces: Forces, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]
+        self,
+        q: np.ndarray,
+        v: np.ndarray,
+        rows: Sequence[int],
+        candidates: Sequence[int],
+        laws: Sequence[Law],
+        forces: Forces,
+        response: Response,
+        size: float,
     ) -> None:
-        """Where rows depend on each other the run takes the least-norm forces: modes in which these meet the laws too.
+        """Modes in which the forces of the run meet the laws too, where rows depend on each other or on loops.
 
-        A contact that they would pull is open and carries nothing, one that they put outside of its cone is at its
-        limit; neither changes the motion.
+        Those are the least-norm ones. A contact that they would pull is open, and one that they put outside of its cone
+        bears what its limit allows; if others cannot bear the rest, what it has in the solution `forces`. None of this
+        changes the motion, or all stays as it is.
         """
-        modes, ways = list(forces.modes), list(forces.directions)
+        known, close = [replace(self.now[i]) for i in candidates], SPREAD * size
+        wanted = response(q, v, self.block)[0][rows]
+        for solved in (False, True):
+            if self._borne(q, v, rows, candidates, laws, forces, response, (wanted, close), solved=solved):
+                return
+            for i, one in zip(candidates, known, strict=True):
+                self.now[i] = replace(one)
+
+    def _borne(
+        self,
+        q: np.ndarray,
+        v: np.ndarray,
+        rows: Sequence[int],
+        candidates: Sequence[int],
+        laws: Sequence[Law],
+        forces: Forces,
+        response: Response,
+        motion: tuple[np.ndarray, float],
+        *,
+        solved: bool,
+    ) -> bool:
+        """Change modes until the run's forces meet the laws; whether they do, with the same motion as before."""
+        wanted, close = motion
         for _ in range(2 * len(laws)):
-            f = least(G, b, laws, modes, ways)
-            largest = float(np.abs(f).max(initial=0.0))
-            worst, change = 1e-8 * largest, None
+            w, f = (x[rows] for x in response(q, v, self.block))
+            worst, change, pulled = SPREAD * float(np.abs(f).max(initial=0.0)), -1, False
             for k, x in enumerate(laws):
-                if modes[k] == "open":
-                    continue
-                size = f[x.normal] if x.normal is not None else 1.0
-                if x.normal is not None and -size > worst:
-                    worst, change = -size, (k, "open", None)
-                beyond = float(np.linalg.norm(f[list(x.tangential)])) - x.static * max(size, 0.0)
-                if modes[k] == "stick" and beyond > worst:
-                    along = f[list(x.tangential)]
-                    worst, change = beyond, (k, "slip", -along / np.linalg.norm(along))
-            if change is None:
-                break
-            modes[change[0]], ways[change[0]] = change[1], change[2]
-        for k, i in enumerate(candidates):
-            one = self.now[i]
-            one.closed, one.stick = modes[k] != "open", modes[k] == "stick"
-            if ways[k] is not None:
-                one.direction = np.asarray(ways[k], float)
+                one, size = self.now[candidates[k]], f[x.normal] if x.normal is not None else 1.0
+                drag = float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0
+                for beyond, pulls in ((-size, True), (drag - x.static * max(size, 0.0), False)):
+                    if one.closed and beyond > worst:
+                        worst, change, pulled = beyond, k, pulls
+            if change < 0:
+                return bool(np.abs(w - wanted).max(initial=0.0) <= close)
+            one, x = self.now[candidates[change]], laws[change]
+            one.stick = False
+            if pulled:
+                one.closed, one.borne = False, None
+                continue
+            own = (forces.f if solved else f)[list(x.tangential)]
+            drag, size = float(np.linalg.norm(own)), forces.f[x.normal] if x.normal is not None else 1.0
+            one.direction = -own / drag if drag > 0 else np.eye(len(own))[0]
+            one.borne = x.static if not solved else drag / size if size > 0 else 0.0
+        return False
 
     def _hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         """Contacts that stick are held where they are."""
         holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
         for i, one in enumerate(self.now):
             mine = holds[self._held[i] : self._held[i + 1]]
-            if one.stick and one.closed:
+            if one.mode == "stick" and not one.element.soft:
                 one.anchor = mine.copy()
 
 
-def _rough(one: Now, own: tuple[float, float], ground: float | None) -> None:
+def _given(x: Element, law: np.ndarray) -> Frictions:
+    """Friction of slip and of rest that a part has of its own."""
+    own = getattr(x.part, "friction", 0.0) is not None, getattr(x.part, "static", None) is not None
+    return float(law[0]) if own[0] else None, float(law[1]) if any(own) else None
+
+
+def _rough(one: Now, own: Frictions, ground: float | None) -> None:
     """Friction of a foot on a patch: its own or the ground's, the smaller where both have one."""
     part = one.element.part
     assert isinstance(part, Foot)
-    if own[0] < 0 and ground is None:
+    if one.patch is NONE:
+        return
+    if own[0] is None and ground is None:
         raise BadValue(
-            f"foot {part.name!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a ground "
-            "with friction=",
+            f"foot {part.name!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a "
+            "ground with friction=",
             foot=part.name,
         )
-    slip, rest = (ground if x < 0 else x if ground is None else min(x, ground) for x in own)
-    assert slip is not None
-    assert rest is not None
-    one.friction, one.static = slip, max(slip, rest)
+    one.friction, one.static = (ground if x is None else x for x in (own[0], own[0] if own[1] is None else own[1]))
     _checked(one)
+    if ground is not None:
+        one.friction, one.static = min(one.friction, ground), min(one.static, ground)
 
 
 def _checked(one: Now) -> None:

@@ -14,6 +14,7 @@ from saltus.simulation.log import Log, Stay
 from saltus.simulation.trajectory import Trajectory
 
 JUMP = 0.1  # of the largest speed of a coordinate
+NOISE = 1e3  # tolerances: a coordinate that moves more slowly does not move
 SUDDEN = 1e-7  # s: no contact that a run resolves is so short
 MOST = 50  # intervals between samples that are looked at more closely
 
@@ -21,7 +22,7 @@ MOST = 50  # intervals between samples that are looked at more closely
 def jump(log: Log, run: Trajectory) -> tuple[float, str, float] | None:
     """Size, coordinate and time (s) of the first jump of a velocity without an event; None if there is none."""
     t, v, a, stay = (run.arrays[name] for name in ("t", "v", "a", "phase"))
-    limit = JUMP * np.abs(v).max(axis=0)
+    limit = JUMP * np.maximum(np.abs(v).max(axis=0), NOISE * log.tolerance)
     h = np.diff(t)[:, None]
     missed = np.abs(np.diff(v, axis=0) - h * (a[1:] + a[:-1]) / 2) > limit
     goes_on = np.array([one.goes_on for one in log.stays])

@@ -8,6 +8,7 @@ import numpy as np
 
 from saltus.dynamics.formulations import Formulation
 from saltus.engines.port import Segment
+from saltus.ground import Ground, Level
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.mode import Mode
 from saltus.simulation.trajectory import Event, Outcome
@@ -43,6 +44,7 @@ class Log:
     formulation: Formulation
     tolerance: float
     params: np.ndarray
+    ground: Ground = field(default_factory=Level)  # that the feet of a machine alone meet
     stays: list[Stay] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

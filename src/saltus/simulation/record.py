@@ -11,6 +11,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue
+from saltus.ground import Ground, Level, Terrain
 from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.contacts import same_point
 from saltus.hybrid.graph import HybridSystem
@@ -19,6 +20,7 @@ from saltus.model.forces import CompliantContact
 from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, number
+from saltus.model.touching import Foot
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.touches import summary
 from saltus.simulation.trajectory import Piece, Trajectory
@@ -64,7 +66,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
     last_loss = sum(e.impact.lost for e in log.events if e.impact is not None and e.phase > last)
     scale = np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()
     meta = {
-        **labels(system, [stay.mode.domain.name for stay in log.stays]),
+        **labels(system, [stay.mode.domain.name for stay in log.stays], arrays, log.params, log.ground),
         "channels": channels,
         "drives": log.stays[0].mode.drive_names,
         "params": dict(zip(m.params, map(float, log.params), strict=True)),
@@ -87,7 +89,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
         "contacts": contact_summary(system, [s.mode.domain.contacts for s in log.stays], arrays, places, d)
         | summary(arrays, elements),
         "elements": [x.name for x in elements],
-        "feet": _feet(system, arrays, log.params, [s.mode.domain.contacts for s in log.stays]),
+        "feet": _feet(log, arrays),
     }
     trajectory = Trajectory(meta, arrays, [s.piece for s in sampled], log.events, m)
     if log.outcome is not None:
@@ -96,9 +98,16 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
     return trajectory
 
 
-def labels(system: HybridSystem, domains: Sequence[str]) -> dict[str, Any]:
-    """What a trajectory says of its machine, and the domain of each of its stays."""
+def labels(
+    system: HybridSystem,
+    domains: Sequence[str],
+    arrays: Mapping[str, np.ndarray],
+    params: np.ndarray,
+    terrain: Ground | None = None,
+) -> dict[str, Any]:
+    """What a trajectory says of its machine, the domain of each of its stays, and the ground below its way."""
     m = system.mechanism
+    standing = [n for n in contacts_of(system) if isinstance(m.touching.get(n), Foot | None)]
     return {
         "name": m.name,
         "dimension": 3 if m.spatial else 2,
@@ -107,9 +116,31 @@ def labels(system: HybridSystem, domains: Sequence[str]) -> dict[str, Any]:
         "inputs": list(m.inputs),
         "points": list(m.points),
         "forces": list(contacts_of(system)),
+        "standing": standing,
+        "ground": _ground(system, terrain, params).line(*_reach(m, arrays)).tolist() if standing else [],
         "constraints": tree_of(system).row_names,
         "domains": list(domains),
     }
+
+
+def _ground(system: HybridSystem, terrain: Ground | None, params: np.ndarray) -> Ground:
+    """What the machine stands on: feet on their terrain, domains on level ground, soft contacts on their own."""
+    m = system.mechanism
+    if system.terrain is not None and any(isinstance(x, Foot) for x in m.touching.values()):
+        return terrain or system.terrain
+    soft = next((f.ground for f in m.forces.values() if isinstance(f, CompliantContact)), None)
+    if system.contact_points or soft is None:
+        return Level(system.ground)
+    return Terrain(soft) if callable(soft) else Level(float(ca.Function("height", [m.p], [SX(number(soft))])(params)))
+
+
+def _reach(m: Mechanism, arrays: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Least and largest x (m) for which pictures may ask: where points and joints went, and as far again."""
+    along = [arrays["q"][:, i] for i, n in enumerate(m.q_names) if n.endswith(".x")]
+    every = np.concatenate([np.zeros(1), *along, np.ravel(arrays["points"][:, :, 0])])
+    every = every[np.isfinite(every)]
+    room = max(1.0, float(np.ptp(every)))
+    return float(every.min()) - room, float(every.max()) + room
 
 
 class _Samples:
@@ -182,7 +213,7 @@ def _named(s: _Samples, outputs: list[np.ndarray], places: Mapping[str, Any], d:
         "own_work": x[:, layout.work],
         "drives": drives,
         "touches": np.concatenate([touches.reshape(n, len(c.elements), 4), _modes(mode, s.p, n)], axis=2),
-        "off": float(np.abs(phi).max(initial=0.0)),
+        "off": _apart(mode, phi),
     }
 
 
@@ -194,7 +225,7 @@ def _modes(mode: Mode, p: np.ndarray, n: int) -> np.ndarray:
     for i, one in enumerate(c.elements):
         for k, key in enumerate(("closed", "stick", "friction", "static")):
             out[:, i, k] = block[:, at + one.places[key].start]
-        at += one.block.numel()
+        at += one.size
     return out
 
 
@@ -204,7 +235,14 @@ def _gap_at_steps(s: _Samples) -> float:
     if not mode.constrained.rows:
         return 0.0
     x = np.vstack([piece.coefficients[:, 0], piece.coefficients[-1].sum(axis=0)])
-    return float(np.abs(mode.constrained.gaps(piece.breaks, x[:, : mode.layout.nq], mode.base(p))).max())
+    return _apart(mode, np.asarray(mode.constrained.gaps(piece.breaks, x[:, : mode.layout.nq], mode.base(p))))
+
+
+def _apart(mode: Mode, phi: np.ndarray) -> float:
+    """Largest distance between the two sides of a loop or a contact, rows of one taken together."""
+    ends = np.cumsum([0, *(c.phi.numel() for c in mode.equations.closures)])
+    spans = [phi[:, a:b] for a, b in itertools.pairwise(ends)]
+    return max((float(np.linalg.norm(part, axis=1).max(initial=0.0)) for part in spans), default=0.0)
 
 
 # ---- contacts -------------------------------------------------------------------------------------------------------
@@ -275,22 +313,25 @@ def _limit(contacts: Sequence[Any]) -> float:
     return min((float(f) for f in given), default=np.inf)
 
 
-def _feet(
-    system: HybridSystem, arrays: Mapping[str, np.ndarray], params: np.ndarray, by_stay: Sequence[Sequence[Any]]
-) -> dict[str, dict[str, float]]:
-    """Depth below the ground (m) of every foot and named point, and when it was deepest (s)."""
-    feet, m = system.feet, system.mechanism
-    if not feet:
-        return {}
-    values = dict(zip(m.params, map(float, params), strict=True))
-    heights = trace(m, arrays["q"], [frame for _, frame, _ in feet], params=values, t=arrays["t"])[:, :, -1]
-    out = {}
-    for i, (name, _, radius) in enumerate(feet):
-        size = float(ca.Function("radius", [m.p], [SX(number(radius))])(params))
-        depth = system.ground + size - heights[:, i]
-        worst = int(depth.argmax())
-        out[name] = {"depth": max(0.0, float(depth[worst])), "t": float(arrays["t"][worst])}
-    return out
+def _feet(log: Log, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
+    """Depth below the ground (m) of every point that must not be there, and when it was deepest (s)."""
+    system, m = log.system, log.system.mechanism
+    depth: dict[str, np.ndarray] = {}
+    if system.terrain is not None:
+        feet = [part.name for part in m.touching.values() if isinstance(part, Foot)]  # have gaps of their own
+        own = [(n, f, 0.0) for n, f in m.points.items() if feet and n not in feet and f.link is not m.ground]
+        ground = log.ground
+    else:
+        own, ground = system.feet, Level(system.ground)
+    values = dict(zip(m.params, map(float, log.params), strict=True))
+    frames = [frame for _, frame, _ in own]
+    places = trace(m, arrays["q"], frames, params=values, t=arrays["t"]) if own else np.zeros(0)
+    for i, (name, _, radius) in enumerate(own):
+        size = float(ca.Function("radius", [m.p], [SX(number(radius))])(log.params))
+        x, *y, up = places[:, i].T
+        depth[name] = size + ground.depth(x, y[0] if y else np.zeros(len(x)), up)
+    worst = {name: int(d.argmax()) for name, d in depth.items()}
+    return {n: {"depth": max(0.0, float(depth[n][k])), "t": float(arrays["t"][k])} for n, k in worst.items()}
 
 
 # ---- energy ---------------------------------------------------------------------------------------------------------

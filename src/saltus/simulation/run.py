@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice, better, choose
 from saltus.dynamics.contact_problem import NoForces
 from saltus.dynamics.formulations import SPF, Baumgarte, Formulation, Projection
 from saltus.engines import choose as choose_engine
 from saltus.engines.port import Request, Segment, Stop
-from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
+from saltus.errors import BadModel, BadValue, SaltusError
 from saltus.ground import Ground, Level
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.contacts import Pinned, Rolling, Sliding
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
-from saltus.hybrid.mode import Action, Mode, action, mode, name_of
+from saltus.hybrid.mode import Mode, action, mode, name_of
 from saltus.hybrid.regular import check_constraints
 from saltus.hybrid.resets import Collision
 from saltus.hybrid.signals import Entry, called, commands
@@ -30,21 +31,24 @@ from saltus.hybrid.transition import (
     STILL,
     WATCH,
     Armed,
+    Entrance,
     Passed,
     Watch,
     arm,
     check_possible,
     entrance,
     entry,
+    flow_rows,
     held,
     transition,
 )
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import independent_rows, pivots, scaled_rows
+from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
-from saltus.model.touching import Foot
-from saltus.simulation.contacts import START, Contacts, Settled
+from saltus.simulation.asked import check_events, check_numbers, check_start, first_domain, ground_of
+from saltus.simulation.contacts import START, Contacts, Settled, response
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
@@ -59,6 +63,7 @@ Independent = Sequence[str] | Mapping[str, Sequence[str]]
 Progress = Callable[[float, float, int], None]
 
 
+@unchanged
 def simulate(
     system: HybridSystem | Mechanism,
     start: State,
@@ -90,10 +95,12 @@ def simulate(
     ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
     Ctrl-C keeps what was simulated.
     """
-    terrain = _ground(system, ground)
+    if isinstance(system, HybridSystem) and system.terrain is not None and not system.edges:
+        system = system.mechanism  # it is one alone, on any ground
+    terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system, terrain)
-    _check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
+    check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
     if not isinstance(formulation, Formulation | None):
         raise BadValue(f"formulation is {formulation!r}; give one such as sl.formulations.SPF()", given=formulation)
     if not until > begin:
@@ -104,16 +111,13 @@ def simulate(
         raise BadValue(f"rate is {rate}; give recorded samples per second, above zero", given=rate)
     if max_steps < 1:
         raise BadValue(f"max_steps is {max_steps}; give a number of steps, at least one", given=max_steps)
-    _check_start(system, start)
-    for name in stop_after or {}:
-        known = {e.name for e in system.edges}
-        if name not in known:
-            raise UnknownName("event", name, known)
-    first = _first_domain(system, domain)
+    check_start(system, start)
+    check_events(system, terrain, stop_after or {})
+    first = first_domain(system, domain)
     if engine is not None:
         choose_engine(engine)  # an unknown name is refused before anything is built
     run = _Run(system, start, params, control, formulation or Projection(), tolerance, engine, independent)
-    run.terrain = terrain
+    run.terrain = run.log.ground = terrain
     run.t, run.steps_left = begin, int(max_steps)
     run.go(first, until, dict(stop_after or {}), progress)
     try:
@@ -121,67 +125,6 @@ def simulate(
     except KeyboardInterrupt:  # the run is done: it is kept
         run.log.note("interrupted while it was recorded, and recorded all the same")
         return record(run.log, run.t, run.q, begin, rate)
-
-
-def _check_numbers(**numbers: Any) -> None:
-    for what, number in numbers.items():
-        plain = isinstance(number, int | float | np.number) and not isinstance(number, bool)
-        if not (plain and math.isfinite(number)):
-            raise BadValue(f"{what} is {number!r}; give a finite number", given=number)
-
-
-def _check_start(system: HybridSystem, start: Any) -> None:
-    if not isinstance(start, State):
-        raise BadValue(f"the start is {start!r}; give a State, as m.assemble(...) returns it", given=start)
-    if start.mechanism is not system.mechanism:
-        raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
-    sizes = start.positions.shape, start.velocities.shape
-    names = start.mechanism.q_names, start.mechanism.v_names
-    if sizes != tuple((len(n),) for n in names) or not np.isfinite([*start.positions, *start.velocities]).all():
-        raise BadValue(
-            f"the start state of {start.mechanism.name!r} has not {len(names[0])} positions and {len(names[1])} "
-            "velocities that are finite numbers; make it with m.assemble(...)",
-            given=start,
-        )
-
-
-def _ground(system: Any, ground: Ground | float | None) -> Ground:
-    """Ground that was asked for; what a graph of domains or a machine without feet would not see is refused."""
-    if isinstance(ground, int | float | np.number) and not isinstance(ground, bool):
-        ground = Level(float(ground))
-    if not isinstance(ground, Ground | None):
-        raise BadValue(
-            f"ground is {ground!r}; give a height (m) or a shape such as sl.ground.Slope(5, 'deg')", given=ground
-        )
-    m = system.mechanism if isinstance(system, HybridSystem) else system
-    if isinstance(system, HybridSystem):
-        if ground is not None:
-            raise BadValue(
-                "ground= belongs to machines with feet; a HybridSystem has its own, HybridSystem(m, ground=...)"
-            )
-        unseen = [name for name, part in m.touching.items() if not isinstance(part, Foot)]
-        if unseen:
-            raise BadModel(
-                f"the domains of a HybridSystem prescribe who touches, so {', '.join(map(repr, unseen))} would not be "
-                f"felt; simulate {m.name!r} itself, or leave them out",
-                parts=unseen,
-            )
-    elif ground is not None and not any(isinstance(part, Foot) for part in m.touching.values()):
-        raise BadValue(
-            f"{m.name!r} has no feet, so nothing would meet the ground; add m.foot(name, point, friction=0.7)"
-        )
-    return ground or Level()
-
-
-def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
-    if domain is None:
-        if len(system.domains) != 1:
-            raise BadValue(f"say in which domain to start: {', '.join(system.domains)}", valid=list(system.domains))
-        return next(iter(system.domains.values()))
-    name = domain.name if isinstance(domain, Domain) else domain
-    if name not in system.domains:
-        raise UnknownName("domain", name, system.domains)
-    return system.domains[name]
 
 
 @dataclass(frozen=True)
@@ -220,7 +163,10 @@ class _Run:
         self.contacts: Contacts | None = None  # of a machine whose contacts have modes of their own
         self.entered: Entry | None = None
         self._due: list[tuple[float, str]] = []  # names of events that have a time already
-        self._actions: dict[tuple[str, Choice], Action] = {}
+        self._sampled = (0, -1), np.zeros(0), -math.inf  # law and entry, what a Sampled law gave, when it is next due
+        self._entries: dict[Mode, Kernel] = {}
+        self._modes: dict[tuple[str, Choice], Mode] = {}  # what was found once is not looked up again in the run
+        self._domains: dict[str, tuple[Constrained, Entrance]] = {}
         self._steppers: dict[int, Any] = {}
 
     # ---- the loop over domains ----------------------------------------------------------------------------------
@@ -262,6 +208,9 @@ class _Run:
             log.outcome = Outcome("failed", str(problem), self.t)
         if log.outcome is None:
             log.outcome = Outcome("finished", f"reached {until:g} s", self.t)
+            waiting = [e.name for e in self.system.edges if e.source is domain]
+            if waiting and not seen:
+                log.note(f"no guard fired: {domain.name!r} waited for {', '.join(waiting)} from beginning to end")
 
     def _chatters(self) -> bool:
         gaps = np.diff([e.t for e in self.log.events[-ZENO_EVENTS:]])
@@ -277,7 +226,7 @@ class _Run:
 
     def _begin(self, domain: Domain) -> None:
         """Put the start onto the constraints of its domain, or refuse it."""
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         self._check_loops(c)
         if isinstance(c, Touched):
             self.contacts = Contacts(c, self.terrain, self.params)
@@ -316,30 +265,24 @@ class _Run:
 
     def _settle(self, c: Constrained, allowed: float) -> float:
         """Put the state onto the constraints; return how far a coordinate moved."""
-        out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
+        out = self._in(c.domain)[1].settle(self.t, self.q, self.v, self.params, self.base)
         check_possible(c, self.t, out, allowed)
         self.q, self.v = out.q, out.v
         return out.shift
 
     # ---- contacts with modes of their own -----------------------------------------------------------------------
 
-    def _meet(self, c: Touched, stopped: Sequence[int]) -> Settled:
+    def _meet(self, c: Touched, fired: Sequence[int]) -> Settled:
         """Settle the contacts at this instant: impacts, modes, and the state onto what holds."""
         assert self.contacts is not None
         self.base = self.contacts.base
         now = self._mode(c, self._choice(c), law_in(self.control, c.domain.name))
         p, law = self._parameters(now), law_in(self.control, c.domain.name)
         if isinstance(law, Sampled):
-            self._sample(now, p, law)
+            self._hold(now, p, law)
         if isinstance(law, Schedule):
-            self._row(law.table(c, 0, self._entry()), now, p, math.inf)
-
-        def accelerations(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> np.ndarray:
-            own = p.copy()
-            own[now.layout.slice("anchors")] = block
-            return np.ravel(now.contact_accelerations(self.t, now.state_vector(q, v, None, self.z), own))
-
-        out = self.contacts.settle(self.t, self.q, self.v, accelerations, stopped)
+            self._row(law.table(c, 0).entered(self._entry()), now, p, math.inf)
+        out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
@@ -347,16 +290,10 @@ class _Run:
     def _met(self, met: Met, domain: Domain, seen: dict[str, int], stop_after: dict[str, int]) -> None:
         """Pass an instant at which a contact changes its mode."""
         q, v, log = self.q.copy(), self.v.copy(), self.log
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         assert isinstance(c, Touched)
-        if any(c.watched[k][0] == "wedge" for k in met.fired):
-            raise NoForces(
-                "normal forces grow without bound with the friction that they cause (Painleve's paradox): friction is too "
-                "strong for this configuration",
-                solutions=0,
-            )
-        stopped = [i for k in met.fired for what, i in [c.watched[k]] if what == "slip" and self._slips(i)]
-        out = self._meet(c, stopped)
+        assert self.contacts is not None
+        out = self._meet(c, met.fired)
         stay = len(log.stays)
         changes = out.changes or (
             [] if out.impact is None else [(c.elements[c.watched[met.fired[0]][1]].name, "touches")]
@@ -369,21 +306,17 @@ class _Run:
                 log.outcome = Outcome("stopped", f"after {seen[text]} events {text!r}", self.t)
             if out.rests and word == "touches":
                 self._due.append((self.t + out.rests, f"{name} rests"))
-        self._loosened = {} if changes else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
+        self._loosened = {} if not out.same else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
 
     def _stand(self, domain: Domain) -> None:
         """Keep the start of a run that cannot go on from there."""
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         now = self._mode(c, self._choice(c), law_in(self.control, domain.name))
         x = now.state_vector(self.q, self.v, None, self.z)
         stay = Stay(now, self.t, x)
         breaks = np.array([self.t, np.nextafter(self.t, np.inf)])
         stay.add(Segment(breaks, x[None, None, :], x, Stop.END), self._parameters(now))
         self.log.stays.append(stay)
-
-    def _slips(self, i: int) -> bool:
-        assert self.contacts is not None
-        return self.contacts.now[i].mode == "slip"
 
     def _entry(self) -> Entry:
         """Where the present domain was entered; a machine alone is in one from the start on."""
@@ -426,7 +359,7 @@ class _Run:
             target = consistent_target(self.system, edge, t, state.q, state.v, self.params)
         shift = 0.0
         if target is not None:
-            c = constrained(self.system, target)
+            c = self._in(target)[0]
             out = way.into(c, t, state, self.params, speed=self._known, slope=False)
             impact, shift = impact or out.impact, out.shift
             self.q, self.v = out.q, out.v
@@ -465,11 +398,11 @@ class _Run:
 
     def _stay(self, domain: Domain, until: float, progress: Progress | None) -> Edge | Met | None:
         """Run one domain until an edge is taken or a contact changes; None if the run is over."""
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         c.params(self.params)  # values that the domain gives to Params are checked
         visit, entered = self.visits.get(domain.name, 0), self._entry()
         law = law_in(self.control, domain.name)
-        table = law.table(c, visit, entered) if isinstance(law, Schedule) else None
+        table = law.table(c, visit).entered(entered) if isinstance(law, Schedule) else None
         check_constraints(c, self.t, self.q, self.base)
         choice, work, p, layout = self._choice(c), None, np.zeros(0), None
         while True:  # once per choice of coordinates
@@ -501,13 +434,11 @@ class _Run:
                     "velocities: leave out independent=, or give one of those formulations",
                     given=self.independent,
                 )
-            n, more = (c.loops, len(c.rows) - c.loops) if c.elements else (len(J), 0)
-            kept = independent_rows(J[:n]) if rows is None else pivots(scaled_rows(J[:n]).T, rows - more)
-            return Choice((*kept, *range(n, n + more)), tuple(range(J.shape[1])), ())
+            return Choice(flow_rows(c, self.t, self.q, self.base, rows), tuple(range(J.shape[1])), ())
         if c.elements:
             raise BadValue(
-                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has not; "
-                "use sl.formulations.Projection(), the default",
+                f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has "
+                "not; use sl.formulations.Projection(), the default",
                 given=self.formulation,
             )
         wanted = self.independent
@@ -520,7 +451,7 @@ class _Run:
         """Other rows hold the same machine: a state that moves when they change was not on the constraints."""
         if isinstance(self.formulation, SPF | Baumgarte) or self.log.pulled or not c.rows:
             return
-        out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
+        out = self._in(c.domain)[1].settle(self.t, self.q, self.v, self.params, self.base)
         allowed = max(MOVED, self._known)
         if out.shift > allowed or out.error > allowed * max(1.0, float(np.abs(self.v).max())):
             raise BadModel(
@@ -533,13 +464,20 @@ class _Run:
 
     def _mode(self, c: Constrained, choice: Choice, law: Any) -> Mode:
         key = (c.domain.name, choice)
-        if key not in self._actions:
-            self._actions[key] = action(c, choice, law)
-        return mode(c, self.formulation, choice, self._actions[key])
+        if key not in self._modes:
+            self._modes[key] = mode(c, self.formulation, choice, action(c, choice, law))
+        return self._modes[key]
+
+    def _in(self, domain: Domain) -> tuple[Constrained, Entrance]:
+        """The equations of a domain and the way onto its constraints."""
+        if domain.name not in self._domains:
+            c = constrained(self.system, domain)
+            self._domains[domain.name] = c, entrance(c)
+        return self._domains[domain.name]
 
     def _stepper(self, now: Mode) -> Any:
         if id(now) not in self._steppers:
-            engine = choose_engine(self.engine, now.flow)
+            engine = choose_engine(self.engine)
             self._steppers[id(now)] = engine.prepare(now.flow)
             self.log.engines[self._steppers[id(now)].engine] = None
             for text in getattr(self._steppers[id(now)], "notes", ()):
@@ -549,7 +487,9 @@ class _Run:
     def _parameters(self, now: Mode) -> np.ndarray:
         """Run-time parameters at entry; contacts at rest get the direction in which they start to slip."""
         entered = self._entry()
-        p = np.ravel(entry(now)(entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params)).copy()
+        if now not in self._entries:
+            self._entries[now] = entry(now)
+        p = np.ravel(self._entries[now](entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params)).copy()
         p[now.layout.slice("anchors")] = self.base[len(self.params) :]
         c, layout = now.constrained, now.layout
         if c.elements:
@@ -597,23 +537,22 @@ class _Run:
         law = law_in(self.control, now.domain.name)
         sampled = law if isinstance(law, Sampled) else None
         if sampled is not None:
-            self._sample(now, p, sampled)
+            self._hold(now, p, sampled)
         if table is not None:
             self._row(table, now, p, until)
         state = self._armed(now, x, p)
         if state.at_once is not None:
             return now.edges[state.at_once], None
         armed, watch = state.armed, Watch(state, now, p)
-        step, next_sample = 0.0, self._next_sample(sampled)
+        step = 0.0
         while True:
-            t_end = until
+            t_end, before = until, p.copy()
             if sampled is not None:
-                if self.t >= next_sample - 1e-12:
-                    self._sample(now, p, sampled)
-                    next_sample = self._next_sample(sampled)
-                t_end = min(until, next_sample)
+                t_end = min(until, self._hold(now, p, sampled))
             if table is not None:
                 t_end = self._row(table, now, p, until)
+            if (table or sampled) and (p != before).any() and (forced := self._forced(now, x, p)) is not None:
+                return forced, None
             if self._due and self._due[0][0] <= self.t + 1e-15:
                 log.events.append(self._mark(self._due.pop(0)[1], now.domain.name))
             if self._due:
@@ -636,7 +575,10 @@ class _Run:
             if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
-                continue
+                own = replace(request, p=p.copy(), armed=armed, t_end=float(segment.breaks[-1]))
+                again = stepper.run(own)
+                if again.stop is Stop.EVENT:  # if not, it left by less than the engine sees, and did come back
+                    request, segment = own, again
             stay.add(segment, request.p)
             self._count(segment)
             self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
@@ -671,6 +613,18 @@ class _Run:
                 log.outcome = Outcome("step limit", self._why(Stop.LIMIT, now, x, p), self.t)
                 return None, None
 
+    def _forced(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Edge | Met | None:
+        """Edge or contacts that a jump of the control has carried beyond the forces that they can bear."""
+        if not len(now.directions):
+            return None
+        side = now.directions * np.ravel(now.guards(self.t, x, p)[0])
+        for edge, beyond in zip(now.edges, side, strict=False):
+            if edge.guard.forbids == "force" and beyond > WATCH:
+                return edge
+        first = len(now.edges)
+        met = tuple(k for k, beyond in enumerate(side[first : now.n_own]) if beyond > WATCH)
+        return Met(met) if met and self.contacts is not None else None
+
     def _armed(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Armed:
         """Judge the guards at entry; what is past its surface at the start of a run is refused or noted."""
         if not len(now.directions):
@@ -685,7 +639,7 @@ class _Run:
                 )
         out = arm(g, rate, now.directions, now.edges)
         if self.contacts is not None:
-            out = self._watch_contacts(now, g, out)
+            out = self.contacts.watch(g, len(now.edges), out, self._loosened)
         if out.at_once is not None and not self.log.events and len(self.log.stays) == 1:
             edge, beyond = now.edges[out.at_once], now.directions[out.at_once] * g[out.at_once]
             if edge.guard.forbids == "place" and beyond > MOVED:
@@ -701,21 +655,6 @@ class _Run:
                 f"(value {g[i]:.3g}); it can fire after it has come back"
             )
         return out
-
-    def _watch_contacts(self, now: Mode, g: np.ndarray, out: Armed) -> Armed:
-        """Guards of contacts are watched from where they are: what settled them left none of them violated.
-
-        One that fired and changed nothing is given ten times the room it had, up to what the verdict sees.
-        """
-        c, first, armed, watched = now.constrained, len(now.edges), out.armed.copy(), dict(out.watched)
-        assert isinstance(c, Touched)
-        for k, (what, i) in enumerate(c.watched):
-            turns = what == "slip" and self._slips(i) and c.elements[i].slips == 2  # its guard is a speed, not a side
-            room = self._loosened.get(k, WATCH)
-            if what != "wedge" and not turns and g[first + k] < room:
-                watched[first + k] = min(g[first + k], 0.0) - room
-                armed[first + k] = True
-        return Armed(armed, out.at_once, watched, out.past)
 
     def _mark(self, name: str, domain: str) -> Event:
         """An event at which nothing changes."""
@@ -760,18 +699,31 @@ class _Run:
             self.log.note(table.note)
         return until
 
-    def _next_sample(self, sampled: Sampled | None) -> float:
-        return 0.0 if sampled is None else (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
+    def _hold(self, now: Mode, p: np.ndarray, sampled: Sampled) -> float:
+        """Hold what the user's function returned when it was last due, calling it if it is due now; when it is next.
 
-    def _sample(self, now: Mode, p: np.ndarray, sampled: Sampled) -> None:
-        """Call the user's function and hold what it returns."""
+        It is due at multiples of its period and, unless a contact alone has changed, when a domain is entered.
+        """
+        known, values, due = self._sampled
+        entered = len(self.log.events) if self.contacts is None else 0
+        if known != (id(sampled), entered) or self.t >= due - 1e-12:
+            values = self._sample(now, p, sampled)
+            due = (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
+            self._sampled = (id(sampled), entered), values, due
+        p[now.layout.slice("held")] = values
+        return due
+
+    def _sample(self, now: Mode, p: np.ndarray, sampled: Sampled) -> np.ndarray:
+        """What the user's function returns now."""
         layout, m = now.layout, self.system.mechanism
         t, q, v = (p[layout.slice(f"entry_{name}")] for name in "tqv")
         entered = Entry(float(t[0]), Named(m.q_names, q), Named(m.v_names, v, "velocity"))
-        signals = now.constrained.signals(self.t, self.q, self.v, self.params, entered)
+        signals = now.constrained.signals(
+            self.t, self.q, self.v, self.params, entered, block=p[layout.slice("anchors")]
+        )
         what = f"controller {self._law(now)!r} at t = {self.t:.6g} s"
         values = commands(m, called(sampled.function, self.t, signals, what=what), what)
-        p[layout.slice("held")] = [float(value) for value in values]
+        return np.array([float(value) for value in values])
 
     def _law(self, now: Mode) -> str:
         """Name of the law in use; modes are shared by laws that say the same."""
@@ -786,8 +738,12 @@ class _Run:
                 "for; try another engine, a looser tolerance or a larger max_steps"
             )
         if stop is Stop.NOT_FINITE:
-            commanded = np.ravel(now.command(self.t, x, p)[0])
-            bad = [n for n, u in zip(self.system.mechanism.inputs, commanded, strict=True) if not math.isfinite(u)]
+            inputs = self.system.mechanism.inputs
+            for t in (self.t, self.t + 1e-6):  # an integrator stops before the instant from which on there is no number
+                commanded = np.ravel(now.command(t, x, p)[0])
+                bad = [n for n, u in zip(inputs, commanded, strict=True) if not math.isfinite(u)]
+                if bad:
+                    break
             if bad:
                 return (
                     f"controller {self._law(now)!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"

@@ -1,14 +1,11 @@
 """Trajectories in files: one NetCDF file holds samples, polynomials, events and accounts, under a checksum.
 
-The checksum tells damage; it is no signature. What a file says is checked for what a trajectory is, whoever wrote it.
+What a file says is checked for what a trajectory is, whoever wrote it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,65 +13,48 @@ from typing import Any
 
 import numpy as np
 
+from saltus import sealed
 from saltus.dynamics.impulse import Impact
 from saltus.errors import BadFile, BadValue
 from saltus.model.registry import readable
+from saltus.simulation import netcdf
 from saltus.simulation.trajectory import SAMPLES, Event, Piece, Trajectory
 
-FORMAT = "saltus-trajectory-2"
-MARK = b"\nsaltus\n"  # before the checksum at the end of a file
+FORMAT = "saltus-trajectory-3"
 STATES = ("q_before", "v_before", "q", "v")  # around an event
 
 # What `meta` holds at least: a text, a number, a list of names, a dict of numbers.
 TEXTS = ("name", "formulation", "engine")
 NUMBERS = ("tolerance", "loop_gap", "energy_start", "energy_end", "energy_scale", "energy_of_resets", "energy_drift")
 COUNTS = ("steps", "evaluations", "rejected", "dimension")
-NAMES = ("q_names", "v_names", "inputs", "drives", "channels", "constraints", "points", "forces", "domains", "elements")
+NAMES = (
+    "q_names",
+    "v_names",
+    "inputs",
+    "drives",
+    "channels",
+    "constraints",
+    "points",
+    "forces",
+    "standing",
+    "elements",
+)
 TABLES = ("params", "work")
+ACCOUNTS = {
+    "contacts": ("normal_min", "normal_max", "friction_need", "friction_given", "friction_short", "pulling"),
+    "feet": ("depth", "t"),
+}
 
 
 def save(trajectory: Trajectory, path: str | Path) -> Path:
-    """Write everything to one NetCDF file; a file half written never takes the place of a whole one."""
-    from netCDF4 import Dataset
-
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write everything to one NetCDF file."""
     attributes = {"format": FORMAT, "meta": json.dumps(trajectory.meta), "events": json.dumps(_records(trajectory))}
-    variables = _variables(trajectory)
+    variables = {n: (dims, x, {"units": unit} if unit else {}) for n, (dims, x, unit) in _variables(trajectory).items()}
     try:
-        with Dataset(temporary, "w") as file:
-            file.setncatts(attributes)
-            for name, (dimensions, array, unit) in variables.items():
-                _put(file, name, dimensions, array, unit)
-        seal(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
-
-
-def seal(path: Path) -> None:
-    """Append the SHA-256 of a file to it: readers of NetCDF do not look behind the end of the data."""
-    content = path.read_bytes()
-    path.write_bytes(content + MARK + hashlib.sha256(content).digest())
-
-
-def _whole(path: Path) -> bool:
-    """Whether a file ends with the checksum of what comes before. The C library may hang on what is damaged."""
-    content = path.read_bytes()
-    end = len(content) - len(MARK) - 32
-    return end > 0 and content[end:] == MARK + hashlib.sha256(content[:end]).digest()
-
-
-def _put(file: Any, name: str, dimensions: tuple[str, ...], array: np.ndarray, unit: str) -> None:
-    for dimension, size in zip(dimensions, array.shape, strict=True):
-        if dimension not in file.dimensions:
-            file.createDimension(dimension, size)
-    variable = file.createVariable(name, str if array.dtype == object else array.dtype, dimensions)
-    if unit:
-        variable.units = unit
-    if array.size:
-        variable[:] = array
+        content = netcdf.written(attributes, variables)
+    except ValueError as problem:
+        raise BadValue(f"{path}: {problem}; ask for fewer samples, or a shorter run") from problem
+    return sealed.put(Path(path), sealed.seal(content))
 
 
 def _variables(trajectory: Trajectory) -> dict[str, tuple[tuple[str, ...], np.ndarray, str]]:
@@ -130,17 +110,18 @@ def load(path: str | Path) -> Trajectory:
     path = Path(path)
     if not path.is_file():
         raise BadFile(f"{path} does not exist or is no file", path=str(path))
-    if not _whole(path):
+    content = sealed.unseal(path.read_bytes())
+    if content is None:
         raise BadFile(
             f"{path} is damaged or truncated, or no trajectory of Saltus: it does not end with the checksum of its "
             "contents; simulate again, or get another copy",
             path=str(path),
         )
     try:
-        attributes, variables = _contents(path)
-    except (OSError, RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError) as problem:
+        attributes, variables = netcdf.read(content)
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
         raise BadFile(
-            f"{path} cannot be read as NetCDF ({type(problem).__name__}); it may be truncated: simulate again",
+            f"{path} cannot be read as NetCDF ({problem}); it may be of an older version: simulate again",
             path=str(path),
         ) from problem
     found = attributes.get("format")
@@ -154,24 +135,6 @@ def load(path: str | Path) -> Trajectory:
     except (BadValue, LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
         said = str(problem) if isinstance(problem, BadValue) else f"{type(problem).__name__}: {problem}"
         raise BadFile(f"{path} is damaged: {said}; simulate again, or get another copy", path=str(path)) from problem
-
-
-def _contents(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Attributes and variables of a file; one that claims more than its size holds is refused before it is read."""
-    from netCDF4 import Dataset
-
-    with Dataset(path.absolute()) as file:
-        file.set_auto_mask(False)
-        file.set_auto_scale(False)
-        room = path.stat().st_size
-        for variable in file.variables.values():
-            room -= math.prod(variable.shape) * (1 if variable.dtype is str else variable.dtype.itemsize)
-        if room < 0 or file.groups:
-            raise ValueError("more data than the file has bytes")
-        attributes = {name: str(file.getncattr(name)) for name in file.ncattrs()}
-        return attributes, {
-            name: np.array(x[:], object) if x.dtype is str else np.asarray(x[:]) for name, x in file.variables.items()
-        }
 
 
 def _rebuilt(attributes: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> Trajectory:
@@ -203,7 +166,7 @@ def _rebuilt(attributes: Mapping[str, str], arrays: Mapping[str, np.ndarray]) ->
 def _meta(meta: Any) -> dict[str, Any]:
     if not isinstance(meta, dict):
         raise TypeError("meta holds no names")
-    for name in NAMES:
+    for name in (*NAMES, "domains"):
         if not isinstance(meta[name], list) or len(set(meta[name])) < len(meta[name]) * (name != "domains"):
             raise ValueError(f"{name} is no list of different names")
         for entry in meta[name]:
@@ -211,10 +174,13 @@ def _meta(meta: Any) -> dict[str, Any]:
     for name in TABLES:
         for entry, value in meta[name].items():
             _number(value, readable(entry, name))
-    for table in ("contacts", "feet"):
+    for table, expected in ACCOUNTS.items():
         for entry, numbers in meta[table].items():
-            for value in numbers.values():
+            for value in (*numbers.values(), *(numbers[name] for name in expected)):
                 _number(value, readable(entry, table))
+    for place in meta["ground"]:
+        if len([_number(value, "ground") for value in place]) != 2:
+            raise ValueError("ground is no list of places (x, height)")
     if not isinstance(meta["all_velocities"], bool):
         raise TypeError("all_velocities is neither true nor false")
     for name in TEXTS:
@@ -273,7 +239,7 @@ def _event(fields: dict[str, Any], i: int, arrays: Mapping[str, np.ndarray]) -> 
         impact: dict[str, Any] = fields["impact"]
         for name in ("T_a", "T_c", "T_after", "rank"):
             _number(impact[name], name)
-        impact |= {name: np.array(impact[name], float) for name in ("v", "impulses")}
+        impact |= {name: np.array(impact[name], float) for name in ("v", "impulses", "works")}
         impact["rows"] = tuple(readable(row, "row of an impact") for row in impact["rows"])
         fields["impact"] = Impact(**impact)
     states = {name: arrays[f"event_{name}"][i] for name in STATES}

@@ -17,7 +17,7 @@ class Strides:
     """Strides of a run, one from each touchdown to the next.
 
     `times` (s), `lengths` (m, how far the machine went) and `duty` (share of the stride in contact) have one
-    entry a stride; the means are over the last half of the strides.
+    entry per stride; the means are over the last half of the strides.
     """
 
     times: np.ndarray
@@ -49,11 +49,15 @@ class Strides:
         return float(self.duty[self.steady].mean()) if len(self) else float("nan")
 
 
-def strides(run: Trajectory, *, event: str = "touchdown", coordinate: str | None = None) -> Strides:
-    """Cut a run at an event. Progress is that of the feet that land, along x, or of a `coordinate` if one is named.
+def strides(run: Trajectory, *, event: str | None = None, coordinate: str | None = None) -> Strides:
+    """Cut a run at an event: its touchdowns, or the touches of its first foot.
 
+    Progress is that of the feet that land, along x, or of a `coordinate` if one is named.
     Without a named point on the ground it is the first coordinate along x.
     """
+    if event is None:
+        feet = (e.name for e in run.events if e.name == "touchdown" or e.name.endswith(" touches"))
+        event = next(feet, "touchdown")
     cuts = [e for e in run.events if e.name == event]
     starts = np.array([e.t for e in cuts])
     along = _landings(run, cuts) if coordinate is None else None
@@ -74,12 +78,12 @@ def strides(run: Trajectory, *, event: str = "touchdown", coordinate: str | None
 
 def _landings(run: Trajectory, cuts: list[Event]) -> np.ndarray | None:
     """Where (m, along x) the foot stands that carries the domain after each event; None if that is no named point."""
-    phase, force, points = run.arrays["phase"], run.arrays["forces"], run.meta["points"]
+    phase, force, points = run.arrays["phase"], ground_forces(run), run.meta["points"]
     standing: dict[str, str] = {}
     for i in np.unique(phase) if force.shape[1] else ():
         loads = np.abs(force[phase == i]).sum(axis=(0, 2))
         if loads.max() > 0:
-            standing.setdefault(run.meta["domains"][i], run.meta["forces"][int(loads.argmax())])
+            standing.setdefault(run.meta["domains"][i], run.meta["standing"][int(loads.argmax())])
     feet = [standing.get(e.target or "") for e in cuts]
     if not all(foot in points for foot in feet):
         return None
@@ -87,9 +91,14 @@ def _landings(run: Trajectory, cuts: list[Event]) -> np.ndarray | None:
     return np.array([run.point(str(foot))[i, 0] for foot, i in zip(feet, at, strict=True)])
 
 
+def ground_forces(run: Trajectory) -> np.ndarray:
+    """Forces (N) of the ground alone, not those between links: samples, contacts that stand on it, axes."""
+    return run.arrays["forces"][:, [run.meta["forces"].index(n) for n in run.meta["standing"]]]
+
+
 def contact_spans(run: Trajectory) -> list[tuple[float, float]]:
     """Times (from, to) of the phases in which the ground pushes on the machine."""
-    phase, force = run.arrays["phase"], run.arrays["forces"]
+    phase, force = run.arrays["phase"], ground_forces(run)
     spans: list[tuple[float, float]] = []
     for i in np.unique(phase):
         mine = phase == i

@@ -1,8 +1,9 @@
-"""What contacts with modes of their own did: forces, slip, friction used, and when they were open, stuck and slipped."""
+"""What contacts with modes of their own did: forces, slip, friction used; when they were open, stuck and slipped."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from saltus.errors import UnknownName
 QUANTITIES = ("normal", "tangential", "slip", "gap", "closed", "stick", "friction", "static")  # of the samples
 NORMAL, TANGENTIAL, SLIP, GAP, CLOSED, STICK, FRICTION, STATIC = range(8)
 MODES = ("open", "stick", "slip")
+NOTHING = 1e-12  # a friction so small is round-off
 LOADED = 1e-6  # of the largest normal force: below it a share of friction says nothing
 
 
@@ -42,7 +44,7 @@ def summary(arrays: Mapping[str, np.ndarray], elements: Sequence[Element]) -> di
             "friction_given": float(own[closed][worst, STATIC]) if len(beyond) and x.slips else -1.0,
             "friction_short": float(max(beyond[worst], 0.0)) if len(beyond) else 0.0,
             "pulling": float((N < 0).mean()) if len(N) and x.normal else 0.0,
-            "gap_min": float(own[:, GAP].min(initial=np.inf)) if x.normal else 0.0,
+            "gap_min": float(own[:, GAP].min(initial=np.inf)) if x.normal and not x.soft else 0.0,
         }
     return out
 
@@ -84,6 +86,12 @@ class Touches:
     def __len__(self) -> int:
         return len(self.names)
 
+    def of(self, name: str) -> dict[str, np.ndarray]:
+        """Quantities of a contact at every sample: normal (N), tangential (N), slip (m/s), gap (m), friction (1) ..."""
+        if name not in self.names:
+            raise UnknownName("contact", name, self.names)
+        return dict(zip(QUANTITIES, self._touches[:, self.names.index(name)].T, strict=True))
+
     def mode(self, name: str) -> np.ndarray:
         """0, 1 or 2 (open, stick, slip) at every sample."""
         if name not in self.names:
@@ -98,19 +106,44 @@ class Touches:
         """Largest share of the tangential by the normal force."""
         own = self._touches[:, self.names.index(name)]
         loaded = (own[:, CLOSED] > 0.5) & (own[:, NORMAL] > LOADED * max(own[:, NORMAL].max(initial=0.0), 1e-12))
-        return float((own[loaded, TANGENTIAL] / own[loaded, NORMAL]).max(initial=0.0))
+        used = float((own[loaded, TANGENTIAL] / own[loaded, NORMAL]).max(initial=0.0))
+        return used if used > NOTHING else 0.0
+
+    def touched(self, name: str) -> int:
+        """How often a contact came to touch, a start in touch included."""
+        closed = self.mode(name) > 0
+        return int((np.diff(closed.astype(int)) == 1).sum()) + bool(len(closed) and closed[0])
+
+    def friction_given(self, name: str) -> float:
+        """Least friction that there was while it touched (of rest where it stuck); NaN where it never touched."""
+        own = self._touches[:, self.names.index(name)]
+        given = np.where(self.mode(name) == 1, own[:, STATIC], own[:, FRICTION])[self.mode(name) > 0]
+        return float(given.min()) if len(given) else math.nan
+
+    def lines(self) -> list[str]:
+        """What each contact did, one line each, for reports."""
+        out = []
+        for i, name in enumerate(self.names):
+            count = self.touched(name)
+            if count:
+                used, given = self.friction_used(name), self.friction_given(name)
+                rubs = f", slid {self.slip_length(name):.4g} m" if given else ""
+                rubs += f", friction used {used:.3g} of {given:.3g}" if used else ""
+                largest = self._touches[:, i, NORMAL].max(initial=0.0)
+                pressed = f", at most {largest:.4g} N" if largest else ""  # dry friction of a joint has no normal force
+                out.append(f"  contact {name}: touched {count} x{pressed}{rubs}")
+        never = [name for name in self.names if not self.touched(name)]
+        return out + ([f"  never touched: {', '.join(never)}"] if never else [])
 
     def __str__(self) -> str:
         head = f"{'contact':<16} {'touched':>8} {'stick (s)':>10} {'slip (s)':>10} {'slid (m)':>10} {'N max (N)':>10} "
         lines = [head + "friction used"]
         for i, name in enumerate(self.names):
-            parts = self[name]
-            times = {k: sum(x.end - x.begin for x in parts if x.mode == k) for k in MODES}
-            begun = sum(a.mode == "open" and b.mode != "open" for a, b in itertools.pairwise(parts))
-            begun += bool(parts) and parts[0].mode != "open"
+            times = {k: sum(x.end - x.begin for x in self[name] if x.mode == k) for k in MODES}
             lines.append(
-                f"{name:<16} {begun:>8} {times['stick']:>10.4f} {times['slip']:>10.4f} {self.slip_length(name):>10.4g} "
-                f"{self._touches[:, i, NORMAL].max(initial=0.0):>10.4g} {self.friction_used(name):.4g}"
+                f"{name:<16} {self.touched(name):>8} {times['stick']:>10.4f} {times['slip']:>10.4f} "
+                f"{self.slip_length(name):>10.4g} {self._touches[:, i, NORMAL].max(initial=0.0):>10.4g} "
+                f"{self.friction_used(name):.4g}"
             )
         return "\n".join(lines)
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from saltus.dynamics.impulse import Impact
-from saltus.errors import BadValue, UnknownName
+from saltus.errors import BadValue, UnknownName, naming_extras
 from saltus.model.assembly import State
 from saltus.model.forces import CompliantContact
 from saltus.model.symbols import Named
+from saltus.shown import Shown
 from saltus.simulation.touches import QUANTITIES, Touches
 
 if TYPE_CHECKING:
     import xarray
-
-
-FORMAT = "saltus-trajectory-1"
 
 
 # What is sampled: dimensions beside time, and units (mixed ones are of turns and shifts).
@@ -123,7 +122,7 @@ class Piece:
     coefficients: np.ndarray
 
     def at(self, t: np.ndarray) -> np.ndarray:
-        """States at times within the piece, one row a time."""
+        """States at times within the piece, one row per time."""
         k = np.clip(np.searchsorted(self.breaks, t, side="right") - 1, 0, len(self.breaks) - 2)
         s = ((t - self.breaks[k]) / (self.breaks[k + 1] - self.breaks[k]))[:, None]
         out = self.coefficients[k, -1]
@@ -160,7 +159,7 @@ class Instants:
 
 
 @dataclass(eq=False)
-class Trajectory:
+class Trajectory(Shown):
     """A run: samples by name, events, dense output.
 
     `run["hip"]`, `run.v["hip"]`, `run.point("foot")` are arrays over the samples `run.t`, which come twice at
@@ -214,7 +213,7 @@ class Trajectory:
         return self.q[name]
 
     def point(self, name: str) -> np.ndarray:
-        """World positions of a named point over time (m), one row a sample."""
+        """World positions of a named point over time (m), one row per sample."""
         return self._of("points", name, "point")
 
     def force(self, name: str) -> np.ndarray:
@@ -253,17 +252,35 @@ class Trajectory:
         return self._state(-1)
 
     def _state(self, sample: int) -> State:
-        m = self.mechanism
-        if m is None:
-            raise BadValue(
-                f"this trajectory of {self.meta['name']!r} was read from a file and knows names, not the machine; set "
-                "its `mechanism` to the one it belongs to"
-            )
+        m = self._machine
         memory = sum(f.memory.numel() for f in m.forces.values() if isinstance(f, CompliantContact))
         z = None
         if memory and self.pieces:
             z = self.pieces[sample].at(self.t[[sample]])[0, -memory:]
-        return State(m, self.arrays["q"][sample].copy(), self.arrays["v"][sample].copy(), self.params, z)
+        q, v, t = (self.arrays[n][sample].copy() for n in "qvt")
+        return State(m, q, v, self.params, z, float(t))
+
+    @property
+    def _machine(self) -> Any:
+        if self.mechanism is None:
+            raise BadValue(
+                f"this trajectory of {self.meta['name']!r} was read from a file and knows names, not the machine; set "
+                "its `mechanism` to the one it belongs to"
+            )
+        return self.mechanism
+
+    @property
+    def last_stride(self) -> State:
+        """State at which the last whole stride began, just after a touch: a start for `sl.find_orbit`.
+
+        The stride is the time between the last two events of the name of the last touch (of the last event, where
+        nothing is said to touch).
+        """
+        touches = [e for e in self.events if e.name.endswith((" touches", " bounces"))] or self.events
+        mine = [e for e in touches if e.name == touches[-1].name] if touches else []
+        if len(mine) < 2:
+            raise BadValue(f"this run of {self.meta['name']!r} has no whole stride: no event came twice at its end")
+        return State(self._machine, mine[-2].q.copy(), mine[-2].v.copy(), self.params, None, mine[-2].t)
 
     @property
     def loop_gap(self) -> float:
@@ -288,7 +305,8 @@ class Trajectory:
         times = np.atleast_1d(np.asarray(t, float))
         first, last = self.t[0], self.t[-1]
         if times.size and (times.min() < first - 1e-12 or times.max() > last + 1e-12):
-            raise BadValue(f"time {times.min():g} ... {times.max():g} s is outside the run, {first:g} ... {last:g} s")
+            worst = times[np.argmax(np.maximum(first - times, times - last))]
+            raise BadValue(f"t = {worst:g} s is outside the run, which goes from {first:g} to {last:g} s", given=worst)
         nq, nv = len(self.meta["q_names"]), len(self.meta["v_names"])
         q, v = np.empty((len(times), nq)), np.empty((len(times), nv))
         ends = np.array([piece.breaks[-1] for piece in self.pieces])
@@ -305,7 +323,7 @@ class Trajectory:
                 v[mine] = self._velocities(piece.phase, times[mine])
         found = Instants(times, q, v, tuple(self.meta["q_names"]), tuple(self.meta["v_names"]))
         if np.ndim(t) == 0 and self.mechanism is not None:
-            return State(self.mechanism, q[0], v[0], self.params)
+            return State(self.mechanism, q[0], v[0], self.params, None, float(times[0]))
         return found
 
     def _velocities(self, stay: int, times: np.ndarray) -> np.ndarray:
@@ -336,18 +354,30 @@ class Trajectory:
     def energy_account(self) -> dict[str, float]:
         """Change of energy, work by channel, loss at impacts, and what is left unexplained (J).
 
+        Losses of contacts with modes of their own stand under their names, "lost at impacts of left".
         `relative residual` is the most that is unexplained at any sample, by the largest kinetic energy and all energy
         exchanged.
         """
         account = {"change": float(self.meta["energy_end"] - self.meta["energy_start"])}
         account |= {f"work of {name}": float(w) for name, w in self.meta["work"].items()}
-        account["lost at impacts"] = -float(sum(e.impact.lost for e in self.events if e.impact))
-        account["moved by resets"] = float(self.meta["energy_of_resets"])
+        account |= self.losses
+        account["added by resets"] = float(self.meta["energy_of_resets"])
         explained = sum(value for name, value in account.items() if name != "change")
         account["residual"] = account["change"] - explained
         worst = max(abs(account["residual"]), float(self.meta["energy_drift"]))
         account["relative residual"] = worst / max(float(self.meta["energy_scale"]), 1e-300)
         return account
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """Energy that impacts took (J, below zero), by contact where that is known."""
+        out: dict[str, float] = {}
+        for impact in (e.impact for e in self.events if e.impact is not None):
+            by_row = zip(impact.rows, impact.works.tolist(), strict=True) if len(impact.works) else [("", -impact.lost)]
+            for row, work in by_row:
+                name = f"lost at impacts of {row.rpartition(' ')[0]}" if row else "lost at impacts"
+                out[name] = out.get(name, 0.0) + float(work)
+        return out or {"lost at impacts": 0.0}
 
     def report(self) -> str:
         """Text for print: outcome, events, loop gap, energy account, ground contact."""
@@ -357,12 +387,14 @@ class Trajectory:
             f"  {outcome.verdict}",
             f"  {self.meta['formulation']}, engine {self.meta['engine']}, tolerance {self.meta['tolerance']:g}: "
             f"{self.meta['steps']} steps, {self.meta['evaluations']} evaluations",
-            f"  events: {self._event_counts()}",
+            "  events: " + (", ".join(f"{n} x {name}" for name, n in self.event_counts.items()) or "none"),
             f"  largest loop gap: {self.loop_gap:.3g} m",
             "  energy account (J): " + ", ".join(f"{k} {v:.6g}" for k, v in account.items() if "relative" not in k),
             f"  energy residual: {account['relative residual']:.3g} of the energy exchanged, at any sample",
         ]
-        for name, contact in self.meta["contacts"].items():
+        prescribed = {n: c for n, c in self.meta["contacts"].items() if n not in self.meta["elements"]}
+        lines += self.contacts.lines()
+        for name, contact in prescribed.items():
             lines.append(
                 f"  contact {name}: smallest normal force {contact['normal_min']:.4g} N, friction needed "
                 f"{contact['friction_need']:.3g}"
@@ -373,11 +405,10 @@ class Trajectory:
         lines += [f"  note: {note}" for note in self.meta["notes"]]
         return "\n".join(lines)
 
-    def _event_counts(self) -> str:
-        counts: dict[str, int] = {}
-        for e in self.events:
-            counts[e.name] = counts.get(e.name, 0) + 1
-        return ", ".join(f"{n} x {name}" for name, n in counts.items()) or "none"
+    @property
+    def event_counts(self) -> dict[str, int]:
+        """How often each event happened, by name."""
+        return dict(Counter(e.name for e in self.events))
 
     # ---- files --------------------------------------------------------------------------------------------------
 
@@ -402,7 +433,8 @@ class Trajectory:
 
     def dataset(self) -> xarray.Dataset:
         """Samples as an xarray Dataset with named dimensions."""
-        import xarray as xr
+        with naming_extras():
+            import xarray as xr
 
         data = {name: (("time", *dims), self.arrays[name], {"units": unit}) for name, (dims, unit) in SAMPLES.items()}
         return xr.Dataset(data, coords={"time": ("time", self.t, {"units": "s"}), **self.labels})

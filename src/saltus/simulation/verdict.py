@@ -22,13 +22,16 @@ def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
     known = LOOSE * log.tolerance
     for name, contact in run.meta["contacts"].items():
         largest = max(contact["normal_max"], -contact["normal_min"], 0.0)
+        limit = largest or max(contact["friction_given"], 0.0)  # dry friction of a joint has no normal force
         if contact["normal_min"] < -max(PULL, known) * largest - 1e-9:
             out.append(f"the ground pulled at {name!r} with {-contact['normal_min']:.4g} N")
-        if contact["friction_short"] > max(BEYOND, known) * largest + 1e-9:
+        if contact["friction_short"] > max(BEYOND, known) * limit + 1e-9:
             out.append(
                 f"contact {name!r} needed {contact['friction_short']:.4g} N more friction than the ground's "
                 f"{contact['friction_given']:.4g} gives, {contact['friction_need']:.4g} in all"
             )
+        if contact.get("gap_min", 0.0) < -max(DEEP, known):
+            out.append(f"contact {name!r} was {-contact['gap_min']:.4g} m inside of what it touches")
     for name, foot in run.meta["feet"].items():
         if foot["depth"] > max(DEEP, known):
             out.append(f"{name!r} was {foot['depth']:.4g} m below the ground at t = {foot['t']:.4g} s")

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from saltus.errors import BadValue, UnknownName
+from saltus.errors import BadValue, UnknownName, naming_extras
 from saltus.studies.result import Comparison, StudyResult
 
 LIU = "Liu and Ben-Tzvi (2020), J. Mechanisms Robotics 12"
@@ -103,7 +103,7 @@ STUDIES = {
         ),
         Study(
             "bolt-gaits",
-            "BOLT's running gaits over speed, their multipliers, cost of transport, and feedback once a stride",
+            "BOLT's running gaits over speed, their multipliers, cost of transport, and feedback once per stride",
             f"{LIU}; the gaits are ours, the paper leaves feedback as future work",
             "saltus.studies.bolt_gaits",
         ),
@@ -162,10 +162,28 @@ STUDIES = {
             "saltus.studies.bolt_with_tail",
         ),
         Study(
+            "bolt-real-ground",
+            "BOLT runs on ground with friction, its crank on a clock, from 0.5 to 3.2 m/s and beyond",
+            f"{LIU}, sec. 6",
+            "saltus.studies.bolt_real_ground",
+        ),
+        Study(
+            "biped-walking",
+            "A biped with two five-bar legs and free pitch walks on level and on random ground",
+            "Raibert (1986), Legged robots that balance: foot placement; the machine is ours",
+            "saltus.studies.biped_walking",
+        ),
+        Study(
             "mechanism-benchmarks",
             "Problems of the literature with the defaults: Andrews, Bricard, N-four-bar, Jansen's leg, Garcia's walker",
             "IVP test set, IFToMM benchmarks A02 and A04, Garcia, Chatterjee, Ruina and Coleman (1998)",
             "saltus.studies.mechanism_benchmarks",
+        ),
+        Study(
+            "contact-laws",
+            "Contact with known answers: stick, slip, lift, bounce, roll, stops, and states without a solution",
+            "closed forms of mechanics textbooks; Housner (1963) for the rocking block",
+            "saltus.studies.contact_laws",
         ),
     )
 }
@@ -197,7 +215,8 @@ def run(name: str, **given: float | str) -> StudyResult:
 def _compute(name: str) -> Callable[..., StudyResult]:
     if name not in STUDIES:
         raise UnknownName("study", name, STUDIES)
-    compute: Callable[..., StudyResult] = importlib.import_module(STUDIES[name].module).study
+    with naming_extras():
+        compute: Callable[..., StudyResult] = importlib.import_module(STUDIES[name].module).study
     return compute
 
 

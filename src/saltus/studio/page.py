@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from pathlib import Path
 from typing import Any
 
+from saltus.errors import BadValue, naming_extras
 from saltus.studio.gate import Gate
 
 _starting = threading.Lock()
+_log = logging.getLogger("saltus.studio.connections")
+_log.addFilter(lambda record: record.msg != "opening handshake failed")  # whoever can reach the port can cause that
 
 SCRIPT = """(() => {
   // viser's page unpacks its program and adds it as a script: that one may run (see the policy in gate.py), no other
@@ -35,7 +39,13 @@ SCRIPT = """(() => {
     const known = gl?.getExtension("WEBGL_debug_renderer_info");
     return known && /swiftshader|llvmpipe|software/i.test(gl.getParameter(known.UNMASKED_RENDERER_WEBGL));
   };
+  // viser says so over the picture; the studio's page in the documentation says it, too
+  const hush = () => new MutationObserver(() => {
+    for (const box of document.querySelectorAll("[role=alert]"))
+      if (box.textContent.startsWith("Software WebGL")) box.querySelector("button")?.click();
+  }).observe(document.documentElement, { childList: true, subtree: true });
   const save = () => {
+    hush();
     // no multisampling
     HTMLCanvasElement.prototype.getContext = function (kind, options) {
       return context.call(this, kind, { ...options, antialias: false });
@@ -53,7 +63,7 @@ SCRIPT = """(() => {
       };
     });
 
-    // viser draws without a pause while anything changes: 30 pictures a second leave it time to listen
+    // viser draws without a pause while anything changes: 30 pictures per second leave it time to listen
     const frame = requestAnimationFrame.bind(window);
     let waiting = new Map(), due = waiting, asked = false, count = 0, last = 0;
     const draw = (now) => {
@@ -101,7 +111,8 @@ class Folder:
 
 def server(gate: Gate, **options: Any) -> Any:
     """Start a server of viser whose page begins with our script, and which answers nobody the gate refuses."""
-    import viser
+    with naming_extras():
+        import viser
     from viser import infra
     from websockets.asyncio import server as sockets
 
@@ -110,14 +121,22 @@ def server(gate: Gate, **options: Any) -> Any:
     ours = f'<head><script nonce="{gate.nonce}">{SCRIPT}</script>'
     folder = Folder(named.replace("<head>", ours, 1).encode())
     plain, serve = infra.WebsockServer, sockets.serve
+    started: list[Any] = []
 
     def guarded(*given: Any, **more: Any) -> Any:
-        return serve(*given, **{**more, "process_request": gate.before(more["process_request"])})
+        started.append(more)
+        return serve(*given, **{**more, "process_request": gate.before(more["process_request"]), "logger": _log})
 
     with _starting:  # viser has no setting for either, and both are asked for while it starts
         infra.WebsockServer = lambda **given: plain(**{**given, "http_server_root": folder})  # type: ignore[misc,assignment]
         sockets.serve = guarded  # type: ignore[misc,assignment]
         try:
-            return viser.ViserServer(**options)
+            running = viser.ViserServer(**options)
         finally:
             infra.WebsockServer, sockets.serve = plain, serve  # type: ignore[misc]
+    if len(started) != 1:  # another version of viser may start otherwise: rather none than one without a gate
+        running.stop()
+        raise BadValue(
+            f"viser {viser.__version__} starts its server in a way that the studio cannot guard; install 1.1"
+        )
+    return running

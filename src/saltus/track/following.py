@@ -9,14 +9,10 @@ import numpy as np
 
 from saltus.errors import BadValue
 from saltus.hybrid.laws import law_in
-from saltus.hybrid.signals import Entry
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
-from saltus.model.symbols import Named
 from saltus.simulation.trajectory import Trajectory
-from saltus.track.lqr import LQR
-from saltus.track.reference import full_turns, stays_of
-from saltus.track.tracking import JointPD, Track
+from saltus.track.reference import Referenced, full_turns, stays_of
 
 LOST = 0.2  # rad or m: feedback that lets a coordinate go so far, and further than it began, does not hold
 
@@ -48,7 +44,7 @@ def following(run: Trajectory, control: Any) -> Following:
     for stay in stays_of(run):
         visit = visits[stay.domain] = visits.get(stay.domain, -1) + 1
         law = law_in(control, stay.domain)
-        if not isinstance(law, Track | JointPD | LQR):
+        if not isinstance(law, Referenced):
             continue
         law_name = type(law).__name__
         off = _off(m, stay, law, visit)
@@ -75,11 +71,11 @@ def _off(m: Mechanism, stay: Any, law: Any, visit: int) -> np.ndarray:
     """Differences of positions at the samples of a stay; the way along the ground counts from entry in later ones."""
     reference = law._reference
     mine = reference.stay(stay.domain, visit)
-    entry = Entry(float(stay.t[0]), Named(m.q_names, stay.q[0]), Named(m.v_names, stay.v[0], "velocity"))
     elapsed = np.clip(stay.t - stay.t[0], 0.0, mine.t[-1] - mine.t[0]) + mine.t[0]
     wanted = np.stack([np.interp(elapsed, mine.t, column) for column in mine.q.T], axis=1)
-    wanted += full_turns(m, m.q_names, mine, entry)
-    if reference.repeats(stay.domain, visit):
+    for shift in full_turns(m, m.q_names, mine):
+        wanted[:, shift.place] += shift.by(stay.q[0])
+    if visit >= reference.count(stay.domain):
         advancing = np.abs(stay.q[0] - wanted[0]) > LOST
         wanted += np.where(advancing, stay.q[0] - wanted[0], 0.0)
     for b in assembler(m).balls:  # a quaternion and its negative are one turn

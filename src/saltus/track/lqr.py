@@ -13,17 +13,15 @@ from saltus.compile import Kernel
 from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.contacts import Sliding
-from saltus.hybrid.laws import Schedule, Table
-from saltus.hybrid.signals import Entry
+from saltus.hybrid.laws import Shift, Table
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import scaled_rows
 from saltus.model.symbols import SX, members
-from saltus.simulation.trajectory import Trajectory
 from saltus.track.polynomials import cubic, linear, quintic
 from saltus.track.reference import (
     Blocks,
-    Reference,
+    Referenced,
     Stay,
     accelerations,
     clipped,
@@ -39,7 +37,7 @@ Weights = float | Mapping[str, float] | Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class LQR(Schedule):
+class LQR(Referenced):
     """Hold a machine near a reference with least cost: u = u_r - K(t) (dq, dv), K = R^-1 B' P.
 
     -P' = A' P + P A - P B R^-1 B' P + Q is integrated backwards over every stay in a domain from P = `final` (as
@@ -56,16 +54,11 @@ class LQR(Schedule):
     the ground, count from entry.
     """
 
-    reference: Trajectory
     Q: Weights = 1.0
     R: Weights = 1.0
     final: Weights | None = None
     limit: float | Mapping[str, float] | None = None
-    _reference: Reference = field(init=False, repr=False)
     _kept: dict[tuple[int, int], Any] = field(init=False, repr=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_reference", Reference(self.reference, "LQR"))
 
     def _blocks(self, m: Mechanism) -> Blocks:
         nq, nv, nu = len(m.q_names), len(m.v_names), len(m.inputs)
@@ -92,25 +85,26 @@ class LQR(Schedule):
             self._kept[key] = stage, K, along
         return self._kept[key][1:]
 
-    def table(self, stage: Constrained, visit: int, entry: Entry) -> Table:
+    def table(self, stage: Constrained, visit: int) -> Table:
         """State, efforts and gains of every interval between the reference's samples."""
         m, stay = stage.system.mechanism, self._reference.stay(stage.domain.name, visit)
         K, along = self._along(stage, stay)
-        h, values = np.diff(stay.t), stay.q + full_turns(m, m.q_names, stay, entry)
-        for name in along.free if self._reference.repeats(stage.domain.name, visit) else ():
-            i = m.q_names.index(name)
-            values[:, i] += float(entry.q[name]) - values[0, i]
+        h, blocks = np.diff(stay.t), self._blocks(m)
+        at = blocks.begin("q")
+        advancing = [m.q_names.index(n) for n in along.free] if visit >= self.stays(stage) else []
+        shifts = [s for s in full_turns(m, m.q_names, stay, at) if s.coordinate not in advancing]
+        shifts += [Shift(at + i, i, float(stay.q[0, i])) for i in advancing]
         flat = K.reshape(len(K), -1)
         u = stay.beyond(stay.efforts)
         u[-1, 0] = along.rest
-        rows = self._blocks(m).rows(
+        rows = blocks.rows(
             stay,
-            q=stay.beyond(quintic(h, values, along.q_dot, along.q_ddot), 3),
+            q=stay.beyond(quintic(h, stay.q, along.q_dot, along.q_ddot), 3),
             v=stay.beyond(cubic(h, stay.v, stay.a), 2, at_rest=True),
             u=u,
             K=stay.beyond(linear(flat)),
         )
-        return Table(entry.t + stay.knots, rows, stay.over("LQR"))
+        return Table(stay.knots, rows, stay.over("LQR"), shifts=tuple(shifts))
 
     def law(self, t: Any, s: Any, row: Any) -> Mapping[str, Any]:
         """Efforts of all inputs."""

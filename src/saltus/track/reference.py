@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue, UnknownName
-from saltus.hybrid.signals import Entry
+from saltus.hybrid.constrained import Constrained
+from saltus.hybrid.laws import Schedule, Shift
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX
@@ -27,7 +28,8 @@ class Stay:
     """Samples of a reference while it is in one domain; `left` says whether an event ended the stay.
 
     `pairs` says that samples are ends and middles of intervals over which efforts are parabolas, as in a plan by
-    Hermite-Simpson: without them the reference is no motion of the machine.
+    Hermite-Simpson: without them the reference is no motion of the machine. `held` says that efforts are constant
+    over the interval that a sample ends, as in a plan in implicit steps.
     """
 
     domain: str
@@ -38,6 +40,7 @@ class Stay:
     torques: np.ndarray
     left: bool
     pairs: bool = False
+    held: bool = False
 
     @property
     def efforts(self) -> np.ndarray:
@@ -46,7 +49,9 @@ class Stay:
             c = parabola(self.torques)
             first = np.stack([c[:, 0], c[:, 1] / 2, c[:, 2] / 4], axis=1)
             second = np.stack([first.sum(axis=1), (c[:, 1] + c[:, 2]) / 2, c[:, 2] / 4], axis=1)
-            return np.stack([first, second], axis=1).reshape(-1, *c.shape[1:])
+            return np.stack([first, second], axis=1).reshape(2 * len(c), *c.shape[1:])
+        if self.held:
+            return np.pad(self.torques[1:, None], [(0, 0), (0, 2), (0, 0)])
         lines = linear(self.torques)
         return np.concatenate([lines, 0 * lines[:, :1]], axis=1)
 
@@ -121,9 +126,9 @@ class Reference:
         """Values of the machine's Params in the reference."""
         return np.array([self.trajectory.params[name] for name in mechanism.params], float)
 
-    def repeats(self, domain: str, visit: int) -> bool:
-        """Whether the `visit`-th stay (from 0) in a domain follows one that was followed before."""
-        return visit >= sum(s.domain == domain for s in self.stays)
+    def count(self, domain: str) -> int:
+        """Count the stays in a domain; later ones of a run follow one that was followed before."""
+        return sum(s.domain == domain for s in self.stays)
 
     def stay(self, domain: str, visit: int) -> Stay:
         """Return what the `visit`-th stay (from 0) in a domain follows."""
@@ -142,6 +147,21 @@ class Reference:
         return next((s for s in reversed(mine) if s.left), mine[-1])
 
 
+@dataclass(frozen=True, eq=False)
+class Referenced(Schedule):
+    """A law that follows a reference, stay by stay."""
+
+    reference: Trajectory
+    _reference: Reference = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_reference", Reference(self.reference, type(self).__name__))
+
+    def stays(self, stage: Constrained) -> int:
+        """Count the reference's stays in a domain."""
+        return self._reference.count(stage.domain.name)
+
+
 def stays_of(trajectory: Trajectory) -> list[Stay]:
     """Split at the events; a mere change of coordinates on the way leaves no trace."""
     arrays, phases = trajectory.arrays, np.asarray(trajectory.arrays["phase"])
@@ -158,7 +178,9 @@ def stays_of(trajectory: Trajectory) -> list[Stay]:
         pairs = bool(trajectory.meta.get("plan", {}).get("middles")) and len(mine) == count
         samples = {name: arrays[name][mine] for name in ("t", "q", "v", "a", "torques")}
         left = number < len(trajectory.events)
-        out.append(Stay(trajectory.meta["domains"][phases[mine[0]]], **samples, left=left, pairs=pairs))
+        held = bool(trajectory.meta.get("plan", {}).get("held"))
+        domain = trajectory.meta["domains"][phases[mine[0]]]
+        out.append(Stay(domain, **samples, left=left, pairs=pairs, held=held))
     if not out:
         raise BadValue("the reference has no two samples between events; simulate it for longer or at a higher rate")
     return out
@@ -212,7 +234,7 @@ class Blocks:
         self.width = sum(self.sizes.values())
 
     def rows(self, stay: Stay, **parts: np.ndarray) -> np.ndarray:
-        """One row a knot of the stay; parts are per row, or the same in all."""
+        """One row per knot of the stay; parts are per row, or the same in all."""
         count = len(stay.knots)
         out = []
         for name, size in self.sizes.items():
@@ -222,19 +244,20 @@ class Blocks:
             out.append(np.broadcast_to(wide, (count, size)))
         return np.concatenate(out, axis=1)
 
+    def begin(self, name: str) -> int:
+        """Place of the first number of a block."""
+        return sum(list(self.sizes.values())[: list(self.sizes).index(name)])
+
     def split(self, row: SX) -> dict[str, SX]:
         """Blocks of a row by name."""
         ends = np.cumsum([0, *self.sizes.values()])
         return {name: row[int(ends[i]) : int(ends[i + 1])] for i, name in enumerate(self.sizes)}
 
 
-def full_turns(mechanism: Mechanism, names: Sequence[str], stay: Stay, entry: Entry) -> np.ndarray:
-    """Shift (rad) of each output by full turns that brings a reference near where the domain was entered."""
-    out = np.zeros(len(names))
-    for name in set(names) & set(mechanism.turns):
-        ahead = float(entry.q[name]) - stay.q[0, mechanism.q_names.index(name)]
-        out[list(names).index(name)] = 2 * np.pi * np.round(ahead / (2 * np.pi))
-    return out
+def full_turns(mechanism: Mechanism, names: Sequence[str], stay: Stay, at: int = 0) -> tuple[Shift, ...]:
+    """Shifts by full turns that bring outputs near where the domain is entered; `at` is the place of the first."""
+    where = {name: mechanism.q_names.index(name) for name in names if name in mechanism.turns}
+    return tuple(Shift(at + list(names).index(n), i, float(stay.q[0, i]), math.tau) for n, i in where.items())
 
 
 def clock(t: Any, s: Any, row: Mapping[str, SX]) -> tuple[SX, SX]:

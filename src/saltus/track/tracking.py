@@ -12,17 +12,17 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.errors import BadValue, Singular, UnknownName
 from saltus.hybrid.constrained import Constrained
-from saltus.hybrid.laws import Schedule, Table
+from saltus.hybrid.laws import Table
 from saltus.hybrid.signals import Entry, Signals
 from saltus.model.assembly import assembler
 from saltus.model.linear import Factored, Positive
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, Named, members
-from saltus.simulation.trajectory import Trajectory
 from saltus.track.polynomials import quintic
 from saltus.track.reference import (
     Blocks,
     Reference,
+    Referenced,
     Stay,
     accelerations,
     clipped,
@@ -39,7 +39,7 @@ Outputs = str | Callable[[Signals], Any] | Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
-class Track(Schedule):
+class Track(Referenced):
     """Make outputs y follow a reference by partial feedback linearisation: y'' = y_r'' + kd (y_r' - y') + kp (y_r - y).
 
     Equations 44 to 46 of Liu and Ben-Tzvi (kangaroo rat), the reference acceleration y_r'' included, with all
@@ -53,16 +53,11 @@ class Track(Schedule):
     ended its stay in the domain and is late now, they first go on as they ended for a tenth of that stay.
     """
 
-    reference: Trajectory
     outputs: Outputs
     kp: float | Sequence[float]
     kd: float | Sequence[float]
     limit: float | Mapping[str, float] | None = None
-    _reference: Reference = field(init=False, repr=False)
     _kept: dict[int, tuple[Constrained, _Outputs]] = field(init=False, repr=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_reference", Reference(self.reference, "Track"))
 
     def _of(self, stage: Constrained) -> _Outputs:
         if id(stage) not in self._kept:
@@ -78,17 +73,16 @@ class Track(Schedule):
         """Count the numbers of a row."""
         return self._blocks(stage.system.mechanism, len(self._of(stage).names)).width
 
-    def table(self, stage: Constrained, visit: int, entry: Entry) -> Table:
+    def table(self, stage: Constrained, visit: int) -> Table:
         """Gains and polynomials of the outputs of every interval between the reference's samples."""
         out, stay = self._of(stage), self._reference.stay(stage.domain.name, visit)
-        count = len(out.names)
-        values, rates, seconds = out.along(stay)
-        values = values + full_turns(stage.system.mechanism, out.names, stay, entry)
-        y = stay.beyond(quintic(np.diff(stay.t), values, rates, seconds), 3)
-        blocks = self._blocks(stage.system.mechanism, count)
+        count, m = len(out.names), stage.system.mechanism
+        y = stay.beyond(quintic(np.diff(stay.t), *out.along(stay)), 3)
+        blocks = self._blocks(m, count)
         u = stay.beyond(stay.efforts) if blocks.sizes["u"] else np.zeros(0)
         kp, kd = (gains("Track", name, getattr(self, name), count) for name in ("kp", "kd"))
-        return Table(entry.t + stay.knots, blocks.rows(stay, kp=kp, kd=kd, y=y, u=u), stay.over("Track"))
+        rows, shifts = blocks.rows(stay, kp=kp, kd=kd, y=y, u=u), full_turns(m, out.names, stay, blocks.begin("y"))
+        return Table(stay.knots, rows, stay.over("Track"), shifts=shifts)
 
     def law(self, t: Any, s: Any, row: Any) -> Mapping[str, Any]:
         """Efforts that give the outputs the wanted second rates."""
@@ -112,23 +106,18 @@ class Track(Schedule):
 
 
 @dataclass(frozen=True, eq=False)
-class JointPD(Schedule):
+class JointPD(Referenced):
     """Joint by joint along a reference, without a model: u = u_r + kp (q_r - q) + kd (q_r' - q').
 
     `joints` are names of coordinates with motors or of a part ("tail"), None all of them; the other inputs get the
-    reference's efforts u_r. `kp` (Nm/rad, N/m) and `kd` (Nm s/rad, N s/m) are numbers or one a joint; `limit` (Nm, N)
+    reference's efforts u_r. `kp` (Nm/rad, N/m) and `kd` (Nm s/rad, N s/m) are numbers or one per joint; `limit` (Nm, N)
     cuts the efforts. Time counts as in `Track`.
     """
 
-    reference: Trajectory
     joints: str | Sequence[str] | None = None
     kp: float | Sequence[float] = 0.0
     kd: float | Sequence[float] = 0.0
     limit: float | Mapping[str, float] | None = None
-    _reference: Reference = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_reference", Reference(self.reference, "JointPD"))
 
     def _names(self, m: Mechanism) -> list[str]:
         able = [n for n in m.inputs if n in m.q_names]
@@ -149,18 +138,18 @@ class JointPD(Schedule):
         m = stage.system.mechanism
         return self._blocks(len(self._names(m)), len(m.inputs)).width
 
-    def table(self, stage: Constrained, visit: int, entry: Entry) -> Table:
+    def table(self, stage: Constrained, visit: int) -> Table:
         """Gains, polynomials of the joints and efforts of every interval between the reference's samples."""
         m = stage.system.mechanism
         self._reference.check(m)
         stay, names = self._reference.stay(stage.domain.name, visit), self._names(m)
         at_q, at_v = [m.q_names.index(n) for n in names], [m.v_names.index(n) for n in names]
-        values = stay.q[:, at_q] + full_turns(m, names, stay, entry)
-        q = stay.beyond(quintic(np.diff(stay.t), values, stay.v[:, at_v], stay.a[:, at_v]), 3)
+        q = stay.beyond(quintic(np.diff(stay.t), stay.q[:, at_q], stay.v[:, at_v], stay.a[:, at_v]), 3)
         kp, kd = (gains("JointPD", name, getattr(self, name), len(names)) for name in ("kp", "kd"))
         u = stay.beyond(stay.efforts)
-        rows = self._blocks(len(names), len(m.inputs)).rows(stay, kp=kp, kd=kd, q=q, u=u)
-        return Table(entry.t + stay.knots, rows, stay.over("JointPD"))
+        blocks = self._blocks(len(names), len(m.inputs))
+        rows, shifts = blocks.rows(stay, kp=kp, kd=kd, q=q, u=u), full_turns(m, names, stay, blocks.begin("q"))
+        return Table(stay.knots, rows, stay.over("JointPD"), shifts=shifts)
 
     def law(self, t: Any, s: Any, row: Any) -> Mapping[str, Any]:
         """Efforts of all inputs."""
@@ -217,7 +206,7 @@ class _Outputs:
         self._checked: set[int] = set()
 
     def along(self, stay: Stay) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Outputs, their rates and second rates at the samples of a stay, one row a sample."""
+        """Outputs, their rates and second rates at the samples of a stay, one row per sample."""
         if id(stay) not in self._checked:
             self._check(stay)
             self._checked.add(id(stay))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Polygon, Rectangle
+from matplotlib.patches import Circle, Polygon, Rectangle
 
-from saltus.errors import BadValue, UnknownName
-from saltus.view.style import COLOURS, PALETTE, STANCE, axes_of, styled
+from saltus.errors import UnknownName
+from saltus.view.colours import COLOURS, PALETTE, STANCE
+from saltus.view.placing import extent, has_contacts, mechanism_of, on_ground, places
+from saltus.view.style import axes_of, styled
 
 if TYPE_CHECKING:
+    from saltus.ground import Ground
     from saltus.model.assembly import State
     from saltus.model.geometry import Skeleton
     from saltus.model.mechanism import Mechanism
@@ -23,51 +26,6 @@ if TYPE_CHECKING:
 DARK = PALETTE["black"]
 
 # ---- parts -----------------------------------------------------------------------------------------------------
-
-
-def has_contacts(run: Trajectory) -> bool:
-    """Whether the system has contacts with the ground at all."""
-    return bool(run.meta["forces"])
-
-
-def on_ground(run: Trajectory, t: np.ndarray) -> np.ndarray:
-    """Whether the machine is in a phase with ground contact at each of the times."""
-    from saltus.simulation.strides import contact_spans
-
-    out = np.zeros(len(t), bool)
-    for begin, end in contact_spans(run):
-        out |= (t >= begin) & (t <= end)
-    return out
-
-
-def grounded_samples(run: Trajectory) -> np.ndarray:
-    """Whether each sample belongs to a phase with ground contact; events have a sample of either side."""
-    phase, force = run.arrays["phase"], np.abs(run.arrays["forces"]).sum(axis=(1, 2))
-    pushed = np.bincount(phase, weights=force, minlength=int(phase.max()) + 1) > 0
-    return np.asarray(pushed[phase])
-
-
-def mechanism_of(run: Trajectory, mechanism: Mechanism | None) -> Mechanism:
-    """Return the machine of a run; one loaded from a file does not bring it along."""
-    found = mechanism or run.mechanism
-    if found is None:
-        raise BadValue(
-            f"this run of {run.meta['name']!r} was loaded from a file, which holds no machine; "
-            "pass mechanism=..., the one it was made with"
-        )
-    if list(found.q_names) != list(run.meta["q_names"]):
-        raise BadValue(f"mechanism {found.name!r} has other coordinates than the run of {run.meta['name']!r}")
-    return found
-
-
-def places(
-    mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0
-) -> np.ndarray:
-    """Positions of the skeleton's points in the plane of the picture: x and y, in 3D x and z."""
-    from saltus.model.geometry import trace
-
-    world = trace(mechanism, q, bones.frames, params=params, t=t)
-    return world if world.shape[2] == 2 else world[:, :, [0, 2]]
 
 
 def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5, colours: bool = True) -> list[Any]:
@@ -101,6 +59,9 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
                 markersize=3 * width,
             )
             out.append(line)
+    for _, radius in bones.feet:
+        ring = Circle((0, 0), radius, fill=False, edgecolor=DARK, linewidth=0.3 * width, alpha=alpha, zorder=3.4)
+        out.append(ax.add_patch(ring))
     for _ in (*bones.springs, *bones.spirals):
         out.append(ax.plot([], [], color=DARK, linewidth=0.3 * width, alpha=alpha, zorder=3.5)[0])
     style: dict[str, Any] = {
@@ -116,7 +77,7 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
 
 
 def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
-    """Put a machine's artists at the given points (one row a point)."""
+    """Put a machine's artists at the given points (one row per point)."""
     from saltus.model.geometry import spiral
 
     n = len(bones.links)
@@ -125,6 +86,9 @@ def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
             artist.set_xy(points[list(outline)])
         else:
             artist.set_data(points[list(outline)].T)
+    for artist, (i, _) in zip(artists[n : n + len(bones.feet)], bones.feet, strict=True):
+        artist.set_center(points[i])
+    n += len(bones.feet)
     for artist, (a, b) in zip(artists[n : n + len(bones.springs)], bones.springs, strict=True):
         artist.set_data(_coil(points[a], points[b]).T)
     size = 0.05 * float(np.ptp(points, axis=0).max(initial=0.0))
@@ -151,16 +115,33 @@ def _coil(a: np.ndarray, b: np.ndarray, turns: int = 8) -> np.ndarray:
     return np.vstack([a, a + s[:, None] * along + side[:, None] * across, b])
 
 
-def ground_line(ax: Axes, height: float = 0.0) -> None:
-    """Draw the ground from side to side."""
-    ax.axhline(height, color="#777777", linewidth=1.2, zorder=1)
-    low = ax.get_ylim()[0]
-    ax.axhspan(min(low, height - 0.02), height, color="#efefef", zorder=0, linewidth=0)
+def between(line: Sequence[Sequence[float]], low: float, high: float) -> np.ndarray:
+    """Part of the ground's line between two x; beyond its ends it goes on straight."""
+    xy = np.asarray(line, float)
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in (xy[:2], xy[-2:])]
+    heights = np.interp([low, high], *xy.T)
+    heights += [slopes[0] * min(low - xy[0, 0], 0.0), slopes[1] * max(high - xy[-1, 0], 0.0)]
+    inside = xy[(xy[:, 0] > low) & (xy[:, 0] < high)]
+    return np.vstack([[low, heights[0]], inside, [high, heights[1]]])
+
+
+def draw_ground(ax: Axes, line: np.ndarray) -> list[Any]:
+    """Draw the ground along a line of points (x, height) in the picture."""
+    low = min(ax.get_ylim()[0], float(line[:, 1].min()) - 0.02)
+    below = np.vstack([line, [line[-1, 0], low], [line[0, 0], low]])
+    solid = Polygon(below, closed=True, facecolor="#efefef", edgecolor="none", zorder=0)
+    return [ax.add_patch(solid), *ax.plot(*line.T, color="#777777", linewidth=1.2, zorder=1)]
 
 
 @styled
-def plot_machine(state: State, *, ground: float | None = None, names: bool = True, ax: Axes | None = None) -> Figure:
-    """Draw a machine in one configuration: links as bars, pins as circles, named points, the ground (m)."""
+def plot_machine(
+    state: State, *, ground: Ground | float | None = None, names: bool = True, ax: Axes | None = None
+) -> Figure:
+    """Draw a machine in one configuration: links as bars, pins as circles, named points, the ground.
+
+    `ground` is a height (m) or a shape such as `sl.ground.Slope(5, "deg")`.
+    """
+    from saltus.ground import Level
     from saltus.model.geometry import skeleton
 
     figure, ax = axes_of(ax, 5.0, 4.6)
@@ -169,7 +150,9 @@ def plot_machine(state: State, *, ground: float | None = None, names: bool = Tru
     points = places(m, bones, state.positions, state.params)[0]
     drawn = artists(ax, bones)
     move(drawn, bones, points)
-    _frame(ax, points, ground)
+    shape = Level(ground) if isinstance(ground, int | float) else ground
+    middle, wide = points[:, 0].mean(), 1.0 + np.ptp(points, axis=0).max()
+    _frame(ax, extent(bones, points), None if shape is None else shape.line(middle - wide, middle + wide))
     if names:
         for name, i in bones.named.items():
             ax.annotate(name, points[i], xytext=(7, 4), textcoords="offset points", fontsize=8, color=DARK, zorder=5)
@@ -185,15 +168,16 @@ def plot_machine(state: State, *, ground: float | None = None, names: bool = Tru
     return figure
 
 
-def _frame(ax: Axes, points: np.ndarray, ground: float | None, margin: float = 0.08) -> None:
+def _frame(ax: Axes, points: np.ndarray, ground: Any, margin: float = 0.08) -> None:
+    """Show all points, and the line of the ground below them if there is one."""
     low, high = points.reshape(-1, 2).min(axis=0), points.reshape(-1, 2).max(axis=0)
-    if ground is not None:
-        low[1] = min(low[1], ground)
     pad = margin * max(*(high - low), 1e-3)
+    line = np.zeros((0, 2)) if ground is None else between(ground, low[0] - pad, high[0] + pad)
+    low[1] = min(low[1], *line[:, 1], low[1])
     ax.set_xlim(low[0] - pad, high[0] + pad)
-    ax.set_ylim(low[1] - pad, high[1] + pad)
-    if ground is not None:
-        ground_line(ax, ground)
+    ax.set_ylim(low[1] - pad, max(high[1], *line[:, 1], high[1]) + pad)
+    if len(line):
+        draw_ground(ax, line)
 
 
 @styled
@@ -203,7 +187,6 @@ def plot_snapshots(
     times: Any = None,
     count: int = 10,
     interval: float = 0.03,
-    ground: float = 0.0,
     mechanism: Mechanism | None = None,
     ax: Axes | None = None,
 ) -> Figure:
@@ -227,19 +210,29 @@ def plot_snapshots(
     if x_name:
         base = rows[:, run.meta["q_names"].index(x_name)]
     local = points - np.stack([base, np.zeros(len(base))], axis=1)[:, None, :]
-    spread = max(1.12 * float(np.ptp(local[:, :, 0])), 0.3 * float(np.ptp(local[:, :, 1])), 1e-3)
+    shown = extent(bones, local)
+    middle = float(shown[:, :, 0].min() + shown[:, :, 0].max()) / 2
+    spread = max(1.12 * float(np.ptp(shown[:, :, 0])), 0.3 * float(np.ptp(shown[:, :, 1])), 1e-3)
     local[:, :, 0] += spread * np.arange(len(moments))[:, None]
-    height = float(np.ptp(local[:, :, 1]))
+    height = float(np.ptp(shown[:, :, 1]))
     figure, ax = axes_of(ax, 9.0, max(1.8, 8.4 * height / (spread * len(moments)) + 1.0))
-    _frame(ax, local, ground if has_contacts(run) else None, margin=0.02)
+    grounds = []
+    if has_contacts(run):  # each frame has the ground below itself, to the middle between it and its neighbours
+        for k, x in enumerate(base):
+            shift = spread * k - x
+            ends = (middle + spread * (k + side) - shift for side in (-0.5, 0.5))
+            grounds.append(between(run.meta["ground"], *ends) + np.array([shift, 0.0]))
+    _frame(ax, np.concatenate([extent(bones, local).reshape(-1, 2), *grounds]), None, margin=0.02)
+    for line in grounds:
+        draw_ground(ax, line)
     touching = on_ground(run, moments)
     for k in range(len(moments)):
         drawn = artists(ax, bones, width=2.6)
         move(drawn, bones, local[k])
         if touching[k]:
-            left = spread * (k - 0.5) + float(local[0, :, 0].mean())
+            left = spread * (k - 0.5) + middle
             ax.add_patch(Rectangle((left, ax.get_ylim()[0]), spread, np.ptp(ax.get_ylim()), color=STANCE, zorder=-1))
-    ax.set_xticks(local[:, :, 0].mean(axis=1))
+    ax.set_xticks(middle + spread * np.arange(len(moments)))
     where = [f"\n{x:.2f} m" if x_name else "" for x in base]
     ax.set_xticklabels([f"{t:.2f} s{x}" for t, x in zip(moments, where, strict=True)], fontsize=7.5)
     ax.grid(False, axis="x")
@@ -258,7 +251,6 @@ def plot_strobe(
     until: float,
     frames: int = 13,
     paths: Sequence[str] = ("foot",),
-    ground: float = 0.0,
     mechanism: Mechanism | None = None,
     ax: Axes | None = None,
 ) -> Figure:
@@ -278,7 +270,8 @@ def plot_strobe(
     lines = places(m, bones, run.at(fine).positions, run.params, fine)
     shift = np.array([points[0, :, 0].min(), 0.0])
     figure, ax = axes_of(ax, 10.0, 4.3)
-    _frame(ax, np.concatenate([points - shift, lines[:frames] - shift]), ground if has_contacts(run) else None, 0.04)
+    line = np.array(run.meta["ground"]) - shift if has_contacts(run) else None
+    _frame(ax, extent(bones, np.concatenate([points, lines[:frames]])) - shift, line, 0.04)
     touching = on_ground(run, moments)
     for k, frame in enumerate(points):
         solid = touching[k] or k == frames - 1 or not has_contacts(run)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saltus.view.drawing import mechanism_of, places
-from saltus.view.style import PALETTE
+from saltus.view.colours import PALETTE
+from saltus.view.placing import extent, mechanism_of, places
 
 if TYPE_CHECKING:
     from saltus.model.mechanism import Mechanism
     from saltus.simulation.trajectory import Trajectory
 
-RATE, MOST = 150.0, 3600  # pictures a second of simulated time, and at most
+RATE, MOST = 150.0, 3600  # pictures per second of simulated time, and at most
 SCALE = 30_000  # coordinates are whole numbers up to this
 
 SCRIPT = """
@@ -39,12 +39,18 @@ SCRIPT = """
     g.setTransform(dense, 0, 0, dense, 0, 0);
     g.fillStyle = "#fff"; g.fillRect(0, 0, wide, high);
     if (d.ground !== null) {
-      const y = to([0, d.ground])[1];
-      g.fillStyle = "#efefef"; g.fillRect(0, y, wide, high);
-      g.strokeStyle = "#777"; g.lineWidth = 1; g.beginPath(); g.moveTo(0, y); g.lineTo(wide, y);
-      const left = cx - wide / 2 / size, right = cx + wide / 2 / size;
+      const left = cx - wide / 2 / size, right = cx + wide / 2 / size, L = d.ground, last = L.length - 1;
+      const height = (x) => {
+        let n = 1; while (n < last && L[n][0] <= x) n++;
+        return L[n - 1][1] + (L[n][1] - L[n - 1][1]) * (x - L[n - 1][0]) / (L[n][0] - L[n - 1][0]);
+      };
+      const inside = L.filter((p) => p[0] > left && p[0] < right);
+      const line = [[left, height(left)], ...inside, [right, height(right)]].map(to);
+      g.beginPath(); line.forEach((p) => g.lineTo(p[0], p[1]));
+      g.lineTo(wide, high); g.lineTo(0, high); g.fillStyle = "#efefef"; g.fill();
+      g.strokeStyle = "#777"; g.lineWidth = 1; g.beginPath(); line.forEach((p) => g.lineTo(p[0], p[1]));
       for (let n = Math.ceil(left / d.mark); n * d.mark < right; n++) {
-        const x = to([n * d.mark, 0])[0]; g.moveTo(x, y); g.lineTo(x, y + (n % 5 ? 5 : 10));
+        const [x, y] = to([n * d.mark, height(n * d.mark)]); g.moveTo(x, y); g.lineTo(x, y + (n % 5 ? 5 : 10));
       }
       g.stroke();
     }
@@ -63,6 +69,9 @@ SCRIPT = """
       g.stroke(); g.globalAlpha = 1;
     });
     g.strokeStyle = "#555"; g.lineWidth = 1.5;
+    d.feet.forEach(function ([i, radius]) {
+      const p = to(at(k, i)); g.beginPath(); g.arc(p[0], p[1], radius * size, 0, 7); g.stroke();
+    });
     d.springs.forEach(function (ends) {
       const a = to(at(k, ends[0])), b = to(at(k, ends[1])), l = Math.hypot(b[0] - a[0], b[1] - a[1]) || 1;
       g.beginPath(); g.moveTo(a[0], a[1]);
@@ -137,14 +146,14 @@ PAGE = """<figure class="player" style="margin:0">
 <script>@script@</script></figure>"""
 
 
-def player(run: Trajectory, *, mechanism: Mechanism | None = None, ground: float = 0.0) -> str:
+def player(run: Trajectory, *, mechanism: Mechanism | None = None, most: int = MOST) -> str:
     """Return HTML that plays a run: play, scrub, slow motion, follow; links, springs, trail and ground forces."""
     from saltus.model.geometry import skeleton
 
     m = mechanism_of(run, mechanism)
     bones = skeleton(m, run.params)
     begin, end = float(run.t[0]), float(run.t[-1])
-    times = np.linspace(begin, end, int(min(max((end - begin) * RATE, 2), MOST)))
+    times = np.linspace(begin, end, int(min(max((end - begin) * RATE, 2), most)))
     rows = run.at(times).positions
     points = places(m, bones, rows, run.params, times)
     x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
@@ -152,8 +161,11 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, ground: float
     low, high = points.reshape(-1, 2).min(axis=0), points.reshape(-1, 2).max(axis=0)
     unit = max(float((high - low).max()) / 2, 1e-6) / SCALE
     centre = (low + high) / 2
-    near = _window(points - np.stack([camera, 0 * camera], axis=1)[:, None], ground if run.meta["forces"] else None)
-    far = _window(points, ground if run.meta["forces"] else None)
+    line = np.array(run.meta["ground"]).reshape(-1, 2)
+    lowest = float(np.interp(camera, *line.T).min()) if len(line) else None
+    shown = extent(bones, points)
+    near = _window(shown - np.stack([camera, 0 * camera], axis=1)[:, None], lowest)
+    far = _window(shown, lowest)
     contacts = [n for n in run.meta["forces"] if n in bones.named]
     sample = np.clip(np.searchsorted(run.t, times), 0, len(run.t) - 1)
     pick = [run.meta["forces"].index(n) for n in contacts]
@@ -179,7 +191,8 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, ground: float
         "pins": list(dict.fromkeys([*bones.joints, *bones.fixed])),
         "trail": trail,
         "behind": int(0.6 * (len(times) - 1) / (end - begin)),
-        "ground": ground if run.meta["forces"] else None,
+        "ground": run.meta["ground"] or None,
+        "feet": bones.feet,
         "mark": 10.0 ** np.floor(np.log10(max(size / 3, 1e-6))),
         "near": near,
         "far": far,

@@ -9,10 +9,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from saltus.errors import BadValue, UnknownName
-from saltus.view.drawing import grounded_samples, has_contacts
-from saltus.view.style import COLOURS, PALETTE, STANCE, TOP, legend_width, logarithmic, panel_of, panels, styled
+from saltus.view.colours import COLOURS, PALETTE, STANCE
+from saltus.view.placing import grounded_samples, has_contacts
+from saltus.view.style import TOP, legend_width, logarithmic, panel_of, panels, styled
 
 if TYPE_CHECKING:
     from saltus.hybrid.graph import HybridSystem
@@ -185,7 +188,8 @@ def _envelope(t: np.ndarray, values: np.ndarray, blocks: int = 400) -> tuple[np.
 @styled
 def plot_energy(run: Trajectory) -> Figure:
     """Draw energies, and below them the account: change of energy = work - loss at impacts (J)."""
-    works = [f"work of {name}" for name in run.meta["channels"]]
+    done = {f"work of {name}": run.arrays["work"][:, i] for i, name in enumerate(run.meta["channels"])}
+    works = {label: work for label, work in done.items() if work.any()}
     figure, (top, low) = panels(2, height=4.8, right=legend_width([*works, "change of energy"]))
     energy = run.energy
     for name in ("kinetic", "potential", "total"):
@@ -193,8 +197,8 @@ def plot_energy(run: Trajectory) -> Figure:
     top.set_ylabel("energy (J)")
     phase = run.arrays["phase"]
     low.plot(*curve(run, energy["total"] - energy["total"][0]), label="change of energy", color=PALETTE["black"])
-    for i, label in enumerate(works):
-        low.plot(*curve(run, run.arrays["work"][:, i]), label=label)
+    for label, work in works.items():
+        low.plot(*curve(run, work), label=label)
     lost = np.zeros(len(run.t))
     hits = [(e.phase, e.impact.lost) for e in run.events if e.impact is not None]
     for after, loss in hits:
@@ -268,7 +272,12 @@ def _limit(run: Trajectory, name: str, system: HybridSystem) -> np.ndarray | Non
 
 @styled
 def plot_contacts(run: Trajectory) -> Figure:
-    """Draw ground forces (N), and below them the friction coefficient they need."""
+    """Draw when contacts were open, stuck and slipped, their forces (N), and the friction they used of what there was.
+
+    Contacts that domains prescribe have forces (N), and the friction coefficient that these need.
+    """
+    if len(run.contacts):
+        return _plot_touches(run)
     if not has_contacts(run):
         raise BadValue(f"{run.meta['name']!r} has no ground contacts, so it has no ground forces to draw")
     figure, (top, low) = panels(2, height=4.6, right=legend_width(f"{n}: along x" for n in run.meta["forces"]))
@@ -293,4 +302,61 @@ def plot_contacts(run: Trajectory) -> Figure:
         _time_axis(ax, run)
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     top.set_xlabel("")
+    return figure
+
+
+# Modes of a contact, told apart in print too.
+LOOKS: dict[str, dict[str, Any]] = {
+    "stick": {"facecolor": PALETTE["blue"], "edgecolor": PALETTE["blue"]},
+    "slip": {"facecolor": "white", "edgecolor": PALETTE["vermillion"], "hatch": "//////"},
+}
+
+
+def strips(ax: Axes, run: Trajectory, names: Sequence[str]) -> None:
+    """Draw one strip per contact over time: filled where it sticks, hatched where it slips, a line where it is open."""
+    shortest = run.duration / 700  # of what can be seen
+    for row, name in enumerate(names):
+        ax.axhline(row, color="#888888", linewidth=0.8, zorder=1)
+        for mode, look in LOOKS.items():
+            own = [(x.begin, max(x.end - x.begin, shortest)) for x in run.contacts[name] if x.mode == mode]
+            ax.broken_barh(own, (row - 0.35, 0.7), linewidth=0.8, zorder=2, **look)
+    ax.set_yticks(range(len(names)), list(names))
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.grid(False, axis="y")
+    handles: list[Any] = [Patch(label=mode, **look) for mode, look in LOOKS.items()]
+    handles.append(Line2D([], [], color="#888888", linewidth=0.8, label="open"))
+    ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
+
+
+def _plot_touches(run: Trajectory) -> Figure:
+    """Strips, forces and friction of contacts that stick, slip and lift by themselves."""
+    touches = run.contacts
+    names = [n for n in touches.names if touches.touched(n)] or list(touches.names)
+    room = max(legend_width(f"{n}: tangential" for n in names), legend_width(f"{n}: given" for n in names))
+    tall = 0.35 + 0.24 * len(names)
+    figure, axes = panels(3, height=4.6 + tall, right=room, heights=(tall, 1.7, 1.7))
+    strips(axes[0], run, names)
+    for k, name in enumerate(names):
+        own = touches.of(name)
+        colours = [COLOURS[i % len(COLOURS)] for i in (2 * k, 2 * k + 1)]
+        closed = own["closed"] > 0.5
+        axes[1].plot(*curve(run, np.where(closed, own["normal"], np.nan)), label=f"{name}: normal", color=colours[0])
+        if not own["static"].any():
+            continue
+        along = np.where(closed, own["tangential"], np.nan)
+        axes[1].plot(*curve(run, along), label=f"{name}: tangential", color=colours[1])
+        used = np.where(
+            own["normal"] > 1e-6 * own["normal"].max(), along / np.where(closed, own["normal"], 1.0), np.nan
+        )
+        axes[2].plot(*curve(run, used), label=f"{name}: used", color=colours[0])
+        given = np.where(closed, np.where(own["stick"] > 0.5, own["static"], own["friction"]), np.nan)
+        axes[2].plot(*curve(run, given), label=f"{name}: given", color=colours[0], linestyle="--", linewidth=0.9)
+    axes[1].set_ylabel("force (N)")
+    axes[2].set_ylabel("friction (1)")
+    axes[2].set_ylim(bottom=0.0)
+    for ax in axes:
+        ax.set_xlim(float(run.t[0]), float(run.t[-1]))
+    for ax in axes[1:]:
+        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    axes[2].set_xlabel("time (s)")
     return figure

@@ -1,8 +1,10 @@
-"""What BOLT and the Raptor-like leg share: a leg driven by one crank that runs on a pinned foot."""
+"""What legs driven by one crank share: running on a pinned foot, and the clock that cranks follow on real ground."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import saltus as sl
 
@@ -33,3 +35,30 @@ def crank_leg(
         stance=sl.control.ConstantSpeed("q1", "omega", "K_P", "K_D"),
     )
     return system
+
+
+def clock(
+    m: sl.Mechanism, phases: Mapping[str, Any], *, omega: float, K_P: float, K_D: float, h: float, b: float
+) -> Callable[[Any, sl.Signals], dict[str, Any]]:
+    """Give every crank the law that draws it to a + h sin(a + b) with a = a_0 + omega t + its phase (rad).
+
+    Nothing but the crank is fed back. omega, a_0, h, b and the gains K_P, K_D become Params.
+    """
+    m.param("omega", omega, "rad/s")
+    m.param("a_0", 1.75, "rad")
+    m.param("K_P", K_P, "Nm/rad")
+    m.param("K_D", K_D, "Nm s/rad")
+    m.param("h", h, "rad")
+    m.param("b", b, "rad")
+
+    def follow(t: Any, s: sl.Signals) -> dict[str, Any]:
+        p, out = s.p, {}
+        for crank, phase in phases.items():
+            a = p.a_0 + p.omega * t + phase
+            goal, rate = a + p.h * sl.math.sin(a + p.b), p.omega * (1 + p.h * sl.math.cos(a + p.b))
+            behind = goal - s.q[crank]
+            turned = sl.math.atan2(sl.math.sin(behind), sl.math.cos(behind))  # an encoder knows no full turns
+            out[crank] = p.K_P * turned + p.K_D * (rate - s.v[crank])
+        return out
+
+    return follow

@@ -186,7 +186,7 @@ def vectors(
         q = start.positions + 0.05 * rng.standard_normal(len(m.q_names))
         v = start.velocities + 0.2 * rng.standard_normal(len(m.v_names))
         t, z = rng.uniform(0, 0.1), np.zeros(domain.mode.layout.n_z)
-        x, p = (np.asarray(a).ravel() for a in domain.entry.function(t, q, v, z, exported.params))
+        x, p = domain.entered(t, q, v, z)
         anchors = p[domain.mode.layout.slice("anchors")]
         known = {
             "t": np.array([t]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from saltus.files.code.c_schedule import schedule_source
 from saltus.files.code.routines import DomainCode, Exported
 from saltus.hybrid.graph import Edge
 from saltus.hybrid.transition import CROSSING, ON, WATCH
@@ -25,12 +26,13 @@ typedef struct {{
   unsigned char armed[{n_g}];
   unsigned char watched[{n_g}]; /* fires as soon as it is beyond its surface */
   int entered;                  /* 1 until the guards have been judged in a domain just entered */
+  int stays[{len(d)}];          /* in each domain so far, for tables of the controller */
 }} {name}_state;
 
 /* Begin in a domain at (q, v). */
 void {name}_start({name}_state *s, int domain, double t, const double *q, const double *v, const double *params);
 
-/* Advance by h seconds through any events; u[{name.upper()}_NU] are {inputs}.
+/* Advance by h seconds through any events and knots of the controller's tables; u[{name.upper()}_NU] are {inputs}.
    Returns how many events there were, -1 if the chosen coordinates became singular or a slip ended, -2 for more than
    {name.upper()}_MAX_EVENTS events in one step, -3 if a number is not finite. As a domain is entered, a guard on its
    surface fires if it is being crossed; beyond it a liftoff fires at once, a touchdown unless the foot moves out of the
@@ -121,6 +123,7 @@ def stepper_source(exported: Exported) -> str:
         if project
         else "  " + _unused("domain", "t", "x", "p"),
         "TAKES": "1" if exported.takes_inputs else "0",
+        "SCHEDULE": schedule_source(exported),
     }
     text = STEPPER.replace("NAME", name)
     for key in ("PROJECT", "RESETS"):  # they contain keys of their own
@@ -157,6 +160,7 @@ static void project(int domain, double t, double *x, const double *p) {
 @PROJECT@
 }
 
+@SCHEDULE@
 /* One step of the classical Runge-Kutta method, order four. */
 static void advance(const NAME_state *s, double h, double *out) {
   double k1[NX], k2[NX], k3[NX], k4[NX], y[NX];
@@ -210,6 +214,15 @@ static int judge(NAME_state *s, const double *g) {
   return -1;
 }
 
+/* The first guard that forbids a force and is beyond its surface after a jump of the controller, or -1. */
+static int jumped(const NAME_state *s, const double *g) {
+  int i;
+  for (i = 0; i < edge_counts[s->domain]; ++i) {
+    if (kinds[s->domain][i] == 2 && directions[s->domain][i] * g[i] > watch) return i;
+  }
+  return -1;
+}
+
 /* The first armed guard that crosses between two values, or -1. */
 static int crossed(const NAME_state *s, const double *before, const double *after) {
   int i;
@@ -228,6 +241,7 @@ static void enter(NAME_state *s, int domain, double t, const double *q, const do
   s->domain = domain;
   s->entered = 1;
 @ENTER@
+  (void)load_row(s);
 }
 
 void NAME_start(NAME_state *s, int domain, double t, const double *q, const double *v, const double *params) {
@@ -252,6 +266,7 @@ static void leave(NAME_state *s, int guard) {
   double q[@NQ@], v[@NV@], z[@NZ@] = {0.0}, q_after[@NQ@], v_after[@NV@], params[@UPPER@_NPARAMS + 1];
   const int target = targets[s->domain][guard];
   s->last_event = guard;
+  stayed(s);
   if (target < 0) {
     s->ended = 1 + guard;
     return;
@@ -270,27 +285,30 @@ int NAME_step(NAME_state *s, double h, const double *u) {
   double before[NG] = {0.0}, after[NG] = {0.0}, y[NX], rest = h;
   int events = 0, guard, i;
   while (rest > 0.0 && !s->ended) {
+    double part = load_row(s); /* as far as the numbers of the controller hold */
+    if (part > rest) part = rest;
     if (@TAKES@) memcpy(s->p + held_at[s->domain], u, @NU@ * sizeof *u);
     guards(s->domain, s->t, s->x, s->p, before);
-    guard = -1;
+    guard = s->entered ? -1 : jumped(s, before);
     if (s->entered) {
       guard = judge(s, before);
       s->entered = 0;
       guards(s->domain, s->t, s->x, s->p, before);
     }
     if (guard < 0) {
-      advance(s, rest, y);
+      advance(s, part, y);
       for (i = 0; i < sizes[s->domain]; ++i) if (!isfinite(y[i])) return -3;
-      guards(s->domain, s->t + rest, y, s->p, after);
+      guards(s->domain, s->t + part, y, s->p, after);
       arm(s, before);
       guard = crossed(s, before, after);
       if (guard < 0) {
         memcpy(s->x, y, sizeof y);
-        s->t += rest;
+        s->t += part;
+        rest -= part;
         arm(s, after);
-        break;
+        continue;
       } else {
-        double low = 0.0, high = rest;
+        double low = 0.0, high = part;
         while (high - low > 1e-13) {
           const double middle = 0.5 * (low + high);
           int now;
@@ -314,6 +332,7 @@ int NAME_step(NAME_state *s, double h, const double *u) {
     leave(s, guard);
     if (++events > @UPPER@_MAX_EVENTS) return -2;
   }
+  (void)load_row(s);
   return events;
 }
 """

@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from saltus.compile.statements import NUMPY, Routine, literal, statements
+from saltus.errors import BadModel
 from saltus.files.code.routines import Exported
 
 
 def export_numpy(exported: Exported, directory: Path) -> Path:
     """Write one module; names of coordinates, inputs and Params are in its lists."""
     m = exported.mechanism
+    if any(d.tables for d in exported.domains):
+        raise BadModel(
+            "a law with tables changes its numbers as time passes, which functions alone do not; export it as C or "
+            "as an FMU"
+        )
     lines = [
         f'"""{_safe(m.name)}: equations, guards and resets. Written by Saltus; SI units."""',
         "",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -20,7 +19,7 @@ from saltus.dynamics.formulations import SPF, Formulation, Projection
 from saltus.errors import BadModel, UnknownName
 from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
-from saltus.hybrid.laws import Sampled, law_in, stepwise
+from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
 from saltus.hybrid.mode import action, mode
 from saltus.hybrid.resets import Collision
 from saltus.hybrid.touched import constrained
@@ -28,6 +27,7 @@ from saltus.hybrid.transition import held, memory, transition
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX
+from saltus.once import cached_property
 from saltus.simulation.run import simulate
 
 LOOK, LOOKS = 0.5, 100  # s of a run, and so many of its states, at which stiffness is looked at
@@ -58,6 +58,13 @@ class Exported:
     ) -> None:
         self.system = HybridSystem.alone(thing) if isinstance(thing, Mechanism) else thing
         m = self.mechanism = self.system.mechanism
+        if self.system.terrain is not None:
+            parts = ", ".join(map(repr, m.touching))
+            raise BadModel(
+                f"the contacts {parts} of {m.name!r} find their modes in the run, which exported code has not; export "
+                "a HybridSystem whose domains prescribe who touches",
+                parts=list(m.touching),
+            )
         self.name = identifier(name or m.name)
         if start is None:
             start = m.keyframe(list(m.keyframes)[-1]) if m.keyframes else m.assemble()
@@ -69,9 +76,9 @@ class Exported:
         self.start, self.at = start, dict(at or {})
         self.formulation = formulation or Projection()
         self.first = list(self.system.domains.values())[self.index(domain)]
-        if (found := stepwise(control)) is not None:
+        if any(isinstance(law_in(control, d), Sampled) for d in self.system.domains):
             raise BadModel(
-                f"a {type(found).__name__} controller lives in the run, not in the equations; export with control=None "
+                "a Sampled controller lives in the run, not in the equations; export with control=None "
                 "and set the inputs"
             )
         self.takes_inputs = control is None
@@ -121,7 +128,7 @@ class Exported:
             out.append(
                 routine(
                     "points",
-                    f"Positions and velocities of {', '.join(m.points)}, one a row.",
+                    f"Positions and velocities of {', '.join(m.points)}, one per row.",
                     inputs,
                     [places, speeds],
                     names,
@@ -154,7 +161,7 @@ class Exported:
             i = self.index(run.meta["domains"][phase])
             z = np.zeros(self.domains[i].mode.layout.n_z)
             for share in (0.0, 1.0):
-                x, p = self.domains[i].entry.function(0.0, q, share * v, z, self.params)
+                x, p = self.domains[i].entered(0.0, q, share * v, z)
                 A = np.asarray(slopes[i](0.0, x, p).full())
                 if A.size and np.isfinite(A).all():
                     fastest = max(fastest, float(np.abs(np.linalg.eigvals(A)).max()))
@@ -190,6 +197,8 @@ class DomainCode:
         base = held(c, 0.0, state.positions, state.velocities, owner.params)
         self.choice = choose(owner.mechanism, c.closure(0.0, state.positions, base)[1])
         law = law_in(owner.control, domain.name)
+        stays = law.stays(c) + 1 if isinstance(law, Schedule) else 0
+        self.tables: list[Table] = [law.table(c, stay) for stay in range(stays)]
         self.mode = mode(c, owner.formulation, self.choice, action(c, self.choice, law))
         layout = self.mode.layout
         self.kept = [*range(layout.nq + layout.nw), *range(layout.z.start, layout.z.stop)]
@@ -285,6 +294,13 @@ class DomainCode:
         doc = f"State x and run-time parameters p with which {self.domain.name!r} is entered at (q, v)."
         x = ca.vertcat(q, w, z)
         return routine(f"enter_{self.label}", doc, [t, q, v, z, params], [x, p], "t q v z params", "x p")
+
+    def entered(self, t: float, q: np.ndarray, v: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """State and run-time parameters at entry, with the first row of the law's table."""
+        x, p = (np.asarray(a).ravel() for a in self.entry.function(t, q, v, z, self.owner.params))
+        if self.tables:
+            p[self.mode.layout.slice("row")] = self.tables[0].rows[0]
+        return x, p
 
     # ---- leaving ------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,10 @@ from matplotlib.font_manager import FontProperties, findfont
 from PIL import Image, ImageDraw, ImageFont
 
 from saltus.errors import BadValue
-from saltus.view.drawing import artists, mechanism_of, move, on_ground, places
-from saltus.view.style import PALETTE, STANCE, styled
+from saltus.view.colours import PALETTE, STANCE
+from saltus.view.drawing import artists, between, draw_ground, move
+from saltus.view.placing import extent, has_contacts, mechanism_of, on_ground, places
+from saltus.view.style import styled
 
 if TYPE_CHECKING:
     from saltus.model.mechanism import Mechanism
@@ -26,7 +28,7 @@ DPI = 80
 
 
 @styled
-def animate(
+def film(
     run: Trajectory,
     path: str | Path,
     *,
@@ -35,7 +37,6 @@ def animate(
     since: float | None = None,
     until: float | None = None,
     trail: str | None = None,
-    ground: float = 0.0,
     mechanism: Mechanism | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
@@ -46,14 +47,14 @@ def animate(
     0.1 m apart. `progress(done, all)` is called after each frame.
     """
     if not (fps > 0 and speed > 0):
-        raise BadValue(f"animate: fps {fps} and speed {speed} must be above zero")
+        raise BadValue(f"film: fps {fps} and speed {speed} must be above zero")
     begin = float(run.t[0]) if since is None else max(float(since), float(run.t[0]))
     end = float(run.t[-1]) if until is None else min(float(until), float(run.t[-1]))
     if not end > begin:
-        raise BadValue(f"animate: nothing to draw between {begin:g} and {end:g} s")
+        raise BadValue(f"film: nothing to draw between {begin:g} and {end:g} s")
     times = begin + speed / fps * np.arange(int((end - begin) * fps / speed + 1e-9) + 1)
     times = np.minimum(times, end)
-    scene = _Scene(run, mechanism_of(run, mechanism), times, trail, ground)
+    scene = _Scene(run, mechanism_of(run, mechanism), times, trail)
     palette: Any = None
     frames: list[Any] = []
     for k in range(len(times)):
@@ -81,7 +82,7 @@ def animate(
 class _Scene:
     """A canvas with its background drawn once, and the artists that move on it."""
 
-    def __init__(self, run: Trajectory, m: Mechanism, times: np.ndarray, trail: str | None, ground: float) -> None:
+    def __init__(self, run: Trajectory, m: Mechanism, times: np.ndarray, trail: str | None) -> None:
         from saltus.model.geometry import skeleton
 
         self.run, self.times = run, times
@@ -90,12 +91,14 @@ class _Scene:
         self.points = places(m, bones, rows, run.params, times)
         x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
         self.camera = rows[:, run.meta["q_names"].index(x_name)] if x_name else np.zeros(len(times))
-        self.has_ground = bool(run.meta["forces"])
+        self.has_ground = has_contacts(run)
         self.contact = on_ground(run, times)
         local = self.points - np.stack([self.camera, np.zeros(len(times))], axis=1)[:, None, :]
-        low, high = local.reshape(-1, 2).min(axis=0), local.reshape(-1, 2).max(axis=0)
+        shown = extent(bones, local).reshape(-1, 2)
+        low, high = shown.min(axis=0), shown.max(axis=0)
         if self.has_ground:
-            low[1] = min(low[1], ground)
+            below = [between(run.meta["ground"], x + low[0], x + high[0])[:, 1] for x in self.camera]
+            low[1] = min(low[1], *map(np.min, below))
         pad = 0.10 * max(*(high - low), 1e-3)
         centre = (low + high) / 2
         half_y = (high[1] - low[1]) / 2 + pad
@@ -111,8 +114,7 @@ class _Scene:
         ax.set_ylim(centre[1] - scale * height, centre[1] + scale * height)
         ax.set_xlabel("x relative to the base (m)" if x_name else "x (m)")
         ax.set_ylabel("z (m)" if m.spatial else "y (m)")
-        self._draw_ground(ground)
-        self._make_moving(m, trail, ground)
+        self._make_moving(m, trail)
         self.canvas.draw()
         height_px = self.figure.bbox.height
         box = ax.get_window_extent()
@@ -120,12 +122,7 @@ class _Scene:
         self.font = ImageFont.truetype(findfont(FontProperties(family="DejaVu Sans Mono")), 11)
         self.background: Any = self.canvas.copy_from_bbox(self.figure.bbox)
 
-    def _draw_ground(self, ground: float) -> None:
-        if self.has_ground:
-            self.ax.axhspan(ground - 100, ground, color="#efefef", linewidth=0, zorder=0)
-            self.ax.axhline(ground, color="#777777", linewidth=1.5, zorder=1)
-
-    def _make_moving(self, m: Mechanism, trail: str | None, ground: float) -> None:
+    def _make_moving(self, m: Mechanism, trail: str | None) -> None:
         ax, run = self.ax, self.run
         points = run.meta["points"]
         name = trail or next((p for p in (*run.meta["forces"], "foot", *points) if p in points), None)
@@ -140,9 +137,9 @@ class _Scene:
             self.trail_t, self.trail_xy = fine, world[:, [0, -1]]
         (self.trail,) = ax.plot([], [], color=PALETTE["vermillion"], linewidth=1.2, alpha=0.8, zorder=2)
         (self.marks,) = ax.plot([], [], color="#777777", linewidth=1.0, zorder=1)
-        self.ground = ground
+        self.ground = draw_ground(ax, self._ground_at(0.0)) if self.has_ground else []
         self.machine = artists(ax, self.bones, width=5.0)
-        self.moving = [self.trail, self.marks, *self.machine]
+        self.moving = [*self.ground, self.trail, self.marks, *self.machine]
         for artist in self.moving:
             artist.set_animated(True)
 
@@ -155,7 +152,7 @@ class _Scene:
             recent = (self.trail_t <= t + 1e-12) & (self.trail_t > t - TRAIL)
             self.trail.set_data((self.trail_xy[recent] - shift).T)
         if self.has_ground:
-            self._move_marks(x0)
+            self._move_ground(x0)
         domain = "on the ground" if self.contact[k] else "in flight" if self.has_ground else ""
         where = f"x = {x0:6.3f} m   " if self.camera.any() else ""
         self.canvas.restore_region(self.background)
@@ -172,13 +169,22 @@ class _Scene:
         draw.text(corner, text, font=self.font, fill=PALETTE["black"])
         return picture
 
-    def _move_marks(self, x0: float) -> None:
+    def _ground_at(self, x0: float) -> np.ndarray:
+        """Line of the ground in the picture around x0."""
+        left, right = self.ax.get_xlim()
+        return between(self.run.meta["ground"], left + x0, right + x0) - [x0, 0.0]
+
+    def _move_ground(self, x0: float) -> None:
         left, right = self.ax.get_xlim()
         low = self.ax.get_ylim()[0]
+        line = self._ground_at(x0)
+        self.ground[0].set_xy(np.vstack([line, [right, low], [left, low]]))
+        self.ground[1].set_data(line.T)
         numbers = np.arange(np.ceil((left + x0) / MARK), np.floor((right + x0) / MARK) + 1)
-        depth = np.where(np.round(numbers) % 5 == 0, 0.6, 0.3) * (self.ground - low)
         xs = numbers * MARK - x0
+        heights = np.interp(xs, *line.T)
+        depth = np.where(np.round(numbers) % 5 == 0, 0.6, 0.3) * (heights.min(initial=np.inf) - low)
         xy = np.full((3 * len(xs), 2), np.nan)
-        xy[0::3] = np.column_stack([xs, np.full(len(xs), self.ground)])
-        xy[1::3] = np.column_stack([xs, self.ground - depth])
+        xy[0::3] = np.column_stack([xs, heights])
+        xy[1::3] = np.column_stack([xs, heights - depth])
         self.marks.set_data(xy.T)

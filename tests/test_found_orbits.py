@@ -1,0 +1,153 @@
+"""Orbits of machines whose contacts stick, slip and lift by themselves, in the sequence found by running."""
+
+import math
+
+import numpy as np
+import pytest
+
+import saltus as sl
+from saltus.errors import BadValue
+
+from test_contact_laws import hopper  # isort: skip
+
+
+def law(t, s):
+    return {"leg": -s.p.k * s.q.leg - 6 * s.v.leg - s.p.push * s.touching.toe}
+
+
+def with_params():
+    m, _ = hopper()
+    m.param("k", 400.0)
+    m.param("push", 60.0)
+    return m, m.assemble(height=0.8)
+
+
+@pytest.fixture(scope="module")
+def gait():
+    m, start = with_params()
+    run = sl.simulate(m, start, until=2.0, control=law)
+    return sl.find_orbit(m, run.last_stride, control=law)
+
+
+def test_the_same_orbit_as_of_a_prescribed_sequence(gait):
+    m, start = with_params()
+    graph = sl.HybridSystem(m)
+    air, stand = graph.domain("air"), graph.domain("stand", contacts=[sl.Pinned("toe")])
+    graph.edge(air, stand, guard=sl.Touchdown("toe"), reset=sl.PlasticImpact())
+    graph.edge(stand, air, guard=sl.Liftoff("toe"))
+    other = sl.find_orbit(graph, start, domain=air, control=law)
+    assert gait.events == ["toe lifts", "toe touches"]
+    assert gait.period == pytest.approx(other.period, abs=1e-9)
+    assert gait.multipliers[0] == pytest.approx(other.multipliers[0], abs=1e-8)
+    assert gait.multipliers[1:] == pytest.approx(0.0, abs=1e-8)
+    assert gait.duty == pytest.approx(other.duty, abs=1e-9)
+    assert gait.impact_loss == pytest.approx(other.impact_loss, abs=1e-9)
+
+
+def test_it_runs_as_found(gait):
+    run = gait.simulate(3.0)
+    assert run.outcome.ok
+    assert run.end.positions == pytest.approx(gait.start.positions, abs=1e-8)
+    assert run.end.v.height == pytest.approx(gait.start.v.height, abs=1e-8)  # the toe is about to strike
+    assert gait.error < 1e-8
+    assert not gait.notes
+
+
+def test_derivatives_against_differences(gait):
+    assert sl.orbits.shooting_estimate(gait) == pytest.approx(gait.stability.matrix, abs=1e-6)
+    assert max(abs(np.linalg.eigvals(sl.orbits.monodromy(gait)))) == pytest.approx(1.0, abs=1e-8)
+
+
+def test_a_family_ends_where_another_contact_comes_in():
+    m, _ = with_params()
+    m.stop("leg", lower=-0.15)
+    run = sl.simulate(m, m.assemble(height=0.8), until=2.0, control=law)
+    orbit = sl.find_orbit(m, run.last_stride, control=law)
+    family = sl.orbits.follow(orbit, "push", to=80.0)
+    assert "leg lower touches" in family.ends[1]
+    assert family.orbits[-1].trajectory.q.leg.min() == pytest.approx(-0.15, abs=1e-4)
+
+
+def block(friction=0.3):
+    """1 kg on rough ground, drawn to and fro by a spring."""
+    m = sl.Mechanism("stick and slip")
+    body = m.link("block", mass=1.0, inertia=0.1)
+    m.slide("at", m.ground, body, axes="xy")
+    m.foot("foot", body.origin, friction=m.param("friction", friction))
+    m.force("pull", body.origin, (40 * (0.5 * sl.math.sin(4 * m.time) - m.q.at.x) - 2 * m.v.at.x, 0))
+    return m, m.assemble(at=(0.05, 0), rates={"at": (0.3, 0)})
+
+
+@pytest.mark.parametrize(("friction", "events"), [(0.3, {"foot turns back"}), (1.2, {"foot sticks", "foot slips"})])
+def test_strides_of_one_period_of_the_drive(friction, events):
+    m, start = block(friction)
+    period = 2 * math.pi / 4
+    run = sl.simulate(m, start, until=6 * period + 0.2)
+    orbit = sl.find_orbit(m, run.at(6 * period + 0.1), period=period)
+    assert set(orbit.events) == events
+    assert orbit.time == pytest.approx(6 * period + 0.1)
+    assert sl.orbits.shooting_estimate(orbit) == pytest.approx(orbit.stability.matrix, abs=1e-6)
+    assert orbit.simulate().end.positions == pytest.approx(orbit.start.positions, abs=1e-8)
+    family = sl.orbits.follow(orbit, "friction", to=friction * 0.9)
+    last = family.orbits[-1]
+    assert last.params["friction"] == pytest.approx(friction * 0.9)
+    assert last.simulate().end.velocities == pytest.approx(last.start.velocities, abs=1e-7)
+
+
+def test_left_and_right_change_places():
+    """Two blocks of one machine that take turns: half a period with the names swapped is the whole story."""
+    m = sl.Mechanism("two hoppers")
+    for side in ("left", "right"):
+        body = m.link(side, mass=1.0, inertia=0.1)
+        m.slide(f"{side}_at", m.ground, body, axes="y")
+        m.foot(side, body.origin, friction=0.5, restitution=1.0)
+    drop = 0.5
+    half = math.sqrt(2 * drop / 9.81)  # s from the top to the ground: one is on top when the other touches
+    start = m.assemble(left_at=drop, right_at=0.0, rates={"right_at": 9.81 * half})
+    orbit = sl.find_orbit(m, start, swap={"left_at": "right_at", "left": "right"})
+    assert orbit.events == ["right bounces"] or orbit.events == ["left bounces"]
+    assert orbit.period == pytest.approx(half, abs=1e-9)
+
+
+def test_what_depends_on_its_entry_is_refused():
+    m, start = hopper()
+    with pytest.raises(BadValue, match=r"s\.entry"):
+        sl.find_orbit(m, start, control=lambda t, s: {"leg": -400 * s.q.leg - 6 * s.v.leg + (t - s.entry.t)})
+
+
+def test_a_run_without_a_whole_stride_says_so():
+    m, start = hopper()
+    run = sl.simulate(m, start, until=0.1)
+    with pytest.raises(BadValue, match="no whole stride"):
+        _ = run.last_stride
+
+
+def test_rimless_wheel_down_a_slope():
+    """Each step keeps eta = (I + m l^2 cos(2 pi / n)) / (I + m l^2) of the rate, n of them eta^(2 n) of a deviation.
+
+    On the orbit the slope gives back what the impact takes: w^2 (1 - eta^2) = 2 m g l (cos(a - s) - cos(a + s)) / (I +
+    m l^2), a half the angle between spokes, s the slope; w the rate before an impact.
+    """
+    n, length, mass, inertia, slope = 6, 0.3, 1.0, 0.02, math.radians(12)
+    m = sl.Mechanism("rimless wheel")
+    wheel = m.link("wheel", mass=mass, inertia=inertia)
+    m.planar("at", m.ground, wheel)
+    for i in range(n):
+        angle = 2 * math.pi * i / n
+        m.foot(f"spoke{i}", wheel.at(length * math.sin(angle), -length * math.cos(angle)), friction=3.0)
+    turn, rate = math.pi / n - 0.1 - slope, -7.0  # shortly after an impact, on spoke 0
+    rates = (-rate * length * math.cos(turn), -rate * length * math.sin(turn), rate)
+    start = m.assemble(at=(-length * math.sin(turn), length * math.cos(turn), turn), rates={"at": rates})
+    ground = sl.ground.Slope(-slope)
+    run = sl.simulate(m, start, until=3.0, ground=ground)
+    assert run.outcome.ok
+    orbit = sl.find_orbit(m, run.last_stride, ground=ground)
+    whole = inertia + mass * length**2
+    eta = (inertia + mass * length**2 * math.cos(2 * math.pi / n)) / whole
+    half = math.pi / n
+    gain = 2 * mass * 9.81 * length * (math.cos(half - slope) - math.cos(half + slope)) / whole
+    assert len(orbit.events) == n
+    for c in orbit.crossings:
+        assert c.before.v[2] ** 2 == pytest.approx(gain / (1 - eta**2), rel=1e-8)
+    assert orbit.multipliers[0] == pytest.approx(eta ** (2 * n), abs=1e-8)
+    assert orbit.advance["at.x"] == pytest.approx(n * 2 * length * math.sin(half) * math.cos(slope), abs=1e-8)

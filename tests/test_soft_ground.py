@@ -1,0 +1,95 @@
+"""Soft feet, stops and faces: the same declarations with a stiffness, against closed forms and against hard ones."""
+
+import math
+
+import pytest
+
+import saltus as sl
+from saltus.errors import BadValue
+from saltus.studies import contact_laws
+
+G = 9.81
+
+
+def test_a_spring_throws_back_what_it_took():
+    """Without damping: touch, time on the ground (2 / w) (pi - atan(v w / g)), and the height it came from."""
+    k = 1e5
+    m = contact_laws.block(0.0, stiffness=k)
+    run = sl.simulate(m, m.assemble(at=(0, 1.0)), until=1.2)
+    assert run.outcome.ok
+    w, v = math.sqrt(k), math.sqrt(2 * G)
+    on = 2 / w * (math.pi - math.atan(v * w / G))
+    assert [(e.name, e.t) for e in run.events] == [
+        ("foot touches", pytest.approx(v / G, abs=1e-9)),
+        ("foot lifts", pytest.approx(v / G + on, abs=1e-9)),
+    ]
+    again = [run.at(t).q.at.y for t in (v / G + on + v / G, v / G + on)]
+    assert again == pytest.approx([1.0, 0.0], abs=1e-8)
+
+
+def test_soft_runs_become_hard_ones():
+    rows = contact_laws.softness()
+    pushed, stopped = ([row[i] for row in rows] for i in (1, 2))
+    assert contact_laws.order([(k, x) for k, x, _ in rows]) == pytest.approx(-0.5, abs=0.05)
+    assert pushed == sorted(pushed, reverse=True)
+    assert pushed[-1] < 1e-3
+    assert stopped[-1] < 1e-6
+
+
+def test_energy_is_accounted_for():
+    """What damping and slip take is work of the contact, never gained."""
+    m = contact_laws.block(0.3, stiffness=1e5, damping=0.5)
+    run = sl.simulate(m, m.assemble(at=(0, 0.5), rates={"at": (2.0, 0)}), until=3.0)
+    assert run.outcome.ok
+    assert run.energy_account["work of contact foot"] == pytest.approx(-(0.5 * G + 2.0), rel=1e-3)
+    assert abs(run.energy_account["relative residual"]) < 1e-8
+    assert [e.name for e in run.events][:3] == ["foot touches", "foot slips", "foot lifts"]
+
+
+def test_soft_stop():
+    """A mass of 2 kg meets a stop of 800 N/m at 1 m/s: it turns back after half a period, pi sqrt(m / k)."""
+    m = sl.Mechanism("slider", gravity=(0, 0))
+    body = m.link("body", mass=2.0, inertia=0.1)
+    m.slide("x", m.ground, body, axes="x")
+    m.stop("x", upper=0.0, stiffness=800.0)
+    run = sl.simulate(m, m.assemble(x=-0.1, rates={"x": 1.0}), until=0.5)
+    assert [(e.name, e.t) for e in run.events] == [
+        ("x upper touches", pytest.approx(0.1, abs=1e-9)),
+        ("x upper lifts", pytest.approx(0.1 + math.pi * math.sqrt(2 / 800), abs=1e-9)),
+    ]
+    assert run.v.x[-1] == pytest.approx(-1.0, abs=1e-9)
+
+
+def test_soft_wall():
+    """The same against a face."""
+    m = sl.Mechanism("slider", gravity=(0, 0))
+    body = m.link("body", mass=2.0, inertia=0.1)
+    m.slide("at", m.ground, body, axes="xy")
+    m.touch("nose", body.origin, m.ground.plane(0, 0, normal=(-1, 0)), stiffness=800.0)
+    run = sl.simulate(m, m.assemble(at=(-0.1, 0), rates={"at": (1.0, 0.3)}), until=0.5)
+    assert run.v.at.x[-1] == pytest.approx(-1.0, abs=1e-9)
+    assert run.q.at.y[-1] == pytest.approx(0.15, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("law", "words"),
+    [
+        ({"stiffness": -1.0}, "stiffness"),
+        ({"stiffness": 1e5, "restitution": 0.5}, "leave out restitution"),
+        ({"damping": 1.0}, "give stiffness"),
+        ({"stiffness": 1e5, "radius": 0.1}, "leave out radius"),
+    ],
+)
+def test_contradictions_are_refused(law, words):
+    m = sl.Mechanism("block")
+    body = m.link("block", mass=1.0, inertia=0.1)
+    m.slide("at", m.ground, body, axes="xy")
+    with pytest.raises(BadValue, match=words):
+        m.foot("foot", body.origin, friction=0.5, **law)
+
+
+def test_soft_feet_on_a_terrain_are_refused():
+    m = contact_laws.block(0.5, stiffness=1e5)
+    terrain = sl.ground.Terrain(lambda x: 0.1 * sl.math.sin(x))
+    with pytest.raises(BadValue, match="is soft"):
+        sl.simulate(m, m.assemble(at=(0, 1.0)), until=0.1, ground=terrain)
