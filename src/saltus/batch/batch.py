@@ -15,12 +15,13 @@ from saltus.batch.motion import Acted, Motion, asked
 from saltus.batch.native import Native
 from saltus.compile import CompileError, find_compiler
 from saltus.errors import BadModel, BadValue, UnknownName
-from saltus.ground import Ground, Level
+from saltus.ground import Ground
 from saltus.hybrid.laws import stepwise
 from saltus.hybrid.signals import Signals
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.touching import Foot
+from saltus.simulation.asked import ground_of
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: nothing bounces more slowly, and nothing whose flight would be shorter than a step
@@ -109,24 +110,15 @@ class Batch:
         return np.broadcast_to(numbers, (n,))
 
     def _grounds(self, given: Any) -> list[Ground]:
-        one = Level() if given is None else given
-        many = list(one) if isinstance(one, Sequence) else [one] * self.copies
-        many = [Level(float(x)) if isinstance(x, int | float) and not isinstance(x, bool) else x for x in many]
-        if len(many) != self.copies or not all(isinstance(x, Ground) for x in many):
-            raise BadValue(
-                f"ground is {given!r}; give a height (m), a shape such as sl.ground.Slope(5, 'deg'), or one per copy",
-                given=given,
-            )
+        one = [ground_of(self.machine, x) for x in (given if isinstance(given, Sequence) else [given])]
+        many = one * self.copies if not isinstance(given, Sequence) else one
+        if len(many) != self.copies:
+            raise BadValue(f"{len(many)} grounds for {self.copies} copies; give one, or one per copy", given=given)
         if many[0].patches > 1 or len({x.kind for x in {id(x): x for x in many}.values()}) > 1:
             raise BadValue(
                 f"ground is {many[0]!r}; a batch runs on planes, or on one smooth sl.ground.Terrain: steps and corners "
                 "are for sl.simulate",
                 given=given,
-            )
-        if given is not None and not any(isinstance(x, Foot) for x in self.machine.touching.values()):
-            raise BadValue(
-                f"{self.machine.name!r} has no feet, so nothing would meet the ground; add "
-                "m.foot(name, point, friction=0.7)"
             )
         return many
 
@@ -248,6 +240,7 @@ class Batch:
                         contact=x.name,
                     )
                 p[:, at] = (gaps[:, i] <= START) & (np.abs(speeds[:, i]) <= START)
+            p[:, at + x.places["felt"].start] = p[:, at]
             at += x.size
         assert self._engine is not None
         self._engine.begin(which, q, w, p)
