@@ -27,6 +27,7 @@ START = 1e-6  # m: a start may be so far below the ground, or so near above it t
 REST = 2e-5  # m/s: a contact that is pressed and leaves more slowly stays; it would rise by 2e-11 m
 STILL = 1e-9  # m/s: slower than this a contact does not slip
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
+LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
 
@@ -514,7 +515,9 @@ class Contacts:
             for row in (self.rows(i) if at_rest[i] else self.rows(i)[self.c.elements[i].slips :])
         ]
         if still:
-            v = v - Decomposition(M, A[still], loops).constrained_velocity(u[still])
+            off = Decomposition(M, A[still], loops).constrained_velocity(u[still])
+            if np.abs(off).max() <= LEVER * np.abs(u[still]).max():  # else a dead centre makes much of what is nothing
+                v = v - off
         for i in candidates:
             one, mine = self.now[i], self.tangential(i)
             way = None
