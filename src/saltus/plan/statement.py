@@ -14,13 +14,14 @@ from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.resets import Collision
 from saltus.model.mechanism import Mechanism
+from saltus.model.packing import Packed
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 from saltus.plan.conditions import Condition, parse
 from saltus.plan.phase import Instant, Phase, inputs_of
 
 
-class Plan:
+class Plan(Packed):
     """A motion through one domain, or through several in a row, to be found by direct collocation.
 
     `duration` is a number of seconds, or (least, most) where it is free; `intervals` the first mesh; a list gives each
