@@ -29,7 +29,7 @@ class Packed:
 
 
 def _unpacked(kind: type, owner: Any, data: bytes) -> Any:
-    out = object.__new__(kind)
+    out: Any = object.__new__(kind)
     out.__dict__.update(_Unpacker(io.BytesIO(data), out, owner).load())
     return out
 
