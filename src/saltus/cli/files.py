@@ -35,20 +35,46 @@ def zoo() -> None:
 
 def new(
     name: Annotated[str, typer.Argument(help="Name of the machine; the file is NAME.saltus.yaml.")],
+    kind: Annotated[
+        str, typer.Option(help="hopper: one leg with a loop, a model file; biped: two legs with feet, a Python file.")
+    ] = "hopper",
+    robot: Annotated[
+        Path | None, typer.Option("--from", help="A robot to start from instead: URDF, MJCF or another model file.")
+    ] = None,
     directory: Annotated[Path, typer.Option("--out", help="Directory of the file.")] = Path("."),
 ) -> None:
-    """Write a commented model file to start from."""
-    from saltus.files.model.template import template
+    """Write a file to start from: a hopper, a biped, or a robot that comes as URDF or MJCF."""
+    from saltus.files.model.template import biped, template
 
+    if kind not in ("hopper", "biped"):
+        raise UnknownName("kind of machine", kind, ("hopper", "biped"))
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_ -]*", name):
         raise BadValue(f"name {name!r}: use letters, digits, spaces, - and _", given=name)
-    path = directory / f"{name.replace(' ', '_')}.saltus.yaml"
+    suffix = ".py" if kind == "biped" and robot is None else ".saltus.yaml"
+    path = directory / f"{name.replace(' ', '_')}{suffix}"
     if path.exists():
         raise BadValue(f"{path} exists already; choose another name", path=str(path))
     check_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    path.write_text(template(name), encoding="utf-8")
-    out.print(f"Wrote {escape(str(path))}. Next: saltus check {escape(str(path))}", soft_wrap=True)
+    if robot is not None:
+        _convert(robot, path)
+    else:
+        path.write_text(biped(name) if kind == "biped" else template(name), encoding="utf-8")
+    following = "run" if suffix == ".py" else "check"
+    out.print(f"Wrote {escape(str(path))}. Next: saltus {following} {escape(str(path))}", soft_wrap=True)
+
+
+def _convert(robot: Path, path: Path) -> None:
+    """Write a robot's file as a model file, and say what it held beyond Saltus."""
+    import saltus as sl
+    from saltus.files.model_file import ModelFile
+
+    model = sl.read(robot, partial=True)
+    if not isinstance(model, ModelFile):
+        raise BadValue(f"{robot} holds no robot; give a URDF, an MJCF or a model file")
+    for note in model.notes:
+        out.print(f"[yellow]left out[/]: {escape(note)}", soft_wrap=True)
+    sl.write(model.system, path)
 
 
 @reads

@@ -46,6 +46,11 @@ class Model:
     until: float | None = None
     run: Any = None
 
+    @property
+    def felt(self) -> Any:
+        """What is simulated: a machine whose contacts happen by themselves, or a graph of domains."""
+        return self.system if self.system.terrain is None else self.system.mechanism
+
 
 def machines() -> dict[str, Callable[..., Any]]:
     """Every machine of the zoo by the name the command line gives it."""

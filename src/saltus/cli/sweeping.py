@@ -68,7 +68,7 @@ def sweep(
         row = bar.add_task("sweep", total=runs, note="starting")
 
         def show(done: int, total: int, rate: float, left: float) -> None:
-            bar.update(row, completed=done, note=f"{done} of {total}, {rate:.0f} a second, {left:.0f} s left")
+            bar.update(row, completed=done, note=f"{done} of {total}, {rate:.0f} per second, {left:.0f} s left")
 
         try:
             data = sl.sweep(

@@ -8,14 +8,11 @@ from typing import Any
 
 from saltus.errors import BadFile, BadValue
 from saltus.files import tables
-from saltus.files.model_file import ModelFile, read_model, write_model
 from saltus.hybrid.graph import HybridSystem
 from saltus.model.mechanism import Mechanism
-from saltus.orbits.family import Family, read_family, write_family
 from saltus.orbits.orbit import Orbit
 from saltus.simulation import store
 from saltus.simulation.trajectory import Trajectory
-from saltus.sweeps import read_sweep
 
 
 def read(
@@ -40,11 +37,17 @@ def read(
     """
     path = Path(path)
     if like is not None:
+        from saltus.orbits.family import read_family
+
         return read_family(path, like)
     if path.is_dir():
+        from saltus.sweeps import read_sweep
+
         return read_sweep(path)
     if path.suffix.lower() == ".nc":
         return store.load(path)
+    from saltus.files.model_file import read_model
+
     return read_model(path, partial=partial, base=base, closing=closing, repair=repair, contacts=contacts)
 
 
@@ -69,16 +72,24 @@ def write(
     path = Path(path)
     if not path.parent.is_dir():
         raise BadFile(f"{path.parent} is no directory; make it first", file=str(path))
+    given = {"start": start, "domain": domain, "control": control, "until": until}
+    settings = partial or any(x is not None for x in given.values())
+    if isinstance(thing, Trajectory) and not settings:
+        if path.suffix.lower() == ".nc":
+            return store.save(thing, path)
+        if path.suffix not in tables.FORMATS:
+            raise BadValue(f"{path}: a run is written as .nc (whole), {', '.join(tables.FORMATS)}", given=str(path))
+        return tables.write_table(thing, path)
+    from saltus.files.model_file import ModelFile, write_model  # these load slowly, and runs need none of them
+    from saltus.orbits.family import Family, write_family
+
     if isinstance(thing, Mechanism | HybridSystem | ModelFile):
         return write_model(thing, path, start=start, domain=domain, control=control, until=until, partial=partial)
-    given = {"start": start, "domain": domain, "control": control, "until": until}
-    if partial or any(x is not None for x in given.values()):
+    if settings:
         raise BadValue("start, domain, control, until and partial belong to model files", given=given)
     if isinstance(thing, Family):
         return write_family(thing, path)
-    if isinstance(thing, Trajectory) and path.suffix.lower() == ".nc":
-        return store.save(thing, path)
-    if isinstance(thing, Trajectory) or (isinstance(thing, Sequence) and all(isinstance(x, Mapping) for x in thing)):
+    if isinstance(thing, Sequence) and all(isinstance(x, Mapping) for x in thing):
         return tables.write_table(thing, path)
     raise BadValue(
         f"a {type(thing).__name__} cannot be written to a file; give a Mechanism, HybridSystem, Trajectory, Family or "

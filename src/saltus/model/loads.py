@@ -331,6 +331,8 @@ class Loads:
         return place
 
     def _mine(self, frame: Frame, part: str) -> None:
+        if not isinstance(frame, Frame):
+            raise BadModel(f"{part}: {frame!r} is no place; give one on a link, such as link.at(0.1, 0) or link.end")
         if self.links.get(frame.link.name) is not frame.link:
             raise BadModel(f"{part}: link {frame.link.name!r} belongs to another mechanism than {self.name!r}")
         self.book.known_symbols(part, frame.position, frame.rotation)

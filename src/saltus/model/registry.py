@@ -12,7 +12,7 @@ import numpy as np
 
 from saltus.errors import BadModel, BadValue, DuplicateName, MissingParam, UnknownName
 from saltus.model.parts import check_tensor
-from saltus.model.symbols import SX, Number, Param, vector
+from saltus.model.symbols import SX, Number, Param, not_finite, vector
 
 ARGUMENTS = ("self", "name", "near", "rates", "params")  # of `assemble` and `keyframe`, which take joints by name
 
@@ -125,7 +125,7 @@ class Registry:
     def plain(value: Any, part: str) -> None:
         """Refuse what is no finite number."""
         if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            raise BadValue(f"{part}: {value!r} is not a finite number", given=value)
+            raise BadValue(f"{part}: {not_finite(value)}", given=value)
 
     def positive(self, value: Number, part: str, what: str) -> None:
         """Refuse what is not positive, now or for Params that come later."""
