@@ -22,9 +22,9 @@ from bench import Row, growing
 from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice
 from saltus.engines import choose as engine
-from saltus.hybrid.touched import constrained
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.mode import action, mode
+from saltus.hybrid.touched import constrained
 
 TITLE = "How cost grows"
 SIZES = {"chain": (1, 3, 10, 30, 100), "tail": (2, 6, 20, 60), "legs": (1, 2, 4)}

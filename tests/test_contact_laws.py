@@ -98,3 +98,32 @@ def test_a_run_stops_after_so_many_touches():
     assert [e.name for e in run.events].count("toe touches") == 3
     with pytest.raises(sl.errors.UnknownName, match="toe touches"):
         sl.simulate(m, start, until=1.0, control=push, stop_after={"toe touchs": 3})
+
+
+def test_four_feet_on_springs():
+    """A body of 10 kg on four legs that slide and spring, dropped with some speed: symmetric feet do the same at once.
+
+    As the body comes level all feet stand still at one instant, front and hind ones being about to part: holding them
+    all would take forces without bound.
+    """
+    m = sl.Mechanism("four feet", spatial=True)
+    body = m.link("body", mass=10.0, inertia=(0.1, 0.3, 0.35))
+    m.free("body", m.ground, body)
+    for name, x, y in (("fl", 0.3, 0.15), ("fr", 0.3, -0.15), ("hl", -0.3, 0.15), ("hr", -0.3, -0.15)):
+        leg = m.link(name, mass=0.5, inertia=(1e-3, 1e-3, 1e-3))
+        m.slide(name, body.at(x, y, -0.1), leg.origin, axes="z")
+        m.joint_spring(f"{name}_spring", name, stiffness=6000.0, damping=10.0)
+        m.foot(f"{name}_toe", leg.at(0, 0, -0.25), radius=0.02, friction=0.8)
+    start = m.assemble(**{"near": {"body.z": 0.6}})
+    q, v = start.positions.copy(), start.velocities.copy()
+    q[m.q_names.index("body.z")] = 0.6
+    v[m.v_names.index("body.x")], v[m.v_names.index("body.wy")] = 0.5, 0.3
+    run = sl.simulate(m, sl.State(m, q, v, start.params), until=0.6, tolerance=1e-8)
+    assert run.outcome.ok, run.outcome
+    sides = [[(e.t, e.name[0] + e.name[2:]) for e in run.events if e.name[1] == side] for side in "lr"]
+    assert sides[0] == sides[1]
+    assert len(sides[0]) > 8
+    assert max(run.contacts.friction_used(name) for name in run.contacts.names) <= 0.8 * (1 + 1e-6)
+    assert np.abs(run.v["body.y"]).max() < 1e-9  # nothing pushes it aside
+    account = run.energy_account
+    assert abs(account["relative residual"]) < 1e-6

@@ -11,7 +11,6 @@ import numpy as np
 from saltus.dynamics.impulse import Impact
 from saltus.errors import BadValue, UnknownName, naming_extras
 from saltus.model.assembly import State
-from saltus.model.forces import CompliantContact
 from saltus.model.symbols import Named
 from saltus.shown import Shown
 from saltus.simulation.touches import QUANTITIES, Touches
@@ -253,7 +252,7 @@ class Trajectory(Shown):
 
     def _state(self, sample: int) -> State:
         m = self._machine
-        memory = sum(f.memory.numel() for f in m.forces.values() if isinstance(f, CompliantContact))
+        memory = int(m.z.numel())
         z = None
         if memory and self.pieces:
             z = self.pieces[sample].at(self.t[[sample]])[0, -memory:]
