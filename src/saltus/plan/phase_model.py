@@ -63,9 +63,13 @@ class PhaseModel:
         self._own = ca.vertcat(m.time, node.c, m.p), inserted
         e = phase.stage.equations
         full = {k: self.here(v) for k, v in node.full.items()}
+        pushes = SX(0, 1)
+        if phase.touches is not None:
+            seen = self.here(phase.touches.seen(self.part)[0])
+            pushes = ca.substitute([seen], [ca.vertcat(e.q, e.v)], [ca.vertcat(full["q"], full["v"])])[0]
         self._path = (
-            ca.vertcat(m.time, e.q, e.v, inputs_of(m), e.z, phase.forces),
-            ca.densify(ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"])),
+            ca.vertcat(m.time, e.q, e.v, inputs_of(m), e.z, phase.forces, phase.pushes),
+            ca.densify(ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"], pushes)),
         )
         self.full = full
         integrands = [self.along(plan.integrals[i][1], rounded=True) * self._counts(i) for i in summed]
