@@ -138,7 +138,10 @@ class PhaseModel:
         places = {self.x[i].element_hash(): i for i in range(self.n)}
         self.simple: list[tuple[int, float, float]] = []
         rows, residual = [self.here(self.node.residual.g)], self.node.residual
+        self.moved = ca.Function("moved", arguments, [ca.cse(ca.densify(rows[0]))])
         names, low, high = list(residual.names), [0.0] * len(residual.names), [0.0] * len(residual.names)
+        if self.phase.touches is not None:  # they hold within intervals
+            rows, names, low, high = [SX(0, 1)], [], [], []
         for c in self.conditions:
             expression = self.along(c.expression)
             if expression.is_symbolic() and expression.element_hash() in places:

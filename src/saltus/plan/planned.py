@@ -171,7 +171,7 @@ def planned(
                 ground[:, contact_index(m, contacts, contact), "xyz".index(lock)] = f[:, row]
         touches = np.zeros((len(times), 0, len(QUANTITIES)))
         if model.phase.touches is not None:
-            u[0] = u[1]  # steps are implicit: what is unknown at their beginning acts on none
+            u[0], a[0] = u[1], a[1]  # those of an interval stand at its end
             touches = _touching(t, k, x, ground, list(contacts))
         work = t.scheme.running(times, powers)
         samples.append(

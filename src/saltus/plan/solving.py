@@ -22,7 +22,7 @@ from saltus.plan.integrals import means, objective, with_integrals
 from saltus.plan.mesh import errors, inputs, refined, states
 from saltus.plan.phase_model import PhaseModel
 from saltus.plan.planned import Planned, Round, planned
-from saltus.plan.schemes import HermiteSimpson, Implicit, Scheme
+from saltus.plan.schemes import HermiteSimpson, Midpoint, Scheme
 from saltus.plan.solvers import SOLVERS, Limits, Result
 from saltus.plan.stages import stages_of
 from saltus.plan.starting_point import fill
@@ -30,7 +30,7 @@ from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 
 LOOK = 50  # iterations that a further guess gets, once one has led to a solution
-RELAXED = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # weight m, m/s: how far contacts may overlap, in rounds
+RELAXED = (0.3, 0.1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # weight m, m/s: how far contacts may overlap, in rounds
 ROUNDINGS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of absolute values, as shares of their means, one after the other
 SAME = 1e-3  # relative change of the objective below which they need not be rounded less
 
@@ -69,8 +69,8 @@ def solve(
     """
     begin = time.perf_counter()
     if plan.through and scheme is not None:
-        raise BadValue(f"{plan!r} goes through contact, in implicit steps; leave out scheme={scheme!r}", given=scheme)
-    scheme = Implicit() if plan.through else scheme or HermiteSimpson()
+        raise BadValue(f"{plan!r} goes through contact, in steps of its own; leave out scheme={scheme!r}", given=scheme)
+    scheme = Midpoint() if plan.through else scheme or HermiteSimpson()
     if tolerance is not None and not tolerance > 0:
         raise BadValue(f"tolerance is {tolerance}; give a number above zero, or None to keep the mesh", given=tolerance)
     if solver not in SOLVERS:

@@ -3,13 +3,14 @@
 At every node, with gap g(q) and slip s(q, v) of a contact, its normal force N and tangential force f, both by the
 machine's weight, and a bound c of its slip,
 
-    g >= 0,  N >= 0,  |f| <= mu N,  |s| <= c,    g N = 0,  mu N c + f s = 0.
+    g >= 0,  N >= 0,  |f| <= mu N,  |s| <= c,    g N = 0,  g' N = 0,  mu N c + f s = 0.
 
-Neither product is ever below zero, as f s >= -|f| |s|. Where the last one is zero, either s is zero or c = |s| and
-f = -mu N s / |s|, which dissipates as much as friction can: these are the laws of contact. Both products are allowed
-to be eps, which is lowered in rounds (Scholtes 2001, "Convergence properties of a regularization scheme for
-mathematical programs with complementarity constraints"). Steps are implicit (Stewart and Trinkle 1996, "An implicit
-time-stepping scheme"), so that an impact is a large force over a step or two, and plastic.
+As f s >= -|f| |s|, the last sum is never below zero. Where it is zero, either s is zero or c = |s| and
+f = -mu N s / |s|, which dissipates as much as friction can: these are the laws of contact. Products are allowed to be
+eps, which is lowered in rounds (Scholtes 2001, "Convergence properties of a regularization scheme for
+mathematical programs with complementarity constraints"). Forces act evenly over the step that ends at their node,
+after which the contact is closed and at rest along its normal: an impact is a large force over one step, plastic, and
+comes half a step before the node.
 """
 
 from __future__ import annotations
@@ -126,11 +127,11 @@ class Touches:
     # ---- what holds ---------------------------------------------------------------------------------------------
 
     def overlaps(self, part: dict[str, SX]) -> SX:
-        """Products (m, m/s) that are zero where the laws of contact hold, and never below it."""
+        """Products (m, m/s) that are not above zero where the laws of contact hold."""
         out = [SX(0, 1)]
         for x, f, n, c in self.forces(part):
             if x.element.normal:
-                out.append(x.geometry.gap * n)
+                out += [x.geometry.gap * n, x.geometry.rates[-1] * n, -x.geometry.rates[-1] * n]
             if x.slips:
                 out.append(x.friction * n * c + ca.dot(f, x.geometry.rates[: x.slips]))
         return ca.vertcat(*out)

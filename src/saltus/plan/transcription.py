@@ -153,8 +153,8 @@ class Transcription:
             inner = np.ones(len(s), bool) if i not in model.integrated else own
             row = nodes[i, inner]
             self.low[row], self.high[row] = np.maximum(self.low[row], least), np.minimum(self.high[row], most)
-        if self.plan.through:  # steps are implicit: what acts at the very beginning acts on nothing
-            idle = np.concatenate([nodes[model.node.blocks[block], 0] for block in "unt"])
+        if self.plan.through:  # what acts within an interval is unknown at its end, so that the first node has none
+            idle = np.concatenate([nodes[model.node.blocks[block], 0] for block in "afunt"])
             idle = idle[(self.low[idle] <= 0) & (self.high[idle] >= 0)]
             self.low[idle] = self.high[idle] = 0.0
         if not own.all():
