@@ -30,7 +30,7 @@ from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 
 LOOK = 50  # iterations that a further guess gets, once one has led to a solution
-RELAXED = (0.3, 0.1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # weight m, m/s: how far contacts may overlap, in rounds
+RELAXED = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # weight m, m/s: how far contacts may overlap, in rounds
 ROUNDINGS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of absolute values, as shares of their means, one after the other
 SAME = 1e-3  # relative change of the objective below which they need not be rounded less
 

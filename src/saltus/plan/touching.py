@@ -28,6 +28,8 @@ from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot, Rub
 from saltus.plan.conditions import FREE, Condition
 
+GAP = "gap of "  # conditions that a contact is not inside of what it touches
+START = 1e-6  # m: where a motion may be below the ground at its start, as in a run
 MOST = 1e3  # weights, m/s: no force and no slip is larger; without a bound the solver strays
 ROUND = 1e-6  # of the weight, m/s: the tips of cones in 3D are as round as this
 GRAVITY = 10.0  # m/s2: forces are measured by the weight there
@@ -144,7 +146,7 @@ class Touches:
             gap, name = x.geometry.gap, x.name
             if x.element.normal:
                 out.append(Condition(n, 0.0, MOST, f"normal force of {name}"))
-                out.append(Condition(gap, 0.0, FREE, f"gap of {name}"))
+                out.append(Condition(gap, 0.0, FREE, f"{GAP}{name}"))
             if not x.slips:
                 continue
             out.append(Condition(c, 0.0, MOST, f"slip of {name}"))

@@ -21,6 +21,7 @@ from saltus.plan.nlp import Local, Piece, Programme
 from saltus.plan.phase_model import BEFORE, PhaseModel, with_freed
 from saltus.plan.schemes import Scheme, inequalities, sizes_inside
 from saltus.plan.statement import Plan
+from saltus.plan.touching import GAP, START
 
 
 class Transcription:
@@ -173,6 +174,7 @@ class Transcription:
         data = np.vstack([s[own], self.scheme.weights(self.meshes[k])[own], np.tile(self.data[:, None], count)])
         low, high = (np.tile(b[:, None], count) for b in (model.point_low, model.point_high))
         given = [i for i, name in enumerate(model.point_names) if name.startswith(BEFORE)]
+        low[[i for i, name in enumerate(model.point_names) if name.startswith(GAP)], 0] = -START
         for place in self._joined(k):  # the foot is on the ground there, as the neighbouring phase says
             low[given, place] = -FREE
         for name, _ in self._released(k):  # a force without normal part is no cone but a point
