@@ -151,12 +151,6 @@ def test_an_edge_that_is_missing_or_cannot_be_planned():
         sl.Plan(here, there, duration=1.0)
 
 
-def test_feet_with_modes_of_their_own_are_not_planned_through():
-    m = rail()
-    m.foot("foot", m.links["block"].origin, friction=0.5)
-    with pytest.raises(BadModel, match="'foot' of 'block' touch"):
-        sl.Plan(m, duration=1.0)
-
 
 # ---- limits -------------------------------------------------------------------------------------------------------
 

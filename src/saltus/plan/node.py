@@ -60,10 +60,8 @@ class Node:
     unknowns: ca.Function
 
 
-def node_of(
-    stage: Constrained, rows: Sequence[int], *, momentum: bool = True, touches: Touches | None = None
-) -> Node:
-    """Return the node of a domain; `rows` are the constraint rows that are independent, `touches` contacts left open."""
+def node_of(stage: Constrained, rows: Sequence[int], *, momentum: bool = True, touches: Touches | None = None) -> Node:
+    """Return the node of a domain; `rows` are the constraint rows that are independent, `touches` open contacts."""
     for contact in stage.domain.contacts:
         if isinstance(contact, Sliding) and not _is_zero(contact.friction):
             raise BadModel(

@@ -207,7 +207,7 @@ def planned(
         **labels(plan.system, [model.phase.domain.name for model in t.models], arrays, p, plan.ground),
         "channels": channels,
         "drives": list(m.drives),
-        "elements": [x.name for model in t.models[:1] for x in (model.phase.touches.all if plan.through else [])],
+        "elements": [x.name for x in plan.phases[0].touches.all] if plan.phases[0].touches is not None else [],
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",
         "engine": engine,

@@ -184,7 +184,7 @@ class _Work:
         t = self.transcription(rows, meshes)
         t.rounding = ROUNDINGS[0] * means(t, fill(t, guess))
         if self.plan.through:
-            t.relaxed = RELAXED[:1] * np.ones(1)
+            t.relaxed = np.array(RELAXED[:1])
         return t
 
     def from_guess(self, i: int, candidates: Sequence[Guess], limit: int) -> Result:
@@ -227,7 +227,9 @@ class _Work:
             found = self._solve(tight, result.x, f"contacts within {relaxed:g}", self.limits.iterations, warm=True)
             self._record(tight, found)
             if not found.ok:
-                self.notes.append(f"with contacts that overlap by {relaxed:g} only, the solver ended with {found.status}")
+                self.notes.append(
+                    f"with contacts that overlap by {relaxed:g} only, the solver ended with {found.status}"
+                )
                 break
             t, result = tight, found
         return t, result

@@ -31,7 +31,7 @@ from saltus.plan.conditions import FREE, Condition
 GAP = "gap of "  # conditions that a contact is not inside of what it touches
 START = 1e-6  # m: where a motion may be below the ground at its start, as in a run
 MOST = 1e3  # weights, m/s: no force and no slip is larger; without a bound the solver strays
-ROUND = 1e-6  # of the weight, m/s: the tips of cones in 3D are as round as this
+ROUND = 1e-4  # of the weight, m/s: the tips of cones in 3D are as round as this
 GRAVITY = 10.0  # m/s2: forces are measured by the weight there
 
 
@@ -65,7 +65,9 @@ class Touches:
                 "step as 0.05 * (1 + sl.math.tanh(x / 0.01)) for example"
             )
         self.ground, self.weight = ground, GRAVITY * sum((number(x.mass) for x in m.links.values()), SX(0))
-        self.all = [Touch(x, _placed(x, geometry(x, e, ground), ground), self._friction(x)) for x in elements(m, ground)]
+        self.all = [
+            Touch(x, _placed(x, geometry(x, e, ground), ground), self._friction(x)) for x in elements(m, ground)
+        ]
         self.pressed = [x for x in self.all if x.element.normal]
         self.rubbed = [x for x in self.all if x.slips]
         self.sizes = {"n": len(self.pressed), "t": sum(x.slips for x in self.rubbed), "c": len(self.rubbed)}
@@ -77,8 +79,11 @@ class Touches:
         if part.stiffness is not None:
             raise BadModel(f"contact {part.name!r} is soft; a plan through contact has hard ones, without stiffness=")
         if not number(part.restitution).is_zero():
-            raise BadModel(f"contact {part.name!r} bounces; in a plan through contact impacts are plastic, restitution=0")
-        given = [part.friction, self.ground.friction] if isinstance(part, Foot) else [getattr(part, "friction", 0.0)]
+            raise BadModel(
+                f"contact {part.name!r} bounces; in a plan through contact impacts are plastic, restitution=0"
+            )
+        rough = self.ground.near(0.0, 0.0)[0].friction
+        given = [part.friction, rough] if isinstance(part, Foot) else [getattr(part, "friction", 0.0)]
         known = [number(one) for one in given if one is not None]
         if not known:
             raise BadValue(f"foot {part.name!r} has no friction, and neither has the ground", foot=part.name)
@@ -157,7 +162,7 @@ class Touches:
         return out
 
     def seen(self, part: dict[str, SX]) -> tuple[SX, SX]:
-        """Forces on the machine (N, world axes), and normal, tangential (N), slip (m/s), gap (m), friction (1) of each."""
+        """Forces on the machine (N, world axes); normal, tangential (N), slip (m/s), gap (m), friction (1) of each."""
         forces, rows = [], []
         for x, f, n, _ in self.forces(part):
             g, slip = x.geometry, x.geometry.rates[: x.slips]

@@ -190,7 +190,9 @@ class Transcription:
         """Friction conditions, and tangential forces, of contacts whose normal force ends phase k by being zero."""
         phase, m = self.models[k].phase, self.plan.mechanism
         guards = [e.guard for a, _, e in self.joins if a == k and e is not None and isinstance(e.guard, Liftoff)]
-        contacts = [i for i, c in enumerate(phase.domain.contacts) if guards and same_point(m, c.point, guards[0].point)]
+        contacts = [
+            i for i, c in enumerate(phase.domain.contacts) if guards and same_point(m, c.point, guards[0].point)
+        ]
         return [phase.tangential(i) for i in contacts if phase.friction(i, self.plan.friction) is not None]
 
     def _interval_piece(self, k: int) -> Piece:
@@ -428,8 +430,8 @@ class Transcription:
                 size[block] = np.maximum(size[block], 0.1 * size[block].max(initial=0.0))
             best = np.where(finite > 0, np.minimum(np.maximum(size, 0.1 * finite), np.maximum(finite, 1e-12)), size)
             out[nodes] = np.where(best > 1e-9, best, 1.0)[:, None]
-            for block in ("n", "t", "c") if self.plan.through else ():
-                out[nodes[self.models[k].node.blocks[block]]] = 1.0  # by the weight, and m/s
+            for name in ("n", "t", "c") if self.plan.through else ():
+                out[nodes[self.models[k].node.blocks[name]]] = 1.0  # by the weight, and m/s
             inside = self.sizes[k]
             out[inside] = np.resize(out[nodes[list(self.models[k].of_sizes), 0]], len(inside))[:, None]
             out[self.constants[k]] = np.maximum(np.abs(guess[self.constants[k]]), 1e-3)
