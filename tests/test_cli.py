@@ -352,8 +352,45 @@ def test_help_does_not_load_heavy_libraries():
     assert done.stdout.strip() == "[]"
 
 
-def test_demo_runs_16_steps_and_says_where_to_look(tmp_path):
+def test_demo_runs_on_real_ground_and_says_where_to_look(tmp_path):
     result = call("demo", "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 16
+    numbers = json.loads((tmp_path / "summary.json").read_text())
+    assert numbers["ok"]
+    assert numbers["steps"] == 15
+    assert numbers["mean_speed"] == pytest.approx(1.0, abs=0.05)
+    assert numbers["worst_friction_need"] <= 0.8 + 1e-9
     assert "report.html" in result.output
+
+
+# ---- new ------------------------------------------------------------------------------------------------------------
+
+
+def test_new_offers_a_biped_that_stands_and_squats(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "saltus run duo.py" in call("new", "duo", "--kind", "biped").output
+    result = call("run", "duo.py", "--until", 0.3, "--json", "--out", "out")
+    numbers = json.loads(result.stdout)
+    assert numbers["ok"], numbers["faults"]
+    run = sl.read("out/run.nc")
+    assert run.q["base"].y.min() > 0.3
+    low = json.loads(call("run", "duo.py", "--until", 0.15, "--ground=-0.05", "--json", "--out", "low").stdout)
+    assert low["events"]["right_foot touches"] >= 1  # it falls onto a ground that is lower
+    assert "left_foot" in message(call("run", "duo.py", "--ground", "slope:5", "--out", "steep"))  # in the hill
+
+
+def test_new_takes_a_robot_from_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sl.write(sl.zoo.five_bar(), "arm.urdf")
+    result = call("new", "mine", "--from", "arm.urdf")
+    assert result.exit_code == 0, result.output
+    theirs, mine = sl.read("arm.urdf").mechanism, sl.read("mine.saltus.yaml").mechanism
+    assert mine.q_names == theirs.q_names
+    assert "no kind of machine named 'horse'" in message(call("new", "x", "--kind", "horse"))
+
+
+@pytest.mark.parametrize("given", ["slope:steep", "stairs:1,2", "high", "slope:"])
+def test_a_ground_that_is_none_is_refused_with_an_example(given, tmp_path):
+    said = message(call("run", "four-bar", "--ground", given, "--out", tmp_path))
+    assert "slope:DEGREES" in said
+    assert "--ground slope:5" in said

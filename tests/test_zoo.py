@@ -22,6 +22,14 @@ MACHINES = {
     "raptor fixed": (lambda: sl.zoo.raptor_linkage(base="fixed"), 7, 1, 0.3267),
     "raptor": (sl.zoo.raptor_linkage, 9, 3, 1.5267),
     "compass": (sl.zoo.compass_linkage, 5, 5, 30.0),
+    "bouncing ball": (sl.zoo.bouncing_ball, 3, 3, 1.0),
+    "rocking block": (sl.zoo.rocking_block, 3, 3, 1.0),
+    "kneed walker": (sl.zoo.kneed_walker, 6, 6, 4.3),
+    "biped": (sl.zoo.biped, 11, 7, 9.8),
+    "BOLT on ground": (sl.zoo.bolt_on_ground, 8, 4, 7.4418),
+    "planar quadruped": (sl.zoo.planar_quadruped, 15, 7, 22.496),
+    "quadruped": (sl.zoo.quadruped, 32, 16, 24.496),
+    "quadruped with a continuum tail": (lambda: sl.zoo.quadruped(tail="continuum"), 32, 16, 24.496),
 }
 
 

@@ -68,7 +68,7 @@ def summary_rows(f: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if f["worst_friction_need"] is not None:
         rows += [
-            ("worst friction need", f"{f['worst_friction_need']:.3g}"),
+            ("worst friction need", f"{f['worst_friction_need']:.3g}{_worry(f['worst_friction_need'])}"),
             ("smallest normal force", f"{f['smallest_normal_force']:.3g} N"),
         ]
     rows += [
@@ -76,6 +76,13 @@ def summary_rows(f: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("wall time", f"{f['wall_time']:.2f} s ({f['real_time_factor']:.1f}x real time, compiling included)"),
     ]
     return rows + [("note", note) for note in f["notes"]]
+
+
+def _worry(need: float) -> str:
+    """What a friction need means for a machine of metal and rubber."""
+    if need <= 1.0:
+        return " (rubber on concrete gives about 0.8)"
+    return " (no real ground gives more than about 1: this foot was held by assumption, see m.foot)"
 
 
 def write_results(

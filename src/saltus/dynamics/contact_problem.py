@@ -114,20 +114,22 @@ class _Problem:
         if not rubs or not self.planar or len(rubs) > MOST or not any(x.tangential for x in rubs):
             return False
         ways = [[x.direction[0]] if x.direction is not None else [1.0, -1.0] if x.tangential else [0.0] for x in rubs]
-        normals = [x.normal for x in rubs if x.normal is not None]
-        for signs in itertools.product(*ways):
-            A = self.G[np.ix_(normals, normals)].copy()
-            for k, (x, s) in enumerate(zip(rubs, signs, strict=True)):
-                if x.tangential:
-                    A[:, k] -= x.friction * s * self.G[normals, x.tangential[0]]
-            scale = np.sqrt(np.abs(np.diag(self.G)[normals])) + 1e-100  # squared, it is still above zero
-            A = A / np.outer(scale, scale)
-            for r in range(1, len(normals) + 1):
-                for chosen in itertools.combinations(range(len(normals)), r):
-                    plain = self.G[np.ix_([normals[i] for i in chosen], [normals[i] for i in chosen])]
-                    dependent = np.linalg.det(plain / np.outer(scale[list(chosen)], scale[list(chosen)])) < 1e-9
-                    if not dependent and np.linalg.det(A[np.ix_(chosen, chosen)]) <= 1e-9:
-                        return True
+        normals = [x.normal for x in rubs]
+        plain = self.G[np.ix_(normals, normals)]
+        along = np.array(
+            [x.friction * self.G[normals, x.tangential[0]] if x.tangential else 0 * plain[0] for x in rubs]
+        ).T
+        scale = np.sqrt(np.abs(np.diag(plain))) + 1e-300
+        plain, along = (A / np.outer(scale, scale) for A in (plain, along))
+        for r in range(1, len(normals) + 1):
+            for chosen in itertools.combinations(range(len(normals)), r):
+                signs = np.array(list(itertools.product(*(ways[i] for i in chosen))))
+                mine = np.ix_(chosen, chosen)
+                if (
+                    np.linalg.det(plain[mine]) >= 1e-9
+                    and (np.linalg.det(plain[mine] - signs[:, None, :] * along[mine]) <= 1e-9).any()
+                ):
+                    return True
         return False
 
     # ---- guesses ------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class Mechanism(Shown, Loads):
         Parts compare by identity, since they cannot be changed themselves; expressions node by node.
         """
         parts = (self.params, self.links, self.joints, self.points, self.forces, self.constraints, self.drives)
-        named = tuple(tuple(part.items()) for part in (*parts, self.touching))
+        named = tuple(tuple(part.items()) for part in (*parts, self.memories, self.touching))
         more = tuple((name, Same(x)) for group in (self.inputs, self.armatures) for name, x in group.items())
         return (*named, more, self.closing, Expression(self._gravity))
 

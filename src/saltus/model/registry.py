@@ -38,6 +38,7 @@ class Registry:
         self.name = readable(name, "name of the machine")
         self.params: dict[str, Param] = {}
         self.inputs: dict[str, SX] = {}
+        self.memories: dict[str, SX] = {}
         self.time = SX.sym("t")
         self.q: dict[str, SX] = {}
         self.v: dict[str, SX] = {}
@@ -146,8 +147,8 @@ class Registry:
         """Refuse symbols of other machines; with `state` those of coordinates, inputs and time are known too."""
         known = {param.symbol.element_hash() for param in self.params.values()}
         if state:
-            of_state = (*self.q.values(), *self.v.values(), *self.inputs.values(), self.time)
-            known |= {symbol.element_hash() for symbol in of_state}
+            of_state = (self.q, self.v, self.inputs, self.memories, {"t": self.time})
+            known |= {symbol.element_hash() for group in of_state for symbol in group.values()}
         for expression in expressions:
             for symbol in ca.symvar(expression):
                 if symbol.element_hash() not in known:
@@ -159,10 +160,10 @@ class Registry:
 
     def without_rates(self, part: str, *expressions: SX) -> None:
         """Refuse velocities and inputs where only positions and time have a meaning."""
-        rates = {s.element_hash() for s in (*self.v.values(), *self.inputs.values())}
+        rates = {s.element_hash() for group in (self.v, self.inputs, self.memories) for s in group.values()}
         for symbol in (s for e in expressions for s in ca.symvar(e)):
             if symbol.element_hash() in rates:
                 raise BadModel(
-                    f"{part} uses {symbol.name()!r}, a velocity or an input; it may use positions, time and Params",
+                    f"{part} uses {symbol.name()!r}, a velocity or such; it may use positions, time and Params",
                     symbol=symbol.name(),
                 )

@@ -120,6 +120,8 @@ def read_family(path: str | Path, like: Orbit) -> Family:
     Every orbit is evaluated again, so that its multipliers are those of the equations and not those of the file.
     """
     path = Path(path)
+    if not path.is_file():
+        raise BadFile(f"{path} does not exist or is no file", path=str(path))
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         found = data["format"]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve_discrete_are
 
 from saltus.errors import BadValue, NoOrbit
 from saltus.orbits.basins import Returns
@@ -82,6 +81,8 @@ def stabilise(
     e = shooting.evaluate(orbit.evaluation.point)
     A, B = e.section_map, e.by_param
     k = len(A)
+    from scipy.linalg import LinAlgError, solve_discrete_are  # load slowly, and only this needs them
+
     try:
         P = solve_discrete_are(A, B, state_weight * np.eye(k), np.diag(weights))
     except (LinAlgError, ValueError) as problem:

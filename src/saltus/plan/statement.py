@@ -20,7 +20,7 @@ from saltus.model.symbols import SX, Named
 from saltus.plan.conditions import Condition, parse
 from saltus.plan.phase import Instant, Phase, inputs_of
 from saltus.shown import Shown
-from saltus.simulation.run import ground_of
+from saltus.simulation.asked import ground_of
 
 
 class Plan(Shown):

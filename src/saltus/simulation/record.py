@@ -213,7 +213,7 @@ def _named(s: _Samples, outputs: list[np.ndarray], places: Mapping[str, Any], d:
         "own_work": x[:, layout.work],
         "drives": drives,
         "touches": np.concatenate([touches.reshape(n, len(c.elements), 4), _modes(mode, s.p, n)], axis=2),
-        "off": float(np.abs(phi).max(initial=0.0)),
+        "off": _apart(mode, phi),
     }
 
 
@@ -225,7 +225,7 @@ def _modes(mode: Mode, p: np.ndarray, n: int) -> np.ndarray:
     for i, one in enumerate(c.elements):
         for k, key in enumerate(("closed", "stick", "friction", "static")):
             out[:, i, k] = block[:, at + one.places[key].start]
-        at += one.block.numel()
+        at += one.size
     return out
 
 
@@ -235,7 +235,14 @@ def _gap_at_steps(s: _Samples) -> float:
     if not mode.constrained.rows:
         return 0.0
     x = np.vstack([piece.coefficients[:, 0], piece.coefficients[-1].sum(axis=0)])
-    return float(np.abs(mode.constrained.gaps(piece.breaks, x[:, : mode.layout.nq], mode.base(p))).max())
+    return _apart(mode, np.asarray(mode.constrained.gaps(piece.breaks, x[:, : mode.layout.nq], mode.base(p))))
+
+
+def _apart(mode: Mode, phi: np.ndarray) -> float:
+    """Largest distance between the two sides of a loop or a contact, rows of one taken together."""
+    ends = np.cumsum([0, *(c.phi.numel() for c in mode.equations.closures)])
+    spans = [phi[:, a:b] for a, b in itertools.pairwise(ends)]
+    return max((float(np.linalg.norm(part, axis=1).max(initial=0.0)) for part in spans), default=0.0)
 
 
 # ---- contacts -------------------------------------------------------------------------------------------------------

@@ -39,7 +39,13 @@ SCRIPT = """(() => {
     const known = gl?.getExtension("WEBGL_debug_renderer_info");
     return known && /swiftshader|llvmpipe|software/i.test(gl.getParameter(known.UNMASKED_RENDERER_WEBGL));
   };
+  // viser says so over the picture; the studio's page in the documentation says it, too
+  const hush = () => new MutationObserver(() => {
+    for (const box of document.querySelectorAll("[role=alert]"))
+      if (box.textContent.startsWith("Software WebGL")) box.querySelector("button")?.click();
+  }).observe(document.documentElement, { childList: true, subtree: true });
   const save = () => {
+    hush();
     // no multisampling
     HTMLCanvasElement.prototype.getContext = function (kind, options) {
       return context.call(this, kind, { ...options, antialias: false });

@@ -33,9 +33,7 @@ class RunPanel:
         self.start = gui.add_dropdown("Start", (*reversed(starts), POSED))
         controls = [*(["of the file"] if model.control is not None else []), *system.controls, "none"]
         self.control = gui.add_dropdown("Controller", tuple(controls))
-        touches = bool(session.mechanism.touching)  # contacts of its own need all velocities
-        first = "Projection" if touches else FORMULATIONS[0]
-        self.formulation = gui.add_dropdown("Formulation", FORMULATIONS, initial_value=first)
+        self.formulation = gui.add_dropdown("Formulation", FORMULATIONS, initial_value="Projection")
         self.slope = gui.add_number("Slope of the ground (deg)", 0.0, min=-60.0, max=60.0, visible=session.has_feet)
         self.domain = gui.add_dropdown(
             "First domain", tuple(system.domains), initial_value=model.domain or next(iter(system.domains))

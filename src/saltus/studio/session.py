@@ -148,7 +148,7 @@ class Session:
         x, y, z = (shot.points[0].min(axis=0) + shot.points[0].max(axis=0)) / 2
         centre, away = np.array([x, y, z]), np.array([0.5, -1.0, 0.3])
         if not m.spatial:
-            centre, away = np.array([x, -z, y]), np.array([0.0, -1.0, 0.0])
+            centre, away = np.array([x, -z, y]), np.array([0.0, -1.0, 0.12])
         distance = NEAR * self.size
         if camera.image_width < PHONE:  # the panel covers the lower part of the page
             distance = self.size / (FILL * FREE * 2 * math.tan(camera.fov / 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
 import traceback
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from saltus.errors import BadValue, SaltusError
-from saltus.sweeps.workers import end_with_parent
+from saltus.sweeps.workers import depend, fresh
 
 PATIENCE = 1.5  # s between a polite request to stop and the end of the process
 SAMPLES = 20_000  # of a run that goes to the page, at most 500 per second
@@ -38,7 +37,7 @@ class Worker:
         with self._lock:
             if self._closed or (self._process is not None and self._process.is_alive()):
                 return
-            context = multiprocessing.get_context("spawn")
+            context = fresh()
             self._pipe, theirs = context.Pipe()
             self._cancelled = context.Event()
             self._process = context.Process(target=_work, args=(self.load, theirs, self._cancelled), daemon=True)
@@ -100,7 +99,7 @@ class Worker:
 
 def _work(load: Callable[[], Any], pipe: Any, cancelled: Any) -> None:
     """Life of the process: build the machine once, then do jobs; it ends with the studio, however that ends."""
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    depend()
     try:
         jobs = _Jobs(load(), pipe, cancelled)
         while True:
@@ -159,7 +158,7 @@ class _Jobs:
         import saltus as sl
 
         run = sl.simulate(
-            self.system,
+            self.model.felt,
             self._start(start, params),
             until=until,
             domain=domain,

@@ -175,7 +175,8 @@ def _contacts(run: Trajectory) -> list[str]:
     }
     known = [n for n in shown if all(n in c for c in contacts.values())]
     rows = [(name, *(shown[n][1] * float(c[n]) for n in known)) for name, c in contacts.items()]
-    return ["<h2>Contacts</h2>", table(("contact", *(shown[n][0] for n in known)), rows)]
+    worry = "a pinned foot is held whatever it takes: real ground gives a friction of about 1 at most, and never pulls"
+    return ["<h2>Contacts</h2>", table(("contact", *(shown[n][0] for n in known)), rows, worry)]
 
 
 def _events(run: Trajectory) -> list[str]:

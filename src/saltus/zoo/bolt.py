@@ -157,7 +157,7 @@ def bolt(*, takeoff: str = "force") -> sl.HybridSystem:
 
 
 def sprung_toe(m: sl.Mechanism, name: str = "", *, count: Any = 1, radius: Any = 0.0) -> None:
-    """Put a toe under a leg of BOLT that gives way along the tibia, with friction mu on the ground.
+    """Put a toe at the foot of a leg of BOLT, which gives way along the tibia, with friction mu on the ground.
 
     The die spring has 65 kN/m (sec. 2.1); the toe's mass m_toe and the damping d_toe of its rubber pad are not printed.
     """
@@ -165,7 +165,8 @@ def sprung_toe(m: sl.Mechanism, name: str = "", *, count: Any = 1, radius: Any =
     given = {"mu": (0.8, ""), "m_toe": (0.05, "kg"), "k_toe": (65e3, "N/m"), "d_toe": (100.0, "N s/m")}
     mu, mass, stiffness, damping = (m.params.get(n) or m.param(n, *value) for n, value in given.items())
     toe = m.link(f"{before}toe", mass=mass * count)
-    m.slide(f"{before}toe", m.points[f"{before}foot"], toe, axes="x")
+    end = m.points.pop(f"{before}foot")  # the spring lets the tibia's end go below the toe
+    m.slide(f"{before}toe", end, toe, axes="x")
     m.joint_spring(f"{before}toe", f"{before}toe", stiffness=stiffness * count, damping=damping * count)
     m.foot(f"{before}toe", toe.origin, radius=radius, friction=mu)
 

@@ -1,4 +1,4 @@
-"""The tailed quadruped that BOLT was made for: four of its legs and a serpentine tail (Liu and Ben-Tzvi 2020, fig. 1)."""
+"""The tailed quadruped that BOLT was made for: four of its legs and a tail (Liu and Ben-Tzvi 2020, fig. 1)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ GAITS = {
 
 
 def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
-    """A quadruped of four BOLT legs in sagittal planes with one motor each, and a tail "articulated", "continuum" or "none".
+    """A quadruped of four BOLT legs in sagittal planes, with a tail: "articulated", "continuum" or "none".
 
-    x is forward, y left, z up; the body floats freely ("body"). The leg at a corner has the crank `front_left_q1` and the
-    toe "front_left_toe", a ball with friction mu on a spring (see `bolt_on_ground`). The tail leaves the body's rear
-    upwards; its coordinates `tail1.alpha`, ... have motors.
+    x is forward, y left, z up; the body floats freely ("body"). The leg at a corner has the crank `front_left_q1` with
+    its motor, and the toe "front_left_toe", a ball with friction mu on a spring (see `bolt_on_ground`). The tail leaves
+    the body's rear upwards; its coordinates `tail1.alpha`, ... have motors.
 
-    Every dimension is a Param. The body's mass and inertia are those of four motors (m_motor: what BOLT's crank of 2.56 kg
-    weighs beyond a disc of 0.3 kg) at hips D (m) by W (m) apart, and of a frame m_frame as a uniform plate. Its
+    Every dimension is a Param. The body's mass and inertia are those of four motors (m_motor: what BOLT's crank of 2.56
+    kg weighs beyond a disc of 0.3 kg) at hips D (m) by W (m) apart, and of a frame m_frame as a uniform plate. Its
     centre of mass lies x_body (m) ahead of the middle. Motors have BOLT's limits.
 
-    The law `controls["clock"]` turns the cranks with the phases phase_front_left, ..., which the keyframes "trot", "pace",
-    "bound" and "pronk" have as well, and holds the tail; `controls["tail"]` lets the tail hold the body's pitch and
-    roll.
+    The law `controls["clock"]` turns the cranks with the phases phase_front_left, ..., by default those of a trot, and
+    holds the tail. The keyframes "trot", "pace", "bound" and "pronk" have their cranks at the phases of `GAITS`.
     """
     m = sl.Mechanism("quadruped", spatial=True)
     D, W = m.param("D", 0.76, "m"), m.param("W", 0.28, "m")
@@ -55,28 +54,26 @@ def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
     }
     cranks = clock(m, phases, omega=-52.0, K_P=20.6, K_D=3.3, h=-0.08, b=0.0)
     held = [n for n in m.inputs if n not in phases]
-    rest = {
-        n: m.param(f"rest_{n.replace('.', '_')}", 0.6 if n.endswith(("alpha", "bend_z")) else 0.0, "rad") for n in held
-    }
+    raised = {n: 0.6 if n.endswith(("alpha", "bend_z")) else 0.0 for n in held}
+    rest = {n: m.param(f"rest_{n.replace('.', '_')}", angle, "rad") for n, angle in raised.items()}
     K, C = m.param("K_tail", 60.0, "Nm/rad"), m.param("D_tail", 3.0, "Nm s/rad")
 
     def hold(t: Any, s: sl.Signals) -> dict[str, Any]:
         return cranks(t, s) | {n: K * (rest[n] - s.q[n]) - C * s.v[n] for n in held}
 
     m.controls["clock"] = hold
-    straight = {n: (0.6 if n.endswith(("alpha", "bend_z")) else 0.0) for n in held}
     for gait, angles in GAITS.items():
         at = dict(zip(legs, angles, strict=True))
-        m.keyframes[gait] = {"body": (0.0, 0.0, 0.43, 1.0, 0.0, 0.0, 0.0), **_pose(at), **straight}
+        m.keyframes[gait] = {"body": (0.0, 0.0, 0.43, 1.0, 0.0, 0.0, 0.0), **_pose(at), **raised}
     return m
 
 
 def planar_quadruped() -> sl.Mechanism:
     """The quadruped's planar twin: a body that pitches on a front and a hind pair of BOLT legs, each pair one leg.
 
-    Coordinates `body.x`, `body.y` (m), `body.angle` (rad), and BOLT's for each pair, as `front_q1`. Dimensions are those of
-    `quadruped`, with two legs, springs and motors side by side in a pair; it has no tail. The hind pair's clock is
-    `phase` (rad) ahead of the front's.
+    Coordinates `body.x`, `body.y` (m), `body.angle` (rad), and BOLT's for each pair, as `front_q1`. Dimensions are
+    those of `quadruped`, with two legs, springs and motors side by side in a pair; it has no tail. The hind pair's
+    clock is `phase` (rad) ahead of the front's.
     """
     m = sl.Mechanism("planar quadruped")
     D = m.param("D", 0.76, "m")

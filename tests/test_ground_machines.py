@@ -1,0 +1,125 @@
+"""Machines on real ground: balls, blocks, walkers and legs against closed forms, their own periods and each other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import saltus as sl
+from saltus.zoo.bolt import bolt_pose
+
+G = 9.81
+
+
+def times(run, name):
+    return [e.t for e in run.events if e.name == name]
+
+
+def test_a_ball_rests_at_the_limit_of_its_bounces():
+    """Sum of the geometric series: (1 + e) / (1 - e) sqrt(2 h / g)."""
+    m = sl.zoo.bouncing_ball()
+    run = sl.simulate(m, m.keyframe("drop"), until=5.0, rate=100.0)
+    assert run.outcome.ok
+    assert times(run, "ball rests") == pytest.approx([9 * math.sqrt(2 / G)], abs=1e-9)
+    assert run["ball.y"][-1] == pytest.approx(0.1, abs=1e-12)
+
+
+def test_a_ball_that_slides_comes_to_roll():
+    """Friction slows it and spins it up until v = 5/7 v0, for a solid ball."""
+    m = sl.zoo.bouncing_ball()
+    run = sl.simulate(m, m.keyframe("slide"), until=0.5, rate=100.0)
+    assert times(run, "ball sticks") == pytest.approx([2 / (7 * 0.3 * G)], abs=1e-10)
+    assert run.v["ball.x"][-1] == pytest.approx(5 / 7, abs=1e-10)
+
+
+def test_a_block_rocks_as_housner_says_until_it_stands():
+    """Angular momentum about the new corner: the rate is multiplied by 1 - 3/2 sin(alpha)^2 at every impact."""
+    m = sl.zoo.rocking_block()
+    run = sl.simulate(m, m.keyframe("tilted"), until=4.0, rate=50.0)
+    assert run.outcome.ok
+    hits = [e for e in run.events if e.impact is not None]
+    ratios = [e.v[2] / e.v_before[2] for e in hits[:-1]]
+    assert len(ratios) > 20
+    np.testing.assert_allclose(ratios, 1 - 1.5 * math.sin(math.atan(0.1 / 0.4)) ** 2, rtol=1e-9)
+    assert abs(run["block.angle"][-1]) < 1e-12
+    assert {run.contacts.mode(n)[-1] for n in ("left", "right")} == {1}
+
+
+def test_the_kneed_walker_walks_on_its_stops_alone():
+    """Every stride is the same; both knees strike their stops once a stride; energy comes from the slope alone."""
+    m = sl.zoo.kneed_walker()
+    slope = 0.067
+    run = sl.simulate(m, m.keyframe("walking"), until=2.8, ground=sl.ground.Slope(-slope), rate=100.0)
+    assert run.outcome.ok
+    strides = [e for e in run.events if e.name == "left touches"]
+    first, second = strides[0], strides[1]
+    np.testing.assert_allclose(second.q[2:], first.q[2:], atol=1e-9)
+    np.testing.assert_allclose(second.v, first.v, atol=1e-8)
+    ahead, down = second.q[:2] - first.q[:2]
+    assert down == pytest.approx(-math.tan(slope) * ahead, abs=1e-9)
+    lost = sum(e.impact.lost for e in run.events if e.impact and first.t < e.t <= second.t)
+    assert lost == pytest.approx(-4.3 * G * down, rel=1e-7)
+    assert [len(times(run, f"{leg}_knee upper touches")) for leg in ("left", "right")] == [2, 2]
+    assert max(run.contacts.slip_length(leg) for leg in ("left", "right")) < 1e-7
+
+
+def test_poses_of_bolt_are_those_of_its_branch():
+    start = sl.zoo.bolt_linkage(base="fixed").keyframe("crank level")
+    for angle in (-4.0, -1.0, 1.75, 5.0):
+        followed = start.follow("q1", np.linspace(0.0, angle, 60))[-1]
+        off = np.array(list(bolt_pose(angle).values())) - followed[1:]
+        np.testing.assert_allclose(np.remainder(off + 1, 2 * math.pi) - 1, 0, atol=1e-9)
+
+
+def test_a_toe_that_leaves_for_an_instant_is_not_lost():
+    """The toe's spring pulls it off the ground just after an impact, by less than a step shows, and pushes it back."""
+    m = sl.zoo.bolt_on_ground()
+    clock = {"omega": -68.59650105251256, "K_P": 78.3237487752999, "K_D": 8.929105296300364, "h": -0.5472147695323235}
+    run = sl.simulate(
+        m,
+        m.keyframe("rest"),
+        until=2.2,
+        control=m.controls["clock"],
+        params={**clock, "b": 2.404528853506833, "d_toe": 20.0},
+        tolerance=1e-6,
+        rate=200.0,
+    )
+    assert run.outcome.ok, run.outcome.verdict
+    assert run.meta["contacts"]["toe"]["gap_min"] > -1e-8
+    assert run["boom.y"].max() < 3.0
+
+
+def test_bolt_without_the_spring_of_its_toe_meets_painleves_paradox():
+    m = sl.zoo.bolt_on_ground(spring=False)
+    run = sl.simulate(m, m.keyframe("rest"), until=2.0, control=m.controls["clock"], tolerance=1e-8, rate=100.0)
+    assert run.outcome.kind == "painleve"
+    assert not run.outcome.ok
+
+
+def test_the_biped_jogs_and_its_multipliers_tell_how_a_push_fades():
+    """A second run, pushed: the largest multiplier is the factor by which differences shrink in a stride."""
+    m = sl.zoo.biped()
+    law, period = m.controls["walk"], m.params["period"].value
+    run = sl.simulate(m, m.keyframe("standing"), until=8 * period, control=law, tolerance=1e-8, rate=100.0)
+    assert run.outcome.ok
+    assert run["body.y"].min() > 0.3
+    gait = sl.find_orbit(m, run.end, control=law, period=period)
+    sizes = np.sort(np.abs(gait.multipliers))[::-1]
+    assert gait.is_stable
+    assert gait.speed == pytest.approx(0.664, abs=0.01)
+    start = gait.start
+    v = start.velocities.copy()
+    v[0] += 1e-3
+    pushed = sl.State(m, start.positions, v, start.params)
+    begin = start.time
+    runs = [
+        sl.simulate(m, x, begin=begin, until=begin + 4 * period, control=law, tolerance=1e-10, rate=20.0)
+        for x in (start, pushed)
+    ]
+    ends = [[r.at(begin + k * period).velocities for r in runs] for k in (2, 3, 4)]
+    apart = [float(np.linalg.norm(a - b)) for a, b in ends]
+    assert apart[0] < 1e-3
+    assert apart[2] < apart[1] < apart[0]
+    assert (apart[2] / apart[0]) ** 0.5 == pytest.approx(sizes[0], abs=0.12)
