@@ -94,13 +94,11 @@ class Touches:
     @property
     def names(self) -> dict[str, list[str]]:
         """Names of the unknowns."""
-        along = [f"tangential force of {x.name}" for x in self.rubbed for _ in range(x.slips)]
-        pushes, slips = ([f"{what} of {x.name}" for x in some] for what, some in self._words)
-        return {"n": pushes, "t": along, "c": slips}
-
-    @property
-    def _words(self) -> tuple[tuple[str, list[Touch]], ...]:
-        return ("normal force", self.pressed), ("slip", self.rubbed)
+        return {
+            "n": [f"normal force of {x.name}" for x in self.pressed],
+            "t": [f"tangential force of {x.name}" for x in self.rubbed for _ in range(x.slips)],
+            "c": [f"slip of {x.name}" for x in self.rubbed],
+        }
 
     @property
     def first(self) -> SX:
