@@ -10,7 +10,7 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check -c constraints.tx
 
 # what the demo needs, and no more: nothing is compiled to bytecode before it is used
 .venv/demo: pyproject.toml constraints.txt | .venv/bin/python
-	@echo "Installing what the demo needs into .venv (550 MB, once)"
+	@echo "Installing what the demo needs into .venv (570 MB, once)"
 	$(PIP) --no-compile -e ".[figures]"
 	touch $@
 
@@ -45,6 +45,7 @@ wheel: .venv/installed
 
 robust: .venv/installed
 	$(BIN)/python -m robust --write docs/robustness.md
+	$(BIN)/python -m robust contacts --write docs/robustness.md
 	$(BIN)/python -m robust attacks --write docs/robustness.md
 
 clean:

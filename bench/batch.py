@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 
 import numpy as np
 
 import saltus as sl
-from bench import Report, Row, field_mujoco, peers
+from bench import Report, Row, best, field_mujoco, peers, race
 
 TITLE = "1,024 copies of BOLT on hard ground, friction 0.8, steps of 1 ms (CPU time, one core)"
 
@@ -91,12 +92,97 @@ def run() -> Report:
             lines.append(line)
             what = f"steps per CPU second, times those of mujoco.rollout with {integrator}"
             rows.append(Row.at_least(what, default / pace, 10))
+    rows += gradients()
+    if peers.installed("gymnasium"):
+        rows += environments()
     text = (
         "| | steps per CPU second | distance from `simulate` after 0.3 s, median of 8 copies | largest loop gap "
         "| copies lost |\n"
-        "|---|---|---|---|---|\n" + "\n".join(lines)
+        "|---|---|---|---|---|\n" + "\n".join(lines) + "\n\n" + differences()
     )
     return Report(rows, text)
+
+
+def differences() -> str:
+    """How far a leg that lands, sticks and slips is from the event-exact run, as steps and tolerance fall."""
+    m = machine()
+    start = m.assemble(boom=(0.0, 0.43), q1=1.75, near=NEAR)
+
+    def swing(t: object, s: sl.Signals) -> dict[str, object]:
+        return {"q1": -8 * sl.math.cos(9 * t) - 0.02 * s.v.q1}
+
+    run = sl.simulate(m, start, until=0.25, control=swing, tolerance=1e-13)
+    lines = []
+    for step, tolerance in [(h, math.inf) for h in (1e-3, 5e-4, 2.5e-4, 1.25e-4, 6.25e-5)] + [
+        (1e-3, x) for x in (1e-3, 1e-5, 1e-7, 1e-9)
+    ]:
+        batch = sl.Batch(m, 1, step=step, control=swing, tolerance=tolerance, threads=1)
+        batch.reset(start)
+        batch.step(times=round(0.25 / step))
+        off = np.abs(batch.state.q[0] - run.end.positions).max()
+        lines.append(f"| {step * 1e3:g} ms | {tolerance:g} | {off:.1e} | {batch.state[0].gap:.0e} m |")
+    names = ", ".join(f"{e.name} at {e.t:.3f} s" for e in run.events)
+    return (
+        f"One leg over 0.25 s ({names}):\n\n"
+        "| step | tolerance | largest difference of a coordinate (m, rad) | loop gap |\n"
+        "|---|---|---|---|\n" + "\n".join(lines)
+    )
+
+
+def gradients() -> list[Row]:
+    """A second of running, 100 actions: plain, written down, and back."""
+    m, copies = machine(), 256
+    start = m.assemble(boom=(0.0, 0.43), q1=1.75, near=NEAR, rates={"boom": (1.0, 0.0), "q1": OMEGA})
+    actions = OMEGA + np.random.default_rng(0).uniform(-3, 3, (copies, 100, 1))
+    options = {"control": lambda t, s, a: {"q1": a[0] - s.v.q1}, "threads": 1, "tolerance": 1e-7}
+
+    def plain() -> float:
+        batch = sl.Batch(m, copies, step=STEP, actions=1, **options)
+        batch.reset(start)
+        begin = time.process_time()
+        for row in np.moveaxis(actions, 1, 0):
+            batch.step(row, times=10)
+        return time.process_time() - begin
+
+    def both() -> float:
+        sl.rollout(m, start, actions[:, :1], gradient=True, **options)  # what is compiled is not timed
+        begin = time.process_time()
+        _, tape = sl.rollout(m, start, actions, gradient=True, **options)
+        tape.gradient(q=np.eye(7)[0])
+        return time.process_time() - begin
+
+    least = race({"plain": plain, "both": both}, 3)
+    what = "rollout with its gradient by 100 actions, the start and all Params, times a plain one"
+    return [Row.at_most(what, least["both"] / least["plain"], 5, "x")]
+
+
+def environments() -> list[Row]:
+    """What Python takes of a step, of one copy and of a thousand."""
+    task = sl.learn.task("bolt-run")
+    env = sl.learn.Env(dataclasses.replace(task, times=1, until=None, seconds=1e9))
+    env.reset(seed=0)
+    action = np.zeros(1)
+    one = best(lambda: env.step(action), 5, 5000, time.process_time)
+    many = sl.learn.VectorEnv(task, COPIES, threads=1)
+    many.reset(seed=0)
+    actions, inside = np.zeros((COPIES, 1)), [0.0]
+    engine = many.copies.batch.engine
+    bare = engine.step
+
+    def timed(*given: object) -> None:
+        begin = time.process_time()
+        bare(*given)
+        inside[0] += time.process_time() - begin
+
+    engine.step = timed
+    begin = time.process_time()
+    for _ in range(300):
+        many.step(actions)
+    whole = time.process_time() - begin
+    return [
+        Row("env.step of 1 ms, one copy, per CPU second", f"{1 / one:,.0f}", ">= 100,000", 1 / one >= 100_000),
+        Row.at_most("share of Python in a step of 1,024 copies, 10 ms", 100 * (1 - inside[0] / whole), 10, " %"),
+    ]
 
 
 def rolled(integrator: str, given: list[sl.State], times: int, exact: np.ndarray) -> tuple[float, str]:

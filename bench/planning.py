@@ -83,7 +83,9 @@ def _timed(statement: sl.Plan, guess: Any, solver: str, found: dict[str, Any]) -
     """Seconds in a solver for all guesses; iterations and cost go into `found`."""
 
     def seconds() -> float:
-        best = sl.plan.solve(statement, guess, solver=solver, tolerance=None, native=None, fly=False)
+        best = sl.plan.solve(
+            statement, guess, method=sl.plan.Method(solver=solver, native=None), tolerance=None, fly=False
+        )
         found[solver] = sum(r.iterations for r in best.rounds), best.objective
         return float(best.solve_seconds)
 

@@ -101,7 +101,7 @@ def compared(model: ModelFile, peer: Peer, states: int, out: Result) -> dict[str
     e = Equations(m)
     function = e.function("M", "h", "Q", "J", "gamma", "z_dot")
     rng, worst = np.random.default_rng(0), dict[str, float]()
-    start = model.start
+    start, least = model.start, 1e-7 if not m.closing else 1e-4  # rounded rows that depend on others nearly do
     q0 = start.positions if start is not None else m.assemble().positions
     for _ in range(states):
         near = dict(zip(m.q_names, q0 + 0.2 * rng.normal(size=len(q0)), strict=True))
@@ -111,34 +111,34 @@ def compared(model: ModelFile, peer: Peer, states: int, out: Result) -> dict[str
         u, z = peer.commands(rng), rng.uniform(0, 1, e.z.numel())
         more = (u, m.values(), z) if len(z) else (u, m.values())
         J = np.asarray(function(0.0, q, v, *more)[3])
-        v -= _space(J) @ v  # a motion the loops allow
+        v -= _space(J, least) @ v  # a motion the loops allow
         M, h, Q, J, gamma, z_dot = (np.asarray(x) for x in function(0.0, q, v, *more))
         theirs = peer.at(q, v, u, z)
-        a = _accelerations(M, (Q - h).ravel(), J, gamma.ravel())
+        a = _accelerations(M, (Q - h).ravel(), J, gamma.ravel(), least)
         for name, one, two in (
             ("M", M, theirs.M),
             ("bias", h.ravel(), theirs.h),
             ("efforts", Q.ravel(), theirs.Q),
-            ("J", _space(J), _space(theirs.J)),
+            ("J", _space(J, least), _space(theirs.J, least)),
             ("activations", z_dot.ravel(), theirs.z_dot),
-            ("accelerations", a, _accelerations(theirs.M, theirs.Q - theirs.h, theirs.J, theirs.gamma)),
+            ("accelerations", a, _accelerations(theirs.M, theirs.Q - theirs.h, theirs.J, theirs.gamma, least)),
         ):
             difference = np.abs(one - two).max(initial=0.0) / max(1.0, np.abs(two).max(initial=0.0))
             worst[name] = max(worst.get(name, 0.0), float(difference))
     return worst
 
 
-def _space(J: np.ndarray) -> np.ndarray:
+def _space(J: np.ndarray, least: float) -> np.ndarray:
     """Projector on the rows of J: the same for all ways to write the same constraints."""
     if not J.size:
         return np.zeros((J.shape[1], J.shape[1]))
     lengths = np.linalg.norm(J, axis=1, keepdims=True)
     _, s, V = np.linalg.svd(J / np.where(lengths > 1e-12, lengths, 1.0), full_matrices=False)
-    V = V[s > 1e-7 * s[0]]
+    V = V[s > least * s[0]]
     return V.T @ V
 
 
-def _accelerations(M: np.ndarray, f: np.ndarray, J: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+def _accelerations(M: np.ndarray, f: np.ndarray, J: np.ndarray, gamma: np.ndarray, least: float) -> np.ndarray:
     """Accelerations of M a = f + J' l, J a + gamma = 0, redundant rows taken together."""
     scale = 1 / np.sqrt(np.diag(M))
     A, b = M * np.outer(scale, scale), f * scale
@@ -147,7 +147,7 @@ def _accelerations(M: np.ndarray, f: np.ndarray, J: np.ndarray, gamma: np.ndarra
         return free * scale
     L = np.linalg.cholesky(A)
     B = np.linalg.solve(L, (J * scale).T).T
-    change = np.linalg.lstsq(B, -(gamma + (J * scale) @ free), rcond=1e-7)[0]
+    change = np.linalg.lstsq(B, -(gamma + (J * scale) @ free), rcond=least)[0]
     return (free + np.linalg.solve(L.T, change)) * scale
 
 

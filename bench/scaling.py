@@ -22,7 +22,7 @@ from bench import Row, growing
 from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice
 from saltus.engines import choose as engine
-from saltus.hybrid.constrained import constrained
+from saltus.hybrid.touched import constrained
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.mode import action, mode
 

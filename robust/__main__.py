@@ -6,8 +6,6 @@ now and then. Results are appended to a file, one line per machine; a run that w
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import multiprocessing
 import os
@@ -20,8 +18,9 @@ from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
+
+from robust.gathering import command_line, gathered, renew
 
 SECONDS = 60.0  # of processor for one machine, all told
 PATIENCE = 1200.0  # s of wall clock, for one that waits for nothing
@@ -128,7 +127,7 @@ def page(records: list[dict[str, Any]]) -> str:
     engine, formulation, spatial, loops, links = parts
     said = [
         INTRODUCTION,
-        f"{len(records)} machines, seeds {_ranges([r['seed'] for r in records])}: "
+        f"{len(records)} machines, seeds {ranges([r['seed'] for r in records])}: "
         f"{verdicts['right']} right, {verdicts['named']} ended in a named error or outcome, {verdicts['wrong']} wrong.",
         table(records),
         "What they were: "
@@ -173,7 +172,7 @@ def _end_states(records: list[dict[str, Any]]) -> str:
     )
 
 
-def _ranges(seeds: list[int]) -> str:
+def ranges(seeds: list[int]) -> str:
     """Seeds that were run, as ranges: a run that was interrupted leaves some out."""
     ordered = sorted(seeds)
     begins = [s for i, s in enumerate(ordered) if i == 0 or ordered[i - 1] != s - 1]
@@ -219,38 +218,14 @@ def show(seed: int) -> int:
 
 def main() -> int:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(prog="python -m robust", description=__doc__)
-    parser.add_argument("--count", type=int, default=10_000, help="how many seeds, from 0 on (10000)")
-    parser.add_argument("--seed", type=int, help="show this one alone, at length")
-    parser.add_argument("--results", type=Path, default=Path("results/robust.jsonl"), help="where results are kept")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page for the documentation")
-    given = parser.parse_args()
+    given = command_line("", __doc__, 10_000, "results/robust.jsonl").parse_args()
     if given.seed is not None:
         return show(given.seed)
-    given.results.parent.mkdir(parents=True, exist_ok=True)
-    known = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
-    records = {r["seed"]: r for r in known if r["seed"] < given.count}
-    todo = [seed for seed in range(given.count) if seed not in records]
-    begun = time.monotonic()
-    try:
-        with given.results.open("a") as file:
-            for done, record in enumerate(results(todo), 1):
-                records[record["seed"]] = record
-                file.write(json.dumps(record) + "\n")
-                file.flush()
-                if record["verdict"] == "wrong":
-                    print(f"\rseed {record['seed']}: {record['end']}: {record['detail'][:150]}", flush=True)
-                left = (time.monotonic() - begun) / done * (len(todo) - done)
-                if sys.stdout.isatty() or done % 100 == 0:
-                    print(f"\r{len(records)} of {given.count}, {left / 60:.0f} min left ", end="", flush=True)
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on from here")
-    print("\n" + table(list(records.values())))
-    if given.write is not None and records:
-        old = given.write.read_text() if given.write.exists() else ""
-        others = "".join(old.partition("\n## ")[1:])  # those parts are other commands'
-        given.write.write_text(page(list(records.values())) + others)
-    return any(r["verdict"] == "wrong" for r in records.values())
+    records = gathered(given, results, every=100)
+    print("\n" + table(records))
+    if records:
+        renew(given.write, page(records))
+    return any(r["verdict"] == "wrong" for r in records)
 
 
 if __name__ == "__main__":

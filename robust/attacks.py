@@ -7,8 +7,6 @@ that was interrupted goes on from there.
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import os
 import resource
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from robust import attacks_data, attacks_files, attacks_studio, attacks_threads
+from robust.gathering import command_line, gathered, renew
 from robust.wrong import Wrong
 from saltus.errors import SaltusError
 
@@ -215,39 +214,15 @@ def section(records: list[dict[str, Any]]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(prog="python -m robust attacks", description=__doc__)
-    parser.add_argument("--count", type=int, default=100_000, help="how many seeds, from 0 on (100000)")
-    parser.add_argument("--seed", type=int, help="show this one alone")
-    parser.add_argument("--results", type=Path, default=Path("results/attacks.jsonl"), help="where results are kept")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="renew this page's section on attacks")
-    given = parser.parse_args(arguments)
+    given = command_line(" attacks", __doc__, 100_000, "results/attacks.jsonl").parse_args(arguments)
     if given.seed is not None:
         with tempfile.TemporaryDirectory(prefix="saltus-attack-") as folder:
             os.chdir(folder)
             result = attack(given.seed, Path(folder))
         print(f"{result.campaign}: {result.verdict}: {result.end}: {result.detail} ({result.seconds} s)")
         return result.verdict == "wrong"
-    given.results.parent.mkdir(parents=True, exist_ok=True)
-    known = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
-    records = {r["seed"]: r for r in known if r["seed"] < given.count}
-    todo = [seed for seed in range(given.count) if seed not in records]
-    begun = time.monotonic()
-    try:
-        with given.results.open("a") as file:
-            for done, record in enumerate(results(todo), 1):
-                records[record["seed"]] = record
-                file.write(json.dumps(record) + "\n")
-                file.flush()
-                if record["verdict"] == "wrong":
-                    print(f"\rseed {record['seed']}: {record['end']}: {record['detail'][:150]}", flush=True)
-                left = (time.monotonic() - begun) / done * (len(todo) - done)
-                if sys.stdout.isatty() or done % 1000 == 0:
-                    print(f"\r{len(records)} of {given.count}, {left / 60:.0f} min left ", end="", flush=True)
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on from here")
-    text = section(list(records.values()))
+    records = gathered(given, results, every=1000)
+    text = section(records)
     print("\n" + text)
-    if given.write is not None:
-        page = given.write.read_text() if given.write.exists() else ""
-        given.write.write_text(page.partition(HEAD)[0].rstrip() + "\n\n" + text)
-    return any(r["verdict"] == "wrong" for r in records.values())
+    renew(given.write, text)
+    return any(r["verdict"] == "wrong" for r in records)

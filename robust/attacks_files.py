@@ -295,6 +295,7 @@ def _through_report(name: str, folder: Path) -> None:
     if any(unicodedata.category(c) == "Cc" and c != "\n" for text in said for c in text):
         raise Wrong("a control character reached the terminal")
     _html(sl.view.report(again, folder / "r.html").read_text())
+    _html(sl.view.html(again))
 
 
 def _through_terminal(name: str, folder: Path) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
 import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from robust.draw_touching import VARIANTS, random_toucher
+from robust.gathering import command_line, gathered, renew
 from robust.judge_touching import of_run
 from robust.touching import Toucher, build, run
 from robust.trial import differ, where
@@ -108,7 +105,7 @@ def _judged(given: Toucher, first: Any) -> tuple[str, str, str, int, int]:
 
 # ---- telling --------------------------------------------------------------------------------------------------------
 
-HEAD, NEXT = "## Contacts", "## Attacks"
+HEAD = "## Contacts"
 VERDICTS = ("right", "named", "painleve", "unfinished", "wrong")
 ABOUT = """Written by `python -m robust contacts`. A seed gives a random machine that touches, ten to a structure
 (`robust/draw_touching.py`): planar or spatial, 1 to 5 links, a third with closed loops, 1 to 6 feet (points, circles,
@@ -127,6 +124,8 @@ velocity.
 
 def section(records: list[dict[str, Any]]) -> str:
     """The part of the page that tells of contacts."""
+    from robust.__main__ import ranges
+
     verdicts, themes = Counter(r["verdict"] for r in records), sorted({r["theme"] for r in records})
     ends = Counter((r["verdict"], r["end"]) for r in records)
     lines = [f"| verdict | ending | all | {' | '.join(themes)} |", "|---|---|---|" + "---|" * len(themes)]
@@ -139,7 +138,9 @@ def section(records: list[dict[str, Any]]) -> str:
     said = [
         HEAD,
         ABOUT,
-        f"{len(records)} machines: " + ", ".join(f"{verdicts[v]} {v}" for v in VERDICTS) + ".",
+        f"{len(records)} machines, seeds {ranges([r['seed'] for r in records])}: "
+        + ", ".join(f"{verdicts[v]} {v}" for v in VERDICTS)
+        + ".",
         "\n".join(lines),
         f"{sum(r['spatial'] for r in records)} are spatial, {sum(r['loops'] > 0 for r in records)} have loops, "
         "contacts "
@@ -158,46 +159,15 @@ def main(arguments: list[str]) -> int:
     """Parse the command line and run."""
     from robust.__main__ import results
 
-    parser = argparse.ArgumentParser(prog="python -m robust contacts", description=__doc__)
-    parser.add_argument("--first", type=int, default=0, help="first seed (0)")
-    parser.add_argument("--count", type=int, default=10_000, help="how many seeds (10000)")
-    parser.add_argument("--seed", type=int, help="show this one alone")
-    parser.add_argument("--results", type=Path, default=Path("results/contacts.jsonl"), help="where results are kept")
-    parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long; the same command goes on")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="renew this page's section on contacts")
-    given = parser.parse_args(arguments)
+    given = command_line(" contacts", __doc__, 10_000, "results/contacts.jsonl").parse_args(arguments)
     if given.seed is not None:
         toucher = random_toucher(given.seed)
         print(toucher.theme, toucher.land, *toucher.touches, toucher.machine, sep="\n")
         result = trial(given.seed)
         print(f"{result.verdict}: {result.end}: {result.detail} ({result.seconds} s, {result.events} events)")
         return result.verdict == "wrong"
-    given.results.parent.mkdir(parents=True, exist_ok=True)
-    known = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
-    wanted = range(given.first, given.first + given.count)
-    records = {r["seed"]: r for r in known if r["seed"] in wanted}
-    todo = [seed for seed in wanted if seed not in records]
-    begun = time.monotonic()
-    try:
-        with given.results.open("a") as file:
-            for done, record in enumerate(results(todo, "robust.contacts"), 1):
-                records[record["seed"]] = record
-                file.write(json.dumps(record) + "\n")
-                file.flush()
-                if record["verdict"] in ("wrong", "unfinished"):
-                    said = f"{record['verdict']}: {record['end']}: {record['detail'][:150]}"
-                    print(f"\rseed {record['seed']}: {said}", flush=True)
-                left = (time.monotonic() - begun) / done * (len(todo) - done)
-                if sys.stdout.isatty() or done % 100 == 0:
-                    print(f"\r{len(records)} of {given.count}, {left / 60:.0f} min left ", end="", flush=True)
-                if time.monotonic() - begun > 60 * given.minutes:
-                    break
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on from here")
-    text = section(list(records.values()))
+    records = gathered(given, lambda seeds: results(seeds, "robust.contacts"), every=100)
+    text = section(records)
     print("\n" + text)
-    if given.write is not None:
-        page = given.write.read_text() if given.write.exists() else ""
-        rest = "".join(page.partition("\n" + NEXT)[1:])
-        given.write.write_text(page.partition(HEAD)[0].partition("\n" + NEXT)[0].rstrip() + "\n\n" + text + rest)
-    return any(r["verdict"] == "wrong" for r in records.values())
+    renew(given.write, text)
+    return any(r["verdict"] == "wrong" for r in records)

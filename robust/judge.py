@@ -272,10 +272,12 @@ def _constraint_rates(machine: Machine, now: Instant, phi: np.ndarray, J: np.nda
         return []  # where the foot took hold is the run's own affair
     alpha, beta = FIT.get(machine.formulation, (0.0, 0.0))
     wanted = -2 * alpha * phi[:, 1] - beta**2 * phi[:, 0]
-    row = np.linalg.norm(J, axis=1)  # round-off of a solve is relative to the largest acceleration
+    row = np.linalg.norm(J, axis=1)
+    # round-off of a solve is relative to the largest acceleration; what reactions cancel of gravity leaves some, too
+    fastest = float(np.abs(now.a).max()) + 1e-3 * machine.gravity
     lever = max(float(np.abs(J).max()), _reach(now))
     noise = beta**2 * 4e-15 * max(1.0, lever)  # positions are known to a few round-offs only
-    size = row * np.abs(now.a).max() + lever * np.abs(now.v).max() ** 2 + np.abs(wanted) + 1e-6 + noise / ROUND_OFF
+    size = row * fastest + lever * np.abs(now.v).max() ** 2 + np.abs(wanted) + 1e-6 + noise / ROUND_OFF
     left = float((np.abs(phi[:, 2] - wanted) / np.maximum(size, 1e-3 * size.max())).max())
     # rows that depend on others follow from them on the constraints only, so drift shows there
     drift = float(np.abs(phi[:, :2]).max())

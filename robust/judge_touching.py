@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -214,6 +215,8 @@ def of_run(given: Toucher, run: Any) -> list[str]:
     for index in sorted(picked):
         faults += _of_instant(given, run, index, ends=index in ends)
     faults += _gaps(given, run, sorted(picked))
+    if "without bound" in run.outcome.detail and not _wedged(_instant(given, run, -1)):
+        faults.append(f"no contact is wedged at {run.outcome.t:.6g} s")
     seen = set()
     for event in run.events:
         if event.impact is not None and event.t not in seen and len(seen) < EVENTS:
@@ -326,6 +329,34 @@ def _balance(here: Touching, run: Any, index: int, t: float) -> list[str]:
     if left.max(initial=0.0) > FINE + gap:
         return [f"forces at {t:.6g} s are out of balance by {left.max():.2g} of their size"]
     return []
+
+
+def _wedged(here: Touching) -> bool:
+    """Whether normal forces by the friction that they cause have no bound: H G C is singular, or has turned its sign.
+
+    H are the rows that are held, C the forces that hold them: a normal force of slip comes with its friction. A slip
+    that is slow may have turned any way within the last step.
+    """
+    closed = [s for s in here.sides if s.normal_row is not None and s.gap[0] < NEAR and abs(s.gap[1]) < 1e-6]
+    free = null_space(here.now.constraints(False)[1])
+    if free is None or here.corners:
+        return True  # no opinion
+    G = free.T @ np.linalg.solve(free @ here.mass @ free.T, free)
+    held, choices = list[np.ndarray](), list[list[np.ndarray]]()
+    for s in closed:
+        speed = float(np.linalg.norm(s.slip[0])) if s.slip.size else 0.0
+        slips = s.mu > 0 and speed > 1e-9
+        held.append(s.normal_row)
+        ways = [] if not slips else [s.slip[0] / speed] if speed > 1e-4 else [*_circle(len(s.slip_rows))]
+        choices.append([s.normal_row - s.mu * d @ s.slip_rows for d in ways] or [s.normal_row])
+        if s.static > 0 and not slips:
+            held += list(s.slip_rows)
+            choices += [[row] for row in s.slip_rows]
+    plain = np.array(held) @ G @ np.array(held).T
+    scale = np.sqrt(np.outer(np.diag(plain), np.diag(plain)))
+    size = np.linalg.det(plain / scale)
+    forces = (np.array(c).T for c in itertools.islice(itertools.product(*choices), 2000))
+    return bool(size < 1e-9 or any(np.linalg.det(np.array(held) @ G @ C / scale) < 1e-3 * size for C in forces))
 
 
 # ---- impacts --------------------------------------------------------------------------------------------------------

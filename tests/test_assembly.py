@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import saltus as sl
+from saltus.design.turn import Turn
 from saltus.errors import BadValue, CannotClose, Singular, UnknownName
 from saltus.model.assembly import assembler
 from saltus.zoo import bolt_linkage
@@ -503,3 +504,49 @@ def test_params_of_any_size_are_followed_on_the_branch(s):
         side = [math.sin(w.q.q2) > 0 for w in (start, there)]
         assert side[0] == side[1]
         assert min(abs(there.q.q2 - w.q.q2) for w in ways) < 1e-9
+
+
+def heavy_slider_crank(s):
+    """Crank of 0.1, rod of 0.3 and a piston, masses and times alike in every unit."""
+    m = sl.Mechanism("slider-crank", gravity=9.81 * s)
+    crank = m.link("crank", mass=1.0, inertia=0.01 * s**2, com=(0.05 * s, 0))
+    rod = m.link("rod", mass=0.5, inertia=0.02 * s**2, com=(0.15 * s, 0))
+    piston = m.link("piston", mass=2.0)
+    length = m.param("length", 0.3 * s)
+    m.revolute("crank", m.ground, crank.at(0, 0))
+    m.slide("piston", m.ground, piston, axes="x")
+    m.revolute("rod", crank.at(0.1 * s, 0), rod.at(0, 0))
+    m.revolute("pin", rod.at(length, 0), piston.at(0, 0))
+    m.point("tip", rod.at(0.2 * s, 0.05 * s))
+    return m, m.assemble(crank=0.7, near={"rod": -0.9, "piston": 0.37 * s}, rates={"crank": 3.0})
+
+
+@pytest.mark.parametrize("s", [1e-3, 1e3, 1e5], ids=["millimetres", "kilometres", "100 km"])
+def test_no_result_depends_on_the_unit_of_length(s):
+    """Motion, coordinates that are chosen, turns of many designs, impacts and dead centres, against metres."""
+    (m, start), (other, same) = heavy_slider_crank(s), heavy_slider_crank(1.0)
+    for f in (None, sl.formulations.Minimal()):
+        run, metres = (sl.simulate(x.mechanism, x, until=2.0, formulation=f) for x in (start, same))
+        assert run.outcome.ok
+        assert run.q.crank[-1] == pytest.approx(metres.q.crank[-1], abs=1e-9)
+        assert run.q.piston[-1] / s == pytest.approx(metres.q.piston[-1], abs=1e-9)
+    designs = np.array([[0.3], [0.12], [0.101], [0.09]])
+    walked, known = Turn(start, "crank", 90).walk(designs * s), Turn(same, "crank", 90).walk(designs)
+    assert walked.gap / s == pytest.approx(known.gap, abs=1e-9)
+    assert (walked.flips == known.flips).all()
+    axis, angles = np.linspace(0.15, 0.6, 30), np.linspace(0.2, 2.5, 20)
+    lost = [
+        sl.impact_map(x.mechanism, x, ["tip"], ("length", axis * size), ("crank", angles)).fields["T_c"] / size**2
+        for x, size in ((start, s), (same, 1.0))
+    ]
+    np.testing.assert_allclose(*lost, rtol=1e-9)
+    assert np.isfinite(lost[0]).all()
+    for angle in (1e-8, 1e-4):  # within 1e-6 rad of lying in line, and beyond
+        answers = []
+        for machine, size in ((m, s), (other, 1.0)):
+            lying = machine.assemble(piston=0.4 * size * (1 - 0.5 * angle**2 / 4), near={"crank": angle, "rod": -angle})
+            try:
+                answers.append(sl.simulate(machine, lying, until=1e-3).outcome.ok)
+            except Singular:
+                answers.append("singular")
+        assert answers[0] == answers[1]

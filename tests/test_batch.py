@@ -264,6 +264,26 @@ def test_lengths_per_copy_close_their_own_loops():
         sl.Batch(m, 9, step=1e-3, params={"l_3": np.where(np.arange(9) == 4, 0.9, 0.19)}).reset(start)
 
 
+def test_a_law_may_feel_the_ground():
+    """It pushes sideways while the foot touches: as in `simulate`, jump after jump."""
+    m = block(0.5)
+    start = m.assemble(s=(0.0, 0.05), rates={"s": (0.3, 0.0)})
+
+    def law(t, s):
+        return {"x": 8.0 * s.touching["sole"], "y": 20.0 * sl.math.sin(20 * t)}
+
+    reference = sl.simulate(m, start, until=0.9, control=law, tolerance=1e-12)
+    assert sum(e.name == "sole touches" for e in reference.events) > 1
+    found = run(m, start, 0.9, control=law, tolerance=1e-9)
+    assert found.state.q[0] == pytest.approx(reference.end.positions, abs=1e-7)
+
+
+def test_soft_contacts_are_refused():
+    m = block(stiffness=1e5)
+    with pytest.raises(sl.errors.BadModel, match="'sole' are soft"):
+        run(m, m.assemble(s=(0.0, 0.1)), 0.1)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -186,7 +186,7 @@ def test_one_lost_orbit_does_not_discard_the_family(step, monkeypatch):
     monkeypatch.setattr(Branch, "at_value", lost)
     along = sl.orbits.follow(step, "slope", to=0.016)
     assert along.orbits[-1].params["slope"] == pytest.approx(0.016, abs=1e-9)  # found along the branch
-    monkeypatch.setattr("saltus.orbits.continuation.brentq", lambda *_, **__: lost(None, None, None))
+    monkeypatch.setattr("saltus.orbits.continuation.root", lambda *_, **__: lost(None, None, None))
     ended = sl.orbits.follow(step, "slope", to=0.016)
     assert len(ended) == len(along) - 1
     assert "no orbit was found there: it falls" in ended.ends[1]
@@ -197,7 +197,7 @@ def test_a_bifurcation_that_cannot_be_located_is_told(step, monkeypatch):
     def lost(*_, **__):
         raise Lost("it falls", reason="falls")
 
-    monkeypatch.setattr("saltus.orbits.bifurcations.brentq", lost)
+    monkeypatch.setattr("saltus.orbits.bifurcations.root", lost)
     family = sl.orbits.follow(step, "slope", to=0.016)
     assert family.bifurcations == []
     assert len(family.missed) == 1

@@ -5,13 +5,24 @@ import errno
 import multiprocessing
 import os
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import casadi as ca
 import numpy as np
 import pytest
 
-from saltus.compile import CompileError, Kernel, build, cache_dir, find_compiler, on_progress, progress, toolchain
+from saltus.compile import (
+    CompileError,
+    Kernel,
+    build,
+    c_source,
+    cache_dir,
+    find_compiler,
+    on_progress,
+    progress,
+    toolchain,
+)
 from saltus.engines import choose
 from saltus.engines.port import Flow, Request
 from saltus.errors import BadValue, NoCompiler
@@ -380,8 +391,9 @@ def long_function(steps=4000):
 
 @needs_compiler
 @pytest.mark.parametrize("count", [2, 3])
-def test_shares_of_a_source_make_the_same_library(count, monkeypatch):
+def test_shares_of_a_source_make_the_same_library(count, monkeypatch, tmp_path):
     """Functions cut into pieces and compiled by several processes: to the last bit what the virtual machine gives."""
+    monkeypatch.setenv("SALTUS_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr("saltus.compile.toolchain.LONG", 1000)
     monkeypatch.setattr("saltus.compile.toolchain.SHARED", 1000)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(count)))
@@ -393,6 +405,16 @@ def test_shares_of_a_source_make_the_same_library(count, monkeypatch):
     np.testing.assert_array_equal(kernel(X), virtual(X))
     units = {word for command in asked for word in command if word.startswith("-DSALTUS_UNIT")}
     assert units == {f"-DSALTUS_UNIT={k}" for k in range(count)}
+
+
+def test_helpers_are_seen_by_nobody_else():
+    """Whatever CasADi writes beside the functions: two shares of a library have helpers of the same names."""
+    A, x = ca.MX.sym("A", 3, 3), ca.MX.sym("x", 3)
+    function = ca.Function("f", [A, x], [ca.mtimes(A, x), ca.norm_2(x) * ca.sign(x), ca.mtimes(A.T, A)[:, 1]])
+    source = c_source([function, long_function()])
+    own = [line for line in source.splitlines() if re.match(r"[a-z][\w* ]* casadi_\w+\(", line)]
+    assert len(own) > 4
+    assert all(line.startswith("static ") for line in own)
 
 
 @needs_compiler

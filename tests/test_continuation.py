@@ -1,5 +1,6 @@
 """follow: the hopper's folds, the walker's period doubling, the ball's fold and flip in closed form."""
 
+import json
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import machines
 import saltus as sl
+from saltus.sealed import checksum
 from saltus.studies.hopper_closed_form import limit
 from saltus.studies.hopper_closed_form import orbit as closed_form
 
@@ -110,6 +112,25 @@ def test_saved_read_and_extended(gait, tmp_path):
     broken.write_text("{")
     with pytest.raises(sl.errors.BadFile, match="family"):
         sl.read(broken, like=gait)
+
+
+def test_a_family_that_says_something_else_is_refused(gait, tmp_path):
+    """A number that changed is damage; under a checksum of its own it is no orbit any more."""
+    family = sl.orbits.follow(gait, "D_G", to=gait.params["D_G"] - 0.002)
+    path = sl.write(family, tmp_path / "family.json")
+    data = json.loads(path.read_text())
+    data["orbits"][0]["nodes"][0]["v"][0] *= 1.001
+    path.write_text(json.dumps(data))
+    with pytest.raises(sl.errors.BadFile, match="damaged"):
+        sl.read(path, like=gait)
+    del data["checksum"]
+    path.write_text(json.dumps(data | {"checksum": checksum(data)}))
+    with pytest.raises(sl.errors.BadFile, match="misses itself"):
+        sl.read(path, like=gait)
+    data["machine"] = "another"
+    path.write_text(json.dumps(data | {"checksum": checksum(data)}))
+    with pytest.raises(sl.errors.BadFile, match="a family of 'another'"):
+        sl.read(path, like=gait)
 
 
 def test_fold_followed_in_two_params(gait):

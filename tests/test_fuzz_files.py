@@ -207,9 +207,9 @@ def test_netcdf_gives_back_what_it_took(kind):
         np.testing.assert_array_equal(again[name], array)
 
 
-@pytest.mark.parametrize("name", [n for n in attacks.campaigns() if n != "kills"])
+@pytest.mark.parametrize("name", [n for n in attacks.campaigns() if n not in ("kills", "threads")])
 def test_attacks(name, tmp_path, monkeypatch):
-    """The first seeds of every campaign of `python -m robust attacks`; kills are in the tests of sweeps and studio."""
+    """The first seeds of every campaign of `python -m robust attacks`; kills and threads have tests of their own."""
     pytest.importorskip("viser")
     monkeypatch.chdir(tmp_path)
     attacks_files.prepare()

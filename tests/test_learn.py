@@ -113,3 +113,38 @@ def test_a_task_that_cannot_be_is_refused(task):
     for change, said in (({"low": (1.0,), "high": (0.0,)}, "low"), ({"starts": []}, "start"), ({"delay": -1}, "delay")):
         with pytest.raises(sl.errors.BadValue, match=said):
             dataclasses.replace(task, **change)
+
+
+def test_training_goes_on_where_it_was_killed(tmp_path):
+    """Every checkpoint is whole; a second call goes on from it, its clock and its samples included."""
+    training = pytest.importorskip("saltus.learn.training")
+    rows = []
+    training.train("bolt-run", tmp_path, seconds=2.0, copies=64, every=0.0, tell=rows.append)
+    first = training._rows(tmp_path / "progress.csv")
+    assert len(first) > 1
+    (tmp_path / "checkpoint.part.zip").write_bytes(b"torn")  # what a kill while writing leaves behind
+    model = training.train("bolt-run", tmp_path, seconds=3.0, copies=64, every=0.0, tell=rows.append)
+    second = training._rows(tmp_path / "progress.csv")
+    assert second[: len(first)] == first
+    assert float(second[len(first)]["samples"]) > float(first[-1]["samples"])
+    assert model.num_timesteps == int(second[-1]["samples"])
+    assert training.curve(tmp_path).exists()
+    policy = training.Policy.of(model)
+    seen = np.random.default_rng(0).normal(size=7)
+    mean = model.predict(seen.astype(np.float32), deterministic=True)[0]
+    assert policy(seen) == pytest.approx(mean, abs=1e-5)
+
+
+def test_a_policy_is_judged_by_the_exact_simulator(task):
+    training = pytest.importorskip("saltus.learn.training")
+    still = training.Policy([(np.zeros((1, 7)), np.zeros(1))])
+    found = training.judge(still, task, seconds=0.3, seed=3)
+    env = sl.learn.Env(dataclasses.replace(task, tolerance=1e-9))
+    env.reset(seed=3)
+    begin = env.state
+    for _ in range(30):
+        env.step(np.zeros(1))
+    assert found.seconds == pytest.approx(0.3)
+    assert found.speed == pytest.approx((env.state.positions[0] - begin.positions[0]) / 0.3, abs=1e-4)
+    assert found.touches >= 1
+    assert found.energy > 0

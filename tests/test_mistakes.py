@@ -476,8 +476,9 @@ def _():
 @mistake("controller 'law'", "'<lambda>'", "traced controller")
 def _():
     """a sampled controller written to a file"""
-    h = system()
-    h.controls["law"] = sl.control.Sampled(lambda t, s: {"hip": 0.0, "knee": 0.0}, rate=100)
+    h = sl.HybridSystem(loop())
+    h.domain("motion")
+    h.controls["law"] = sl.control.Sampled(lambda t, s: {"q1": 0.0}, rate=100)
     sl.write(h, "leg.saltus.yaml")
 
 

@@ -40,7 +40,7 @@ def effort(plan):
 @pytest.mark.parametrize("scheme", [sl.plan.HermiteSimpson(), sl.plan.HermiteSimpson(compressed=True)])
 def test_least_effort_of_a_double_integrator(scheme):
     """x'' = u from rest to rest over 1 m in 1 s: u = 6 - 12 t, which Hermite-Simpson integrates exactly."""
-    best = sl.plan.solve(effort(move(rail())), scheme=scheme)
+    best = sl.plan.solve(effort(move(rail())), method=sl.plan.Method(scheme=scheme))
     assert best.objective == pytest.approx(12.0, abs=1e-9)
     assert best.torques.x == pytest.approx(6 - 12 * best.t, abs=1e-8)
     assert best.q.x == pytest.approx(3 * best.t**2 - 2 * best.t**3, abs=1e-9)
@@ -70,7 +70,9 @@ def test_a_speed_limit_along_the_way(scheme):
     c = 1.2
     plan = effort(move(rail(), intervals=20))
     plan.bound(plan.v.x, high=c)
-    best = sl.plan.solve(plan, scheme=scheme, tolerance=None, accuracy=1e-9)
+    best = sl.plan.solve(
+        plan, method=sl.plan.Method(scheme=scheme), tolerance=None, limits=sl.plan.Limits(accuracy=1e-9)
+    )
     a = 1.5 * (1 - 1 / c)
     assert best.objective == pytest.approx(8 * c**2 / (3 * a), rel=1e-8)
     assert best.v.x.max() <= c + 1e-9
@@ -106,7 +108,7 @@ def test_power_does_not_hide_between_the_nodes(scheme):
     plan.require(plan.start == m.assemble(x=0.0, rates={"x": -1.0}), plan.end.q.x == 0, plan.end.v.x == 1)
     plan.bound(plan.u.x, -400.0, 400.0)
     plan.minimise(plan.integral(plan.absolute(plan.power.x)))
-    best = sl.plan.solve(plan, scheme=scheme, tolerance=None)
+    best = sl.plan.solve(plan, method=sl.plan.Method(scheme=scheme), tolerance=None)
     assert best.objective == pytest.approx(2.0, rel=0.1)  # Simpson's rule over an |u v| with a kink
     power = np.abs(best.flown.torques.x * best.flown.v.x)
     assert (power[1:] + power[:-1]) @ np.diff(best.flown.t) / 2 > 2.0 * (1 - 1e-3)
@@ -165,7 +167,7 @@ def test_a_freed_param_takes_its_best_value():
     assert best.objective == pytest.approx(0.0, abs=1e-6)
     assert best.flight.follows
     with pytest.raises(NotSolved) as stopped:
-        sl.plan.solve(plan, best, tolerance=None, iterations=1)
+        sl.plan.solve(plan, best, tolerance=None, limits=sl.plan.Limits(iterations=1))
     assert stopped.value.best.params["k"] == pytest.approx(best.params["k"], rel=1e-3)  # goes on from there
     with pytest.raises(UnknownName, match="k"):
         plan.param("stiffness", 0.0, 1.0)
@@ -201,7 +203,13 @@ def test_orders_of_convergence(scheme, order):
     for n in (8, 16, 32):
         plan = sl.Plan(m, duration=2.0, intervals=n)
         plan.require(plan.start == m.assemble(x=1.0), plan.end.q.x == 0, plan.end.v.x == 0)
-        best = sl.plan.solve(effort(plan), scheme=scheme, tolerance=None, accuracy=1e-11, fly=False)
+        best = sl.plan.solve(
+            effort(plan),
+            method=sl.plan.Method(scheme=scheme),
+            tolerance=None,
+            limits=sl.plan.Limits(accuracy=1e-11),
+            fly=False,
+        )
         exact = np.array([state(t) for t in best.t])
         found = np.column_stack([best.q.x, best.v.x])
         errors.append((np.abs(found - exact).max(), abs(best.objective - cost)))
@@ -307,7 +315,9 @@ def test_meshes_are_refined_until_the_tolerance(swung):
     h = np.diff(swung.t)
     assert h.max() > 1.5 * h.min()
     assert swung.meta["notes"] == []
-    short = sl.plan.solve(swing_up(swung.mechanism), STRAIGHT, tolerance=1e-6, refinements=1, fly=False)
+    short = sl.plan.solve(
+        swing_up(swung.mechanism), STRAIGHT, tolerance=1e-6, method=sl.plan.Method(refinements=1), fly=False
+    )
     assert short.mesh_error > 1e-6
     assert short.coarse
     assert not swung.coarse
@@ -637,7 +647,7 @@ def somersault(m, momentum):
     base = [n for n in m.q_names if n != "hip"]
     start = m.assemble(base=(0, 1, 0), hip=0.3, rates={"base": (0.5, 2.0, 3.0), "hip": 0.0})
     plan.require(plan.start == start, plan.end.q.hip == 1.5, plan.end.v.hip == 0)
-    return base, sl.plan.solve(effort(plan), tolerance=None, momentum=momentum, fly=False)
+    return base, sl.plan.solve(effort(plan), tolerance=None, method=sl.plan.Method(momentum=momentum), fly=False)
 
 
 def test_momentum_is_exact_in_free_fall():

@@ -126,7 +126,7 @@ def test_hopper_jumps_onto_a_step():
     share = share * share * (3 - 2 * share)
     hop = 0.4 + 0.1 * share + 0.12 * np.sin(np.pi * share)
     guess = {"t": t, "base.x": 0.4 * share, "base.y": hop, "hip": 0 * t, "leg": 0 * t - 0.4}
-    found = sl.plan.solve(plan, guess, iterations=3000)
+    found = sl.plan.solve(plan, guess, limits=sl.plan.Limits(iterations=3000))
     assert [x.mode for x in found.contacts["toe"]].count("open") == 2  # the first node has no force
     assert found.flown.outcome.ok
     assert found.flight.state_error < 0.02
@@ -152,7 +152,7 @@ def test_what_else_is_refused():
     with pytest.raises(sl.errors.BadValue, match="that of its feet"):
         sl.Plan(block(), duration=1.0, friction=0.5)
     with pytest.raises(sl.errors.BadValue, match="leave out scheme"):
-        sl.plan.solve(pushed(5), scheme=sl.plan.Trapezoidal())
+        sl.plan.solve(pushed(5), method=sl.plan.Method(scheme=sl.plan.Trapezoidal()))
     with pytest.raises(sl.errors.BadValue, match="no friction"):
         sl.Plan(block(friction=None), duration=1.0)
 

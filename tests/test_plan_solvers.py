@@ -13,7 +13,6 @@ import saltus as sl
 import test_plan
 from saltus.errors import NotSolved, UnknownName
 from saltus.plan.guess import guesses
-from saltus.plan.solvers import Limits
 from saltus.plan.solving import _Work
 from saltus.plan.stages import Staged, stages_of
 from saltus.plan.starting_point import fill
@@ -72,7 +71,7 @@ def hop():
 @pytest.mark.parametrize("scheme", [sl.plan.HermiteSimpson(), sl.plan.HermiteSimpson(compressed=True)])
 def test_least_effort_of_a_double_integrator(scheme):
     """x'' = u from rest to rest over 1 m in 1 s: u = 6 - 12 t, which Hermite-Simpson integrates exactly."""
-    best = sl.plan.solve(move(rail()), scheme=scheme, solver="fatrop")
+    best = sl.plan.solve(move(rail()), method=sl.plan.Method(scheme=scheme, solver="fatrop"))
     assert best.objective == pytest.approx(12.0, abs=1e-9)
     assert best.torques.x == pytest.approx(6 - 12 * best.t, abs=1e-8)
     assert best.flight.follows
@@ -83,7 +82,7 @@ def test_least_time_is_bang_bang():
     plan = move(rail(), duration=(0.5, 10.0), end=4.0, intervals=20)
     plan.bound(plan.u.x, -1, 1)
     plan.minimise(plan.duration)
-    best = sl.plan.solve(plan, solver="fatrop")
+    best = sl.plan.solve(plan, method=sl.plan.Method(solver="fatrop"))
     assert best.duration == pytest.approx(4.0, abs=1e-4)
     assert np.abs(best.torques.x).max() <= 1.0
 
@@ -92,7 +91,7 @@ def test_a_freed_param_takes_its_best_value():
     """A block of 1 kg that swings from -1 m to 1 m in 1 s needs no motor if its spring has k = pi^2."""
     plan = move(rail(4.0), start=-1.0, intervals=20)
     plan.param("k", 0.0, 100.0)
-    best = sl.plan.solve(plan, tolerance=1e-6, solver="fatrop")
+    best = sl.plan.solve(plan, tolerance=1e-6, method=sl.plan.Method(solver="fatrop"))
     assert best.params["k"] == pytest.approx(math.pi**2, rel=1e-5)
     assert best.objective == pytest.approx(0.0, abs=1e-6)
 
@@ -102,7 +101,8 @@ def test_a_freed_param_takes_its_best_value():
 def test_both_solvers_find_one_optimum(problem, scheme):
     plan, guess = problem()
     ours, theirs = (
-        sl.plan.solve(plan, guess, scheme=scheme, tolerance=None, solver=s, fly=False) for s in ("fatrop", "ipopt")
+        sl.plan.solve(plan, guess, method=sl.plan.Method(scheme=scheme, solver=s), tolerance=None, fly=False)
+        for s in ("fatrop", "ipopt")
     )
     assert ours.objective == pytest.approx(theirs.objective, rel=1e-6)
     assert ours.arrays["q"] == pytest.approx(theirs.arrays["q"], abs=1e-4)
@@ -110,7 +110,7 @@ def test_both_solvers_find_one_optimum(problem, scheme):
 
 def test_meshes_are_refined_and_flown():
     plan, guess = four_bar()
-    best = sl.plan.solve(plan, guess, tolerance=1e-6, solver="fatrop")
+    best = sl.plan.solve(plan, guess, tolerance=1e-6, method=sl.plan.Method(solver="fatrop"))
     assert best.mesh_error <= 1e-6
     assert len(best.rounds) > 1
     assert best.flight.follows
@@ -122,7 +122,7 @@ def test_meshes_are_refined_and_flown():
 
 def staged(plan, guess):
     """Transcription, programme and stages of a plan, and the point where it starts."""
-    work = _Work(plan, sl.plan.HermiteSimpson(), True, False, "fatrop", Limits(), None, 0.0)
+    work = _Work(plan, sl.plan.Method(solver="fatrop"), sl.plan.Limits(), None, 0.0)
     first = guesses(plan, guess)[0]
     t = work._on_first_mesh(first)
     x = fill(t, first)
@@ -174,7 +174,7 @@ def test_too_weak():
     plan = move(rail())
     plan.bound(plan.u.x, -3.9, 3.9)
     with pytest.raises(NotSolved, match="looks infeasible") as caught:
-        sl.plan.solve(plan, solver="fatrop")
+        sl.plan.solve(plan, method=sl.plan.Method(solver="fatrop"))
     assert caught.value.worst
     assert np.abs(caught.value.best.torques.x).max() <= 3.9 + 1e-9
 
@@ -185,18 +185,18 @@ def test_a_given_start_that_breaks_a_condition():
     plan = move(m)
     plan.require(plan.q.x**2 + plan.v.x**2 >= 0.01)
     with pytest.raises(NotSolved, match="looks infeasible") as caught:
-        sl.plan.solve(plan, solver="fatrop")
+        sl.plan.solve(plan, method=sl.plan.Method(solver="fatrop"))
     assert caught.value.status == "Infeasible_Problem_Detected"
 
 
 def test_limits_are_obeyed():
     plan, guess = swing_up()
     with pytest.raises(NotSolved) as caught:
-        sl.plan.solve(plan, guess, iterations=3, solver="fatrop")
+        sl.plan.solve(plan, guess, limits=sl.plan.Limits(iterations=3), method=sl.plan.Method(solver="fatrop"))
     assert caught.value.status == "Maximum_Iterations_Exceeded"
     assert caught.value.iterations <= 3
     with pytest.raises(NotSolved) as caught:
-        sl.plan.solve(plan, guess, seconds=1e-3, solver="fatrop")
+        sl.plan.solve(plan, guess, limits=sl.plan.Limits(seconds=1e-3), method=sl.plan.Method(solver="fatrop"))
     assert "Time" in caught.value.status
     assert caught.value.iterations <= 3
     assert not caught.value.looks_infeasible
@@ -210,11 +210,11 @@ def test_ctrl_c_returns_the_best_iterate():
 
     plan, guess = swing_up()
     with pytest.raises(NotSolved) as caught:
-        sl.plan.solve(plan, guess, progress=interrupt, tolerance=None, solver="fatrop")
+        sl.plan.solve(plan, guess, progress=interrupt, tolerance=None, method=sl.plan.Method(solver="fatrop"))
     assert caught.value.status == "Interrupted"
     assert np.isfinite(caught.value.best.arrays["q"]).all()
 
 
 def test_an_unknown_solver():
     with pytest.raises(UnknownName, match="Did you mean 'fatrop'"):
-        sl.plan.solve(move(rail()), solver="fattrop")
+        sl.plan.solve(move(rail()), method=sl.plan.Method(solver="fattrop"))

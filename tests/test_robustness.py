@@ -12,11 +12,15 @@ import robust.__main__ as command
 from robust import faults, trial
 from robust.build import build, run
 from robust.draw import PLANE, random_machine
+from robust.draw_touching import random_toucher
 from robust.ends import apart, compared
 from robust.judge import Instant, of_run, of_start, residuals
+from robust.judge_touching import of_run as of_touching
 from robust.machines import Body, Machine, Pin
 from robust.maximal import Bodies, Maximal, NoOpinion, turned
 from robust.motion import world
+from robust.touching import build as build_touching
+from robust.touching import run as run_touching
 from scipy.integrate import solve_ivp
 
 import saltus as sl
@@ -50,6 +54,43 @@ def test_random_machines_end_right_or_in_a_named_outcome(part):
 def test_larger_random_machines():
     records = list(command.results(list(range(20_000, 20_600))))
     assert not [r for r in records if r["verdict"] == "wrong"]
+
+
+@pytest.fixture(scope="module")
+def touching():
+    """A machine that touches, and its run."""
+    given = random_toucher(120)
+    return given, run_touching(given, build_touching(given))
+
+
+def test_the_judge_of_contacts_agrees(touching):
+    given, good = touching
+    assert good.outcome.ok
+    assert any(e.impact is not None for e in good.events)
+    assert of_touching(given, good) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("forces", lambda f: 1.1 * f, "balance"),
+        ("forces", lambda f: -f, "pulls"),
+        ("q", lambda q: q - 1e-3 * np.eye(q.shape[1])[1], "inside"),
+        ("a", lambda a: a + 0.1, "accelerates"),
+    ],
+)
+def test_the_judge_of_contacts_notices(touching, name, change, said):
+    given, good = touching
+    bad = sl.Trajectory(good.meta, good.arrays | {name: change(good.arrays[name])}, good.pieces, good.events)
+    assert any(said in fault for fault in of_touching(given, bad)), of_touching(given, bad)
+
+
+def test_the_judge_of_contacts_notices_an_impact_by_another_law(touching):
+    given, good = touching
+    hit = next(e for e in good.events if e.impact is not None)
+    other = replace(hit, impact=replace(hit.impact, v=hit.v_before + 0.5 * (hit.impact.v - hit.v_before)))
+    bad = sl.Trajectory(good.meta, good.arrays, good.pieces, [other])
+    assert of_touching(given, bad)
 
 
 def test_a_seed_gives_the_same_machine_again():

@@ -10,8 +10,9 @@ import pytest
 from robust import attacks_threads
 
 import saltus as sl
+from saltus import engines
 from saltus.compile import Kernel
-from saltus.errors import BadModel
+from saltus.errors import BadModel, BadValue
 from saltus.once import LOCK, cached_property
 
 
@@ -34,7 +35,7 @@ def in_threads(*functions):
     return out
 
 
-@pytest.mark.parametrize("engine", attacks_threads.ENGINES)
+@pytest.mark.parametrize("engine", engines.NAMES)
 def test_runs_of_one_machine_at_once(engine):
     """First runs of a machine, which derive and compile everything, in four threads; tolerances differ."""
 
@@ -62,7 +63,7 @@ def test_plans_with_workers_in_two_threads():
         plan = sl.Plan(m, duration=1.0, intervals=6)
         plan.require(plan.start == m.assemble(x=0.0), plan.end.q.x == distance, plan.end.v.x == 0)
         plan.minimise(plan.integral(plan.u.squared_norm))
-        return sl.plan.solve(plan, starts=2, workers=2).objective
+        return sl.plan.solve(plan, starts=sl.plan.Starts(count=2, workers=2)).objective
 
     got = in_threads(lambda: cost(1.0), lambda: cost(2.0))
     assert got == pytest.approx([12.0, 48.0], rel=1e-6)
@@ -78,6 +79,36 @@ def test_a_machine_that_is_changed_meanwhile_is_refused():
 
     with pytest.raises(BadModel, match="was changed while simulate worked on it"):
         sl.simulate(m, m.assemble(x=0.1), until=0.1, control=sl.control.Sampled(meddle, rate=100))
+
+
+def test_a_batch_has_one_thread_at_a_time():
+    """Two threads that step it at once would each see the other's steps: the second one is refused."""
+    m = attacks_threads.block()
+    inside, go = threading.Event(), threading.Event()
+    batch = sl.Batch(m, 2, step=0.01)
+    batch.reset(m.assemble(x=0.1))
+
+    class Actions:
+        """Numbers that take a while to arrive."""
+
+        def __array__(self, *_args, **_options):
+            inside.set()
+            go.wait(20)
+            return np.zeros(1)
+
+    def slowly():
+        batch.step(Actions())
+        return batch.t.tolist()
+
+    def meanwhile():
+        inside.wait(20)
+        with pytest.raises(BadValue, match="another thread is at work"):
+            batch.step()
+        go.set()
+
+    assert in_threads(slowly, meanwhile) == [[0.01, 0.01], None]
+    batch.step()
+    assert batch.t.tolist() == [0.02, 0.02]
 
 
 class Derives:

@@ -9,8 +9,13 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from typing import Any, Self, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
+from saltus.errors import BadValue
+
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 LOCK = threading.RLock()
@@ -32,3 +37,25 @@ class cached_property(functools.cached_property[T]):  # noqa: N801
         """Derive it, unless another thread did while this one waited."""
         with LOCK:
             return super().__get__(instance, owner)
+
+
+def by_one_thread(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """Refuse a call while another thread is within a method of the same object that is marked so.
+
+    For what has a state of its own, where taking turns would give each thread the other's.
+    """
+
+    @functools.wraps(method)
+    def wrapper(self: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        own = threading.get_ident()
+        if self.__dict__.setdefault("_within", own) != own:
+            raise BadValue(
+                f"another thread is at work on {self!r}, which has one state; give each thread one of its own, or let "
+                "one thread do it all"
+            )
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self.__dict__.pop("_within", None)
+
+    return wrapper

@@ -1,4 +1,4 @@
-"""Copies without a compiler: each runs in `simulate` by itself."""
+"""Copies that run in `simulate`, one by one: the event-exact truth, and what there is without a compiler."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from saltus.ground import Ground
 from saltus.hybrid.laws import Scheduled
 from saltus.model.assembly import State
 from saltus.simulation.run import simulate
+from saltus.simulation.trajectory import Trajectory
 
 
 class Alone:
-    """The memory of all copies, one row each, and their runs."""
+    """The memory of all copies, one row each, and their runs since they started."""
 
     def __init__(self, motion: Motion, grounds: list[Ground], law: Any) -> None:
         self.motion, self.grounds, self.law = motion, grounds, law
         self._report = Kernel(motion.report.function, native=False)
         n, e = len(grounds), motion.e
         if motion.looks_at_entry():
-            raise BadValue("without a compiler a batch cannot run a law that looks at s.entry; install gcc or clang")
+            raise BadValue("copies that run in sl.simulate one by one cannot have a law that looks at s.entry")
         self.t, self.p = np.zeros((n, 1)), np.zeros((n, motion.p.numel()))
         self.x, self.v = np.zeros((n, e.nq + motion.w.numel() + e.z.numel())), np.zeros((n, e.nv))
         self.contact, self.measured = np.zeros((n, 3 * len(motion.elements))), np.zeros((n, len(motion.measured)))
+        self.runs: list[list[Trajectory]] = [[] for _ in range(n)]
         self.over, self.doubts = np.zeros((n, 1), int), np.zeros((n, 1), int)
 
     @staticmethod
@@ -48,6 +50,7 @@ class Alone:
         for k in which:
             self.v[k], _, self.measured[k] = self._report(self.t[k], *self._split(k), self.p[k])
             self.contact[k] = 0.0
+            self.runs[k] = []
 
     def act(self, actions: np.ndarray) -> None:
         """Hold new actions: one for all copies, or one row per copy."""
@@ -79,6 +82,7 @@ class Alone:
             ground=self.grounds[k] if any(hasattr(x.part, "radius") for x in motion.elements) else None,
             rate=1 / step,
         )
+        self.runs[k].append(run)
         for i in range(1, times + 1):
             state = run.at(begin + i * step) if i < times else run.end
             self.x[k, : len(q)] = state.positions

@@ -61,7 +61,7 @@ static void stepped_back(V t, V dt, const State *s, const V *p, Adjoint *at) {
 
 static void put(V *p, int l, const double *note) {
   for (int i = 0; i < ELEMENTS; ++i) {
-    CLOSED(i) = note[4 * i];
+    CLOSED(i) = FELT(i) = note[4 * i];
     STICK(i) = note[4 * i + 1];
     for (int k = 0; k < elements[i].slips; ++k) DIRECTION(i, k) = note[4 * i + 2 + k];
   }

@@ -15,12 +15,14 @@ from saltus.batch.motion import Acted, Motion, asked
 from saltus.batch.native import Native
 from saltus.compile import CompileError, find_compiler
 from saltus.errors import BadModel, BadValue, UnknownName
-from saltus.ground import Ground, Level
+from saltus.ground import Ground
 from saltus.hybrid.laws import stepwise
 from saltus.hybrid.signals import Signals
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.touching import Foot
+from saltus.once import by_one_thread
+from saltus.simulation.asked import ground_of
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: nothing bounces more slowly, and nothing whose flight would be shorter than a step
@@ -51,7 +53,8 @@ class Batch:
     `ground` is one shape for all, a plane or a smooth terrain, or one plane per copy. `until(t, s)` is a condition that
     ends a copy, `measure(t, s)` or `measure(t, s, action)` a dict of what `measured` shall show. `tolerance` bounds
     the error of a step, which is done in parts where it would be larger. `threads` None takes all CPUs; no number
-    depends on it. `gradient` prepares for derivatives, see `sl.rollout`.
+    depends on it. `gradient` prepares for derivatives, see `sl.rollout`; with `exact` every copy runs in `sl.simulate`
+    by itself, some thousand times slower, as it does where there is no C compiler.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Batch:
         tolerance: float = 1e-5,
         threads: int | None = None,
         gradient: bool = False,
+        exact: bool = False,
     ) -> None:
         if not isinstance(machine, Mechanism):
             raise BadModel(f"a batch is made of a Mechanism, {machine!r} given; feet are its parts, m.foot(...)")
@@ -87,7 +91,7 @@ class Batch:
         self.grounds = self._grounds(ground)
         self._given = {name: self._per_copy(name, value, self.copies) for name, value in (params or {}).items()}
         self._law, self.actions = self._acted(control, actions)
-        self._until, self._measure, self._gradient = until, measure, gradient
+        self._until, self._measure, self._gradient, self._exact = until, measure, gradient, exact
         self._engine: Native | Alone | None = None
         self.notes: list[str] = []
 
@@ -107,24 +111,15 @@ class Batch:
         return np.broadcast_to(numbers, (n,))
 
     def _grounds(self, given: Any) -> list[Ground]:
-        one = Level() if given is None else given
-        many = list(one) if isinstance(one, Sequence) else [one] * self.copies
-        many = [Level(float(x)) if isinstance(x, int | float) and not isinstance(x, bool) else x for x in many]
-        if len(many) != self.copies or not all(isinstance(x, Ground) for x in many):
-            raise BadValue(
-                f"ground is {given!r}; give a height (m), a shape such as sl.ground.Slope(5, 'deg'), or one per copy",
-                given=given,
-            )
+        one = [ground_of(self.machine, x) for x in (given if isinstance(given, Sequence) else [given])]
+        many = one * self.copies if not isinstance(given, Sequence) else one
+        if len(many) != self.copies:
+            raise BadValue(f"{len(many)} grounds for {self.copies} copies; give one, or one per copy", given=given)
         if many[0].patches > 1 or len({x.kind for x in {id(x): x for x in many}.values()}) > 1:
             raise BadValue(
                 f"ground is {many[0]!r}; a batch runs on planes, or on one smooth sl.ground.Terrain: steps and corners "
                 "are for sl.simulate",
                 given=given,
-            )
-        if given is not None and not any(isinstance(x, Foot) for x in self.machine.touching.values()):
-            raise BadValue(
-                f"{self.machine.name!r} has no feet, so nothing would meet the ground; add "
-                "m.foot(name, point, friction=0.7)"
             )
         return many
 
@@ -143,6 +138,7 @@ class Batch:
 
     # ---- starting --------------------------------------------------------------------------------------------------
 
+    @by_one_thread
     def reset(
         self,
         starts: State | Sequence[State],
@@ -182,15 +178,16 @@ class Batch:
         self.motion = Motion(self.machine, self.grounds[0], self._law, self._until, self._measure, q, theta)
         self._slow = max(REST, self.motion.gravity * self.step_length / 2)
         try:
-            if find_compiler() is not None:
+            if find_compiler() is not None and not self._exact:
                 self._engine = Native(self.motion, self.copies, self.machine.name, self._gradient)
         except CompileError as problem:
             self.notes.append(f"the kernel could not be compiled: {problem}")
-        if self._engine is None:
+        if self._engine is None and not self._exact:
             self.notes.append(
                 "without a C compiler every copy runs in sl.simulate by itself, some thousand times slower; install "
                 "gcc or clang"
             )
+        if self._engine is None:
             self._engine = Alone(self.motion, self.grounds, self._law)
 
     def _closed(self, which: np.ndarray, q: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -245,12 +242,14 @@ class Batch:
                         contact=x.name,
                     )
                 p[:, at] = (gaps[:, i] <= START) & (np.abs(speeds[:, i]) <= START)
+            p[:, at + x.places["felt"].start] = p[:, at]
             at += x.size
         assert self._engine is not None
         self._engine.begin(which, q, w, p)
 
     # ---- stepping --------------------------------------------------------------------------------------------------
 
+    @by_one_thread
     def step(self, actions: ArrayLike | None = None, times: int = 1) -> None:
         """Let every copy that has not ended do `times` steps with its action held: one for all, or one row per copy."""
         engine = self.engine

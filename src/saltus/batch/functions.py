@@ -84,7 +84,7 @@ def jax_rollout(
         import jax
         import jax.numpy as jnp
     except ImportError as problem:
-        raise SaltusError("jax_rollout needs JAX: pip install jax") from problem
+        raise SaltusError("jax_rollout needs JAX: pip install 'saltus[jax]'") from problem
     rolled = _Rolled(machine, starts, params, options)
     nq, nv = len(machine.q_names), len(machine.v_names)
 

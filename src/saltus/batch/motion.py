@@ -26,7 +26,7 @@ from saltus.compile import Kernel
 from saltus.compile.statements import Routine, routine
 from saltus.dynamics.choice import Choice, choose
 from saltus.dynamics.formulations import Reduced
-from saltus.errors import BadValue
+from saltus.errors import BadModel, BadValue
 from saltus.ground import Ground
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import HybridSystem
@@ -82,8 +82,15 @@ class Motion:
         self.e = e = c.tree
         self.elements = c.elements
         self.geometry = c.geometry if isinstance(c, Touched) else []
+        soft = [x.name for x in c.elements if x.soft]
+        if soft:
+            raise BadModel(
+                f"a batch has hard contacts, and {', '.join(map(repr, soft))} are soft; give them no stiffness, or use "
+                "sl.simulate",
+                contacts=soft,
+            )
         base = np.concatenate([params, np.zeros(c.anchors.numel())])
-        J = c.closure(0.0, q, base)[1][: c.loops]
+        J = c.unitless(0.0, q, base)[: c.loops]
         self.choice: Choice = choose(m, J)
         self.reduced = Reduced(e, self.choice)
         act = action(c, self.choice, law)
@@ -394,6 +401,12 @@ class Motion:
     def weight(self) -> float:
         """Weight (N) at 10 m/s2, by which forces are measured."""
         return 10.0 * self._number(sum((number(x.mass) for x in self.mechanism.links.values()), SX(0)))
+
+    @property
+    def feels(self) -> bool:
+        """Whether the law depends on who touches."""
+        felt = ca.vertcat(SX(0, 1), *[x.symbols["felt"] for x in self.elements])
+        return bool(felt.numel() and ca.depends_on(self.u, felt))
 
     def looks_at_entry(self) -> bool:
         """Whether the law, the end or a measure depends on the state at the start."""

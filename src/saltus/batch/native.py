@@ -56,6 +56,7 @@ def source(motion: Motion, gradient: bool) -> str:
         "ELEMENTS": len(motion.elements),
         "MEASURES": len(motion.measured),
         "HOLDS": sum(x.slips for x in motion.elements),
+        "FEELS": int(motion.feels),
         "RESTITUTIONS": motion.slice("restitution").start,
     }
     rows, holds, at, table = 0, 0, motion.slice("block").start, []

@@ -8,6 +8,7 @@
 #define NEVER (-1)
 #define CLOSED(i) p[elements[i].p][l]
 #define STICK(i) p[elements[i].p + 1][l]
+#define FELT(i) p[elements[i].p + 2][l]
 #define FRICTION(i) p[elements[i].p + 3][l]
 #define STATIC(i) p[elements[i].p + 4][l]
 #define DIRECTION(i, k) p[elements[i].p + 5 + (k)][l]
@@ -22,7 +23,7 @@ static const double REST = 2e-5;       /* m/s: a contact that is pressed and lea
 static const double STILL = 1e-8;      /* m/s: slower than this nothing slips */
 static const double GAINS = 1e-9;      /* of the energy of approach: an impact that gains more is not one */
 static const double SHORTEST = 1.0 / 1024; /* of a step: its parts are not shorter, whatever their error */
-enum { EVENTS = 8, TRIES = 20, SWEEPS = 1000, TURNS = 60, HALVINGS = 40 };
+enum { ROUNDS = 4, EVENTS = 8, TRIES = 20, SWEEPS = 1000, TURNS = 60, HALVINGS = 40 };
 
 typedef struct {
   double step, tolerance, rest, weight; /* s, error of a part of a step, m/s below which nothing bounces, N */
@@ -389,8 +390,16 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
     note[1] = hit[l] > 0;
     for (int i = 0; i < NW; ++i) note[2 + i] = s->w[i][l];
   }
-  if (any) met(s, p, &m);
-  EACH(l) if (event[l]) doubts[l] += settled(&m, p, l, touching[l], cause[l], hit[l], weight) || hit[l] > 1;
+  for (int round = 0; round < ROUNDS; ++round) { /* a law that feels contacts may act otherwise in the new modes */
+    int felt = 0;
+    if (any || round) met(s, p, &m);
+    EACH(l) if (event[l]) {
+      const int doubt = settled(&m, p, l, touching[l], cause[l], hit[l], weight) || hit[l] > 1;
+      if (!round) doubts[l] += doubt;
+      for (int i = 0; i < ELEMENTS; ++i) felt |= FELT(i) != CLOSED(i), FELT(i) = CLOSED(i);
+    }
+    if (!FEELS || !felt) break;
+  }
   EACH(l) if (event[l] && a->events) {
     const long long lane = block * LANES + l, k = a->happened[lane]++;
     modes(p, l, notes[l] + 2 + NW + MODES);

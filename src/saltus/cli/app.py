@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from saltus import __version__
-from saltus.cli import doctor, files, pages, running, studying, sweeping
+from saltus.cli import doctor, files, learning, pages, running, studying, sweeping
 from saltus.cli.console import out, speaking
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ for command in (
     files.check,
     files.export,
     sweeping.sweep,
+    learning.train,
     pages.studio,
     pages.report,
     pages.plot,

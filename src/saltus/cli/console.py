@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from saltus.errors import BadFile, SaltusError
@@ -48,6 +48,15 @@ def progress_bar(quiet: bool) -> Iterator[Progress]:
     )
     with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
         yield bar
+
+
+@contextmanager
+def telling_of_compilation(bar: Progress, task: TaskID) -> Iterator[None]:
+    """Say beside a bar what is being compiled, from the first second on."""
+    from saltus.compile import on_progress
+
+    with on_progress(lambda news: bar.update(task, note=str(news))):
+        yield
 
 
 def print_table(title: str, rows: list[tuple[str, str]]) -> None:

@@ -79,7 +79,7 @@ def evaluation_times() -> dict[str, float]:
     system = bolt()
     c = constrained(system, system.domains["flight"])
     start = system.mechanism.keyframe("drop")
-    choice = choose(system.mechanism, c.closure(0.0, start.positions, start.p)[1])
+    choice = choose(system.mechanism, c.unitless(0.0, start.positions, start.p))
     now = mode(c, SPF(), choice, action(c, choice, system.controls["run"]))
     p = np.ravel(entry(now)(0.0, start.positions, start.velocities, start.p))
     at = (0.0, now.state_vector(start.positions, start.velocities), p)

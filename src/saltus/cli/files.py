@@ -158,7 +158,13 @@ def _branches(mechanism: Any, state: Any) -> str:
 @reads
 def export(
     model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, a model file or a Python file.")],
-    to: Annotated[str, typer.Option(help=", ".join(TARGETS) + ".")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="c (C99 with self-test and example), fmu (co-simulation, FMI 2.0), numpy (a Python module), mjcf, "
+            "urdf, yaml or json (model files)."
+        ),
+    ],
     directory: Annotated[Path, typer.Option("--out", help="Directory to write to.")] = Path("."),
     reading: Any = None,
 ) -> None:

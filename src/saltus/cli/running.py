@@ -13,7 +13,15 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from saltus.cli.console import ENDED_BADLY, INTERRUPTED, check_directory, out, print_table, progress_bar
+from saltus.cli.console import (
+    ENDED_BADLY,
+    INTERRUPTED,
+    check_directory,
+    out,
+    print_table,
+    progress_bar,
+    telling_of_compilation,
+)
 from saltus.cli.machines import Model, model_of, reads
 from saltus.cli.results import facts, summary_rows, write_results
 from saltus.errors import BadValue, UnknownName
@@ -132,7 +140,6 @@ def simulate_with_progress(
 ) -> tuple[Any, float]:
     """Simulate, showing time, events and real-time factor; return the run and the seconds it took."""
     import saltus as sl
-    from saltus.compile import on_progress
 
     stop_after = None
     if steps is not None:
@@ -156,10 +163,7 @@ def simulate_with_progress(
             note = f"{t:8.3f} s, {events} events" + (f", {pace:.1f}x real time" if now - first[0] > 0.05 else "")
             bar.update(task, completed=events if steps else t, note=note)
 
-        def tell(news: Any) -> None:
-            bar.update(task, note=str(news))
-
-        with on_progress(tell):
+        with telling_of_compilation(bar, task):
             run = sl.simulate(model.felt, start, until=until, stop_after=stop_after, progress=show, **options)
         return run, time.perf_counter() - begin
 

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from saltus.cli.console import ENDED_BADLY, check_directory, out, progress_bar
+from saltus.cli.console import ENDED_BADLY, check_directory, out, progress_bar, telling_of_compilation
 from saltus.errors import BadValue
 
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -49,8 +49,10 @@ def study(
     directory = out_dir or Path("results") / name
     check_directory(directory)
     with progress_bar(as_json) as bar:
-        bar.add_task(f"study {escape(name)}", total=None, note="")
-        result = studies.run(name, **options)
+        task = bar.add_task(f"study {escape(name)}", total=None, note="")
+        with telling_of_compilation(bar, task):
+            result = studies.run(name, **options)
+        bar.update(task, note="drawing")
         files = result.write(directory)
     if as_json:
         print(json.dumps({**result.as_dict(), "files": [str(f) for f in files]}, indent=2))

@@ -33,7 +33,9 @@ class Maker:
 
 @reads
 def sweep(
-    model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, or a Python file that defines `system`.")],
+    model: Annotated[
+        str, typer.Argument(help="A machine of `saltus zoo`, a model file, or a Python file that defines `system`.")
+    ],
     vary: Annotated[list[str], typer.Option(metavar="PARAM=LOW:HIGH", help="A Param and its range; repeat for more.")],
     runs: Annotated[int, typer.Option(help="Designs, spread evenly through the ranges.")] = 1000,
     driver: Annotated[

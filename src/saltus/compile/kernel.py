@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 _NAME = "saltus_kernel"
 
 # CasADi's helpers such as casadi_sq are visible from outside, so that no compiler may put them in place of their calls.
-_HELPER = re.compile(r"^casadi_real casadi_\w+\(", re.MULTILINE)
+_HELPER = re.compile(r"^(?:void|int|casadi_int|casadi_real) casadi_\w+\(", re.MULTILINE)
 
 _LOOPS = """
 #include <stdlib.h>

@@ -264,11 +264,14 @@ class Turn:
         key = None if reading is None else hash(reading)
         if key not in self._libraries:
             a, chosen = self.assembler, self.J[:, self.columns]
-            step = -self._factored.solve(self.phi)
-            wanted = [ca.densify(e) for e in (step, self.determinants, self.phi, chosen)]
+            rows, columns = a.scale.rows[self.rows], a.scale.columns[self.columns]
+            step, gaps = -self._factored.solve(self.phi) / columns, self.phi / rows
+            chosen = ca.densify(chosen) * ca.mtimes(1 / rows, columns.T)
+            wanted = [ca.densify(e) for e in (step, self.determinants, gaps, chosen)]
             (step, det, phi, chosen), symbols, constants = self._split(wanted)
             functions = [
                 ca.Function("saltus_constants", [self.p], [constants]),
+                ca.Function("saltus_sizes", [self.p], [ca.densify(columns), a.scale.length]),
                 ca.Function("saltus_newton", [self.q, symbols], ca.cse([step, det])),
                 ca.Function("saltus_closure", [self.q, symbols], ca.cse([phi, chosen])),
                 *([] if reading is None else [densified(reading, "saltus_reading")]),

@@ -2,9 +2,11 @@
 
    Written in front of this text, by turn.py: the C of the machine as CasADi gives it,
      saltus_constants(p) -> c,             what depends on the Params alone
+     saltus_sizes(p) -> (size, length),    of the dependent coordinates (m where they shift, 1 where they turn), of all
      saltus_newton(q, c) -> (step, det),   the Newton step of the dependent coordinates, determinant of each block
      saltus_closure(q, c) -> (phi, J),     the same equations for where they cannot be met
      saltus_reading(Q, p) -> values,       what is wanted of the whole turn (if READ)
+   steps, phi and J without units, divided by these sizes: nothing here depends on the unit of length;
    and the sizes NQ coordinates, NP Params, NK constants, NC dependent coordinates, NB blocks, NOUT values, READ (0 or 1). */
 
 #include <math.h>
@@ -13,8 +15,8 @@
 
 #define SIZE(count) ((count) > 0 ? (count) : 1) /* C has no empty arrays */
 #define ORDER 6       /* points of the extrapolation */
-#define DONE 1e-8     /* rad, m: a Newton step this short leaves an error of its square */
-#define CLOSED 1e-11  /* m */
+#define DONE 1e-8     /* rad, or of the length: a Newton step this short leaves an error of its square */
+#define CLOSED 1e-11  /* of the length */
 #define ITERATIONS 25
 #define RELAXATIONS 60
 #define STARTS 24     /* random starts at the first point before a design is said not to close there */
@@ -24,7 +26,7 @@ typedef struct {
   long long count, samples, driver;
   const double *p, *p_start, *q_start, *values, *signs;
   const int *columns;
-  double *Q, *out, *gap; /* Q may be NULL; gap: largest constraint error left on the turn, zero where it closes */
+  double *Q, *out, *gap; /* Q may be NULL; gap (m): largest error left on the turn, zero where it closes */
   int *flips;            /* samples that close the other way round */
 } Walk;
 
@@ -34,13 +36,15 @@ typedef struct {
   double **res;
   casadi_int *iw;
   double *w;
-  double c[SIZE(NK)];
+  double c[SIZE(NK)], size[SIZE(NC)], length;
   double step[SIZE(NC)], det[SIZE(NB)], phi[SIZE(NC)], J[SIZE(NC * NC)];
 } Work;
 
 static void design_of(Work *k, const double *p) {
   k->arg[0] = p, k->res[0] = k->c;
   saltus_constants(k->arg, k->res, k->iw, k->w, 0);
+  k->res[0] = k->size, k->res[1] = &k->length;
+  saltus_sizes(k->arg, k->res, k->iw, k->w, 0);
 }
 
 static int newton(Work *k, const double *q) {
@@ -70,7 +74,7 @@ static int close_loops(Work *k, double *q) {
     for (int i = 0; i < NC; ++i) largest = fmax(largest, fabs(k->step[i]));
     if (!isfinite(largest)) return 0;
     const double scale = largest > 0.5 ? 0.5 / largest : 1.0;
-    for (int i = 0; i < NC; ++i) q[k->walk->columns[i]] += scale * k->step[i];
+    for (int i = 0; i < NC; ++i) q[k->walk->columns[i]] += scale * k->step[i] * k->size[i];
     if (largest < DONE) return right_way_round(k) ? 1 : 2;
   }
   return 0;
@@ -113,7 +117,7 @@ static double relax(Work *k, double *q) {
       moved = 0;
       memcpy(trial, q, sizeof trial);
       for (int i = 0; i < NC; ++i) {
-        trial[k->walk->columns[i]] += x[i];
+        trial[k->walk->columns[i]] += x[i] * k->size[i];
         moved = fmax(moved, fabs(x[i]));
       }
       const double ahead = moved < 1.0 ? closure(k, trial) : INFINITY;
@@ -153,7 +157,7 @@ static int first(Work *k, double *q, const double *p) {
   unsigned long long seed = 1;
   for (int n = 0; n < STARTS; ++n) {
     memcpy(q, walk->q_start, NQ * sizeof *q);
-    for (int i = 0; i < NC; ++i) q[walk->columns[i]] += M_PI * (n + 1) / STARTS * uniform(&seed);
+    for (int i = 0; i < NC; ++i) q[walk->columns[i]] += M_PI * (n + 1) / STARTS * uniform(&seed) * k->size[i];
     if (close_loops(k, q) == 1) return 1;
   }
   memcpy(q, walk->q_start, NQ * sizeof *q);
@@ -213,7 +217,7 @@ static void turn(Work *k, long long design, double *Q) {
       q[walk->driver] = walk->values[s];
       const double gap = relax(k, q);
       if (gap > CLOSED) {
-        worst = fmax(worst, gap);
+        worst = fmax(worst, gap * k->length);
       } else {
         newton(k, q);
         if (right_way_round(k)) good = 1;
@@ -238,6 +242,8 @@ static void larger(casadi_int *into, const casadi_int *sizes) {
 int saltus_walk(const Walk *walk) {
   casadi_int most[4] = {2, 2, 0, 0}, sizes[4];
   saltus_constants_work(sizes, sizes + 1, sizes + 2, sizes + 3);
+  larger(most, sizes);
+  saltus_sizes_work(sizes, sizes + 1, sizes + 2, sizes + 3);
   larger(most, sizes);
   saltus_newton_work(sizes, sizes + 1, sizes + 2, sizes + 3);
   larger(most, sizes);

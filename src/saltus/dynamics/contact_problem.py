@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +27,7 @@ TURNS, HALVINGS, TURN = 30, 20, 1e-7  # steps, halvings of one and difference (r
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
+NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 FINE = 1e-9  # of the largest force or motion
 
 
@@ -74,12 +75,6 @@ def solve(
     tells, they may stay as they were or go on to be open or to slip, and they go on.
     """
     problem = _Problem(G, b, laws)
-    found = _solved(problem, count)
-    return problem.left(found, leaving) if leaving else found
-
-
-def _solved(problem: _Problem, count: bool) -> Forces:
-    laws = problem.laws
     if count and problem.doubtful:
         found = problem.all()
         if len(found) != 1:
@@ -89,7 +84,9 @@ def _solved(problem: _Problem, count: bool) -> Forces:
                 solutions=len(found),
             )
         return found[0]
-    found_one = problem.swept()
+    found_one = problem.released(leaving) if leaving else None
+    if found_one is None:
+        found_one = problem.swept()
     if found_one is None and len(laws) <= MOST and problem.planar:
         found_one = next(iter(problem.all()), None)
     if found_one is None:
@@ -114,12 +111,12 @@ class _Problem:
         if not rubs or not self.planar or len(rubs) > MOST or not any(x.tangential for x in rubs):
             return False
         ways = [[x.direction[0]] if x.direction is not None else [1.0, -1.0] if x.tangential else [0.0] for x in rubs]
-        normals = [x.normal for x in rubs]
+        normals = [x.normal for x in rubs if x.normal is not None]
         plain = self.G[np.ix_(normals, normals)]
         along = np.array(
             [x.friction * self.G[normals, x.tangential[0]] if x.tangential else 0 * plain[0] for x in rubs]
         ).T
-        scale = np.sqrt(np.abs(np.diag(plain))) + 1e-300
+        scale = np.sqrt(np.abs(np.diag(plain))) + 1e-100  # squared, it is above zero
         plain, along = (A / np.outer(scale, scale) for A in (plain, along))
         for r in range(1, len(normals) + 1):
             for chosen in itertools.combinations(range(len(normals)), r):
@@ -214,23 +211,57 @@ class _Problem:
             directions.append(direction)
         return modes, directions
 
-    def left(self, found: Forces, leaving: Mapping[int, str]) -> Forces:
-        """The same solution with contacts let go that are at their limit, as far as that meets the laws."""
-        for which in ([*leaving], *([k] for k in leaving)):
-            modes, ways = list(found.modes), list(found.directions)
-            for k in which:
-                x = self.laws[k]
-                if leaving[k] == "normal" and modes[k] != "open":
-                    modes[k], ways[k] = "open", None
-                elif leaving[k] == "slip" and modes[k] == "stick":
-                    along = found.f[list(x.tangential)]
-                    modes[k], ways[k] = "slip", -along / max(float(np.linalg.norm(along)), 1e-300)
-            if modes == list(found.modes):
+    def released(self, leaving: Mapping[int, str]) -> Forces | None:
+        """The solution in which nothing changes but that contacts at their limit are let go, if there is one.
+
+        Those are the given ones and all that are as near to theirs. Where their rows depend on others that hold, the
+        limit is one of how forces are shared, and nothing is let go. At the limit nothing moves yet, so that a slip
+        that starts has no direction but that of the force.
+        """
+        modes = ["stick" if x.rough else "slip" for x in self.laws]
+        ways = [x.direction for x in self.laws]
+        f = self._held(np.zeros(self.n), modes, ways)
+        if f is None:
+            return None
+        near = {k: "slip" for k, x in enumerate(self.laws) if modes[k] == "stick" and self._spent(x, f)} | dict(leaving)
+        for which in (near, leaving):
+            if not self._alone(which, modes):
                 continue
-            gone = self._tried(found.f, modes, ways)
-            if gone is not None:
-                return gone
-        return found
+            after, turned = list(modes), list(ways)
+            for k, what in which.items():
+                along = f[list(self.laws[k].tangential)]
+                if what == "normal":
+                    after[k], turned[k] = "open", None
+                elif after[k] == "stick":
+                    after[k], turned[k] = "slip", -along / max(float(np.linalg.norm(along)), 1e-300)
+            gone = self._held(f, after, turned)
+            found = None if gone is None else self._judged(gone, self.G @ gone + self.b, after, turned)
+            if found is not None:
+                return found
+        return None
+
+    @staticmethod
+    def _spent(x: Law, f: np.ndarray) -> bool:
+        """Whether friction of a contact that sticks is all used."""
+        limit = x.static * (f[x.normal] if x.normal is not None else 1.0)
+        return bool(np.linalg.norm(f[list(x.tangential)]) >= (1 - NEARLY) * limit)
+
+    def _alone(self, which: Collection[int], modes: Sequence[str]) -> bool:
+        """Whether the rows that some contacts hold depend on none that others hold."""
+
+        def rows(i: int) -> list[int]:
+            x = self.laws[i]
+            return [*(x.tangential if modes[i] == "stick" else ()), *([] if x.normal is None else [x.normal])]
+
+        size = np.sqrt(np.abs(np.diag(self.G))) + 1e-100
+        G = self.G / np.outer(size, size)
+
+        def rank(of: list[int]) -> int:
+            return int(np.linalg.matrix_rank(G[np.ix_(of, of)], tol=1e-9)) if of else 0
+
+        own = [row for i in which for row in rows(i)]
+        others = [row for i in range(len(self.laws)) if i not in which for row in rows(i)]
+        return rank([*own, *others]) - rank(others) == rank(own)
 
     # ---- a guess made exact ---------------------------------------------------------------------------------------
 

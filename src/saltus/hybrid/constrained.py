@@ -16,6 +16,7 @@ from saltus.dynamics.unilateral import Element
 from saltus.hybrid.contacts import Sliding, contact_closures, same_point
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.hybrid.signals import Entry, Signals
+from saltus.model.assembly import assembler
 from saltus.model.kinematics import Closure
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
@@ -152,6 +153,20 @@ class Constrained:
         """phi, J and the rate of phi at rest."""
         phi, J, phi_t = self._closure(t, q, p)
         return np.ravel(phi), np.reshape(J, (len(self.rows), self.equations.nv)), np.ravel(phi_t)
+
+    def unitless(self, t: float, q: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """J without units, for choices that must not depend on the unit of length: shifts count in machine lengths."""
+        J = self.closure(t, q, p)[1]
+        if not J.size:
+            return J
+        rows, columns = self.sizes(p)
+        return J * columns / rows[:, None]
+
+    def sizes(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Size of every constraint row and of every velocity coordinate: a length for metres, 1 for angles."""
+        scale, theta = assembler(self.mechanism).scale, p[: len(self.mechanism.params)]
+        own = scale.of_rows(theta)[: self.loops]
+        return np.append(own, np.full(len(self.rows) - len(own), scale.metres(theta))), scale.of_columns(theta)
 
     def gaps(self, t: np.ndarray, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """phi at many times, one row per time."""

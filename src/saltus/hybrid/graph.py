@@ -16,6 +16,7 @@ from saltus.hybrid.resets import Collision, Continuous, PlasticImpact, Reset
 from saltus.model.assembly import State
 from saltus.model.contents import Derived, Same
 from saltus.model.mechanism import Mechanism
+from saltus.model.packing import Packed
 from saltus.model.parts import Frame
 
 
@@ -52,7 +53,7 @@ class Edge:
         return self.source is self.target and isinstance(self.reset, Continuous)
 
 
-class HybridSystem:
+class HybridSystem(Packed):
     """A mechanism with domains, guards and resets, above level ground at the height `ground` (m).
 
     Feet and named points that go below the ground make a run not ok; those named in `through` may, as the swing foot of

@@ -8,7 +8,7 @@ from saltus.errors import Singular
 from saltus.hybrid.constrained import Constrained
 from saltus.model.rank import NOTHING
 
-NEAR = 1e-6  # rad or m: a dead centre so near cannot be told from one; closing loops to round-off leaves its root
+NEAR = 1e-6  # rad, or lengths: a dead centre so near cannot be told from one; closing to round-off leaves its root
 FLAT = 1e-9  # of the longest row: curvature that is round-off
 DIRECTIONS = 8  # a quadratic form that is not zero shows in random ones
 
@@ -21,7 +21,7 @@ def check_constraints(c: Constrained, t: float, q: np.ndarray, p: np.ndarray) ->
     l' gamma(v) = k |v|^2 with a curvature k: the constraint lies about s / k away from where it loses its grip, and
     no reaction gives the acceleration that it asks for.
     """
-    _, J, _ = c.closure(t, q, p)
+    J = c.unitless(t, q, p)
     own = c.loops if c.elements else len(J)  # contacts with modes of their own are solved as they are
     J = J[:own]
     longest = float(np.linalg.norm(J, axis=1).max(initial=0.0))
@@ -33,7 +33,8 @@ def check_constraints(c: Constrained, t: float, q: np.ndarray, p: np.ndarray) ->
         return
     v = np.random.default_rng(0).normal(size=(DIRECTIONS, len(free))) @ free
     v /= np.linalg.norm(v, axis=1, keepdims=True)
-    bent = np.array([c.curvature(t, q, one, p)[:own] for one in v]) @ U[:, weak]
+    rows, columns = c.sizes(p)
+    bent = np.array([(c.curvature(t, q, one * columns, p) / rows)[:own] for one in v]) @ U[:, weak]
     k = np.abs(bent).max(axis=0)
     if ((s[weak] < NEAR * k) & (k > max(FLAT * longest, NOTHING))).any():
         raise Singular(

@@ -118,7 +118,7 @@ class Watch:
 
 def choose_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray) -> tuple[int, ...]:
     """Constraint rows that are independent at a configuration, a well conditioned set of them."""
-    return tuple(independent_rows(c.closure(t, q, base)[1])) if c.rows else ()
+    return tuple(independent_rows(c.unitless(t, q, base))) if c.rows else ()
 
 
 def flow_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray, wanted: int | None = None) -> tuple[int, ...]:
@@ -128,7 +128,7 @@ def flow_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray, wanted:
     """
     if not c.rows:
         return ()
-    J = c.closure(t, q, base)[1]
+    J = c.unitless(t, q, base)
     n = c.loops if c.elements else len(J)
     more = [i for i in range(n, len(J)) if not c.elements[c.rows[i].contact or 0].soft]
     own = independent_rows(J[:n]) if wanted is None else pivots(scaled_rows(J[:n]).T, wanted - len(more))

@@ -22,8 +22,8 @@ from saltus.model.rank import dependent_columns, independent_rows
 Axis = tuple[str, Sequence[float] | np.ndarray]
 
 WORTH_COMPILING = 10_000  # configurations
-CLOSED = 1e-10  # m: a loop counts as closed
-LEAP = 0.7  # rad or m: a larger move between neighbours is another branch, not this one
+CLOSED = 1e-10  # lengths of the machine: a loop counts as closed
+LEAP = 0.7  # rad, or lengths: a larger move between neighbours is another branch, not this one
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ class _Grid:
         self.rows: list[int] = []
         self.dependent: list[int] = []
         if self.helper.closures:
-            _, J = self.helper.closure(0.0, self.state.positions, self._p)
+            J = self.helper.scaled(self.state.positions, self._p)
             self.rows = independent_rows(J)
             self.dependent = dependent_columns(J[self.rows], self._weights())
 
@@ -235,10 +235,11 @@ class _Grid:
         if not self.rows:
             return q, np.ones(len(q), bool)
         p, block = self._params(x, np.full(len(x), y)), np.ix_(range(len(q)), self.rows, self.dependent)
-        gap = np.full(len(q), np.inf)
+        gap, scale = np.full(len(q), np.inf), self.helper.scale
+        sizes, lengths = scale.of_columns(self._p)[[v[0] for v in self.helper.v_of_q]], scale.of_rows(self._p)
         for _ in range(8):
             phi, J = self.helper.closures_at(q, p)
-            gap = np.abs(phi).max(axis=1)
+            gap = np.abs(phi / lengths).max(axis=1)
             if not gap.max() > 1e-14:
                 break
             step = np.zeros((len(q), self.helper.nv))
@@ -248,7 +249,7 @@ class _Grid:
                 if not self.helper.balls
                 else np.array([self.helper.move(*arguments) for arguments in zip(q, step, p, strict=True)])
             )
-        moved = np.abs(q - before).max(axis=1)
+        moved = np.abs((q - before) / sizes).max(axis=1)
         ok = (gap < CLOSED) & (moved < LEAP)
         return np.where(ok[:, None], q, before), ok
 
@@ -266,9 +267,9 @@ class _Grid:
                 v[:, i] = values
         if not rows:
             return v, names
-        middle = J[len(J) // 2][rows]
-        kept = [rows[i] for i in independent_rows(middle)]
-        dependent = dependent_columns(J[len(J) // 2][kept], self._weights())
+        middle = J[len(J) // 2] * self.helper.scale.of_columns(self._p)
+        kept = [rows[i] for i in independent_rows(middle[rows])]
+        dependent = dependent_columns(middle[kept], self._weights())
         v[:, dependent] = 0.0
         wanted = -(J[:, kept] @ v[..., None])[..., 0] - moving[:, kept]
         v[:, dependent] = _solve(J[:, kept][:, :, dependent], wanted)

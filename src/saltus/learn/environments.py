@@ -32,15 +32,18 @@ def scaled(copies: Copies, actions: np.ndarray) -> np.ndarray:
 
 
 class Env(gymnasium.Env[np.ndarray, np.ndarray]):
-    """One copy of a task, by name or one's own; actions between -1 and 1 stand for its range."""
+    """One copy of a task, by name or one's own; actions between -1 and 1 stand for its range.
+
+    With `exact` it runs in `sl.simulate`, to judge what was learned.
+    """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 50}
 
-    def __init__(self, task: Task | str, render_mode: str | None = None) -> None:
+    def __init__(self, task: Task | str, render_mode: str | None = None, *, exact: bool = False) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise BadValue(f"render_mode is {render_mode!r}; there is 'rgb_array'", given=render_mode)
         self.task, self.render_mode = _task(task), render_mode
-        self.copies = Copies(self.task, 1, threads=1)
+        self.copies = Copies(self.task, 1, threads=1, exact=exact)
         self.observation_space, self.action_space = _spaces(self.copies)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:

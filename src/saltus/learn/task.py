@@ -56,7 +56,9 @@ class Task:
 class Copies:
     """Episodes of a task in all copies of a batch; everything random comes from one generator, in order."""
 
-    def __init__(self, task: Task, copies: int, seed: int | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self, task: Task, copies: int, seed: int | None = None, threads: int | None = None, *, exact: bool = False
+    ) -> None:
         self.task, self.n = task, copies
         self.rng = np.random.default_rng(seed)
         self.batch = sl.Batch(
@@ -70,6 +72,7 @@ class Copies:
             measure=task.measure,
             tolerance=task.tolerance,
             threads=threads,
+            exact=exact,
         )
         self.most = round(task.seconds / (task.step * task.times))  # actions in an episode
         self.taken = np.zeros(copies, int)

@@ -19,6 +19,7 @@ from saltus.model.contents import Derived, Same
 from saltus.model.joints import Ball, Joint
 from saltus.model.kinematics import Kinematics
 from saltus.model.loads import Loads
+from saltus.model.packing import Packed
 from saltus.model.parts import Frame, Link, Motor, gravity_vector, inertia_tensor, point_of
 from saltus.model.structure import Constraint, Drive, Placement
 from saltus.model.symbols import SX, Expression, Named, Number, Param, vector
@@ -29,7 +30,7 @@ __all__ = ["Constraint", "Drive", "Mechanism", "Placement"]
 T = TypeVar("T")
 
 
-class Mechanism(Shown, Loads):
+class Mechanism(Packed, Shown, Loads):
     """A machine of links and joints. Planar by default (x right, y up, turns about z), 3D with `spatial=True` (z up).
 
     SI units throughout. Every number may be a Param or an expression of Params. Joining a link that is not

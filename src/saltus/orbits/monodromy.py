@@ -20,7 +20,7 @@ def _independent(orbit: Orbit) -> list[int]:
     m, theta = orbit.system.mechanism, orbit.evaluation.point.theta
     if not c.rows:
         return list(range(len(m.v_names)))
-    J = c.closure(node.t, node.q, np.concatenate([theta, np.zeros(c.anchors.numel())]))[1]
+    J = c.unitless(node.t, node.q, np.concatenate([theta, np.zeros(c.anchors.numel())]))
     return list(choose(m, J).independent)
 
 

@@ -3,7 +3,8 @@
 from saltus.plan.flight import fly
 from saltus.plan.planned import Planned
 from saltus.plan.schemes import HermiteSimpson, Trapezoidal
-from saltus.plan.solving import solve
+from saltus.plan.solvers import Limits
+from saltus.plan.solving import Method, Starts, solve
 from saltus.plan.statement import Plan
 
-__all__ = ["HermiteSimpson", "Plan", "Planned", "Trapezoidal", "fly", "solve"]
+__all__ = ["HermiteSimpson", "Limits", "Method", "Plan", "Planned", "Starts", "Trapezoidal", "fly", "solve"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,23 +35,50 @@ ROUNDINGS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of absolute values, as shares of thei
 SAME = 1e-3  # relative change of the objective below which they need not be rounded less
 
 
+@dataclass(frozen=True)
+class Method:
+    """How a plan becomes numbers.
+
+    `scheme` is HermiteSimpson(), as it comes, or Trapezoidal(); plans through contact go in implicit steps. `solver` is
+    "ipopt", or "fatrop", which goes stage by stage. Meshes are refined `refinements` times at most. `momentum` keeps
+    that of a floating machine exact; `native` compiles the derivatives, which pays for large problems solved often.
+    """
+
+    scheme: Scheme | None = None
+    solver: str = "ipopt"
+    refinements: int = 5
+    momentum: bool = True
+    native: bool | None = False
+
+    def __post_init__(self) -> None:
+        if self.solver not in SOLVERS:
+            raise UnknownName("solver", self.solver, SOLVERS)
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Further guesses: `count` times the first one bent at random (`seed`), shared out among `workers` processes."""
+
+    count: int = 0
+    seed: int = 0
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 0 or self.workers < 1:
+            raise BadValue(
+                f"{self.count} starts on {self.workers} workers; give zero or more starts and at least one worker"
+            )
+
+
 def solve(
     plan: Plan,
     guess: Any = None,
     *,
-    scheme: Scheme | None = None,
     tolerance: float | None = 1e-4,
-    refinements: int = 5,
-    iterations: int = 1000,
-    seconds: float = 600.0,
-    accuracy: float = 1e-6,
-    momentum: bool = True,
-    native: bool | None = False,
-    solver: str = "ipopt",
     fly: bool = True,
-    starts: int = 0,
-    seed: int = 0,
-    workers: int = 1,
+    method: Method | None = None,
+    limits: Limits | None = None,
+    starts: Starts | None = None,
     progress: Callable[[str, int, float, float], None] | None = None,
 ) -> Planned:
     """Find a motion that does what the plan says.
@@ -59,29 +86,24 @@ def solve(
     `guess` is a trajectory, an orbit, an earlier plan or values by name; without one the machine is let go from its
     start. Meshes are refined until the relative error of every interval is below `tolerance` (None keeps the first
     mesh); where the solver ends without a solution on a finer one, the last solution is kept and is `coarse`.
-    `iterations` and `seconds` limit the solver, Ctrl-C stops it; NotSolved, where no mesh was solved on, carries the
-    motion reached.
-    `momentum` keeps the momentum of a floating machine exact. `native` compiles the derivatives, which pays for
-    large problems solved often. `solver` is "ipopt", or "fatrop", which goes stage by stage. `fly` simulates the result
-    with feedback. `starts` further guesses are the first one bent at random (`seed`); `workers` processes share all
-    guesses out; the best solution is carried on, the other local minima are in `others`.
+    `fly` simulates the result with feedback. `method` says how the plan becomes numbers, `limits` when the solver
+    gives up; Ctrl-C stops it too, and NotSolved, where no mesh was solved on, carries the motion reached. Of further
+    `starts` the best solution is carried on, the other local minima are in `others`.
     `progress(what, iteration, cost, violation)` is called now and then.
     """
     begin = time.perf_counter()
+    method, limits, starts = method or Method(), limits or Limits(), starts or Starts()
+    scheme = method.scheme
     if plan.through and scheme is not None:
         raise BadValue(f"{plan!r} goes through contact, in steps of its own; leave out scheme={scheme!r}", given=scheme)
-    scheme = Midpoint() if plan.through else scheme or HermiteSimpson()
+    method = replace(method, scheme=Midpoint() if plan.through else scheme or HermiteSimpson())
     if tolerance is not None and not tolerance > 0:
         raise BadValue(f"tolerance is {tolerance}; give a number above zero, or None to keep the mesh", given=tolerance)
-    if solver not in SOLVERS:
-        raise UnknownName("solver", solver, SOLVERS)
-    work = _Work(plan, scheme, momentum, native, solver, Limits(iterations, seconds, accuracy), progress, begin)
-    if starts < 0 or workers < 1:
-        raise BadValue(f"{starts} starts on {workers} workers; give zero or more starts and at least one worker")
+    work = _Work(plan, method, limits, progress, begin)
     candidates = guesses(plan, guess)
-    candidates += [bent(plan, candidates[0], np.random.default_rng([seed, i])) for i in range(starts)]
-    tried = work.try_all(candidates, workers, everything=starts > 0)
-    best = tried[0]
+    candidates += [bent(plan, candidates[0], np.random.default_rng([starts.seed, i])) for i in range(starts.count)]
+    tried = work.try_all(candidates, starts.workers, everything=starts.count > 0)
+    best, refinements = tried[0], method.refinements
     out = work.finish(best, tolerance, refinements, fly)
     out.meta["notes"] += work.notes
     if tolerance is not None and out.mesh_error > tolerance:
@@ -104,16 +126,14 @@ class _Work:
     def __init__(
         self,
         plan: Plan,
-        scheme: Scheme,
-        momentum: bool,
-        native: bool | None,
-        method: str,
+        method: Method,
         limits: Limits,
         progress: Callable[[str, int, float, float], None] | None,
         begin: float,
     ) -> None:
-        self.plan, self.scheme, self.momentum, self.native = plan, scheme, momentum, native
-        self.method, self.limits, self.progress, self.begin = method, limits, progress, begin
+        self.plan, self.momentum, self.native = plan, method.momentum, method.native
+        self.scheme: Scheme = method.scheme or HermiteSimpson()
+        self.solver, self.limits, self.progress, self.begin = method.solver, limits, progress, begin
         self.rounds: list[Round] = []
         self.used = 0
         self.solving = 0.0
@@ -142,7 +162,7 @@ class _Work:
         left = self.limits.seconds - self.solving
         tell = None if self.progress is None else partial(self.progress, what)
         allowed = replace(self.limits, iterations=max(min(limit, self.limits.iterations - self.used), 1), seconds=left)
-        stages = stages_of(t) if self.method == "fatrop" else None
+        stages = stages_of(t) if self.solver == "fatrop" else None
         result = solvers.run(programme, x, t.low, t.high, allowed, warm=warm, stages=stages, progress=tell)
         self.used += result.iterations
         self.solving += result.seconds
@@ -322,7 +342,7 @@ class _Work:
         build = time.perf_counter() - self.begin - self.solving
         status = "solved" if result.ok else "not solved"
         return planned(
-            t, result.x, self.rounds, result.cost, _largest(self._errors(t, result)), build, status, self.method.upper()
+            t, result.x, self.rounds, result.cost, _largest(self._errors(t, result)), build, status, self.solver.upper()
         )
 
     def _insist(self, t: Transcription, result: Result) -> None:

@@ -15,6 +15,7 @@ from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.resets import Collision
 from saltus.model.mechanism import Mechanism
+from saltus.model.packing import Packed
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 from saltus.plan.conditions import Condition, parse
@@ -23,7 +24,7 @@ from saltus.shown import Shown
 from saltus.simulation.asked import ground_of
 
 
-class Plan(Shown):
+class Plan(Packed, Shown):
     """A motion through one domain, or through several in a row, to be found by direct collocation.
 
     `duration` is a number of seconds, or (least, most) where it is free; `intervals` the first mesh; a list gives each

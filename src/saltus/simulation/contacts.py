@@ -27,6 +27,7 @@ START = 1e-6  # m: a start may be so far below the ground, or so near above it t
 REST = 2e-5  # m/s: a contact that is pressed and leaves more slowly stays; it would rise by 2e-11 m
 STILL = 1e-9  # m/s: slower than this a contact does not slip
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
+LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
 
@@ -473,10 +474,10 @@ class Contacts:
                 low, high = (middle, high) if collide(middle)[1] <= 0 else (low, middle)
             p, gained = collide(low)
         after = v + parts.push(p)
-        T_after = float(after @ M @ after / 2)
+        works = p * (arrive + G @ p / 2)
+        T_after = T + float(works.sum())  # what contacts leave; drives that keep their motion do work beside
         names = tuple(f"{self.c.elements[i].name} {k}" for i in touching for k in self._letters(i))
         self.impacts.append(t)
-        works = p * (arrive + G @ p / 2)
         return Impact(after, p, T_after, T - T_after, len(rows), T_after, names, works), self._limit() if rests else 0.0
 
     def _letters(self, i: int) -> list[str]:
@@ -514,7 +515,9 @@ class Contacts:
             for row in (self.rows(i) if at_rest[i] else self.rows(i)[self.c.elements[i].slips :])
         ]
         if still:
-            v = v - Decomposition(M, A[still], loops).constrained_velocity(u[still])
+            off = Decomposition(M, A[still], loops).constrained_velocity(u[still])
+            if np.abs(off).max() <= LEVER * np.abs(u[still]).max():  # else a dead centre makes much of what is nothing
+                v = v - off
         for i in candidates:
             one, mine = self.now[i], self.tangential(i)
             way = None
@@ -535,7 +538,7 @@ class Contacts:
             if rows:
                 going = {k: leaving[i] for k, i in enumerate(candidates) if i in leaving}
                 forces = solve(G, b, laws, count=count, leaving=going)
-                self._take(candidates, forces, laws, leaving)
+                self._take(candidates, forces, laws, leaving, np.diag(G) > 0)
             felt = [one.closed for one in self.now]
             if felt == self.felt:
                 break
@@ -554,8 +557,18 @@ class Contacts:
             for one, (closed, stick) in zip(self.now, kept, strict=True):
                 one.closed, one.stick = closed, stick
 
-    def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law], leaving: Mapping[int, str]) -> None:
-        """Modes of a solution; one that is at its limit and does not start to slip is held by others."""
+    def _take(
+        self,
+        candidates: Sequence[int],
+        forces: Forces,
+        laws: Sequence[Law],
+        leaving: Mapping[int, str],
+        moves: np.ndarray,
+    ) -> None:
+        """Modes of a solution; one that is at its limit and does not start to slip is held by others.
+
+        Rows that do not move, since loops hold them, are left to the loops, which bear whatever comes.
+        """
         small = FINE * float(np.abs(forces.w).max(initial=1.0))
         for k, i in enumerate(candidates):
             one, mode, way = self.now[i], forces.modes[k], forces.directions[k]
@@ -568,6 +581,10 @@ class Contacts:
             slip = forces.w[list(laws[k].tangential)]
             if mode == "slip" and laws[k].rough and i not in leaving and np.linalg.norm(slip) <= small:
                 one.borne = laws[k].friction
+            if slip.size and one.closed and not moves[list(laws[k].tangential)].any():
+                one.stick, one.borne, one.direction = False, 0.0, np.eye(slip.size)[0]
+            if laws[k].normal is not None and not moves[laws[k].normal]:
+                one.closed = one.stick = False
 
     def _spread(
         self,
@@ -652,13 +669,14 @@ def _rough(one: Now, own: Frictions, ground: float | None) -> None:
     assert isinstance(part, Foot)
     if one.patch is NONE:
         return
-    if own[0] is None and ground is None:
+    slip = ground if own[0] is None else own[0]
+    if slip is None:
         raise BadValue(
             f"foot {part.name!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a "
             "ground with friction=",
             foot=part.name,
         )
-    one.friction, one.static = (ground if x is None else x for x in (own[0], own[0] if own[1] is None else own[1]))
+    one.friction, one.static = slip, slip if own[1] is None else own[1]
     _checked(one)
     if ground is not None:
         one.friction, one.static = min(one.friction, ground), min(one.static, ground)

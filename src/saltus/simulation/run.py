@@ -426,7 +426,7 @@ class _Run:
 
         A motion may pass a dead centre, where rows lose their independence for an instant, but not start at one.
         """
-        _, J, _ = c.closure(self.t, self.q, self.base)
+        J = c.unitless(self.t, self.q, self.base)
         if not self.formulation.reduced:
             if self.independent is not None:
                 raise BadValue(
@@ -683,7 +683,7 @@ class _Run:
         if self.independent is not None:
             return None
         found = self._choice(now.constrained, len(now.choice.rows))
-        J = now.constrained.closure(self.t, self.q, self.base)[1]
+        J = now.constrained.unitless(self.t, self.q, self.base)
         return found if better(J, found, now.choice, reduced=now.formulation.reduced) else None
 
     # ---- laws that are not formulas -----------------------------------------------------------------------------

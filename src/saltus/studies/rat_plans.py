@@ -53,7 +53,9 @@ def intervals_at(rate: float, scheme: str) -> int:
 def plain(segments: int, links: int, workspace: float, rate: float = 100.0) -> sl.plan.Planned:
     """The paper's own transcription: trapezoidal on one mesh, momentum left to the rule, tail rates without a limit."""
     plan = righting(segments, links, workspace, intervals_at(rate, "trapezoidal"), speed=None)
-    return sl.plan.solve(plan, scheme=SCHEMES["trapezoidal"], tolerance=None, momentum=False, native=None)
+    return sl.plan.solve(
+        plan, method=sl.plan.Method(scheme=SCHEMES["trapezoidal"], momentum=False, native=None), tolerance=None
+    )
 
 
 def solved(plan: sl.Plan, **options: Any) -> tuple[sl.plan.Planned, bool]:

@@ -30,7 +30,9 @@ def study(
             raise sl.errors.BadValue(f"--{name} {count:g}: give a whole number, one or more", given=count)
     m, n = int(segments), int(links)
     best = sl.plan.solve(
-        rp.righting(m, n, WORKSPACE, rp.intervals_at(rate, scheme)), scheme=rp.SCHEMES[scheme], tolerance=rp.TOLERANCE
+        rp.righting(m, n, WORKSPACE, rp.intervals_at(rate, scheme)),
+        method=sl.plan.Method(scheme=rp.SCHEMES[scheme]),
+        tolerance=rp.TOLERANCE,
     )
     case = rp.numbers(best)
     naive = rp.plain(m, n, WORKSPACE, rate)
@@ -85,10 +87,9 @@ def _at(best: sl.plan.Planned, segments: int, links: int, scheme: str, hz: float
     run, ok = rp.solved(
         plan,
         guess=best,
-        scheme=rp.SCHEMES[scheme],
         tolerance=None,
-        momentum=scheme != "trapezoidal",
-        iterations=PATIENCE,
+        method=sl.plan.Method(scheme=rp.SCHEMES[scheme], momentum=scheme != "trapezoidal"),
+        limits=sl.plan.Limits(iterations=PATIENCE),
     )
     if not ok:
         return {"rate_hz": hz, "solved": False}

@@ -83,7 +83,7 @@ def plan(segments: int, links: int, **options: Any) -> sl.plan.Planned:
         statement = rp.righting(segments, links, WORKSPACE, intervals)
     else:
         statement = rp.righting(segments, links, WORKSPACE, 2 * intervals, SPEED_OF_THREE)
-    return sl.plan.solve(statement, **{"tolerance": rp.TOLERANCE, "native": None, **options})
+    return sl.plan.solve(statement, **{"tolerance": rp.TOLERANCE, "method": sl.plan.Method(native=None), **options})
 
 
 def _words(case: dict[str, Any]) -> str:

@@ -136,7 +136,7 @@ def colours(links: Sequence[str]) -> dict[str, tuple[int, int, int]]:
 
 
 def side(name: str) -> str:
-    """ "left", "right" or "", by the words of a name."""
+    """The side that the words of a name tell: left, right, or none."""
     words = re.split(r"[_\W]+|(?<=[a-z])(?=[A-Z])", name)
     for of, short in (("left", "l"), ("right", "r")):
         if any(w.lower() in (of, short) or w.lower().startswith(of) for w in words if w):

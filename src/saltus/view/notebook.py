@@ -55,9 +55,9 @@ class Animation(Shown):
 
     @property
     def page(self) -> str:
-        """A frame of its own, so that neither the notebook's style nor the animation's reaches the other."""
+        """A frame of its own, so that neither style reaches the other, and no script of it the notebook."""
         style = "width:100%;max-width:640px;height:440px;border:0"
-        return f'<iframe style="{style}" srcdoc="{text.escape(self.document)}"></iframe>'
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{text.escape(self.document)}"></iframe>'
 
     def save(self, path: str | Path) -> Path:
         """Write it as an HTML file."""

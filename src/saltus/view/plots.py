@@ -345,9 +345,8 @@ def _plot_touches(run: Trajectory) -> Figure:
             continue
         along = np.where(closed, own["tangential"], np.nan)
         axes[1].plot(*curve(run, along), label=f"{name}: tangential", color=colours[1])
-        used = np.where(
-            own["normal"] > 1e-6 * own["normal"].max(), along / np.where(closed, own["normal"], 1.0), np.nan
-        )
+        loaded = closed & (own["normal"] > 1e-6 * own["normal"].max())  # dry friction of a joint has no normal force
+        used = np.divide(along, own["normal"], out=np.full(len(along), np.nan), where=loaded)
         axes[2].plot(*curve(run, used), label=f"{name}: used", color=colours[0])
         given = np.where(closed, np.where(own["stick"] > 0.5, own["static"], own["friction"]), np.nan)
         axes[2].plot(*curve(run, given), label=f"{name}: given", color=colours[0], linestyle="--", linewidth=0.9)

@@ -91,6 +91,7 @@ def axes_of(ax: Axes | None, width: float = 7.0, height: float = 3.4) -> tuple[F
 
 
 LEFT, RIGHT, TOP, BOTTOM, GAP = 0.82, 0.15, 0.3, 0.5, 0.2  # inches around and between panels
+WIDEST = 3.5  # inches of a legend
 TICKS = 0.6  # inches from an axis to its label
 
 
@@ -142,8 +143,8 @@ def panel_of(
 
 
 def legend_width(labels: Iterable[str]) -> float:
-    """Room (inches) that a legend beside the axes takes."""
-    return 0.55 + 0.068 * max((len(label) for label in labels), default=0)
+    """Room (inches) that a legend beside the axes takes; very long names run out of the picture."""
+    return min(0.55 + 0.068 * max((len(label) for label in labels), default=0), WIDEST)
 
 
 def logarithmic(ax: Axes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 import platform
 import subprocess
 import tempfile
@@ -17,6 +17,7 @@ from saltus.errors import BadValue, NoCompiler
 from saltus.files.code.c_library import header, source
 from saltus.files.code.routines import Exported
 from saltus.files.xml.tree import Element
+from saltus.sealed import put
 
 SYSTEMS = {"Linux": ("linux", ".so"), "Darwin": ("darwin", ".dylib"), "Windows": ("win", ".dll")}
 
@@ -58,13 +59,13 @@ def export_fmu(exported: Exported, directory: Path) -> Path:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BadValue(f"the compiler refused the FMU's code: {done.stderr[:500]}")
-        temporary = path.with_suffix(f".{os.getpid()}")
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as out:
+        whole = io.BytesIO()
+        with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as out:
             out.writestr("modelDescription.xml", _description(exported, variables, guid))
             out.write(library, f"binaries/{system}64/{name}{suffix}")
             for file in texts:
                 out.write(Path(folder) / file, f"sources/{file}")
-        os.replace(temporary, path)
+        put(path, whole.getvalue())
     return path
 
 

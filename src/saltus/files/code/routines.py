@@ -195,7 +195,7 @@ class DomainCode:
         c = self.constrained = constrained(owner.system, domain)
         state = owner.at.get(domain.name, owner.start)
         base = held(c, 0.0, state.positions, state.velocities, owner.params)
-        self.choice = choose(owner.mechanism, c.closure(0.0, state.positions, base)[1])
+        self.choice = choose(owner.mechanism, c.unitless(0.0, state.positions, base))
         law = law_in(owner.control, domain.name)
         stays = law.stays(c) + 1 if isinstance(law, Schedule) else 0
         self.tables: list[Table] = [law.table(c, stay) for stay in range(stays)]

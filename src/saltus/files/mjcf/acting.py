@@ -77,6 +77,11 @@ class Acting:
                     continue
                 self.inputs.append(names.new(a.name or joint or a.element.get("tendon"), "actuator"))
                 self._effort(a, self.inputs[-1], ties, shared)
+        for dof in r.joints.values():  # motors that carry the compensation of gravity do so within their limits
+            if dof.force is not None and dof.element.get("actuatorgravcomp", "false") == "true":
+                lifted = ties.lifted(dof.label)
+                shared[dof.label] = shared.get(dof.label, SX(0)) + lifted
+                m.effort(f"{dof.label}_gravcomp", m.v[dof.label], -lifted)
         for label, total in shared.items():
             dof = next(x for x in r.joints.values() if x.label == label)
             assert dof.force is not None

@@ -152,6 +152,16 @@ class Ties:
         q = [start.get(n, float(n.endswith(".qw"))) for n in self.m.q_names]
         return float(ca.Function("f", [self.kinematics.q], [length])(q))
 
+    def lifted(self, label: str) -> SX:
+        """What the compensation of gravity does along one coordinate."""
+        k, total = self.kinematics, SX(0)
+        for _, link, share in self.tree.compensated:
+            mass = self.tree.mass[link]
+            at = self.tree.frame(link, Pose(np.eye(3), mass.com))
+            along = ca.jacobian(k.rate(k.position(at)), self.m.v[label])
+            total -= share * mass.mass * ca.dot(ca.DM(self.tree.gravity), ca.densify(along))
+        return total
+
     def slope(self, rate: SX) -> np.ndarray:
         """How a rate depends on the velocities at the start."""
         q = [self.tree.start.get(n, float(n.endswith(".qw"))) for n in self.m.q_names]
@@ -218,7 +228,7 @@ class Ties:
             link, own = self.tree.sites[e.get("sidesite")]
             fixed = link == shape.link  # then its place in the shape's axes is a number
             side = SX((shape.pose.inverse @ own).p) if fixed else ca.mtimes(pose.R.T, place - pose.p)
-        path = around(*seen, side, shape.size[0], ball=shape.kind == "sphere")
+        path = around(seen[0], seen[1], side, shape.size[0], ball=shape.kind == "sphere")
         centre = k.rate(pose.p)
         touched = []
         for x in (path.first, path.last):
@@ -292,8 +302,8 @@ class Ties:
             if ends[0] is None or (ends[1] is None and "tendon2" in e.attributes):
                 self.left.out(e, f"equality {name!r} of a tendon that is not read")
                 return
-            away = [x and x.length - self._at(x.length, self.tree.start) for x in ends]
-            m.constraint(name, away[0] - _polynomial(e, 0.0 if away[1] is None else away[1]))
+            longer = [x.length - self._at(x.length, self.tree.start) if x else SX(0) for x in ends]
+            m.constraint(name, longer[0] - _polynomial(e, longer[1]))
         else:
             self.left.out(e, f"equality <{e.tag}> {name!r}")
 

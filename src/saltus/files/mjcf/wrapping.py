@@ -37,12 +37,12 @@ def around(p: SX, q: SX, side: SX | None, radius: float, *, ball: bool) -> Path:
         x_axis = p / _length(p)
         normal = ca.cross(p, q)
         y_axis = ca.cross(normal / _length(normal), x_axis)
-    flat = [ca.vertcat(ca.dot(x, x_axis), ca.dot(x, y_axis)) for x in (p, q)]
+    a, b = (ca.vertcat(ca.dot(x, x_axis), ca.dot(x, y_axis)) for x in (p, q))
     if side is None:
-        path = _outside(*flat, radius, None)
+        path = _outside(a, b, radius, None)
     else:
         s = ca.vertcat(ca.dot(side, x_axis), ca.dot(side, y_axis))
-        outer, inner = _outside(*flat, radius, radius * s / _length(s)), _within(*flat, radius)
+        outer, inner = _outside(a, b, radius, radius * s / _length(s)), _within(a, b, radius)
         path = _either(ca.sumsqr(side) >= radius**2, outer, inner)
     first, last = (x[0] * x_axis + x[1] * y_axis for x in (path.first, path.last))
     arc = path.arc

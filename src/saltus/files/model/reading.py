@@ -179,7 +179,7 @@ class Builder:
                 m.armature(name, self.number(inertia))
         for name, rate in entry.memories.items():
             with self.at("memories", name):
-                m.memory(name, lambda _, rate=rate: self.number(rate, moving=True))
+                self._memory(name, rate)
         for name, force in entry.forces.items():
             with self.at("forces", name):
                 self._add_force(name, force)
@@ -289,6 +289,9 @@ class Builder:
             m.effort(name, self.numbers(force.rate, moving=True), self.numbers(force.value, moving=True))
         else:
             self._soft_ground(name, force)
+
+    def _memory(self, name: str, rate: Any) -> None:
+        self.m.memory(name, lambda _: self.number(rate, moving=True))
 
     def _add_touching(self) -> None:
         """What may touch: feet, faces of links, ends of joints, dry friction."""

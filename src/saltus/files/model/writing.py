@@ -25,9 +25,14 @@ def model_data(thing: Mechanism | HybridSystem) -> Data:
     """Plain data of a machine; BadModel names what no file can hold."""
     system = thing if isinstance(thing, HybridSystem) else None
     mechanism = thing.mechanism if isinstance(thing, HybridSystem) else thing
-    if mechanism.touching:
-        parts = ", ".join(map(repr, mechanism.touching))
-        raise BadModel(f"a model file cannot hold the contacts {parts} of {mechanism.name!r}; keep it as a Python file")
+    if system is not None and system.terrain is not None:  # a machine alone, whose contacts have modes of their own
+        if system.controls:
+            names = ", ".join(map(repr, system.controls))
+            raise BadModel(
+                f"controllers {names} of {mechanism.name!r}, whose contacts have modes of their own, cannot be written "
+                "to a file; write the mechanism, or keep it as a Python file"
+            )
+        system = None
     data = MechanismWriter(mechanism).mechanism()
     if system is not None:
         data |= _SystemWriter(system).data()

@@ -51,6 +51,7 @@ class _Writer:
         for name, force in m.forces.items():
             self._force(name, force)
         self.left += [f"contact {n!r}" for n in m.touching]
+        self.left += [f"memory {n!r}" for n in m.memories]
         self.left += [f"armature of {n!r}" for n in m.armatures]
         motors = {n for j in m.joints.values() if j.motor for n in j.v_names}
         self.left += [f"input {n!r}" for n in m.inputs if n not in motors]

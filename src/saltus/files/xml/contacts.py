@@ -22,7 +22,8 @@ def let_touch(found: Found, chosen: bool | Sequence[str]) -> tuple[Ground | None
     `chosen` names shapes or links whose shapes are feet; with True they are those of the outermost links. Friction
     between a foot and the file's plane is the larger of theirs, as in MuJoCo; contacts are hard.
     """
-    m, kept, left = found.mechanism, found.kept, []  # type: Mechanism, Any, list[str]
+    m, kept = found.mechanism, found.kept
+    left: list[str] = []
     for name, (low, high) in kept.ranges.items():
         if name in m.v_names and low < high:
             m.stop(name, lower=low, upper=high)
