@@ -178,7 +178,7 @@ def test_code_without_contacts_is_refused_by_name(to, tmp_path):
         sl.export(block(), tmp_path, to=to)
 
 
-@pytest.mark.parametrize("name", ["a.yaml", "a.xml", "a.urdf"])
+@pytest.mark.parametrize("name", ["a.xml", "a.urdf"])
 def test_files_without_contacts_are_refused_by_name(name, tmp_path):
     with pytest.raises(sl.errors.SaltusError, match="'sole'"):
         sl.write(block(), tmp_path / name)

@@ -19,7 +19,7 @@ from saltus.track.lqr import LQR
 from saltus.track.tracking import JointPD, Track
 
 FOLLOWS = 0.02  # rad or m: a plan is followed if no position ever differs by more
-REACH, LEAD = 0.02, 0.02  # rad or m, s: through contact, a joint so far off gets its largest effort; kd by kp
+REACH, LEAD = 0.02, 0.01  # rad or m, s: through contact, a joint so far off gets its largest effort; kd by kp
 KP, KD = 4e4, 400.0  # 1/s2 and 1/s: gains of the kangaroo rat paper, both poles at -200/s
 
 

@@ -61,7 +61,7 @@ class Node:
 
 
 def node_of(stage: Constrained, rows: Sequence[int], *, momentum: bool = True, touches: Touches | None = None) -> Node:
-    """Return the node of a domain; `rows` are the constraint rows that are independent, `touches` contacts left open."""
+    """Return the node of a domain; `rows` are the constraint rows that are independent, `touches` open contacts."""
     for contact in stage.domain.contacts:
         if isinstance(contact, Sliding) and not _is_zero(contact.friction):
             raise BadModel(

@@ -135,10 +135,17 @@ class Phase:
         self.low, self.high = _duration(duration, label)
         self.intervals = intervals
         self.forces = SX.sym("force", self.stage.equations.phi.numel())
+        self.pushes = SX.sym("push", 3 * len(self.touches.all) if self.touches is not None else 0)
 
     def force(self, point: Frame | str) -> Named:
-        """Ground force on a point in contact along the phase (N), world axes."""
+        """Ground force on a point in contact along the phase (N), world axes; through contact on a contact by name."""
         m, d = self.stage.system.mechanism, self.stage.dimension
+        if self.touches is not None:
+            known = [x.name for x in self.touches.all]
+            if point not in known:
+                raise UnknownName("contact", str(point), known)
+            at = 3 * known.index(point)
+            return Named(list("xyz"[:d]), [self.pushes[at + i] for i in range(d)], "axis")
         for i, contact in enumerate(self.domain.contacts):
             if m.frame(contact.point) is m.frame(point):
                 rows, locks = self._rows(i)

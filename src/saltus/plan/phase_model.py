@@ -63,9 +63,13 @@ class PhaseModel:
         self._own = ca.vertcat(m.time, node.c, m.p), inserted
         e = phase.stage.equations
         full = {k: self.here(v) for k, v in node.full.items()}
+        pushes = SX(0, 1)
+        if phase.touches is not None:
+            seen = self.here(phase.touches.seen(self.part)[0])
+            pushes = ca.substitute([seen], [ca.vertcat(e.q, e.v)], [ca.vertcat(full["q"], full["v"])])[0]
         self._path = (
-            ca.vertcat(m.time, e.q, e.v, inputs_of(m), e.z, phase.forces),
-            ca.densify(ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"])),
+            ca.vertcat(m.time, e.q, e.v, inputs_of(m), e.z, phase.forces, phase.pushes),
+            ca.densify(ca.vertcat(full["t"], full["q"], full["v"], full["u"], full["z"], full["f"], pushes)),
         )
         self.full = full
         integrands = [self.along(plan.integrals[i][1], rounded=True) * self._counts(i) for i in summed]
@@ -134,7 +138,10 @@ class PhaseModel:
         places = {self.x[i].element_hash(): i for i in range(self.n)}
         self.simple: list[tuple[int, float, float]] = []
         rows, residual = [self.here(self.node.residual.g)], self.node.residual
+        self.moved = ca.Function("moved", arguments, [ca.cse(ca.densify(rows[0]))])
         names, low, high = list(residual.names), [0.0] * len(residual.names), [0.0] * len(residual.names)
+        if self.phase.touches is not None:  # they hold within intervals
+            rows, names, low, high = [SX(0, 1)], [], [], []
         for c in self.conditions:
             expression = self.along(c.expression)
             if expression.is_symbolic() and expression.element_hash() in places:

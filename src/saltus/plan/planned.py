@@ -171,7 +171,7 @@ def planned(
                 ground[:, contact_index(m, contacts, contact), "xyz".index(lock)] = f[:, row]
         touches = np.zeros((len(times), 0, len(QUANTITIES)))
         if model.phase.touches is not None:
-            u[0] = u[1]  # steps are implicit: what is unknown at their beginning acts on none
+            u[0], a[0] = u[1], a[1]  # those of an interval stand at its end
             touches = _touching(t, k, x, ground, list(contacts))
         work = t.scheme.running(times, powers)
         samples.append(
@@ -207,7 +207,7 @@ def planned(
         **labels(plan.system, [model.phase.domain.name for model in t.models], arrays, p, plan.ground),
         "channels": channels,
         "drives": list(m.drives),
-        "elements": [x.name for model in t.models[:1] for x in (model.phase.touches.all if plan.through else [])],
+        "elements": [x.name for x in plan.phases[0].touches.all] if plan.phases[0].touches is not None else [],
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",
         "engine": engine,

@@ -57,10 +57,9 @@ class Trapezoidal:
 
 
 @dataclass(frozen=True)
-class Implicit(Trapezoidal):
-    """Rates are those at the end of an interval: order 1, and stable where forces jump, as at contacts."""
+class Midpoint(Trapezoidal):
+    """Forces and accelerations are the same all along an interval, at whose middle they move the machine: order 2."""
 
-    order = 1
     between: ClassVar[tuple[float, ...]] = ()
     shares: ClassVar[tuple[float, ...]] = (0.0, 1.0)
 
@@ -73,10 +72,14 @@ class Implicit(Trapezoidal):
         return np.vstack([np.zeros(rates.shape[1]), np.cumsum(np.diff(t)[:, None] * rates[1:], axis=0)])
 
     def local(self, model: PhaseModel, native: bool | None) -> Local:
-        """x1 - x0 = h f1, with the end on the constraints."""
+        """x1 - x0 = h f((x0 + x1) / 2), with the end on the constraints."""
         one = Interval(self, model)
-        (a, b), (_, f1) = one.nodes, one.rates
-        return one.local([("step", _integrated(model, b) - _integrated(model, a) - one.h * f1)], native)
+        a, b = one.nodes
+        middle = SX(b)
+        middle[model.integrated] = (_integrated(model, a) + _integrated(model, b)) / 2
+        step = _integrated(model, b) - _integrated(model, a) - one.h * one._rate(middle, 0.5)
+        moved = model.moved(middle, model.common, one._at(0.5), one.p)
+        return one.local([("step", step)], native, moved)
 
 
 @dataclass(frozen=True)
@@ -206,8 +209,11 @@ class Interval:
         arguments = [ca.vertcat(*self.unknowns), self.model.common, ca.vec(self.sizes), self.s, self.p]
         return Kernel(ca.Function(what, arguments, [ca.densify(ca.vec(getattr(self, what)))]), native=False)
 
-    def local(self, parts: list[tuple[str, SX]], native: bool | None) -> Local:
-        """Rows of an interval: the first part gives way along the constraints, which its end fulfils."""
+    def local(self, parts: list[tuple[str, SX]], native: bool | None, moved: SX | None = None) -> Local:
+        """Rows of an interval: the first part gives way along the constraints, which its end fulfils.
+
+        `moved` are equations of motion that hold within it, not at its nodes.
+        """
         model, end, at = self.model, self.nodes[-1], self.s[1]
         word, step = parts[0]
         n = model.sums.numel()
@@ -218,6 +224,9 @@ class Interval:
         names = [f"{word} of {model.names[i]}" for word, _ in parts for i in model.integrated]
         names += [*model.node.closed.names, *model.node.still.names]
         g, cost = [part for _, part in parts] + [model.gap(end, model.common, at, self.p)], SX(0)
+        if moved is not None:
+            g.append(moved)
+            names += model.node.residual.names
         if self.scheme.compressed:
             cost, held = model.point(self.nodes[1], model.common, self._at(0.5), self.p)
             cost = 4 * self.h / 6 * cost

@@ -22,7 +22,7 @@ from saltus.plan.integrals import means, objective, with_integrals
 from saltus.plan.mesh import errors, inputs, refined, states
 from saltus.plan.phase_model import PhaseModel
 from saltus.plan.planned import Planned, Round, planned
-from saltus.plan.schemes import HermiteSimpson, Implicit, Scheme
+from saltus.plan.schemes import HermiteSimpson, Midpoint, Scheme
 from saltus.plan.solvers import SOLVERS, Limits, Result
 from saltus.plan.stages import stages_of
 from saltus.plan.starting_point import fill
@@ -95,8 +95,8 @@ def solve(
     method, limits, starts = method or Method(), limits or Limits(), starts or Starts()
     scheme = method.scheme
     if plan.through and scheme is not None:
-        raise BadValue(f"{plan!r} goes through contact, in implicit steps; leave out scheme={scheme!r}", given=scheme)
-    method = replace(method, scheme=Implicit() if plan.through else scheme or HermiteSimpson())
+        raise BadValue(f"{plan!r} goes through contact, in steps of its own; leave out scheme={scheme!r}", given=scheme)
+    method = replace(method, scheme=Midpoint() if plan.through else scheme or HermiteSimpson())
     if tolerance is not None and not tolerance > 0:
         raise BadValue(f"tolerance is {tolerance}; give a number above zero, or None to keep the mesh", given=tolerance)
     work = _Work(plan, method, limits, progress, begin)
@@ -204,7 +204,7 @@ class _Work:
         t = self.transcription(rows, meshes)
         t.rounding = ROUNDINGS[0] * means(t, fill(t, guess))
         if self.plan.through:
-            t.relaxed = RELAXED[:1] * np.ones(1)
+            t.relaxed = np.array(RELAXED[:1])
         return t
 
     def from_guess(self, i: int, candidates: Sequence[Guess], limit: int) -> Result:

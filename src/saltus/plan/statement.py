@@ -136,6 +136,10 @@ class Plan(Packed, Shown):
         letters, here = "xyz"[: self.phases[0].stage.dimension], tree_of(self.system).velocity(point)
         return Named(list(letters), [here[i] for i in range(len(letters))], "axis")
 
+    def force(self, contact: str) -> Named:
+        """Force on a contact (N, world axes) of a machine that is planned through contact."""
+        return self.phases[0].force(contact)
+
     def lost(self, join: int = 0) -> SX:
         """Energy lost at the impact between a phase and the next (J), T_c; -1 is the impact that closes a gait."""
         end = self.phases[join].end if join >= 0 else self.end
@@ -218,7 +222,7 @@ class Plan(Packed, Shown):
 
     def _path_symbols(self) -> SX:
         m = self.mechanism
-        forces = [p.forces for p in self.phases]
+        forces = [ca.vertcat(p.forces, p.pushes) for p in self.phases]
         return ca.vertcat(m.time, *m.q, *m.v, inputs_of(m), *forces, *[s for s, _ in self.sizes])
 
     def _along(self, expression: Any, what: str) -> SX:

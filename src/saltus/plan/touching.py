@@ -3,13 +3,14 @@
 At every node, with gap g(q) and slip s(q, v) of a contact, its normal force N and tangential force f, both by the
 machine's weight, and a bound c of its slip,
 
-    g >= 0,  N >= 0,  |f| <= mu N,  |s| <= c,    g N = 0,  mu N c + f s = 0.
+    g >= 0,  N >= 0,  |f| <= mu N,  |s| <= c,    g N = 0,  g' N = 0,  mu N c + f s = 0.
 
-Neither product is ever below zero, as f s >= -|f| |s|. Where the last one is zero, either s is zero or c = |s| and
-f = -mu N s / |s|, which dissipates as much as friction can: these are the laws of contact. Both products are allowed
-to be eps, which is lowered in rounds (Scholtes 2001, "Convergence properties of a regularization scheme for
-mathematical programs with complementarity constraints"). Steps are implicit (Stewart and Trinkle 1996, "An implicit
-time-stepping scheme"), so that an impact is a large force over a step or two, and plastic.
+As f s >= -|f| |s|, the last sum is never below zero. Where it is zero, either s is zero or c = |s| and
+f = -mu N s / |s|, which dissipates as much as friction can: these are the laws of contact. Products are allowed to be
+eps, which is lowered in rounds (Scholtes 2001, "Convergence properties of a regularization scheme for
+mathematical programs with complementarity constraints"). Forces act evenly over the step that ends at their node,
+after which the contact is closed and at rest along its normal: an impact is a large force over one step, plastic, and
+comes half a step before the node.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot, Rub
 from saltus.plan.conditions import FREE, Condition
 
+GAP = "gap of "  # conditions that a contact is not inside of what it touches
+START = 1e-6  # m: where a motion may be below the ground at its start, as in a run
 MOST = 1e3  # weights, m/s: no force and no slip is larger; without a bound the solver strays
-ROUND = 1e-6  # of the weight, m/s: the tips of cones in 3D are as round as this
+ROUND = 1e-4  # of the weight, m/s: the tips of cones in 3D are as round as this
 GRAVITY = 10.0  # m/s2: forces are measured by the weight there
 
 
@@ -79,7 +82,8 @@ class Touches:
             raise BadModel(
                 f"contact {part.name!r} bounces; in a plan through contact impacts are plastic, restitution=0"
             )
-        given = [part.friction, self.ground.friction] if isinstance(part, Foot) else [getattr(part, "friction", 0.0)]
+        rough = self.ground.near(0.0, 0.0)[0].friction
+        given = [part.friction, rough] if isinstance(part, Foot) else [getattr(part, "friction", 0.0)]
         known = [number(one) for one in given if one is not None]
         if not known:
             raise BadValue(f"foot {part.name!r} has no friction, and neither has the ground", foot=part.name)
@@ -90,13 +94,11 @@ class Touches:
     @property
     def names(self) -> dict[str, list[str]]:
         """Names of the unknowns."""
-        along = [f"tangential force of {x.name}" for x in self.rubbed for _ in range(x.slips)]
-        pushes, slips = ([f"{what} of {x.name}" for x in some] for what, some in self._words)
-        return {"n": pushes, "t": along, "c": slips}
-
-    @property
-    def _words(self) -> tuple[tuple[str, list[Touch]], ...]:
-        return ("normal force", self.pressed), ("slip", self.rubbed)
+        return {
+            "n": [f"normal force of {x.name}" for x in self.pressed],
+            "t": [f"tangential force of {x.name}" for x in self.rubbed for _ in range(x.slips)],
+            "c": [f"slip of {x.name}" for x in self.rubbed],
+        }
 
     @property
     def first(self) -> SX:
@@ -130,11 +132,11 @@ class Touches:
     # ---- what holds ---------------------------------------------------------------------------------------------
 
     def overlaps(self, part: dict[str, SX]) -> SX:
-        """Products (m, m/s) that are zero where the laws of contact hold, and never below it."""
+        """Products (m, m/s) that are not above zero where the laws of contact hold."""
         out = [SX(0, 1)]
         for x, f, n, c in self.forces(part):
             if x.element.normal:
-                out.append(x.geometry.gap * n)
+                out += [x.geometry.gap * n, x.geometry.rates[-1] * n, -x.geometry.rates[-1] * n]
             if x.slips:
                 out.append(x.friction * n * c + ca.dot(f, x.geometry.rates[: x.slips]))
         return ca.vertcat(*out)
@@ -147,7 +149,7 @@ class Touches:
             gap, name = x.geometry.gap, x.name
             if x.element.normal:
                 out.append(Condition(n, 0.0, MOST, f"normal force of {name}"))
-                out.append(Condition(gap, 0.0, FREE, f"gap of {name}"))
+                out.append(Condition(gap, 0.0, FREE, f"{GAP}{name}"))
             if not x.slips:
                 continue
             out.append(Condition(c, 0.0, MOST, f"slip of {name}"))
@@ -158,7 +160,7 @@ class Touches:
         return out
 
     def seen(self, part: dict[str, SX]) -> tuple[SX, SX]:
-        """Forces on the machine (N, world axes), and normal, tangential (N), slip (m/s), gap (m), friction (1) of each."""
+        """Forces on the machine (N, world axes); normal, tangential (N), slip (m/s), gap (m), friction (1) of each."""
         forces, rows = [], []
         for x, f, n, _ in self.forces(part):
             g, slip = x.geometry, x.geometry.rates[: x.slips]

@@ -21,6 +21,7 @@ from saltus.plan.nlp import Local, Piece, Programme
 from saltus.plan.phase_model import BEFORE, PhaseModel, with_freed
 from saltus.plan.schemes import Scheme, inequalities, sizes_inside
 from saltus.plan.statement import Plan
+from saltus.plan.touching import GAP, START
 
 
 class Transcription:
@@ -153,8 +154,8 @@ class Transcription:
             inner = np.ones(len(s), bool) if i not in model.integrated else own
             row = nodes[i, inner]
             self.low[row], self.high[row] = np.maximum(self.low[row], least), np.minimum(self.high[row], most)
-        if self.plan.through:  # steps are implicit: what acts at the very beginning acts on nothing
-            idle = np.concatenate([nodes[model.node.blocks[block], 0] for block in "unt"])
+        if self.plan.through:  # what acts within an interval is unknown at its end, so that the first node has none
+            idle = np.concatenate([nodes[model.node.blocks[block], 0] for block in "afunt"])
             idle = idle[(self.low[idle] <= 0) & (self.high[idle] >= 0)]
             self.low[idle] = self.high[idle] = 0.0
         if not own.all():
@@ -173,6 +174,7 @@ class Transcription:
         data = np.vstack([s[own], self.scheme.weights(self.meshes[k])[own], np.tile(self.data[:, None], count)])
         low, high = (np.tile(b[:, None], count) for b in (model.point_low, model.point_high))
         given = [i for i, name in enumerate(model.point_names) if name.startswith(BEFORE)]
+        low[[i for i, name in enumerate(model.point_names) if name.startswith(GAP)], 0] = -START
         for place in self._joined(k):  # the foot is on the ground there, as the neighbouring phase says
             low[given, place] = -FREE
         for name, _ in self._released(k):  # a force without normal part is no cone but a point
@@ -428,8 +430,8 @@ class Transcription:
                 size[block] = np.maximum(size[block], 0.1 * size[block].max(initial=0.0))
             best = np.where(finite > 0, np.minimum(np.maximum(size, 0.1 * finite), np.maximum(finite, 1e-12)), size)
             out[nodes] = np.where(best > 1e-9, best, 1.0)[:, None]
-            for block in ("n", "t", "c") if self.plan.through else ():
-                out[nodes[self.models[k].node.blocks[block]]] = 1.0  # by the weight, and m/s
+            for name in ("n", "t", "c") if self.plan.through else ():
+                out[nodes[self.models[k].node.blocks[name]]] = 1.0  # by the weight, and m/s
             inside = self.sizes[k]
             out[inside] = np.resize(out[nodes[list(self.models[k].of_sizes), 0]], len(inside))[:, None]
             out[self.constants[k]] = np.maximum(np.abs(guess[self.constants[k]]), 1e-3)
