@@ -64,7 +64,7 @@ def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
     m.controls["clock"] = hold
     for gait, angles in GAITS.items():
         at = dict(zip(legs, angles, strict=True))
-        m.keyframes[gait] = {"body": (0.0, 0.0, 0.43, 1.0, 0.0, 0.0, 0.0), **_pose(at), **raised}
+        m.keyframes[gait] = {"body": (0.0, 0.0, 0.45, 1.0, 0.0, 0.0, 0.0), **_pose(at), **raised}
     return m
 
 
@@ -86,7 +86,7 @@ def planar_quadruped() -> sl.Mechanism:
     phase = GAITS["bound"][-1]
     phases = {"front_q1": 0.0, "hind_q1": m.param("phase", phase, "rad")}
     m.controls["clock"] = clock(m, phases, omega=-52.0, K_P=41.2, K_D=6.6, h=-0.08, b=0.0)
-    m.keyframes["bound"] = {"body": (0.0, 0.43, 0.0), **_pose({"front": 0.0, "hind": phase})}
+    m.keyframes["bound"] = {"body": (0.0, 0.45, 0.0), **_pose({"front": 0.0, "hind": phase})}
     return m
 
 
