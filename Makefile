@@ -3,12 +3,23 @@ BIN := .venv/bin
 
 .PHONY: demo test test-slow bench docs wheel robust clean
 
-.venv/installed: pyproject.toml constraints.txt
+PIP = $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+
+.venv/bin/python:
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+
+# what the demo needs, and no more: nothing is compiled to bytecode before it is used
+.venv/demo: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing what the demo needs into .venv (550 MB, once)"
+	$(PIP) --no-compile -e ".[figures]"
 	touch $@
 
-demo: .venv/installed
+.venv/installed: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing everything into .venv (2.2 GB, once)"
+	$(PIP) --quiet -e ".[test]"
+	touch $@ .venv/demo
+
+demo: .venv/demo
 	$(BIN)/saltus demo --out results/demo
 
 test: .venv/installed
@@ -18,7 +29,7 @@ test-slow: .venv/installed
 	$(BIN)/python -m pytest -n auto -m slow
 
 .venv/peers: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	$(PIP) --quiet -e ".[bench]"
 	touch $@
 
 bench: .venv/peers

@@ -1,4 +1,4 @@
-"""Designs of BOLT: a full turn with its gradient against fsolve at each angle, and how many turns a second."""
+"""Designs of BOLT: a full turn with its gradient against fsolve at each angle, and how many turns per second."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def run() -> list[Row]:
         Row.at_least("path alone: fsolve / Saltus", lean / plain, 100),
         Row("designs within 2 % of BOLT that assemble", f"{assembled:.1%}"),
         Row(
-            f"turns with path error a second, {threads} threads",
+            f"turns with path error per second, {threads} threads",
             f"{len(many) / wall:.0f}",
             ">= 20000",
             len(many) / wall >= 20000,

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.field import GOAL, Result
-from saltus.view.style import COLOURS, new_figure, styled
+from saltus.view.colours import COLOURS
+from saltus.view.style import new_figure, styled
 
 MARKERS = "oDs^vXP"
 FLOOR = 1e-17  # errors of zero are drawn here
@@ -66,7 +67,7 @@ def _of_ten_seconds(r: Result) -> Result:
 
 @styled
 def drift(results: Sequence[Result], path: Path) -> None:
-    """Loop gap and energy error of the long runs against CPU time a second of motion."""
+    """Loop gap and energy error of the long runs against CPU time per second of motion."""
     tools = list(dict.fromkeys(r.tool for r in results))
     figure = new_figure(7.4, 4.2)
     left, right = figure.subplots(1, 2, sharey=True)

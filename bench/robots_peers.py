@@ -23,6 +23,7 @@ class Numbers:
     Q: np.ndarray
     J: np.ndarray
     gamma: np.ndarray
+    z_dot: np.ndarray
 
 
 class Peer(ABC):
@@ -33,7 +34,7 @@ class Peer(ABC):
         """Random inputs."""
 
     @abstractmethod
-    def at(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> Numbers:
+    def at(self, q: np.ndarray, v: np.ndarray, u: np.ndarray, z: np.ndarray) -> Numbers:
         """Its numbers at a state in our coordinates."""
 
 
@@ -60,6 +61,8 @@ class MuJoCo(Peer):
             raise ValueError(f"MuJoCo has {self.model.nv} velocities, we have {len(self.m.v_names)}")
         if self.model.nu != len(self.m.inputs):
             raise ValueError(f"MuJoCo has {self.model.nu} controls, we have {len(self.m.inputs)} inputs")
+        if self.model.na != self.m.z.numel():
+            raise ValueError(f"MuJoCo has {self.model.na} activations, we have {self.m.z.numel()} memories")
 
     def commands(self, rng: np.random.Generator) -> np.ndarray:
         """Commands around the file's ranges, some beyond."""
@@ -67,17 +70,17 @@ class MuJoCo(Peer):
         wide = np.where(high > low, (high - low) / 2, 1.0)
         return (low + high) / 2 + 1.5 * wide * rng.uniform(-1, 1, self.model.nu)
 
-    def _forward(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> None:
+    def _forward(self, q: np.ndarray, v: np.ndarray, u: np.ndarray, z: np.ndarray) -> None:
         self.data.qpos[:], self.data.qvel[:] = q, v
-        self.data.ctrl[:] = u
+        self.data.ctrl[:], self.data.act[:] = u, z
         self.mj.mj_forward(self.model, self.data)
 
-    def _jacobian(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> np.ndarray:
-        self._forward(q, v, u)
+    def _jacobian(self, q: np.ndarray, v: np.ndarray, u: np.ndarray, z: np.ndarray) -> np.ndarray:
+        self._forward(q, v, u, z)
         rows = self.data.efc_type == int(self.mj.mjtConstraint.mjCNSTR_EQUALITY)
         return self.data.efc_J.reshape(-1, self.model.nv)[rows].copy()
 
-    def at(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> Numbers:
+    def at(self, q: np.ndarray, v: np.ndarray, u: np.ndarray, z: np.ndarray) -> Numbers:
         """Numbers of MuJoCo; the rate of J by differences along the motion."""
         rate = np.zeros(0)
         if self.model.neq:
@@ -85,13 +88,13 @@ class MuJoCo(Peer):
             for k in (-2, -1, 1, 2):
                 there = q.copy()
                 self.mj.mj_integratePos(self.model, there, v, k * STEP)
-                moved.append(self._jacobian(there, v, u))
+                moved.append(self._jacobian(there, v, u, z))
             rate = (moved[0] - 8 * moved[1] + 8 * moved[2] - moved[3]) / (12 * STEP) @ v
-        J = self._jacobian(q, v, u)
+        J = self._jacobian(q, v, u, z)
         M = np.zeros((self.model.nv, self.model.nv))
         self.mj.mj_fullM(self.model, self.data, M)
         d = self.data
-        return Numbers(M, d.qfrc_bias.copy(), d.qfrc_passive + d.qfrc_actuator, J, rate)
+        return Numbers(M, d.qfrc_bias.copy(), d.qfrc_passive + d.qfrc_actuator, J, rate, d.act_dot.copy())
 
 
 class Pinocchio(Peer):
@@ -147,7 +150,7 @@ class Pinocchio(Peer):
             theirs[iq : iq + joint.nq] = (np.cos(x), np.sin(x)) if joint.nq == 2 else x
         return theirs, T
 
-    def at(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> Numbers:
+    def at(self, q: np.ndarray, v: np.ndarray, u: np.ndarray, z: np.ndarray) -> Numbers:
         """Numbers of Pinocchio in our velocities."""
         theirs, T = self._taken(q, v)
         M = self.pin.crba(self.model, self.data, theirs)
@@ -161,7 +164,7 @@ class Pinocchio(Peer):
         h = T.T @ (self.pin.nonLinearEffects(self.model, self.data, theirs, T @ v) + M @ rate)
         nv = len(self.m.v_names)
         applied = self._applied(q, v)
-        return Numbers(T.T @ M @ T, h, applied, np.zeros((0, nv)), np.zeros(0))
+        return Numbers(T.T @ M @ T, h, applied, np.zeros((0, nv)), np.zeros(0), np.zeros(0))
 
     def _applied(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Damping as the file gives it, joint by joint."""

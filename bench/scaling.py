@@ -128,7 +128,8 @@ def draw(results: dict[str, dict[int, dict[str, float]]]) -> None:
     """Four panels of growth, one line a kind of machine."""
     import matplotlib
 
-    from saltus.view.style import COLOURS, RC
+    from saltus.view.colours import COLOURS
+    from saltus.view.style import RC
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt

@@ -55,7 +55,7 @@ def command() -> list[Row]:
         def once() -> float:
             start = time.perf_counter()
             done = subprocess.run(
-                [*script, "--no-animation", "--out", str(Path(directory) / "out")],
+                [*script, "--out", str(Path(directory) / "out")],
                 env=environment,
                 capture_output=True,
                 text=True,

@@ -90,7 +90,7 @@ async def measure() -> dict[str, float]:
 
 
 async def drag(page: Any) -> dict[str, float]:
-    """Drag the slider of a length to and fro, a hundred moves of the mouse a second whatever the page does."""
+    """Drag the slider of a length to and fro, a hundred moves of the mouse per second whatever the page does."""
     thumb = page.get_by_role("slider").nth(4)
     await thumb.scroll_into_view_if_needed()
     box = await thumb.bounding_box()
@@ -142,9 +142,9 @@ def run() -> list[Row]:
         Row("pages can be asked for, after the command", f"{found['listening']:.3g} s"),
         Row.at_most("first picture of the machine, after the command", found["picture"], 3, " s"),
         Row("panel complete, after the command", f"{found['panel']:.3g} s"),
-        Row("slider of a length dragged: new poses", f"{found['drag']:.3g} a second", ">= 20", found["drag"] >= 20),
-        Row("pictures drawn meanwhile", f"{found['drag frames']:.3g} a second"),
-        Row("a run of 60 s played: new poses", f"{found['play']:.3g} a second", ">= 20", found["play"] >= 20),
+        Row("slider of a length dragged: new poses", f"{found['drag']:.3g} per second", ">= 20", found["drag"] >= 20),
+        Row("pictures drawn meanwhile", f"{found['drag frames']:.3g} per second"),
+        Row("a run of 60 s played: new poses", f"{found['play']:.3g} per second", ">= 20", found["play"] >= 20),
         Row("time between them, median", f"{found['play middle']:.3g} ms"),
         Row("time between them, 95 of 100 below", f"{found['play worst']:.3g} ms"),
     ]

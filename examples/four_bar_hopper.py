@@ -21,7 +21,7 @@ hopper.edge(flight, stance, guard=sl.Touchdown(shank.end), reset=sl.PlasticImpac
 hopper.edge(stance, flight, guard=sl.Liftoff(shank.end), reset=sl.Continuous())
 
 
-def thrust(t, s):  # traced once a domain, then compiled
+def thrust(t, s):  # traced once per domain, then compiled
     target = -2.05 if s.domain == "stance" else -2.60
     return {"hip": 60 * (target - s.q.hip) - 1.5 * s.v.hip}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import random
 import shutil
 import struct
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from robust.attacks_files import MARKS, NASTY
+from robust.attacks_files import MARKS, NASTY, tags
 from robust.wrong import Wrong
 from saltus import sealed
 from saltus.cli.machines import saved
@@ -204,6 +205,55 @@ def family_file(seed: int, folder: Path) -> str:
     return "a family"
 
 
+# ---- results of studies --------------------------------------------------------------------------------------------
+
+RESULT: dict[str, Any] = {
+    "study": "hopper-orbit",
+    "title": "Hopper",
+    "source": "a paper",
+    "comparisons": [
+        {
+            "quantity": "period",
+            "published": 0.5,
+            "computed": 0.5,
+            "unit": "s",
+            "agrees": True,
+            "why": "",
+            "tolerance": 0,
+        },
+        {"quantity": "gait", "published": "run", "computed": "run", "unit": "", "agrees": None, "why": "said so"},
+    ],
+    "notes": ["one", "two"],
+    "period": 0.5,
+}
+
+
+def result_file(seed: int, folder: Path) -> str:
+    """Make a gallery over results that say something else, in folders with hostile names."""
+    rng = random.Random(seed)
+    text = json.dumps(RESULT)
+    if rng.random() < 0.2:
+        content = damaged(rng, text.encode())
+    else:
+        data = json.loads(text)
+        for _ in range(rng.randint(1, 3)):
+            place, key = _somewhere(rng, data)
+            place[key] = rng.choice([*VALUES, *NASTY, "\ud800"])
+        content = json.dumps(data).encode()
+    names = [n for n in MARKS if "/" not in n and "\0" not in n and len(n) < 200]
+    for name in ("plain", rng.choice(names)):
+        place = folder / name
+        place.mkdir()
+        (place / "result.json").write_bytes(content)
+        (place / f"{rng.choice(names)}.png").write_bytes(b"")
+        (place / "report.html").write_text("<p>a report")
+    page = sl.view.gallery(folder).read_text()
+    found = tags(page)
+    if set(found) - {"<img []>"}:
+        raise Wrong(f"a result became {found[:4]}")
+    return "a gallery"
+
+
 # ---- sweep stores --------------------------------------------------------------------------------------------------
 
 
@@ -246,11 +296,20 @@ def _delete(_rng: random.Random, file: Path, _all: list[Path]) -> None:
     file.unlink()
 
 
+def _odd(rng: random.Random, file: Path, _all: list[Path]) -> None:
+    """A pipe, or a link that leads somewhere else, in place of a file."""
+    file.unlink()
+    if rng.random() < 0.5:
+        os.mkfifo(file)
+    else:
+        file.symlink_to(rng.choice(["/dev/zero", "/etc/passwd", ".", "/nowhere"]))
+
+
 def _flip(rng: random.Random, file: Path, _all: list[Path]) -> None:
     file.write_bytes(damaged(rng, file.read_bytes()))
 
 
-HARMS: list[Callable[[random.Random, Path, list[Path]], None]] = [_flip, _flip, _delete, _exchange, _zarr_json]
+HARMS: list[Callable[[random.Random, Path, list[Path]], None]] = [_flip, _flip, _delete, _exchange, _zarr_json, _odd]
 
 
 def sweep_store(seed: int, folder: Path) -> str:

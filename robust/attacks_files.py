@@ -229,7 +229,9 @@ class _Tags(html.parser.HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note a tag."""
         leads = ("href", "src", "srcdoc", "xlink:href", "action")
-        acting = [n for n, v in attrs if n.startswith("on") or (n in leads and "javascript:" in (v or ""))]
+        acting = [
+            n for n, v in attrs if n.startswith("on") or (n in leads and re.match(r"\s*javascript:", v or "", re.I))
+        ]
         if tag in ("iframe", "object", "embed", "img", "base", "form", "link") or acting:
             self.found.append(f"<{tag} {acting}>")
         if tag == "script":
@@ -269,11 +271,16 @@ def _renamed(run: sl.Trajectory, name: str) -> sl.Trajectory:
     return sl.Trajectory(meta, run.arrays, run.pieces, events)
 
 
-def _html(text: str, scripts: int = 0) -> None:
-    tags = _Tags()
-    tags.feed(text)
-    if tags.found != ["<script>"] * scripts:
-        raise Wrong(f"a name became {tags.found[:4]}")
+def tags(text: str) -> list[str]:
+    """What of a page could act or ask somebody for something."""
+    parser = _Tags()
+    parser.feed(text)
+    return parser.found
+
+
+def _html(text: str) -> None:
+    if found := tags(text):
+        raise Wrong(f"a name became {found[:4]}")
 
 
 def _through_report(name: str, folder: Path) -> None:

@@ -12,6 +12,7 @@ SOURCE = ROOT / "src" / "saltus"
 ORDER = [
     "errors",
     "once",
+    "shown",
     "sealed",
     "compile",
     "engines",

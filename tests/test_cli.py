@@ -33,7 +33,7 @@ def message(result):
 
 
 def test_run_writes_data_figures_animation_and_report(tmp_path):
-    result = call("run", "bolt", "--steps", 2, "--out", tmp_path)
+    result = call("run", "bolt", "--steps", 2, "--figures", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     for name in ("run.nc", "run.gif", "report.html", "summary.json", "snapshots.svg", "energy.svg", "contacts.svg"):
         assert (tmp_path / name).stat().st_size > 500, name
@@ -45,7 +45,7 @@ def test_run_writes_data_figures_animation_and_report(tmp_path):
 
 
 def test_json_is_all_that_is_printed(tmp_path):
-    result = call("run", "four-bar", "--until", 0.2, "--no-animation", "--json", "--out", tmp_path)
+    result = call("run", "four-bar", "--until", 0.2, "--json", "--out", tmp_path)
     assert result.exit_code == 0
     numbers = json.loads(result.stdout)
     assert numbers["outcome"] == "finished"
@@ -58,7 +58,7 @@ def test_json_is_all_that_is_printed(tmp_path):
 def test_options_reach_the_simulation(tmp_path):
     numbers = ["--until", 0.1, "--set", "l_1=0.03", "--set", "m_2=0.2", "--tolerance", "1e-7"]
     names = ["--formulation", "baumgarte:40,60", "--engine", "sundials", "--start", "middle"]
-    result = call("run", "four-bar", *numbers, *names, "--no-animation", "--json", "--out", tmp_path)
+    result = call("run", "four-bar", *numbers, *names, "--json", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     run = sl.read(tmp_path / "run.nc")
     assert (run.params["l_1"], run.params["m_2"]) == (0.03, 0.2)
@@ -77,7 +77,7 @@ system = m
 start = m.assemble(ball=1.0)
 until = 0.25
 """)
-    result = call("run", tmp_path / "ball.py", "--no-animation", "--json", "--out", tmp_path / "out")
+    result = call("run", tmp_path / "ball.py", "--json", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     run = sl.read(tmp_path / "out" / "run.nc")
     assert run.outcome.t == pytest.approx(0.25)
@@ -96,7 +96,7 @@ system.domain("flight")
 system.ends("fell", sl.When(lambda s: s.position("centre").y, "falling"))
 start = m.assemble(ball=0.2)
 """)
-    result = call("run", tmp_path / "fall.py", "--json", "--no-animation", "--out", tmp_path / "out")
+    result = call("run", tmp_path / "fall.py", "--json", "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["fell"] is True
     assert sl.read(tmp_path / "out" / "run.nc").outcome.kind == "fell"
@@ -114,7 +114,7 @@ BAD = {
     "gain that is no number": (["run", "bolt", "--formulation", "spf:small"], "epsilon"),
     "unknown keyframe": (["run", "bolt", "--start", "dropp"], "'drop'"),
     "unknown control": (["run", "bolt", "--control", "walk"], "none, run"),
-    "unknown engine": (["run", "bolt", "--engine", "rk4"], "heyoka, native, sundials"),
+    "unknown engine": (["run", "bolt", "--engine", "rk4"], "heyoka, native, scipy, sundials"),
     "unknown domain": (["run", "bolt", "--domain", "swim"], "flight, stance"),
     "time that is negative": (["run", "bolt", "--until", "-1"], "until is -1"),
     "steps of what does not step": (["run", "four-bar", "--steps", "2"], "use --until"),
@@ -234,13 +234,13 @@ def test_ok_and_faults_are_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sl.Trajectory, "outcome", Bad)
     monkeypatch.setattr(sl, "simulate", lambda *given, **more: good, raising=False)
-    result = call("run", "four-bar", "--no-animation", "--json", "--out", tmp_path)
+    result = call("run", "four-bar", "--json", "--out", tmp_path)
     assert result.exit_code == 1
     numbers = json.loads(result.stdout)
     assert numbers["ok"] is False
     assert numbers["faults"] == ["the ground pulled 12 N"]
     assert "the ground pulled 12 N" in (tmp_path / "report.html").read_text()
-    assert "the ground pulled 12 N" in call("run", "four-bar", "--no-animation", "--out", tmp_path).output
+    assert "the ground pulled 12 N" in call("run", "four-bar", "--out", tmp_path).output
 
 
 def test_interrupting_keeps_what_was_simulated(tmp_path):
@@ -259,7 +259,7 @@ system, control = m, sl.control.Sampled(slowly, rate=500)
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from saltus.cli.app import app; app()"
     )
-    options = ["run", "slow.py", "--until", "1000", "--no-animation", "--json", "--out", "out"]
+    options = ["run", "slow.py", "--until", "1000", "--json", "--out", "out"]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *options], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -352,8 +352,45 @@ def test_help_does_not_load_heavy_libraries():
     assert done.stdout.strip() == "[]"
 
 
-def test_demo_runs_16_steps_and_says_where_to_look(tmp_path):
+def test_demo_runs_on_real_ground_and_says_where_to_look(tmp_path):
     result = call("demo", "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 16
+    numbers = json.loads((tmp_path / "summary.json").read_text())
+    assert numbers["ok"]
+    assert numbers["steps"] == 15
+    assert numbers["mean_speed"] == pytest.approx(1.0, abs=0.05)
+    assert numbers["worst_friction_need"] <= 0.8 + 1e-9
     assert "report.html" in result.output
+
+
+# ---- new ------------------------------------------------------------------------------------------------------------
+
+
+def test_new_offers_a_biped_that_stands_and_squats(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "saltus run duo.py" in call("new", "duo", "--kind", "biped").output
+    result = call("run", "duo.py", "--until", 0.3, "--json", "--out", "out")
+    numbers = json.loads(result.stdout)
+    assert numbers["ok"], numbers["faults"]
+    run = sl.read("out/run.nc")
+    assert run.q["base"].y.min() > 0.3
+    low = json.loads(call("run", "duo.py", "--until", 0.15, "--ground=-0.05", "--json", "--out", "low").stdout)
+    assert low["events"]["right_foot touches"] >= 1  # it falls onto a ground that is lower
+    assert "left_foot" in message(call("run", "duo.py", "--ground", "slope:5", "--out", "steep"))  # in the hill
+
+
+def test_new_takes_a_robot_from_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sl.write(sl.zoo.five_bar(), "arm.urdf")
+    result = call("new", "mine", "--from", "arm.urdf")
+    assert result.exit_code == 0, result.output
+    theirs, mine = sl.read("arm.urdf").mechanism, sl.read("mine.saltus.yaml").mechanism
+    assert mine.q_names == theirs.q_names
+    assert "no kind of machine named 'horse'" in message(call("new", "x", "--kind", "horse"))
+
+
+@pytest.mark.parametrize("given", ["slope:steep", "stairs:1,2", "high", "slope:"])
+def test_a_ground_that_is_none_is_refused_with_an_example(given, tmp_path):
+    said = message(call("run", "four-bar", "--ground", given, "--out", tmp_path))
+    assert "slope:DEGREES" in said
+    assert "--ground slope:5" in said

@@ -5,14 +5,13 @@ import errno
 import multiprocessing
 import os
 import pickle
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import casadi as ca
 import numpy as np
 import pytest
 
-from saltus.compile import CompileError, Kernel, build, cache_dir, find_compiler, on_progress
+from saltus.compile import CompileError, Kernel, build, cache_dir, find_compiler, on_progress, progress, toolchain
 from saltus.engines import choose
 from saltus.engines.port import Flow, Request
 from saltus.errors import BadValue, NoCompiler
@@ -294,16 +293,13 @@ def test_a_full_disk_is_no_reason_to_lose_the_compiler(own_cache, monkeypatch):
 def test_the_native_engine_gives_way_with_a_note(compiler):
     compiler("exit 1")
     t, x, p = ca.SX.sym("t"), ca.SX.sym("x", 2), ca.SX.sym("p", 0)
-    for force, engine in ((-x[0], "heyoka"), (-ca.fmax(x[0], -9), "sundials")):
-        rhs = ca.Function("rhs", [t, x, p], [ca.vertcat(x[1], force)])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # sundials' kernels warn, too
-            stepper = choose("native").prepare(Flow("swing", rhs, ca.Function("g", [t, x, p], [x[0] - 0.5])))
-        assert stepper.engine == engine
-        assert "'swing' was not compiled" in stepper.notes[0]
-        given = {"atol": np.full(2, 1e-9), "rtol": np.full(2, 1e-9), "armed": np.ones(1, bool)}
-        asked = Request(0.0, np.array([1.0, 0.0]), np.zeros(0), 9.0, directions=np.array([-1], np.int32), **given)
-        assert stepper.run(asked).breaks[-1] == pytest.approx(np.pi / 3, abs=1e-6)
+    rhs = ca.Function("rhs", [t, x, p], [ca.vertcat(x[1], -x[0])])
+    stepper = choose("native").prepare(Flow("swing", rhs, ca.Function("g", [t, x, p], [x[0] - 0.5])))
+    assert stepper.engine == "scipy"
+    assert "'swing' was not compiled" in stepper.notes[0]
+    given = {"atol": np.full(2, 1e-9), "rtol": np.full(2, 1e-9), "armed": np.ones(1, bool)}
+    asked = Request(0.0, np.array([1.0, 0.0]), np.zeros(0), 9.0, directions=np.array([-1], np.int32), **given)
+    assert stepper.run(asked).breaks[-1] == pytest.approx(np.pi / 3, abs=1e-9)
 
 
 @needs_compiler
@@ -367,3 +363,55 @@ def test_files_of_another_user_are_built_anew_after_the_advised_chmod(own_cache)
         build(SOURCE)
     own_cache.chmod(0o755)
     assert build(SOURCE).stat().st_uid == 0
+
+
+# ---- several compilers at once ------------------------------------------------------------------------------------
+
+
+def long_function(steps=4000):
+    """Two thousand lines of C with every kind of helper that CasADi writes."""
+    x = ca.SX.sym("x", 3)
+    y = x
+    for k in range(steps // 10):
+        ratio = y[0] ** 2 / (1 + y[1] ** 2)
+        y = ca.vertcat(ca.sin(y[1]) + k, ca.fmax(y[2], ratio), ca.fabs(y[0] - 1.5) + ca.sign(y[2]))
+    return ca.Function("long", [x], [y])
+
+
+@needs_compiler
+@pytest.mark.parametrize("count", [2, 3])
+def test_shares_of_a_source_make_the_same_library(count, monkeypatch):
+    """Functions cut into pieces and compiled by several processes: to the last bit what the virtual machine gives."""
+    monkeypatch.setattr("saltus.compile.toolchain.LONG", 1000)
+    monkeypatch.setattr("saltus.compile.toolchain.SHARED", 1000)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(count)))
+    asked = []
+    real = toolchain._asked
+    monkeypatch.setattr(toolchain, "_asked", lambda command, *rest: asked.append(command) or real(command, *rest))
+    kernel = Kernel(long_function(), native=True)
+    virtual = Kernel(long_function(), native=False)
+    np.testing.assert_array_equal(kernel(X), virtual(X))
+    units = {word for command in asked for word in command if word.startswith("-DSALTUS_UNIT")}
+    assert units == {f"-DSALTUS_UNIT={k}" for k in range(count)}
+
+
+@needs_compiler
+def test_an_error_in_a_share_is_the_compilers(monkeypatch):
+    monkeypatch.setattr("saltus.compile.toolchain.SHARED", 10)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    parts = "".join(
+        f"static int f{k}(const casadi_real** arg, casadi_real** res, casadi_int* iw, casadi_real* w, int mem) {{\n"
+        f"  return {word};\n}}\n"
+        for k, word in enumerate(("0", "nonsense"))
+    )
+    with pytest.raises(CompileError, match="nonsense"):
+        build("#define casadi_real double\n#define casadi_int long\n" + parts)
+
+
+def test_a_terminal_is_told_of_long_compilations(monkeypatch, capsys):
+    news = progress.Progress("leg", 5000, 1.5)
+    progress._aloud(news)
+    assert capsys.readouterr().err == ""  # no terminal
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    progress._aloud(news)
+    assert "compiling leg (5,000 instructions)" in capsys.readouterr().err

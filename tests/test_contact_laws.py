@@ -89,3 +89,12 @@ def test_dry_friction_alone_is_felt():
     run = sl.simulate(m, m.assemble(axle=0.0, rates={"axle": 10.0}), until=1.0)
     assert [(e.name, e.t) for e in run.events] == [("axle friction sticks", pytest.approx(0.4, abs=1e-9))]
     assert math.isclose(run.q.axle[-1], 2.0, abs_tol=1e-9)
+
+
+def test_a_run_stops_after_so_many_touches():
+    m, start = hopper()
+    run = sl.simulate(m, start, until=10.0, control=push, stop_after={"toe touches": 3})
+    assert run.outcome.kind == "stopped"
+    assert [e.name for e in run.events].count("toe touches") == 3
+    with pytest.raises(sl.errors.UnknownName, match="toe touches"):
+        sl.simulate(m, start, until=1.0, control=push, stop_after={"toe touchs": 3})

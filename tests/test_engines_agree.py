@@ -24,7 +24,8 @@ from saltus.engines.port import Flow, Request, Stop
 
 G = 9.81
 T, X, P = ca.SX.sym("t"), ca.SX.sym("x", 2), ca.SX.sym("p")
-EXACT = {"native": 1e-12, "heyoka": 1e-12, "sundials": 1e-9}  # relative, of event times at tolerance 1e-12
+# relative, of event times at tolerance 1e-12
+EXACT = {"native": 1e-12, "scipy": 1e-12, "heyoka": 1e-12, "sundials": 1e-9}
 
 
 def flow(name, rhs, guards):
@@ -312,15 +313,15 @@ def test_heyoka_notes_that_it_does_not_see_kinks():
     assert not engines.choose("heyoka").prepare(FLOWS["ball"]).notes
 
 
-def test_choose_knows_three_names():
+def test_choose_knows_four_names():
     with pytest.raises(errors.UnknownName, match="Did you mean 'sundials'"):
         engines.choose("sundial")
-    assert engines.choose(None).name == ("native" if find_compiler() else "heyoka")
+    assert engines.choose(None).name == ("native" if find_compiler() else "scipy")
 
 
-def test_without_a_compiler_heyoka_is_chosen(monkeypatch):
+def test_without_a_compiler_scipy_is_chosen(monkeypatch):
     monkeypatch.setenv("SALTUS_CC", "none")
-    assert engines.choose(None).name == "heyoka"
+    assert engines.choose(None).name == "scipy"
 
 
 def test_engines_are_imported_when_chosen():

@@ -118,7 +118,7 @@ def test_table_by_domain_and_among_other_laws():
 @pytest.mark.parametrize(
     ("knots", "rows", "said"),
     [
-        ([0.0, 0.1], [[1.0]], "one row of numbers a knot"),
+        ([0.0, 0.1], [[1.0]], "one row of numbers per knot"),
         ([0.1, 0.0], [[1.0], [2.0]], "each later than"),
         ([0.0], [[math.nan]], "not finite"),
     ],

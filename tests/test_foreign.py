@@ -31,19 +31,22 @@ def agree(tmp_path, text, files=None, seeds=(0, 1), tolerance=1e-10):
     model.opt.disableflags |= flags.mjDSBL_CONTACT | flags.mjDSBL_LIMIT | flags.mjDSBL_FRICTIONLOSS
     data, m = mujoco.MjData(model), found.mechanism
     e = Equations(m)
-    assert (e.nq, e.nv, len(m.inputs)) == (model.nq, model.nv, model.nu)
-    function = e.function("M", "h", "Q")
+    assert (e.nq, e.nv, len(m.inputs), m.z.numel()) == (model.nq, model.nv, model.nu, model.na)
+    function = e.function("M", "h", "Q", "z_dot")
     for seed in seeds:
         rng = np.random.default_rng(seed)
         data.qpos[:] = model.qpos0 + 0.4 * rng.normal(size=model.nq)
         mujoco.mj_normalizeQuat(model, data.qpos)
         data.qvel[:], data.ctrl[:] = rng.normal(size=model.nv), 3 * rng.normal(size=model.nu)
+        data.act[:] = rng.uniform(size=model.na)
         mujoco.mj_forward(model, data)
         M = np.zeros((model.nv, model.nv))
         mujoco.mj_fullM(model, data, M)
-        own = function(0.0, data.qpos, data.qvel, data.ctrl, m.values())
-        for one, two in zip(own, (M, data.qfrc_bias, data.qfrc_passive + data.qfrc_actuator), strict=True):
-            assert np.asarray(one).reshape(two.shape) == pytest.approx(two, abs=tolerance * max(1, np.abs(two).max()))
+        own = function(0.0, data.qpos, data.qvel, data.ctrl, m.values(), *([data.act] if model.na else []))
+        theirs = (M, data.qfrc_bias, data.qfrc_passive + data.qfrc_actuator, data.act_dot)
+        for one, two in zip(own, theirs, strict=True):
+            largest = max(1, np.abs(two).max(initial=0.0))
+            assert np.asarray(one).reshape(two.shape) == pytest.approx(two, abs=tolerance * largest)
     if not (m.loops or m.constraints):
         assert m.keyframe("qpos0").positions == pytest.approx(model.qpos0, abs=1e-12)
     return found

@@ -29,7 +29,7 @@ def ball(restitution=None, height=1.0):
 # ---- against closed forms -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ["native", "heyoka", "sundials"])
+@pytest.mark.parametrize("engine", ["native", "scipy", "heyoka", "sundials"])
 def test_bouncing_ball_times(engine):
     system, start = ball(0.8)
     run = sl.simulate(system, start, until=3.0, engine=engine, tolerance=1e-11)

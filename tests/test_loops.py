@@ -177,7 +177,7 @@ class Numbers:
         r = np.random.default_rng(2)
         J = np.asarray(e.function("J")(0, self.q, np.zeros(e.nv), self.u, self.p))
         _, s, Vt = np.linalg.svd(J)
-        null = Vt[int((s > 1e-9 * s[0]).sum()) :]
+        null = Vt[int((s > 1e-9 * s.max(initial=0.0)).sum()) :]
         self.v = null.T @ r.normal(0, 3, len(null)) if v is None else v
         found = e.function("M", "h", "Q", "J", "gamma")(0, self.q, self.v, self.u, self.p)
         self.M, h, Q, self.J, gamma = (np.asarray(x) for x in found)
@@ -266,7 +266,7 @@ def test_random_machines_with_random_loops(kinds, closing, seed):
     singular = np.linalg.svd(n.J, compute_uv=False)
     assume(r == 0 or singular[r - 1] > 1e-3 * singular[0])  # well away from dead centres
     assume(np.linalg.cond(n.M) < 1e6)  # three slides may be nearly in one plane
-    scale = max(1.0, np.abs(n.a).max(), np.abs(n.gamma).max())
+    scale = max(1.0, np.abs(n.a).max(), np.abs(n.gamma).max(initial=0.0))
     for f in FORMULATIONS:
         v, a, reactions = n.formulation(f)
         np.testing.assert_allclose(v, n.v, atol=1e-9 * max(1.0, np.abs(n.v).max()), err_msg=str(f))

@@ -244,7 +244,8 @@ def test_mujocos_own_example_file():
     data = at_random(model, 0)
     M, _ = mass_and_bias(model, data)
     e = Equations(found.mechanism)
-    own = np.asarray(e.function("M")(0, data.qpos, data.qvel, np.zeros(len(found.mechanism.inputs)), []))
+    u, z = np.zeros(len(found.mechanism.inputs)), np.zeros(e.z.numel())
+    own = np.asarray(e.function("M")(0, data.qpos, data.qvel, u, [], *([z] if len(z) else [])))
     assert own == pytest.approx(M, abs=1e-9 * np.abs(M).max())
 
 

@@ -270,7 +270,7 @@ def test_largest_push_and_basin_agree(orbit):
 
 
 def test_feedback_contracts_as_its_multiplier_says(hopper):
-    """An unstable orbit (multiplier 1.35) is held by changing D_G once a stride."""
+    """An unstable orbit (multiplier 1.35) is held by changing D_G once per stride."""
     unstable = sl.find_orbit(hopper, hopper.keyframes["takeoff"], free="D_G", where={"time in flight": 0.2})
     gait = sl.find_orbit(hopper, unstable.start)
     assert not gait.is_stable
@@ -287,7 +287,7 @@ def test_feedback_contracts_as_its_multiplier_says(hopper):
 
 @pytest.mark.slow
 def test_bolt_runs_periodically_with_a_crank_that_turns_on():
-    """From a rough guess; the crank turns once a stride, so angles count modulo a turn, and x is quotiented out."""
+    """From a rough guess; the crank turns once per stride, so angles count modulo a turn, and x is quotiented out."""
     system = sl.zoo.bolt()
     orbit = sl.find_orbit(system, system.keyframes["drop"], control=system.controls["run"])
     # DOP853 at 1e-12 on the hand-derived equations: 283.80 ms, 1.279 m/s, duty 0.277, multiplier -0.0875

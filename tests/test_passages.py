@@ -151,7 +151,7 @@ by_case = pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)
 
 
 @by_case
-@pytest.mark.parametrize("engine", ["native", "heyoka", "sundials"])
+@pytest.mark.parametrize("engine", ["native", "scipy", "heyoka", "sundials"])
 def test_simulate(case, engine):
     c = case()
     run = sl.simulate(c.system, c.start, domain=c.domain, until=c.until, engine=engine)

@@ -598,7 +598,7 @@ def test_a_run_of_too_many_steps_ends_by_name():
     rod = m.rod("rod", mass=1e-3, length=0.01)
     m.revolute("pin", m.ground, rod.start)
     m.spring("spring", m.ground.at(0.0, 0.02), rod.end, stiffness=1e4)
-    for engine in ("sundials", "heyoka"):
+    for engine in ("sundials", "heyoka", "scipy"):
         run = sl.simulate(m, m.assemble(), until=5.0, engine=engine, max_steps=300)
         assert run.outcome.kind == "step limit"
         assert not run.outcome.ok

@@ -309,3 +309,58 @@ def test_linkages_and_gaits_as_tasks(tmp_path):
     assert data.gap.values[2] > 0
     gait = sl.design.GaitTask(sl.zoo.bolt, strides=2)({"l_1": np.array([0.02, 0.2])})
     assert gait["completed"].tolist() == [2, 0]
+
+
+def test_a_store_of_links_and_pipes_is_refused(tmp_path):
+    """They lead out of the store, or are never read to an end."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    (trap / ".lock").symlink_to(precious)
+    with pytest.raises(BadFile, match="cannot write"):
+        sl.sweep(sweep_tasks.quick, POINTS, trap, workers=1)
+    assert precious.read_text() == "mine"
+    store = tmp_path / "s"
+    sl.sweep(sweep_tasks.quick, POINTS, store, workers=1, chunk=20)
+    (store / "square" / "c" / "0").unlink()
+    os.mkfifo(store / "square" / "c" / "0")
+    with pytest.raises(BadFile, match="no plain file"):
+        sl.read(store)
+
+
+HOSTILE = ("threading", "pickle", "struct", "tempfile", "signal", "socket", "copyreg", "numpy", "saltus", "casadi")
+VISITOR = """
+import sys
+import time
+import saltus as sl
+import sweep_tasks
+from functools import partial
+from saltus.cli.machines import model_of
+from saltus.studio.worker import Worker
+if __name__ == "__main__":
+    print(sl.sweep(sweep_tasks.quick, {"a": [1.0, 2.0]}, sys.argv[1], workers=1).square.values.sum())
+    worker = Worker(partial(model_of, "hopper"))
+    worker.do("run", start="takeoff", control="none", formulation="SPF", domain="flight", until=0.1, params={})
+    while worker.busy:
+        for kind, word in worker.read():
+            print(kind)
+        time.sleep(0.05)
+    worker.close()
+"""
+
+
+def test_workers_run_nothing_of_the_folder_one_is_in(tmp_path):
+    """A folder of somebody's results holds modules with the names of those that a worker needs as it starts."""
+    folder, script = tmp_path / "results", tmp_path / "mine" / "script.py"
+    folder.mkdir()
+    script.parent.mkdir()
+    script.write_text(VISITOR)
+    for name in HOSTILE:
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'a').write('{name} ')\nraise ImportError")
+    command = [sys.executable, str(script), str(tmp_path / "store")]
+    env = environment(tmp_path / "log")
+    out = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert not (tmp_path / "RAN").exists()
+    assert out.stdout.split()[0] == "5.0", out.stderr
+    assert out.stdout.split()[-1] == "result"

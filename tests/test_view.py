@@ -11,7 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import saltus as sl
 from saltus.model.geometry import skeleton
-from saltus.view.style import PALETTE, svg
+from saltus.view.colours import PALETTE
+from saltus.view.style import svg
 
 UNIT = re.compile(r"\((m|m/s|deg|deg/s|rad/s|s|N|Nm|J|1)\)")
 
@@ -304,10 +305,12 @@ def test_a_two_way_bend_and_odd_names_are_drawn(tmp_path, name):
 def test_a_gallery_of_strangers_results(tmp_path):
     """Files that are no results are left out; text of results is text."""
     rows = [{"quantity": "<script>x</script>", "published": 1, "computed": 2.0, "unit": "m", "agrees": True, "why": ""}]
-    good = {"study": "a", "title": "<img src=x onerror=x>", "comparisons": rows}
+    good = {"study": "a", "title": "<img src=x onerror=x>", "source": "", "comparisons": rows, "notes": ["<b>"]}
     bad = ["[]", "3", '{"study": 1}', '{"study": "a", "title": "b", "comparisons": 7}', "[" * 100_000, "{"]
     bad.append(json.dumps({**good, "comparisons": [{**rows[0], "agrees": "yes"}]}))
     bad.append(json.dumps({**good, "comparisons": [{**rows[0], "published": {}}]}))
+    bad.append(json.dumps({**good, "comparisons": [{**rows[0], "published": 10**400}]}))
+    bad += [json.dumps({**good, "notes": 5}), json.dumps({**good, "title": "\ud800"})]
     for k, text in enumerate([json.dumps(good), *bad]):
         (tmp_path / str(k)).mkdir()
         (tmp_path / str(k) / "result.json").write_text(text)

@@ -19,6 +19,7 @@ def test_works_outside_the_tree(built):
     folder = built.parent
     said = wheels.try_it(wheels.install(built, folder / "environment", borrowed=True), folder / "elsewhere")
     assert said["program"].startswith(str(folder / "environment"))
+    assert said["no compiler"].split()[-1] == "scipy"
     assert said["version"].strip() == f"saltus {__version__}"
     assert "hopper-orbit" in said["studies"]
     assert "bolt" in said["zoo"]

@@ -1,6 +1,6 @@
 """The wheel: built from a copy of the sources, installed elsewhere, tried by a program that knows only it.
 
-python tests/wheel_smoke.py FOLDER    # into an empty environment, every dependency installed by pip
+python tests/wheel_smoke.py FOLDER    # into an empty environment, what it depends on installed by pip
 """
 
 import os
@@ -27,7 +27,10 @@ assert run.outcome.kind == "finished" and len(run.events) == 3, run.report()
 assert run.energy_account["relative residual"] < 1e-7
 turn = sl.design.kinematic_study(sl.zoo.four_bar().keyframe("middle"), "crank", "tracer", samples=36)
 assert math.isclose(turn.path[:, 1].min(), 0.16, abs_tol=0.01), turn.path
-print(sl.__file__)
+sl.write(run, "run.nc")
+assert sl.read("run.nc").outcome == run.outcome
+sl.view.report(run, "run.html", figures={})
+print(sl.__file__, run.meta["engine"])
 """
 
 
@@ -68,12 +71,16 @@ def try_it(python: Path, folder: Path) -> dict[str, str]:
         "zoo": [str(python.with_name("saltus")), "zoo"],
     }
     folder.mkdir()
-    return {name: _run(command, folder) for name, command in commands.items()}
+    said = {name: _run(command, folder) for name, command in commands.items()}
+    (folder / "nothing").mkdir()
+    alone = {"PATH": str(folder / "nothing"), "SALTUS_CACHE_DIR": str(folder / "nothing")}
+    return said | {"no compiler": _run(commands["program"], folder, **alone)}
 
 
-def _run(command: list[str], folder: Path) -> str:
+def _run(command: list[str], folder: Path, **more: str) -> str:
     """Run outside the tree and without its paths; what it printed."""
-    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SALTUS_CC")}
+    clean = {**kept, **more}
     done = subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[:6])} ...: ended with {done.returncode}\n{done.stdout}{done.stderr}")
@@ -86,4 +93,6 @@ if __name__ == "__main__":
     target.mkdir(parents=True)
     made = build(target)
     said = try_it(install(made, target / "environment", borrowed=False), target / "elsewhere")
-    print(f"{made}\n{said['version']}{said['program']}works in {target / 'environment'}")
+    size = sum(f.stat().st_blocks * 512 for f in (target / "environment").rglob("*") if not f.is_symlink())
+    print(made, said["version"] + said["program"] + said["no compiler"], sep="\n", end="")
+    print(f"{size / 2**20:.0f} MB in {target / 'environment'}")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from saltus.errors import UnknownName
+
 __version__ = "0.2.0"
 
 _HOME = {
@@ -40,6 +42,9 @@ _HOME = {
     "strides": "saltus.simulation.strides",
     "Strides": "saltus.simulation.strides",
     "Batch": "saltus.batch.batch",
+    "rollout": "saltus.batch.rollout",
+    "torch_rollout": "saltus.batch.functions",
+    "jax_rollout": "saltus.batch.functions",
     "impact": "saltus.impacts.at_state",
     "impact_map": "saltus.impacts.over_params",
     "find_orbit": "saltus.orbits.find",
@@ -74,7 +79,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(_MODULES[name])
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    raise AttributeError(f"saltus has no public name {name!r}; it has {', '.join(sorted(__all__))}")
+    raise UnknownName("public name of saltus", name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -93,6 +94,39 @@ class BadFile(SaltusError):
 
 class NoCompiler(SaltusError):
     """Native code was asked for by name on a machine without a C compiler."""
+
+
+class MissingExtra(SaltusError, ImportError):
+    """A package that Saltus uses and does not insist on is not installed; the message says how to install it."""
+
+
+EXTRAS = {
+    "matplotlib": ("figures", "drawing figures and films"),
+    "PIL": ("figures", "drawing figures and films"),
+    "xarray": ("sweeps", "an xarray Dataset"),
+    "zarr": ("sweeps", "the store of a sweep"),
+    "distributed": ("cluster", "a sweep on a Dask cluster"),
+    "viser": ("studio", "the studio"),
+    "heyoka": ("heyoka", "engine 'heyoka'"),
+    "sksundae": ("sundials", "engine 'sundials'"),
+}
+
+
+@contextlib.contextmanager
+def naming_extras() -> Iterator[None]:
+    """Say which extra brings a package that an import inside the block does not find."""
+    try:
+        yield
+    except ModuleNotFoundError as problem:
+        module = (problem.name or "").partition(".")[0]
+        if module not in EXTRAS:
+            raise
+        extra, use = EXTRAS[module]
+        raise MissingExtra(
+            f"{use} needs the package {module}, which is not installed: pip install 'saltus[{extra}]'",
+            module=module,
+            extra=extra,
+        ) from None
 
 
 class NoOrbit(SaltusError):

@@ -276,7 +276,13 @@ class Terrain(Ground):
             ca.OP_IF_ELSE_ZERO,
             ca.OP_NOT,
         }
-        if any(f.instruction_id(k) in jumps for k in range(f.n_instructions())):
+        known = [f.instruction_id(k) for k in range(f.n_instructions())]
+        if any(x == ca.OP_CONST and math.isnan(f.instruction_constant(k)) for k, x in enumerate(known)):
+            raise BadValue(
+                "terrain: its function gives no number for a symbol, as those of math and numpy do; use sl.math.sin "
+                "and the like"
+            )
+        if any(x in jumps for x in known):
             raise BadValue(
                 "terrain: its function jumps or branches, and feet need a slope everywhere; give steps as "
                 "sl.ground.Stairs(...) or sl.ground.Profile(x, heights)"

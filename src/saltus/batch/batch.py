@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from saltus.batch.alone import Alone
-from saltus.batch.motion import Acted, Motion
+from saltus.batch.motion import Acted, Motion, asked
 from saltus.batch.native import Native
 from saltus.compile import CompileError, find_compiler
 from saltus.errors import BadModel, BadValue, UnknownName
@@ -52,7 +51,7 @@ class Batch:
     `ground` is one shape for all, a plane or a smooth terrain, or one plane per copy. `until(t, s)` is a condition that
     ends a copy, `measure(t, s)` or `measure(t, s, action)` a dict of what `measured` shall show. `tolerance` bounds
     the error of a step, which is done in parts where it would be larger. `threads` None takes all CPUs; no number
-    depends on it.
+    depends on it. `gradient` prepares for derivatives, see `sl.rollout`.
     """
 
     def __init__(
@@ -69,6 +68,7 @@ class Batch:
         measure: Callable[..., Mapping[str, Any]] | None = None,
         tolerance: float = 1e-5,
         threads: int | None = None,
+        gradient: bool = False,
     ) -> None:
         if not isinstance(machine, Mechanism):
             raise BadModel(f"a batch is made of a Mechanism, {machine!r} given; feet are its parts, m.foot(...)")
@@ -87,7 +87,7 @@ class Batch:
         self.grounds = self._grounds(ground)
         self._given = {name: self._per_copy(name, value, self.copies) for name, value in (params or {}).items()}
         self._law, self.actions = self._acted(control, actions)
-        self._until, self._measure = until, measure
+        self._until, self._measure, self._gradient = until, measure, gradient
         self._engine: Native | Alone | None = None
         self.notes: list[str] = []
 
@@ -136,7 +136,7 @@ class Batch:
                 "and what Python computes as actions",
                 given=control,
             )
-        if control is not None and len(signature(control).parameters) == 2:
+        if control is not None and asked(control) == 2:
             return control, 0
         size = inputs if actions is None else actions
         return (Acted(control, size) if size else None), size
@@ -183,7 +183,7 @@ class Batch:
         self._slow = max(REST, self.motion.gravity * self.step_length / 2)
         try:
             if find_compiler() is not None:
-                self._engine = Native(self.motion, self.copies, self.machine.name)
+                self._engine = Native(self.motion, self.copies, self.machine.name, self._gradient)
         except CompileError as problem:
             self.notes.append(f"the kernel could not be compiled: {problem}")
         if self._engine is None:
@@ -230,7 +230,7 @@ class Batch:
                 p[:, place["up"]] = [o.normal for o in patches]
             p[:, place["friction"]], p[:, place["static"]] = friction[:, :1], friction.max(1, keepdims=True)
             p[:, place["closed"]] = not x.normal
-            at += x.block.numel()
+            at += x.size
         w = v[:, list(motion.choice.independent)]
         gaps, speeds = motion.apart(q, w, p)
         at = motion.slice("block").start
@@ -245,7 +245,7 @@ class Batch:
                         contact=x.name,
                     )
                 p[:, at] = (gaps[:, i] <= START) & (np.abs(speeds[:, i]) <= START)
-            at += x.block.numel()
+            at += x.size
         assert self._engine is not None
         self._engine.begin(which, q, w, p)
 
@@ -253,7 +253,7 @@ class Batch:
 
     def step(self, actions: ArrayLike | None = None, times: int = 1) -> None:
         """Let every copy that has not ended do `times` steps with its action held: one for all, or one row per copy."""
-        engine = self._started
+        engine = self.engine
         if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 1:
             raise BadValue(f"times is {times!r}; give a whole number from one on", given=times)
         if self.actions:
@@ -269,7 +269,8 @@ class Batch:
         engine.step(self.step_length, int(times), self.tolerance, self._slow, self.motion.weight, self.threads)
 
     @property
-    def _started(self) -> Native | Alone:
+    def engine(self) -> Native | Alone:
+        """What holds and steps the copies."""
         if self._engine is None:
             raise BadValue("the copies have no state yet; call batch.reset(start) first")
         return self._engine
@@ -279,12 +280,12 @@ class Batch:
     @property
     def t(self) -> np.ndarray:
         """Time (s) since each copy's start."""
-        return self._started.column(self._started.t).copy()
+        return self.engine.column(self.engine.t).copy()
 
     @property
     def state(self) -> States:
         """Positions and velocities of all copies, as copies of the numbers."""
-        engine = self._started
+        engine = self.engine
         q = engine.rows(engine.x)[:, : self.motion.e.nq]
         theta = engine.rows(engine.p)[:, self.motion.slice("params")]
         return States(self.machine, q, engine.rows(engine.v), theta)
@@ -292,7 +293,7 @@ class Batch:
     @property
     def forces(self) -> dict[str, np.ndarray]:
         """Force (N, world axes) on the machine at every contact, one row per copy; of a stop or joint its effort."""
-        engine, d = self._started, 3 if self.machine.spatial else 2
+        engine, d = self.engine, 3 if self.machine.spatial else 2
         rows = engine.rows(engine.contact)
         parts = enumerate(self.motion.elements)
         return {x.name: rows[:, 3 * i : 3 * i + (d if hasattr(x.part, "point") else 1)] for i, x in parts}
@@ -300,7 +301,7 @@ class Batch:
     @property
     def measures(self) -> np.ndarray:
         """What `measure` asked for, one row per copy, in its order."""
-        return self._started.rows(self._started.measured)
+        return self.engine.rows(self.engine.measured)
 
     @property
     def measured(self) -> dict[str, np.ndarray]:
@@ -311,17 +312,17 @@ class Batch:
     @property
     def done(self) -> np.ndarray:
         """Which copies have ended and stand still until they are reset."""
-        return self._started.column(self._started.over) > 0
+        return self.engine.column(self.engine.over) > 0
 
     @property
     def lost(self) -> np.ndarray:
         """Which of them ended because their loops opened beyond 1e-9 m or their numbers were not finite."""
-        return self._started.column(self._started.over) > 1
+        return self.engine.column(self.engine.over) > 1
 
     @property
     def doubts(self) -> np.ndarray:
         """How often the motion of each copy was one of several: Painleve's paradox, or more than 8 events in a step."""
-        return self._started.column(self._started.doubts).copy()
+        return self.engine.column(self.engine.doubts).copy()
 
 
 def _rough(foot: str, own: np.ndarray, ground: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.laws import Schedule, Table
 from saltus.hybrid.mode import action
-from saltus.hybrid.signals import Entry, traced
+from saltus.hybrid.signals import traced
 from saltus.hybrid.touched import Touched, constrained
 from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
@@ -41,6 +41,11 @@ from saltus.once import cached_property
 
 NEWTON = 2  # steps onto the loops after each step of the integration; it starts within the step's error of them
 SOFT = 1e-13  # of the mobility of a contact row: rows that depend on each other share their forces
+
+
+def asked(function: Callable[..., Any]) -> int:
+    """How many arguments a function must be given."""
+    return sum(x.default is x.empty for x in signature(function).parameters.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +59,7 @@ class Acted(Schedule):
         """Count the numbers of an action."""
         return self.size
 
-    def table(self, constrained: Constrained, visit: int, entry: Entry) -> Table:
+    def table(self, constrained: Constrained, visit: int) -> Table:
         """Return nothing: a batch is given its actions."""
         raise NotImplementedError
 
@@ -107,7 +112,7 @@ class Motion:
     def _traced(self, function: Any, what: str) -> Any:
         e, c = self.e, self.c
         given = e.t, c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry), self.row
-        return traced(function, *given[: len(signature(function).parameters)], what=what)
+        return traced(function, *given[: asked(function)], what=what)
 
     def _measured(self, measure: Any) -> dict[str, SX]:
         if measure is None:
@@ -156,15 +161,19 @@ class Motion:
         second = ca.substitute(e.kinematics.second_rate(self._rates), e.a, ca.densify(turning))
         return H, w_dot, A, ca.densify(second + ca.mtimes(A, w_dot))
 
-    def _held(self, G: SX) -> Callable[[SX, bool], SX]:
-        """Forces along all rows that make what the modes hold equal to zero: of (b, whether friction of slip acts)."""
+    def _held(self, G: SX, *, impact: bool = False) -> Callable[[SX, bool], SX]:
+        """Forces along all rows that make what the modes hold equal to zero: of (b, whether friction of slip acts).
+
+        At an impact the directions of slip are those given, since it is the slip after it that counts.
+        """
         weights, slips = [SX(0, 1)], SX(G.shape[0], G.shape[0])  # forces f = lambda + slips lambda + fixed
         fixed, at = SX(G.shape[0], 1), 0
         for x, g in zip(self.elements, self.geometry, strict=True):
             s = x.symbols
             weights += [s["closed"] * s["stick"]] * x.slips + [s["closed"]] * x.normal
             if x.slips:
-                push = -x.slipping * s["friction"] * x.direction(g.rates[: x.slips])
+                way = s["direction"] if impact else x.direction(g.rates[: x.slips])
+                push = -x.slipping * s["friction"] * way
                 if x.normal:
                     slips[at : at + x.slips, at + x.slips] = push
                 else:
@@ -249,6 +258,72 @@ class Motion:
         return self._routine(
             "meet", doc, [ca.mtimes(A, Y), b, Y, ca.vertcat(SX(0, 1), *holds), self._rates], "G b Y hold u"
         )
+
+    # ---- derivatives ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def look(self) -> Routine:
+        """Rates of the state and what guards are made of, where the state is."""
+        rates, f, *_ = self._moving
+        gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
+        doc = "Rates, forces of the contacts, gaps, slips."
+        return self._routine("look", doc, [*rates, f, gaps, self._rates], "q_dot w_dot z_dot force gap rate")
+
+    @cached_property
+    def strike(self) -> Routine:
+        """Independent velocities after an impact whose outcome, of every contact, is given in place of its mode."""
+        H, _, A, _ = self._free
+        if not self.rows:
+            return self._routine("strike", "", [self.w], "w1")
+        Y = H.solve(ca.densify(A.T))
+        bounce = self.blocks["restitution"]
+        out: list[SX] = []
+        for i, (x, g) in enumerate(zip(self.elements, self.geometry, strict=True)):
+            out += [g.rates[k] for k in range(x.slips)] + [g.rates[x.slips] * (1 + bounce[i])] * x.normal
+        p = self._held(ca.densify(ca.mtimes(A, Y)), impact=True)(ca.vertcat(*out), True)
+        return self._routine("strike", "Velocities after an impact.", [self.w + ca.mtimes(Y, p)], "w1")
+
+    def back(self, forward: Routine) -> Routine:
+        """Products of seeds, one per output, with the derivatives of a routine: by t, q, w, z and p."""
+        f = forward.function
+        inputs = [SX.sym(f.name_in(i), f.numel_in(i)) for i in range(f.n_in())]
+        called: Any = f.call(inputs, True, False)
+        outputs = ca.vertcat(SX(0, 1), *called)
+        seeds = [SX.sym(f"s_{f.name_out(i)}", f.numel_out(i)) for i in range(f.n_out())]
+        every = ca.vertcat(*inputs)
+        product = ca.jtimes(outputs, every, ca.vertcat(SX(0, 1), *seeds), True)
+        parts = ca.vertsplit(product, np.cumsum([0, *(x.numel() for x in inputs)]).tolist())
+        names = " ".join(f.name_in(i) for i in range(f.n_in()))
+        given = " ".join(f"s_{f.name_out(i)}" for i in range(f.n_out()))
+        results = "t_bar q_bar w_bar z_bar p_bar"
+        doc = f"Products of seeds with the derivatives of {forward.name}."
+        return routine(f"{forward.name}_back", doc, [*inputs, *seeds], parts, f"{names} {given}", results)
+
+    @cached_property
+    def ends_back(self) -> Kernel:
+        """Products of seeds of all velocities with their derivatives by (t, q, w, z, p)."""
+        velocity = self._routine("velocity", "", [self.e.v], "v")
+        return Kernel(self.back(velocity).function, native=False)
+
+    @cached_property
+    def starts_back(self) -> Kernel:
+        """Products of seeds of positions on the loops with their derivatives by independent coordinates and Params.
+
+        A Newton step from a point of the loops has the derivatives of the implicit function.
+        """
+        e, seed = self.e, SX.sym("seed", self.e.nq)
+        q = self.closing.function(e.t, e.q, self.mechanism.p)[0]
+        parts = [ca.jtimes(q, x, seed, True) for x in (e.q, self.mechanism.p)]
+        return Kernel(ca.Function("starts_back", [e.t, e.q, self.mechanism.p, seed], parts), native=False)
+
+    @cached_property
+    def laws_back(self) -> Kernel:
+        """Products of seeds of friction, static friction and restitution of all contacts with derivatives by Params."""
+        assert isinstance(self.c, Touched)
+        p = self.mechanism.p
+        laws = self.c.laws.function(p)
+        seed = SX.sym("seed", laws.numel())
+        return Kernel(ca.Function("laws_back", [p, seed], [ca.jtimes(laws, p, seed, True)]), native=False)
 
     @staticmethod
     def _open(phi: SX) -> SX:

@@ -19,6 +19,7 @@ _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree 
 
 
 BLOCKS = 8  # fewer are not worth a thread of their own
+_KEPT = ("entries", "events", "written", "happened")
 _ARRAYS = ("t", "x", "p", "v", "contact", "measured", "steps", "over", "fresh", "doubts")
 
 
@@ -28,12 +29,22 @@ class _Batch(ctypes.Structure):
     _fields_ = (
         *((n, ctypes.c_double) for n in ("step", "tolerance", "rest", "weight")),
         ("times", ctypes.c_longlong),
-        *((n, ctypes.c_void_p) for n in _ARRAYS),
+        *((n, ctypes.c_void_p) for n in (*_ARRAYS, *_KEPT)),
+        *((n, ctypes.c_longlong) for n in ("room", "event_room")),
     )
 
 
-def source(motion: Motion) -> str:
-    """C of the kernel."""
+class _Back(ctypes.Structure):
+    """The same layout as `Back` in back.c."""
+
+    _fields_ = (
+        ("batch", ctypes.POINTER(_Batch)),
+        *((n, ctypes.c_void_p) for n in ("x", "p", "low", "high", "slowest")),
+    )
+
+
+def source(motion: Motion, gradient: bool) -> str:
+    """C of the kernel; with `gradient` also of what goes backwards."""
     here = Path(__file__)
     sizes = {
         "NQ": motion.e.nq,
@@ -50,16 +61,20 @@ def source(motion: Motion) -> str:
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     for x in motion.elements:
         table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}}}")
-        rows, holds, at = rows + x.rows, holds + x.slips, at + x.block.numel()
+        rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
     lines = [
         *(f"#define {name} {value}" for name, value in sizes.items()),
         "static const struct { int slips, normal, row, p, hold; } elements[] = {"
         + ", ".join(table or ["{0, 0, 0, 0, 0}"])
         + "};",
     ]
-    for r in (motion.rates, motion.arrive, motion.meet, motion.report):
+    routines = [motion.rates, motion.arrive, motion.meet, motion.report]
+    if gradient:
+        routines += [motion.look, *(motion.back(r) for r in (motion.rates, motion.look, motion.strike))]
+    for r in routines:
         lines += _function(r)
-    return here.with_name("lanes.c").read_text() + "\n".join(lines) + "\n" + here.with_name("step.c").read_text()
+    before, after = (here.with_name(name).read_text() for name in ("lanes.c", "step.c"))
+    return before + "\n".join(lines) + "\n" + after + (here.with_name("back.c").read_text() if gradient else "")
 
 
 def _function(r: Routine) -> list[str]:
@@ -76,22 +91,23 @@ def _function(r: Routine) -> list[str]:
 class Native:
     """A compiled kernel and the memory of its copies: structure of arrays, `lanes` copies side by side."""
 
-    def __init__(self, motion: Motion, n: int, name: str) -> None:
-        self._library = ctypes.CDLL(str(build(source(motion), _FUSED, name=f"{n} copies of {name}")))
+    def __init__(self, motion: Motion, n: int, name: str, gradient: bool = False) -> None:
+        self._library = ctypes.CDLL(str(build(source(motion, gradient), _FUSED, name=f"{n} copies of {name}")))
         self.lanes = self._library.saltus_lanes()
         self._pool: ThreadPoolExecutor | None = None
         self._last: tuple[Any, Any] = None, None
+        self._kept: tuple[int, ...] = (0,) * 6  # where what happens is written, and how much room there is
         self.n, self.blocks = n, -(-n // self.lanes)
         e = motion.e
-        self.x = self._memory(e.nq + motion.w.numel() + e.z.numel())
-        self.p, self.t = self._memory(motion.p.numel()), self._memory(1)
+        self.x = self.memory(e.nq + motion.w.numel() + e.z.numel())
+        self.p, self.t = self.memory(motion.p.numel()), self.memory(1)
         self._held = self.p[:, motion.slice("row"), :]
-        self.v, self.contact = self._memory(e.nv), self._memory(3 * len(motion.elements))
-        self.measured = self._memory(len(motion.measured))
-        self.steps, self.doubts = self._memory(1, np.int64), self._memory(1, np.int64)
-        self.over, self.fresh = self._memory(1, np.int32), self._memory(1, np.int32)
+        self.v, self.contact = self.memory(e.nv), self.memory(3 * len(motion.elements))
+        self.measured = self.memory(len(motion.measured))
+        self.steps, self.doubts = self.memory(1, np.int64), self.memory(1, np.int64)
+        self.over, self.fresh = self.memory(1, np.int32), self.memory(1, np.int32)
 
-    def _memory(self, rows: int, kind: type = float) -> np.ndarray:
+    def memory(self, rows: int, kind: type = float) -> np.ndarray:
         """Zeros (blocks, rows, lanes), where a vector of copies may be read at once."""
         size = self.blocks * rows * self.lanes * np.dtype(kind).itemsize
         room = np.zeros(size + 64, np.uint8)
@@ -100,13 +116,13 @@ class Native:
 
     def rows(self, memory: np.ndarray) -> np.ndarray:
         """One row per copy, as a copy."""
-        return memory.transpose(0, 2, 1).reshape(-1, memory.shape[1])[: self.n]
+        return memory.transpose(0, 2, 1).copy().reshape(-1, memory.shape[1])[: self.n]
 
     def column(self, memory: np.ndarray) -> np.ndarray:
         """One number per copy, where there is one; as a view."""
         return memory.reshape(-1)[: self.n]
 
-    def _put(self, memory: np.ndarray, which: np.ndarray, values: Any) -> None:
+    def put(self, memory: np.ndarray, which: np.ndarray, values: Any) -> None:
         """Write one row per copy of `which`."""
         block, lane = np.divmod(which, self.lanes)
         memory[block, :, lane] = values
@@ -115,9 +131,9 @@ class Native:
         """Start some copies."""
         z = np.zeros((len(q), self.x.shape[1] - q.shape[1] - w.shape[1]))
         for memory, values in ((self.x, np.hstack([q, w, z])), (self.p, p), (self.fresh, 1)):
-            self._put(memory, which, values)
+            self.put(memory, which, values)
         for memory in (self.t, self.steps, self.over, self.doubts):
-            self._put(memory, which, 0)
+            self.put(memory, which, 0)
         if (
             len(which) == self.n and self.n % self.lanes
         ):  # lanes without a copy hold numbers of the last one, and stand still
@@ -143,12 +159,37 @@ class Native:
         function.restype = None
         return function
 
+    # ---- derivatives ------------------------------------------------------------------------------------------------
+
+    def keep(self, room: int, event_room: int) -> None:
+        """Write down what happens from now on: so many parts of steps and events per copy, so many of them events."""
+        n_w, elements = self.x.shape[1], self.contact.shape[1] // 3
+        fields = 2 + n_w, 2 + n_w + 13 * elements  # an event has no more than this
+        self.written, self.happened = self.memory(1, np.int64), self.memory(1, np.int64)
+        self.entries = self.memory(room * fields[0])
+        self.events = self.memory(event_room * fields[1])
+        kept = [getattr(self, name).ctypes.data for name in _KEPT]
+        self._kept, self._last = (*kept, room, event_room), (None, None)
+
+    @property
+    def full(self) -> bool:
+        """Whether more happened than was written down."""
+        return bool((self.written > self._kept[4]).any() or (self.happened > self._kept[5]).any())
+
+    def back(self, x: np.ndarray, p: np.ndarray, low: np.ndarray, high: np.ndarray, slowest: np.ndarray) -> None:
+        """Turn adjoints of states and parameters after entry `high` into those before entry `low`, in place."""
+        batch = self._batch(0.0, 0, 0.0, 0.0, 0.0)
+        memories = (a.ctypes.data for a in (x, p, low, high, slowest))
+        self._library.saltus_back(
+            ctypes.byref(_Back(ctypes.pointer(batch), *memories)), ctypes.c_longlong(0), ctypes.c_longlong(self.blocks)
+        )
+
     @cached_property
     def _memories(self) -> list[int]:
         return [getattr(self, name).ctypes.data for name in _ARRAYS]
 
     def _batch(self, step: float, times: int, tolerance: float, rest: float, weight: float) -> _Batch:
-        return _Batch(step, tolerance, rest, weight, times, *self._memories)
+        return _Batch(step, tolerance, rest, weight, times, *self._memories, *self._kept)
 
     def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> None:
         """Step all copies that have not ended, blocks of them on several threads; none of them knows of another."""

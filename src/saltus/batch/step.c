@@ -35,7 +35,17 @@ typedef struct {
   int *over;                 /* [block][lane] 1: has ended, 2: its loops are open or its numbers not finite; stands still */
   int *fresh;                /* [block][lane] 1: the modes are to be found */
   long long *doubts;         /* [block][lane] events that other forces might have followed, steps with too many events */
+  double *entries, *events;  /* [block][room][fields][lane], what happened, for derivatives; NULL if nobody asks */
+  long long *written, *happened; /* [block][lane] how many there are; beyond the room they are counted, not kept */
+  long long room, event_room;
 } Batch;
+
+/* An entry: what it is (s of a part of a step, or -1 less the number of an event), its time, the state before it. */
+#define ENTRY (2 + NQ + NW + NZ)
+/* An event: guard, whether there was an impact, w after it; of every contact closed, stick and direction before, after, and
+   at the impact; share of the speed with which it bounced. */
+#define MODES (4 * ELEMENTS)
+#define EVENT (2 + NW + 3 * MODES + ELEMENTS)
 
 typedef struct {
   V t, q[SIZE(NQ)], w[SIZE(NW)], z[SIZE(NZ)];
@@ -238,9 +248,17 @@ static int forces(const Meeting *m, int l, const double *b, const Law *laws, dou
   return 1;
 }
 
+static void modes(const V *p, int l, double *out) {
+  for (int i = 0; i < ELEMENTS; ++i) {
+    out[4 * i] = CLOSED(i);
+    out[4 * i + 1] = STICK(i);
+    for (int k = 0; k < 2; ++k) out[4 * i + 2 + k] = k < elements[i].slips ? DIRECTION(i, k) : 0.0;
+  }
+}
+
 /* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. 0: there was no
    impact, 2: its impulses are in doubt. */
-static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching, double rest) {
+static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching, double rest, double *note) {
   double u[SIZE(ROWS)], b[SIZE(ROWS)], f[SIZE(ROWS)], fastest = 0.0, low = 0.0, high = 1.0, share = 1.0, bounces = 0.0;
   Law laws[SIZE(ELEMENTS)] = {{0}};
   int hit = 0, doubt = 0;
@@ -270,6 +288,17 @@ static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching
     if (k > 0 && gained <= 0.0) low = share;
     if (k > 0 && gained > 0.0) high = share;
     share = k == HALVINGS - 1 ? low : (low + high) / 2.0;
+  }
+  for (int i = 0; i < ELEMENTS; ++i) {
+    const int t = elements[i].row, slips = elements[i].slips;
+    const double size = elements[i].normal ? f[t + slips] : 0.0;
+    double length = 0.0;
+    for (int k = 0; k < slips; ++k) length += f[t + k] * f[t + k];
+    length = sqrt(length);
+    note[4 * i] = touching[i] && size > 0.0;
+    note[4 * i + 1] = note[4 * i] != 0.0 && slips && length < laws[i].limit * size * (1.0 - 1e-9);
+    for (int k = 0; k < 2; ++k) note[4 * i + 2 + k] = k < slips && length > 0.0 ? -f[t + k] / length : 0.0;
+    note[MODES + i] = share * laws[i].bounce;
   }
   for (int i = 0; i < NW; ++i)
     for (int j = 0; j < ROWS; ++j) w[i][l] += m->Y[i * ROWS + j][l] * f[j];
@@ -322,20 +351,52 @@ static void copied(State *to, const State *from, int l) {
   for (unsigned k = 0; k < sizeof(State) / sizeof(V); ++k) a[k][l] = b[k][l];
 }
 
-/* Impacts and new modes of the lanes whose `event` is set; their state and its rates are then those after it. `doubts` counts
-   the lanes' events that other forces might have followed. */
-static void changed(State *s, V *p, const int *event, const int *cause, long long *doubts, double rest, double weight) {
+static long long number(const Batch *a, long long block, int l) {
+  return a->events ? a->happened[block * LANES + l] : 0;
+}
+
+static void noted(const Batch *a, long long block, int l, const State *s, double what) {
+  if (!a->entries) return;
+  const long long k = a->written[block * LANES + l]++;
+  if (k >= a->room) return;
+  double *out = a->entries + (block * a->room + k) * ENTRY * LANES + l;
+  out[0] = what;
+  out[LANES] = s->t[l];
+  for (int i = 0; i < NQ; ++i) out[(2 + i) * LANES] = s->q[i][l];
+  for (int i = 0; i < NW; ++i) out[(2 + NQ + i) * LANES] = s->w[i][l];
+  for (int i = 0; i < NZ; ++i) out[(2 + NQ + NW + i) * LANES] = s->z[i][l];
+}
+
+/* Impacts and new modes of the lanes whose `event` is set; their state and its rates are then those after
+   it. Doubts about them are counted. */
+static void changed(const Batch *a, long long block, State *s, V *p, const int *event, const int *cause) {
   Meeting m;
   State after;
+  const double rest = a->rest, weight = a->weight;
+  long long *doubts = a->doubts + block * LANES;
+  double notes[LANES][EVENT];
   int hit[LANES] = {0}, any = 0, touching[LANES][SIZE(ELEMENTS)] = {{0}};
   met(s, p, &m);
   EACH(l) if (event[l]) {
     for (int i = 0; i < ELEMENTS; ++i)
       touching[l][i] = elements[i].normal && (CLOSED(i) != 0.0 || s->gap[i][l] <= TOUCHING);
-    any |= hit[l] = struck(&m, s->w, p, l, touching[l], rest);
+    double *note = notes[l];
+    memset(note, 0, sizeof notes[l]);
+    noted(a, block, l, s, -1.0 - (double)number(a, block, l));
+    modes(p, l, note + 2 + NW);
+    any |= hit[l] = struck(&m, s->w, p, l, touching[l], rest, note + 2 + NW + 2 * MODES);
+    note[0] = cause[l];
+    note[1] = hit[l] > 0;
+    for (int i = 0; i < NW; ++i) note[2 + i] = s->w[i][l];
   }
   if (any) met(s, p, &m);
   EACH(l) if (event[l]) doubts[l] += settled(&m, p, l, touching[l], cause[l], hit[l], weight) || hit[l] > 1;
+  EACH(l) if (event[l] && a->events) {
+    const long long lane = block * LANES + l, k = a->happened[lane]++;
+    modes(p, l, notes[l] + 2 + NW + MODES);
+    if (k < a->event_room)
+      for (int i = 0; i < EVENT; ++i) a->events[((block * a->event_room + k) * EVENT + i) * LANES + l] = notes[l][i];
+  }
   after = *s;
   arrived(&after, p);
   EACH(l) if (event[l]) copied(s, &after, l);
@@ -446,7 +507,7 @@ static void block(const Batch *a, long long k) {
   start = now.t;
   while (running) {
     int all = 1;
-    if (any) changed(&now, p, event, cause, a->doubts + k * LANES, a->rest, a->weight);
+    if (any) changed(a, k, &now, p, event, cause);
     any = 0;
     EACH(l) dt[l] = clocks[l].todo ? clocks[l].trial : 0.0;
     const V error = attempt(&now, p, dt, &next);
@@ -488,6 +549,7 @@ static void block(const Batch *a, long long k) {
       }
       all &= accepted[l];
     }
+    EACH(l) if (accepted[l]) noted(a, k, l, &now, clocks[l].trial);
     if (all) now = next;
     running = 0;
     EACH(l) {

@@ -10,12 +10,12 @@ from typing import Any
 
 from saltus.cli.console import print_table
 
-MODULES = {"native": None, "heyoka": "heyoka", "sundials": "sksundae"}
+MODULES = {"heyoka": "heyoka", "sundials": "sksundae"}
 
 
 def doctor() -> None:
     """Say what was found on this machine and how fast it is."""
-    from saltus.view.report import versions
+    from saltus.view.run_report import versions
 
     print_table("found", environment())
     print_table("packages", [row for row in versions() if row[0] != "python"])
@@ -40,13 +40,18 @@ def environment() -> list[tuple[str, str]]:
         ("system", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
         (
             "compiler",
-            "none found: functions run on CasADi's virtual machine, runs on heyoka"
+            "none found: functions run on CasADi's virtual machine, runs on SciPy's integrator"
             if compiler is None
             else f"{compiler.path} ({compiler.version})",
         ),
         ("cache", str(cache_dir())),
     ]
-    return rows + [(f"engine {name}", "available" if available(name) else "not available") for name in NAMES]
+    return rows + [(f"engine {name}", "available" if available(name) else _missing(name)) for name in NAMES]
+
+
+def _missing(engine: str) -> str:
+    """What would make an engine available."""
+    return "needs a C compiler" if engine == "native" else f"pip install 'saltus[{engine}]'"
 
 
 def available(engine: str) -> bool:

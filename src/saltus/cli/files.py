@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from saltus.cli.console import check_directory, check_file, out
-from saltus.cli.machines import machines, model_of
+from saltus.cli.machines import machines, model_of, reads
 from saltus.errors import BadValue, SaltusError, UnknownName
 
 TARGETS = ("c", "fmu", "numpy", "mjcf", "urdf", "yaml", "json")
@@ -35,48 +35,80 @@ def zoo() -> None:
 
 def new(
     name: Annotated[str, typer.Argument(help="Name of the machine; the file is NAME.saltus.yaml.")],
+    kind: Annotated[
+        str, typer.Option(help="hopper: one leg with a loop, a model file; biped: two legs with feet, a Python file.")
+    ] = "hopper",
+    robot: Annotated[
+        Path | None, typer.Option("--from", help="A robot to start from instead: URDF, MJCF or another model file.")
+    ] = None,
     directory: Annotated[Path, typer.Option("--out", help="Directory of the file.")] = Path("."),
 ) -> None:
-    """Write a commented model file to start from."""
-    from saltus.files.model.template import template
+    """Write a file to start from: a hopper, a biped, or a robot that comes as URDF or MJCF."""
+    from saltus.files.model.template import biped, template
 
+    if kind not in ("hopper", "biped"):
+        raise UnknownName("kind of machine", kind, ("hopper", "biped"))
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_ -]*", name):
         raise BadValue(f"name {name!r}: use letters, digits, spaces, - and _", given=name)
-    path = directory / f"{name.replace(' ', '_')}.saltus.yaml"
+    suffix = ".py" if kind == "biped" and robot is None else ".saltus.yaml"
+    path = directory / f"{name.replace(' ', '_')}{suffix}"
     if path.exists():
         raise BadValue(f"{path} exists already; choose another name", path=str(path))
     check_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    path.write_text(template(name), encoding="utf-8")
-    out.print(f"Wrote {escape(str(path))}. Next: saltus check {escape(str(path))}", soft_wrap=True)
+    if robot is not None:
+        _convert(robot, path)
+    else:
+        path.write_text(biped(name) if kind == "biped" else template(name), encoding="utf-8")
+    following = "run" if suffix == ".py" else "check"
+    out.print(f"Wrote {escape(str(path))}. Next: saltus {following} {escape(str(path))}", soft_wrap=True)
 
 
+def _convert(robot: Path, path: Path) -> None:
+    """Write a robot's file as a model file, and say what it held beyond Saltus."""
+    import saltus as sl
+    from saltus.files.model_file import ModelFile
+
+    model = sl.read(robot, partial=True)
+    if not isinstance(model, ModelFile):
+        raise BadValue(f"{robot} holds no robot; give a URDF, an MJCF or a model file")
+    for note in model.notes:
+        out.print(f"[yellow]left out[/]: {escape(note)}", soft_wrap=True)
+    sl.write(model.system, path)
+
+
+@reads
 def check(
     file: Annotated[Path, typer.Argument(help="A model file: .saltus.yaml, .json, MJCF or URDF.")],
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Where to draw it.", show_default="beside the file")
     ] = None,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Leave out what a foreign file holds beyond Saltus.")
-    ] = False,
     draw: Annotated[bool, typer.Option(help="Draw the first configuration.")] = True,
+    reading: Any = None,
 ) -> None:
-    """Assemble a model file and say what moves: freedom, loops, branches, redundancy; draw it."""
+    """Assemble a model file and say what it holds: links, joints, loops, freedom, drives, feet, start; draw it."""
     import saltus as sl
     from saltus.files.model_file import ModelFile
 
     target = picture or file.with_suffix("").with_suffix(".svg")
     if draw:
         check_file(target)
-    model = sl.read(file, partial=partial)
+    model = sl.read(file, **reading)
     if not isinstance(model, ModelFile):
         raise BadValue(f"{file} holds no machine; give a model file (.saltus.yaml, .json, MJCF or URDF)")
     m = model.mechanism
-    rows = [("machine", f"{m.name}: {len(m.links) - 1} links, {len(m.joints)} joints, {len(m.params)} Params")]
-    rows.append(("coordinates", ", ".join(m.q_names)))
     closing = [*(j.name for j in m.loops), *m.constraints]
-    rows.append(("loops closed by", ", ".join(closing) or "nothing: the machine is a tree"))
-    rows += [("left out", note) for note in model.notes]
+    moving = len(m.placements) - sum(p.joint.kind == "weld" for p in m.placements)
+    rows = [
+        ("machine", f"{m.name}: {len(m.links) - 1} links, {len(m.joints)} joints, {len(m.params)} Params"),
+        ("tree", f"{moving} joints that move, {len(m.v_names)} velocities"),
+        ("coordinates", _listed(m.q_names)),
+        ("loops closed by", f"{len(closing)}: {_listed(closing)}" if closing else "nothing: the machine is a tree"),
+        ("inputs", f"{len(m.inputs)}: {_listed(m.inputs)}" if m.inputs else "none"),
+        ("forces", f"{len(m.forces)}: {_listed(m.forces)}" if m.forces else "none"),
+        ("may touch", f"{len(m.touching)}: {_listed(m.touching)}" if m.touching else "nothing"),
+    ]
+    rows += [("note", note) for note in model.notes]
     states: dict[str, Any] = {}
     for name in m.keyframes:
         states[name] = m.keyframe(name)
@@ -100,6 +132,12 @@ def check(
         out.print(f"Drawn: {escape(str(target))}", soft_wrap=True)
 
 
+def _listed(names: Any, most: int = 40) -> str:
+    """Names, the first of them where there are many."""
+    found = list(names)
+    return ", ".join(found[:most]) + (f", and {len(found) - most} more" if len(found) > most else "")
+
+
 def _branches(mechanism: Any, state: Any) -> str:
     """How many ways there are to close the loops with the freedom of the first configuration held."""
     if not mechanism.loops:
@@ -117,11 +155,12 @@ def _branches(mechanism: Any, state: Any) -> str:
     return f"{len(found)} way(s) to close the loops with {', '.join(held)} held as at the first configuration"
 
 
+@reads
 def export(
     model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, a model file or a Python file.")],
     to: Annotated[str, typer.Option(help=", ".join(TARGETS) + ".")],
     directory: Annotated[Path, typer.Option("--out", help="Directory to write to.")] = Path("."),
-    partial: Annotated[bool, typer.Option("--partial", help="Leave out what the format cannot hold.")] = False,
+    reading: Any = None,
 ) -> None:
     """Write a machine as C, FMU, NumPy code, MJCF, URDF or a model file."""
     import saltus as sl
@@ -129,7 +168,7 @@ def export(
     if to not in TARGETS:
         raise UnknownName("export", to, TARGETS)
     check_directory(directory)
-    found = model_of(model)
+    found = model_of(model, reading)
     directory.mkdir(parents=True, exist_ok=True)
     if to in ("c", "fmu", "numpy"):
         start, keyframes = found.start, found.system.mechanism.keyframes
@@ -140,6 +179,6 @@ def export(
     else:
         suffix = {"mjcf": ".xml", "urdf": ".urdf"}.get(to, f".saltus.{to}")
         stem = re.sub(r"\W+", "_", found.name)
-        written = [sl.write(found.system, directory / f"{stem}{suffix}", partial=partial)]
+        written = [sl.write(found.system, directory / f"{stem}{suffix}", partial=reading["partial"])]
     for path in written:
         out.print(escape(str(path)), soft_wrap=True)

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from saltus.errors import BadValue, SaltusError, UnknownName
 
 MODEL_FILES = (".yaml", ".yml", ".json", ".xml", ".mjcf", ".urdf")
+READING: dict[str, tuple[Any, Any]] = {  # options of `sl.read` for model files, with their defaults
+    "partial": (
+        Annotated[bool, typer.Option("--partial", help="Leave out what a foreign file and Saltus cannot share.")],
+        False,
+    ),
+    "base": (Annotated[str | None, typer.Option(help="fixed or free: what holds the root of a URDF.")], None),
+    "closing": (Annotated[float, typer.Option(help="How far loops may stay open (m), for rounded files.")], 0.0),
+    "repair": (
+        Annotated[bool, typer.Option("--repair", help="Move the ends of rounded loops until they close.")],
+        False,
+    ),
+    "contacts": (
+        Annotated[bool, typer.Option("--contacts", help="Let limits, dry friction and shapes of a foreign file act.")],
+        False,
+    ),
+}
 
 
 @dataclass
@@ -26,6 +46,11 @@ class Model:
     until: float | None = None
     run: Any = None
 
+    @property
+    def felt(self) -> Any:
+        """What is simulated: a machine whose contacts happen by themselves, or a graph of domains."""
+        return self.system if self.system.terrain is None else self.system.mechanism
+
 
 def machines() -> dict[str, Callable[..., Any]]:
     """Every machine of the zoo by the name the command line gives it."""
@@ -33,26 +58,42 @@ def machines() -> dict[str, Callable[..., Any]]:
     return {name.replace("_", "-"): getattr(zoo, name) for name in zoo.__all__}
 
 
-def resolve(name: str, *, typed: bool) -> Model:
+def reads(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options with which model files are read; it gets them together as `reading`."""
+    own = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> Any:
+        return command(**{n: x for n, x in given.items() if n not in READING}, reading={n: given[n] for n in READING})
+
+    plain = [p for n, p in own.parameters.items() if n != "reading"]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    more = [inspect.Parameter(n, keyword, default=usual, annotation=a) for n, (a, usual) in READING.items()]
+    wrapper.__signature__ = own.replace(parameters=[*(p.replace(kind=keyword) for p in plain), *more])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in (*plain, *more)}
+    return wrapper
+
+
+def resolve(name: str, *, typed: bool, reading: Mapping[str, Any] | None = None) -> Model:
     """Return the machine of a name: of the zoo, and where the user `typed` it also of a model file or a Python file.
 
     A Python file is run. So this is the only function that turns names into machines, and it has two callers:
     `model_of`, with what stands on the command line, and `saved`, with the name that a data file gives.
     """
     if typed and is_file(name):
-        return _from_python(Path(name)) if name.endswith(".py") else _from_model_file(Path(name))
+        return _from_python(Path(name)) if name.endswith(".py") else _from_model_file(Path(name), reading or {})
     known, spelt = machines(), name.replace("_", "-")
     if spelt not in known:
         raise UnknownName("machine", name, [*known, *(("FILE.py", "FILE.saltus.yaml") if typed else ())])
     return Model(spelt, _as_system(known[spelt]()))
 
 
-def model_of(text: str) -> Model:
+def model_of(text: str, reading: Mapping[str, Any] | None = None) -> Model:
     """Return the machine of a zoo name, of a model file, or of a Python file that defines `system`, which is run."""
-    return resolve(text, typed=True)
+    return resolve(text, typed=True, reading=reading)
 
 
-def saved(file: Path, source: str | None = None) -> Model:
+def saved(file: Path, source: str | None = None, reading: Mapping[str, Any] | None = None) -> Model:
     """The machine of a saved run, with the run: that of `source`, typed by the user, or the zoo's of the run's name."""
     import saltus as sl
 
@@ -63,7 +104,9 @@ def saved(file: Path, source: str | None = None) -> Model:
         raise BadValue(f"{file} is no saved run; give a run.nc, or the directory it is in")
     name = run.meta["name"]
     try:
-        model = model_of(source) if source is not None else resolve(name.lower().replace(" ", "-"), typed=False)
+        model = (
+            model_of(source, reading) if source is not None else resolve(name.lower().replace(" ", "-"), typed=False)
+        )
     except SaltusError as problem:
         if source is not None:
             raise
@@ -102,15 +145,16 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _from_model_file(path: Path) -> Model:
+def _from_model_file(path: Path, reading: Mapping[str, Any]) -> Model:
     import saltus as sl
     from saltus.files.model_file import ModelFile
 
-    found = sl.read(_existing(path))
+    found = sl.read(_existing(path), **reading)
     if not isinstance(found, ModelFile):
         raise BadValue(f"{path} holds no machine; give a model file, a Python file or a name of `saltus zoo`")
     name = path.name.split(".")[0]
-    return Model(name, _as_system(found.system), found.start, found.control, found.domain, found.until)
+    system = _as_system(found.system, found.ground)
+    return Model(name, system, found.start, found.control, found.domain, found.until)
 
 
 def _from_python(path: Path) -> Model:
@@ -126,11 +170,11 @@ def _from_python(path: Path) -> Model:
     return Model(path.stem, system, *(found.get(n) for n in ("start", "control", "domain", "until")))
 
 
-def _as_system(thing: Any) -> Any:
+def _as_system(thing: Any, ground: Any = None) -> Any:
     from saltus import HybridSystem, Mechanism
 
     if isinstance(thing, HybridSystem):
         return thing
     if isinstance(thing, Mechanism):
-        return HybridSystem.alone(thing)
+        return HybridSystem.alone(thing, ground)
     raise BadValue(f"`system` is a {type(thing).__name__}; it must be a sl.HybridSystem or a sl.Mechanism")

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from saltus.cli.console import ENDED_BADLY, check_directory, check_file, err, out, progress_bar
-from saltus.cli.machines import check_name, model_of, run_file, saved
+from saltus.cli.machines import check_name, model_of, reads, run_file, saved
 from saltus.errors import BadValue, UnknownName
 
 Saved = Annotated[Path, typer.Argument(help="A run.nc, or the directory it is in.")]
@@ -22,6 +22,7 @@ Source = Annotated[
 ]
 
 
+@reads
 def studio(
     model: Annotated[
         str, typer.Argument(help="A machine of `saltus zoo`, a model or Python file, or a saved run.")
@@ -30,6 +31,7 @@ def studio(
     port: Annotated[int, typer.Option(help="Port; the next free one if it is taken, any with 0.")] = 8080,
     host: Annotated[str | None, typer.Option(help="Address others can reach.", show_default="loopback only")] = None,
     browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
+    reading: Any = None,
 ) -> None:
     """See a machine in the browser: turn it, change its lengths, run it, find its gaits. Ctrl-C ends it."""
     from saltus.studio import serve
@@ -39,7 +41,7 @@ def studio(
         if source is not None:
             raise BadValue(f"--model says what a saved run was made from, and {model} is none; give one of them")
         check_name(model)
-    make = functools.partial(saved, file, source) if file is not None else functools.partial(model_of, model)
+    make = functools.partial(saved, file, source, reading) if file else functools.partial(model_of, model, reading)
 
     def listening(running: Any) -> None:
         out.print(f"Studio of {escape(model)}: {escape(running.url)}  (Ctrl-C ends it)", soft_wrap=True)
@@ -54,12 +56,14 @@ def studio(
         running.stop()
 
 
+@reads
 def report(
     run: Saved,
     target: Annotated[
         Path | None, typer.Option("-o", "--out", help="File to write.", show_default="report.html beside the run")
     ] = None,
     source: Source = None,
+    reading: Any = None,
 ) -> None:
     """Write one self-contained page about a saved run: animation, figures, tables."""
     from saltus import view
@@ -67,10 +71,11 @@ def report(
     file = run_file(run) or run
     target = target or file.with_name("report.html")
     check_file(target)
-    model = saved(file, source)
+    model = saved(file, source, reading)
     out.print(escape(str(view.report(model.run, target, system=model.system))), soft_wrap=True)
 
 
+@reads
 def plot(
     run: Saved,
     kind: Annotated[
@@ -94,6 +99,7 @@ def plot(
         Path | None, typer.Option("-o", "--out", help="Directory to write to.", show_default="beside the run")
     ] = None,
     source: Source = None,
+    reading: Any = None,
 ) -> None:
     """Draw figures of a saved run for print: vector graphics, units on every axis."""
     from saltus import view
@@ -104,7 +110,7 @@ def plot(
     file = run_file(run) or run
     directory = target or file.parent
     check_directory(directory)
-    model = saved(file, source)
+    model = saved(file, source, reading)
     known = view.makers(
         model.run, system=model.system, coordinates=coordinate or (), since=since, until=until, count=count
     )

@@ -17,9 +17,6 @@ def facts(run: Any, seconds: float) -> dict[str, Any]:
     from saltus.simulation.strides import strides
 
     gait = strides(run)
-    counts: dict[str, int] = {}
-    for event in run.events:
-        counts[event.name] = counts.get(event.name, 0) + 1
     contacts = run.meta["contacts"]
     return {
         "model": run.meta["name"],
@@ -28,7 +25,7 @@ def facts(run: Any, seconds: float) -> dict[str, Any]:
         "detail": run.outcome.detail,
         "faults": list(run.outcome.faults),
         "time": run.outcome.t,
-        "events": counts,
+        "events": run.event_counts,
         "steps": len(gait),
         "mean_speed": finite(gait.mean_speed),
         "stride_time": finite(gait.stride_time),
@@ -71,7 +68,7 @@ def summary_rows(f: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if f["worst_friction_need"] is not None:
         rows += [
-            ("worst friction need", f"{f['worst_friction_need']:.3g}"),
+            ("worst friction need", f"{f['worst_friction_need']:.3g}{_worry(f['worst_friction_need'])}"),
             ("smallest normal force", f"{f['smallest_normal_force']:.3g} N"),
         ]
     rows += [
@@ -81,56 +78,60 @@ def summary_rows(f: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows + [("note", note) for note in f["notes"]]
 
 
+def _worry(need: float) -> str:
+    """What a friction need means for a machine of metal and rubber."""
+    if need <= 1.0:
+        return " (rubber on concrete gives about 0.8)"
+    return " (no real ground gives more than about 1: this foot was held by assumption, see m.foot)"
+
+
 def write_results(
     run: Any,
     system: Any,
     directory: Path,
     numbers: Mapping[str, Any],
     *,
-    animation: bool,
+    figures: bool,
     quiet: bool,
     command: str,
-    png: bool = False,
 ) -> list[Path]:
-    """Write data, figures, animation and report of a run."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Write the data and a page that plays the run, last of the files; with `figures` these and a film too."""
     import saltus as sl
     from saltus import view
 
+    directory.mkdir(parents=True, exist_ok=True)
     files = [sl.write(run, directory / "run.nc"), directory / "summary.json"]
     files[1].write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    drawn = _draw(run, system, directory, quiet) if figures else []
+    drawings = {path.stem: path.read_text(encoding="utf-8") for path in drawn if path.suffix == ".svg"}
+    rows = summary_rows(numbers)[1:]
+    page = view.report(run, directory / "report.html", figures=drawings, system=system, command=command, summary=rows)
+    return [*files, *drawn, page]
 
-    film = directory / "run.gif" if animation else None
+
+def _draw(run: Any, system: Any, directory: Path, quiet: bool) -> list[Path]:
+    """The figures of a report, and the film, which is drawn on the other core."""
+    from saltus import view
+
+    film = directory / "run.gif"
     makers = {name: make for name, make in view.makers(run, system=system).items() if name in view.REPORTED}
-    kinds = ("svg", "png") if png else ("svg",)
-    written = {name: [directory / f"{name}.{kind}" for kind in kinds] for name in makers}
-    ours, others = list(makers)[: len(makers) - 2 * animation], list(makers)[len(makers) - 2 * animation :]
+    ours, others = list(makers)[:-2], list(makers)[-2:]
 
     def on_the_other_core() -> None:
         for name in others:
-            view.save(makers[name](), directory / name, kinds)
-        if film:
-            view.animate(run, film)
+            view.save(makers[name](), directory / name, ["svg"])
+        view.animate(run, film)
 
-    wait = beside(on_the_other_core) if film else None
+    wait = beside(on_the_other_core)
     with progress_bar(quiet) as bar:
-        task = bar.add_task("drawing", total=len(ours) + (film is not None), note="")
+        task = bar.add_task("drawing", total=len(ours) + 1, note="")
         for name in ours:
             bar.update(task, note=name)
-            view.save(makers[name](), directory / name, kinds)
+            view.save(makers[name](), directory / name, ["svg"])
             bar.update(task, advance=1)
-        if film and wait:
-            bar.update(task, note="animation")
-            wait()
-            bar.update(task, advance=1)
-            files.append(film)
-        files += [path for paths in written.values() for path in paths]
-        drawings = {name: paths[0].read_text(encoding="utf-8") for name, paths in written.items()}
-        rows = summary_rows(numbers)[1:]
-        page = view.report(
-            run, directory / "report.html", figures=drawings, system=system, command=command, summary=rows
-        )
-    return [*files, page]
+        bar.update(task, note="film")
+        wait()
+    return [film, *(directory / f"{name}.svg" for name in makers)]
 
 
 def beside(work: Callable[[], Any]) -> Callable[[], None]:

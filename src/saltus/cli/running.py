@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 
 from saltus.cli.console import ENDED_BADLY, INTERRUPTED, check_directory, out, print_table, progress_bar
-from saltus.cli.machines import Model, model_of
+from saltus.cli.machines import Model, model_of, reads
 from saltus.cli.results import facts, summary_rows, write_results
 from saltus.errors import BadValue, UnknownName
 
@@ -22,10 +22,19 @@ DEFAULT_UNTIL = 5.0  # s
 LONGEST = 600.0  # s, with --steps and no --until
 
 
+@reads
 def run(
-    model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, or a Python file that defines `system`.")],
+    model: Annotated[
+        str, typer.Argument(help="A machine of `saltus zoo`, a model file, or a Python file that defines `system`.")
+    ],
     until: Annotated[float | None, typer.Option(help="Simulated time (s).", show_default="5")] = None,
     steps: Annotated[int | None, typer.Option(help="Stop after so many strides (touchdown to touchdown).")] = None,
+    ground: Annotated[
+        str | None,
+        typer.Option(
+            help="What feet meet: a height (m), slope:DEGREES or stairs:RISE,RUN,COUNT.", show_default="level, 0"
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="PARAM=VALUE", help="Give a Param another value; repeat for more."),
@@ -33,7 +42,7 @@ def run(
     formulation: Annotated[
         str | None, typer.Option(help="spf, index1, baumgarte, projection or minimal; gains after a colon: spf:1e-4.")
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="native, heyoka or sundials.")] = None,
+    engine: Annotated[str | None, typer.Option(help="native, scipy, heyoka or sundials.")] = None,
     tolerance: Annotated[float, typer.Option(help="Local error of a step.")] = 1e-10,
     start: Annotated[
         str | None, typer.Option(help="Keyframe to start from.", show_default="the machine's last")
@@ -45,15 +54,16 @@ def run(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Result directory.", show_default="results/MODEL")
     ] = None,
-    animation: Annotated[bool, typer.Option(help="Write the animation.")] = True,
-    png: Annotated[bool, typer.Option("--png", help="Write the figures as PNG too.")] = False,
+    figures: Annotated[bool, typer.Option("--figures", help="Draw figures (SVG) and a film (GIF), too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    reading: Any = None,
 ) -> None:
-    """Simulate a machine and write data, figures, animation and report. Ctrl-C keeps what was simulated.
+    """Simulate a machine and write its data and a page that plays it. Ctrl-C keeps what was simulated.
 
-    Ends with code 0 only if the run went as far as asked and well.
+    `saltus plot` and `saltus report` draw figures of it later. Ends with code 0 only if the run went as far as asked
+    and well.
     """
-    machine = model_of(model)
+    machine = model_of(model, reading)
     params = numbers_of(set_ or [])
     begin, start_name = start_of(machine, start, params)
     law, law_name = control_of(machine, control)
@@ -71,15 +81,14 @@ def run(
         domain=first,
         control=law,
         params=params,
+        ground=ground_of(ground),
         formulation=formulation_of(formulation),
         engine=engine,
         tolerance=tolerance,
     )
     numbers = {**facts(result, seconds), "start": start_name, "control": law_name, "domain": first}
     command = "saltus " + " ".join(sys.argv[1:])
-    files = write_results(
-        result, machine.system, directory, numbers, animation=animation, quiet=as_json, command=command, png=png
-    )
+    files = write_results(result, machine.system, directory, numbers, figures=figures, quiet=as_json, command=command)
     if as_json:
         print(json.dumps({**numbers, "files": [str(x) for x in files]}, indent=2))
     else:
@@ -89,21 +98,17 @@ def run(
 
 
 def demo(out_dir: Annotated[Path, typer.Option("--out", help="Result directory.")] = Path("results/demo")) -> None:
-    """BOLT runs 16 steps: simulation, figures, animation and a report to look at."""
+    """A leg with one motor runs for five seconds: simulation, figures, film and a report to look at."""
     check_directory(out_dir)
-    out.print("BOLT, a leg with one motor and two closed loops (Liu and Ben-Tzvi 2020), runs 16 steps.", soft_wrap=True)
-    machine = model_of("bolt")
+    out.print("A leg with one motor and a closed loop runs for 5 s on ground with friction 0.8.", soft_wrap=True)
+    machine = model_of("runner")
     begin, _ = start_of(machine, None, {})
     law, _ = control_of(machine, None)
-    result, seconds = simulate_with_progress(
-        machine, begin, until=LONGEST, steps=16, quiet=False, domain="flight", control=law
-    )
+    result, seconds = simulate_with_progress(machine, begin, until=5.0, steps=None, quiet=False, control=law)
     numbers = facts(result, seconds)
-    again = "saltus run bolt --steps 16"
-    files = write_results(
-        result, machine.system, out_dir, numbers, animation=True, quiet=False, command=again, png=True
-    )
-    print_table("BOLT", summary_rows(numbers))
+    again = "saltus run runner --until 5 --figures"
+    files = write_results(result, machine.system, out_dir, numbers, figures=True, quiet=False, command=again)
+    print_table("runner", summary_rows(numbers))
     out.print("\nLook at:", soft_wrap=True)
     for path, what in (
         (files[-1], "everything on one page"),
@@ -111,7 +116,7 @@ def demo(out_dir: Annotated[Path, typer.Option("--out", help="Result directory."
         (out_dir / "run.nc", "the data: sl.read(...)"),
     ):
         out.print(f"  {escape(str(path))}  {what}", soft_wrap=True)
-    out.print("Next: saltus zoo, saltus run raptor, saltus study list", soft_wrap=True)
+    out.print("Next: saltus studio runner, saltus zoo, saltus study bolt-running, saltus study list", soft_wrap=True)
     _finish(result)
 
 
@@ -127,6 +132,7 @@ def simulate_with_progress(
 ) -> tuple[Any, float]:
     """Simulate, showing time, events and real-time factor; return the run and the seconds it took."""
     import saltus as sl
+    from saltus.compile import on_progress
 
     stop_after = None
     if steps is not None:
@@ -138,7 +144,7 @@ def simulate_with_progress(
             raise BadValue(f"--steps {steps}: give one or more", given=steps)
         stop_after = {"touchdown": steps + 1}
     with progress_bar(quiet) as bar:
-        task = bar.add_task("simulating", total=steps * 2 + 1 if steps else until, note="compiling")
+        task = bar.add_task("simulating", total=steps * 2 + 1 if steps else until, note="deriving the equations")
         begin = time.perf_counter()
         first: list[float] = []
 
@@ -150,7 +156,11 @@ def simulate_with_progress(
             note = f"{t:8.3f} s, {events} events" + (f", {pace:.1f}x real time" if now - first[0] > 0.05 else "")
             bar.update(task, completed=events if steps else t, note=note)
 
-        run = sl.simulate(model.system, start, until=until, stop_after=stop_after, progress=show, **options)
+        def tell(news: Any) -> None:
+            bar.update(task, note=str(news))
+
+        with on_progress(tell):
+            run = sl.simulate(model.felt, start, until=until, stop_after=stop_after, progress=show, **options)
         return run, time.perf_counter() - begin
 
 
@@ -180,6 +190,30 @@ def formulation_of(text: str | None) -> Any:
     except (TypeError, ValueError) as problem:
         takes = ", ".join(inspect.signature(kind).parameters) or "no numbers"
         raise BadValue(f"formulation {text!r}: {name} takes {takes}, as in spf:1e-3 or baumgarte:50,50") from problem
+
+
+def ground_of(text: str | None) -> Any:
+    """Turn "0.1", "slope:5" or "stairs:0.05,0.3,6" into a shape of the ground."""
+    import saltus as sl
+
+    if text is None:
+        return None
+    kind, _, rest = text.partition(":")
+    try:
+        numbers = [float(x) for x in (rest or kind).split(",")]
+        if kind == "slope":
+            (angle,) = numbers
+            return sl.ground.Slope(angle, "deg")
+        if kind == "stairs":
+            rise, run, count = numbers
+            return sl.ground.Stairs(rise, run, int(count))
+        (height,) = numbers
+        return height
+    except (TypeError, ValueError):
+        raise BadValue(
+            f"--ground {text!r}: give a height in m, slope:DEGREES or stairs:RISE,RUN,COUNT, as in --ground slope:5",
+            given=text,
+        ) from None
 
 
 def numbers_of(pairs: list[str]) -> dict[str, float]:

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from saltus.cli.console import INTERRUPTED, check_directory, err, out, print_table, progress_bar
-from saltus.cli.machines import model_of
+from saltus.cli.machines import model_of, reads
 from saltus.errors import BadValue
 
 
@@ -23,13 +23,15 @@ class Maker:
 
     model: str
     linkage: bool = False
+    reading: Any = None
 
     def __call__(self) -> Any:
         """Build it."""
-        system = model_of(self.model).system
+        system = model_of(self.model, self.reading).system
         return system.mechanism if self.linkage else system
 
 
+@reads
 def sweep(
     model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, or a Python file that defines `system`.")],
     vary: Annotated[list[str], typer.Option(metavar="PARAM=LOW:HIGH", help="A Param and its range; repeat for more.")],
@@ -46,6 +48,7 @@ def sweep(
         Path | None, typer.Option("--out", help="Zarr store.", show_default="results/sweep-MODEL")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    reading: Any = None,
 ) -> None:
     """Evaluate many designs. Whatever ends it, the same command goes on where it was."""
     import saltus as sl
@@ -56,16 +59,16 @@ def sweep(
     store = out_dir or Path("results") / f"sweep-{Path(model).stem}"
     check_directory(store)
     if driver is not None:
-        task: Any = sl.design.LinkageTask(Maker(model, linkage=True), driver, point)
+        task: Any = sl.design.LinkageTask(Maker(model, linkage=True, reading=reading), driver, point)
     else:
-        task = sl.design.GaitTask(Maker(model), strides=strides)
+        task = sl.design.GaitTask(Maker(model, reading=reading), strides=strides)
     task.make()  # refuse a wrong name here, not in every worker
     begin = time.perf_counter()
     with progress_bar(as_json) as bar:
         row = bar.add_task("sweep", total=runs, note="starting")
 
         def show(done: int, total: int, rate: float, left: float) -> None:
-            bar.update(row, completed=done, note=f"{done} of {total}, {rate:.0f} a second, {left:.0f} s left")
+            bar.update(row, completed=done, note=f"{done} of {total}, {rate:.0f} per second, {left:.0f} s left")
 
         try:
             data = sl.sweep(

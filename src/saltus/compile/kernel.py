@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import threading
 import time
 import warnings
@@ -22,6 +23,9 @@ from saltus.once import cached_property
 Array = NDArray[np.float64]
 
 _NAME = "saltus_kernel"
+
+# CasADi's helpers such as casadi_sq are visible from outside, so that no compiler may put them in place of their calls.
+_HELPER = re.compile(r"^casadi_real casadi_\w+\(", re.MULTILINE)
 
 _LOOPS = """
 #include <stdlib.h>
@@ -80,14 +84,14 @@ def c_source(functions: Iterable[ca.Function]) -> str:
         raise NotImplementedError(f"CasADi cannot write this function in C: {error}") from error
     if "#error" in source:
         raise NotImplementedError("CasADi cannot write every part of this function in C")
-    return source
+    return _HELPER.sub(r"static \g<0>", source)
 
 
 class Bound:
     """A kernel tied to memory: write into `args`, call it, read `results`.
 
     Both are lists of float64 arrays that stay the same for life. `evaluate` is the bare call for the
-    hottest loops. Not for two threads at once: bind once a thread.
+    hottest loops. Not for two threads at once: bind once per thread.
     """
 
     __slots__ = ("_buffer", "args", "evaluate", "results")

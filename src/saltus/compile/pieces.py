@@ -24,6 +24,13 @@ _PREAMBLE = """
 #define SALTUS_PIECE static
 #endif
 """
+_HIDDEN = """
+#if defined(__GNUC__)
+#define SALTUS_SHARED __attribute__((visibility("hidden")))
+#else
+#define SALTUS_SHARED
+#endif
+"""
 
 
 def cut(source: str, length: int = LENGTH) -> str:
@@ -68,6 +75,40 @@ def _pieces(found: re.Match[str], length: int) -> str:
     out += [f"  casadi_real s[{max(len(place), 1)}];", *zeros, *sinks, given, asked]
     out += [f"  {name}_{i}(x, y, s);" for i in range(len(parts))]
     return "\n".join([*out, "  return 0;", "}", ""])
+
+
+_SHARED = re.compile(
+    r"^(?:static int|SALTUS_PIECE void) (\w+)(\(const casadi_real\*\* [^)]*\)) \{\n.*?^\}\n", re.MULTILINE | re.DOTALL
+)
+
+
+def shared_out(source: str, units: int) -> tuple[str, int]:
+    """Return C for several compilers at once, and how many: -DSALTUS_UNIT=k compiles the k-th share of its functions.
+
+    Functions are hidden instead of static, so that they find each other and nobody else does; unit 0 has the rest.
+    """
+    found = list(_SHARED.finditer(source))
+    units = min(units, len(found))
+    if units < 2:
+        return source, 1
+    load, share = [0] * units, {}
+    for one in sorted(found, key=lambda f: -len(f.group(0))):
+        share[one.start()] = least = load.index(min(load))
+        load[least] += len(one.group(0))
+    begin = found[0].start()
+    out, at = [source[:begin], _HIDDEN], begin
+    kinds = ["int" if f.group(0).startswith("static") else "void" for f in found]
+    out += [f"SALTUS_SHARED {kind} {f.group(1)}{f.group(2)};\n" for kind, f in zip(kinds, found, strict=True)]
+    for kind, one in zip(kinds, found, strict=True):
+        out.append(_of_unit(0, source[at : one.start()]))
+        body = one.group(0).partition("(")[2]
+        out.append(_of_unit(share[one.start()], f"SALTUS_SHARED {kind} {one.group(1)}({body}"))
+        at = one.end()
+    return "".join([*out, _of_unit(0, source[at:])]), units
+
+
+def _of_unit(unit: int, text: str) -> str:
+    return f"#if SALTUS_UNIT == {unit}\n{text}\n#endif\n" if text.strip() else ""
 
 
 def _ends(access: re.Pattern[str], body: str, name: str, kind: str, short: str) -> tuple[str, list[str]]:

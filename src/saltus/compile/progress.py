@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,8 +33,8 @@ _lock = threading.Lock()
 def on_progress(listener: Listener) -> Iterator[None]:
     """Call `listener` with every Progress of this process inside the block, from whichever thread compiles.
 
-    It hears of a compilation as it starts, once a second while a C compiler works, and as it ends. What comes from
-    the cache is not heard of.
+    It hears of a compilation as it starts, once per second while a C compiler works, and as it ends. What comes from
+    the cache is not heard of. Where nobody listens, a terminal is told of what takes a second or longer.
     """
     with _lock:
         _listeners.append(listener)
@@ -42,6 +43,13 @@ def on_progress(listener: Listener) -> Iterator[None]:
     finally:
         with _lock:
             _listeners.remove(listener)
+
+
+def _aloud(news: Progress) -> None:
+    """Say on a terminal, where nobody else listens, what takes a second or longer."""
+    if news.seconds >= 1.0 and sys.stderr.isatty():
+        sys.stderr.write(f"\r{news}" + "\n" * news.done)
+        sys.stderr.flush()
 
 
 @contextlib.contextmanager
@@ -53,7 +61,7 @@ def compiling(name: str, instructions: int) -> Iterator[Callable[[], None]]:
         with _lock:
             listeners = tuple(_listeners)
         news = Progress(name, instructions, time.perf_counter() - begin, done)
-        for listener in listeners:
+        for listener in listeners or (_aloud,):
             listener(news)
 
     tell()

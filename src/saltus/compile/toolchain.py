@@ -18,10 +18,11 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from saltus.compile.pieces import cut
+from saltus.compile.pieces import cut, shared_out
 from saltus.compile.progress import compiling
 from saltus.errors import BadValue, NoCompiler, SaltusError
 
@@ -36,6 +37,8 @@ there on functions are cut into pieces first, and beyond HUGE nothing is optimis
 statements at -O2 5.8 s and 2.3 us, in pieces of 150 at _PIECEWISE 3.0 s and 2.35 us. Half of the time goes into the
 allocation of registers, which sees little of a function at once. At -O0 evaluations take three times as long; the
 virtual machine takes 5 ns an instruction."""
+
+SHARED = 60_000  # characters from which on a source is shared out among the processors
 
 _PIECEWISE = ("-O1", "-ftree-vectorize")  # the integrator has loops; -O2 has little more for a piece
 
@@ -174,11 +177,15 @@ def build(source: str, flags: Sequence[str] = (), name: str = "C code") -> Path:
             "or ask for the virtual machine with native=False",
             looked_for=["SALTUS_CC", "CC", "cc", "gcc", "clang"],
         )
+    level: tuple[str, ...] = ("-O2",)
     if left_as_it_is(source):
-        return _build(compiler, source, ("-O0", *flags), name, _patience())
-    if len(source) > LONG:
-        return _build(compiler, cut(source), (*_PIECEWISE, *flags), name, _patience())
-    return _build(compiler, source, ("-O2", *flags), name, _patience())
+        source, level = cut(source), ("-O0",)
+    elif len(source) > LONG:
+        source, level = cut(source), _PIECEWISE
+    units = 1
+    if len(source) > SHARED:
+        source, units = shared_out(source, len(os.sched_getaffinity(0)))
+    return _build(compiler, source, (*level, *flags), name, _patience(), units)
 
 
 def left_as_it_is(source: str) -> bool:
@@ -199,7 +206,9 @@ def _patience() -> float:
     return seconds
 
 
-def _build(compiler: Compiler, source: str, flags: tuple[str, ...], name: str | None, patience: float) -> Path:
+def _build(
+    compiler: Compiler, source: str, flags: tuple[str, ...], name: str | None, patience: float, units: int = 1
+) -> Path:
     options = (*compiler.arguments, *FLAGS, *flags)
     recipe = "\0".join((source, compiler.path, compiler.version, *options, _cpu()))
     path = cache_dir() / (hashlib.sha256(recipe.encode()).hexdigest() + ".so")
@@ -208,7 +217,7 @@ def _build(compiler: Compiler, source: str, flags: tuple[str, ...], name: str | 
     if compiler.path in _hung:
         raise _error(compiler, f"{compiler.path} hung before in this process and is not asked again")
     with contextlib.nullcontext(lambda: None) if name is None else compiling(name, source.count(";")) as tell:
-        _compile(compiler, source, options, path, tell, patience)
+        _compile(compiler, source, options, path, tell, patience, units)
     if not _sound(path):
         raise _error(
             compiler,
@@ -223,16 +232,28 @@ def _error(compiler: Compiler, text: str, command: str = "", output: str = "", f
 
 
 def _compile(
-    compiler: Compiler, source: str, options: tuple[str, ...], path: Path, tell: Callable[[], None], patience: float
+    compiler: Compiler,
+    source: str,
+    options: tuple[str, ...],
+    path: Path,
+    tell: Callable[[], None],
+    patience: float,
+    units: int,
 ) -> None:
     """Compile into a file of our own and rename it, so that no reader ever sees half a library."""
     command = [compiler.path, *options, "-x", "c", "-", "-lm", "-o"]
     part: Path | None = None
+    objects: list[str] = []
     try:
         handle, name = tempfile.mkstemp(prefix=path.stem[:16], suffix=".tmp", dir=path.parent)
         os.close(handle)
         part = Path(name)
-        code, printed = _asked([*command, name], source, tell, patience)
+        if units > 1:
+            objects = [f"{name}{k}.o" for k in range(units)]
+            code, printed = _at_once([compiler.path, *options], objects, source, tell, patience)
+            command, source = [compiler.path, *options, *objects, "-lm", "-o"], ""
+        if units == 1 or code == 0:
+            code, printed = _asked([*command, name], source, tell, patience)
         if code is None:
             _hung.add(compiler.path)
             raise _error(
@@ -263,8 +284,24 @@ def _compile(
             full=True,
         ) from error
     finally:
-        if part is not None:
-            part.unlink(missing_ok=True)
+        for made in [] if part is None else [part, *map(Path, objects)]:
+            made.unlink(missing_ok=True)
+
+
+def _at_once(
+    command: list[str], objects: list[str], source: str, tell: Callable[[], None], patience: float
+) -> tuple[int | None, str]:
+    """Compile every share of a source in a process of its own; return the first bad code, or 0, and its words."""
+    plain = [word for word in command if word != "-shared"]
+
+    def one(k: int) -> tuple[int | None, str]:
+        own = [f"-DSALTUS_UNIT={k}", *["-DCASADI_SYMBOL_EXPORT=static"] * (k > 0)]  # what is exported is so once
+        unit = [*plain, *own, "-c", "-x", "c", "-", "-o", objects[k]]
+        return _asked(unit, source, tell if k == 0 else lambda: None, patience)
+
+    with ThreadPoolExecutor(len(objects)) as pool:
+        answers = list(pool.map(one, range(len(objects))))
+    return next((answer for answer in answers if answer[0] != 0), answers[0])
 
 
 def _asked(command: list[str], source: str, tell: Callable[[], None], patience: float) -> tuple[int | None, str]:

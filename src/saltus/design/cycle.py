@@ -20,7 +20,7 @@ MX = ca.MX
 
 
 class Cycle:
-    """What an objective sees: rows over the samples of the turn (MX, one column a sample), Params, and reductions.
+    """What an objective sees: rows over the samples of the turn (MX, one column per sample), Params, and reductions.
 
     Numbers follow from expressions by CasADi's arithmetic. For an absolute value or a largest value use
     `absolute` and `largest`: in the optimiser they become a variable with bounds of its own, so that it never meets
@@ -57,7 +57,7 @@ class Cycle:
         return self.Q[names.index(name), :]
 
     def position(self, point: Frame | str) -> MX:
-        """World position of a point (m), one column a sample."""
+        """World position of a point (m), one column per sample."""
         return self.each(self.turn.mechanism.position(point))
 
     def velocity(self, point: Frame | str, speed: float = 1.0) -> MX:
@@ -70,7 +70,7 @@ class Cycle:
         return speed**2 * self.each(along(along(self.turn.mechanism.position(point))))
 
     def transmission(self) -> MX:
-        """Sine of the transmission angle, one row a loop: positive on the branch, zero at a dead centre."""
+        """Sine of the transmission angle, one row per loop: positive on the branch, zero at a dead centre."""
         return self.each(self.turn.transmission)
 
     def distance(self, a: Frame | str, b: Frame | str, c: Frame | str | None = None) -> MX:
@@ -193,7 +193,7 @@ class _Combined(Part):
 class PathError(Part):
     """Sum of squared distances (m2) of a point from a target path.
 
-    With `timing` the target has one row a sample of the turn: where the point shall be then; `samples` names those
+    With `timing` the target has one row per sample of the turn: where the point shall be then; `samples` names those
     that count if not all do. Without timing each target point counts by its distance from the path drawn, wherever
     the driver is.
     """

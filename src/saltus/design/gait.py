@@ -128,7 +128,7 @@ class GaitTask:
 
 @functools.lru_cache(maxsize=8)
 def _made(make: Callable[[], HybridSystem]) -> HybridSystem:
-    """The system of a maker, once a process: another Param value needs no recompiling."""
+    """The system of a maker, once per process: another Param value needs no recompiling."""
     return make()
 
 
@@ -203,6 +203,15 @@ def design_gait(
     """
     from scipy.optimize import NonlinearConstraint, differential_evolution
 
+    if not isinstance(task, GaitTask):
+        raise BadValue(f"task is {task!r}; give sl.design.GaitTask(make), with a function that makes the system")
+    for what, function in (("minimise", minimise), *((n, limit[0]) for n, limit in (subject_to or {}).items())):
+        if not callable(function):
+            known = ", ".join(Gait.__dataclass_fields__)
+            raise BadValue(
+                f"{what} is {function!r}; give a function of a gait, as lambda g: g.cost_of_transport; it has {known}",
+                given=function,
+            )
     if not vary:
         raise BadValue("nothing varies; give vary={'l_1': (low, high), ...}")
     for name, (low, high) in vary.items():

@@ -34,7 +34,7 @@ class Quantity:
 class KinematicStudy:
     """A point of a linkage over the driver's turn. Rows are samples; velocities are for the driver at `speed`.
 
-    `transmission` are angles (rad, 0 to pi/2), one column a loop of `turn.loops`. `advantage` is the force (N) at
+    `transmission` are angles (rad, 0 to pi/2), one column per loop of `turn.loops`. `advantage` is the force (N) at
     the point, along its path, that 1 Nm (or 1 N) at the driver holds. `travel` says how far the driver goes: its
     limits are the dead centres. `toggles` are the driver's values at which another coordinate turns back: the dead
     centres of the linkage when it is driven from there.

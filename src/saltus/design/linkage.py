@@ -49,7 +49,7 @@ class LinkageTask:
 
 @functools.lru_cache(maxsize=8)
 def _prepared(task: LinkageTask) -> tuple[Turn, ca.Function]:
-    """The turn and its reading, once a process."""
+    """The turn and its reading, once per process."""
     m = task.make()
     if not m.keyframes:
         raise BadValue(f"{m.name!r} has no keyframe to start from; give it one in m.keyframes")

@@ -15,7 +15,7 @@ NOTHING = 1e-12  # change for 1 %, relative to the largest, that counts as none
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """One row a quantity, one column a Param.
+    """One row per quantity, one column per Param.
 
     `derivatives` dy/dp in SI units; `normalised` (p/y) dy/dp, the change in per cent for one per cent of the Param;
     `per_percent` the change of y in its own unit for one per cent of the Param.

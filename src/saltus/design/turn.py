@@ -186,7 +186,7 @@ class Turn:
     # ---- walking ------------------------------------------------------------------------------------------------
 
     def params(self, designs: Mapping[str, Any] | None = None) -> np.ndarray:
-        """Rows of all Params: the start's values, with those named given as one number or one a design."""
+        """Rows of all Params: the start's values, with those named given as one number or one per design."""
         designs = designs or {}
         names = list(self.mechanism.params)
         for name in designs:
@@ -203,7 +203,7 @@ class Turn:
     ) -> Walked:
         """Go round with every row of Params; `reading(Q, p)` is evaluated on the whole turn of each.
 
-        Q has one column a sample. `keep` returns the positions, which for many designs need room.
+        Q has one column per sample. `keep` returns the positions, which for many designs need room.
         """
         p = np.ascontiguousarray(np.atleast_2d(p), float)
         count, outputs = len(p), 0 if reading is None else int(reading.numel_out(0))
@@ -299,11 +299,11 @@ class Turn:
 
     @cached_property
     def symbols(self) -> tuple[ca.MX, ca.MX]:
-        """Positions over the whole turn, one column a sample, and all Params."""
+        """Positions over the whole turn, one column per sample, and all Params."""
         return ca.MX.sym("Q", self.assembler.nq, self.samples), ca.MX.sym("p", self.p.numel())
 
     def _split(self, expressions: list[SX]) -> tuple[list[SX], SX, SX]:
-        """Take out what depends on Params alone, to be computed once a design: (rest, symbols, their values)."""
+        """Take out what depends on Params alone, to be computed once per design: (rest, symbols, their values)."""
         rest, symbols, values = ca.extract_parametric(expressions, self.p, {"extract_trivial": True})
         return rest, ca.vertcat(SX(0, 1), *symbols), ca.vertcat(SX(0, 1), *values)
 

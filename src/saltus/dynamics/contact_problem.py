@@ -115,28 +115,30 @@ class _Problem:
             return False
         ways = [[x.direction[0]] if x.direction is not None else [1.0, -1.0] if x.tangential else [0.0] for x in rubs]
         normals = [x.normal for x in rubs]
-        for signs in itertools.product(*ways):
-            A = self.G[np.ix_(normals, normals)].copy()
-            for k, (x, s) in enumerate(zip(rubs, signs, strict=True)):
-                if x.tangential:
-                    A[:, k] -= x.friction * s * self.G[normals, x.tangential[0]]
-            scale = np.sqrt(np.abs(np.diag(self.G)[normals])) + 1e-300
-            A = A / np.outer(scale, scale)
-            for r in range(1, len(normals) + 1):
-                for chosen in itertools.combinations(range(len(normals)), r):
-                    plain = self.G[np.ix_([normals[i] for i in chosen], [normals[i] for i in chosen])]
-                    dependent = np.linalg.det(plain / np.outer(scale[list(chosen)], scale[list(chosen)])) < 1e-9
-                    if not dependent and np.linalg.det(A[np.ix_(chosen, chosen)]) <= 1e-9:
-                        return True
+        plain = self.G[np.ix_(normals, normals)]
+        along = np.array(
+            [x.friction * self.G[normals, x.tangential[0]] if x.tangential else 0 * plain[0] for x in rubs]
+        ).T
+        scale = np.sqrt(np.abs(np.diag(plain))) + 1e-300
+        plain, along = (A / np.outer(scale, scale) for A in (plain, along))
+        for r in range(1, len(normals) + 1):
+            for chosen in itertools.combinations(range(len(normals)), r):
+                signs = np.array(list(itertools.product(*(ways[i] for i in chosen))))
+                mine = np.ix_(chosen, chosen)
+                if (
+                    np.linalg.det(plain[mine]) >= 1e-9
+                    and (np.linalg.det(plain[mine] - signs[:, None, :] * along[mine]) <= 1e-9).any()
+                ):
+                    return True
         return False
 
     # ---- guesses ------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Forces]:
         """Every solution with motions of its own, in the plane."""
-        choices = []
+        choices: list[list[tuple[str, np.ndarray | None]]] = []
         for x in self.laws:
-            closed = [("slip", x.direction)] if x.direction is not None else []
+            closed: list[tuple[str, np.ndarray | None]] = [("slip", x.direction)] if x.direction is not None else []
             if x.direction is None and x.tangential:
                 closed = [("stick", None), ("slip", np.array([1.0])), ("slip", np.array([-1.0]))]
             elif not x.tangential:
@@ -241,7 +243,7 @@ class _Problem:
     def _turned(
         self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None], turning: Sequence[int]
     ) -> list[np.ndarray | None]:
-        """Directions along which slips start: d x w = 0 of every contact that turns, by Newton's method on their angles."""
+        """Directions along which slips start: d x w = 0 of every contact that turns; by Newton on their angles."""
         angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
 
         def off(at: np.ndarray) -> np.ndarray:
@@ -252,7 +254,7 @@ class _Problem:
                 return np.full(len(at), np.nan)
             w = [self.G[list(self.laws[i].tangential)] @ found + self.b[list(self.laws[i].tangential)] for i in turning]
             pairs = zip((ways[i] for i in turning), w, strict=True)
-            return np.array([math.atan2(d[0] * x[1] - d[1] * x[0], d @ x) for d, x in pairs])
+            return np.array([math.atan2(d[0] * x[1] - d[1] * x[0], d @ x) for d, x in pairs if d is not None])
 
         now = off(angle)
         for _ in range(TURNS):
@@ -284,13 +286,13 @@ class _Problem:
             if x.normal is not None:
                 column = np.zeros(self.n)
                 column[x.normal] = 1.0
-                if modes[i] == "slip" and t and ways[i] is not None:
-                    column[t] = -x.friction * ways[i]
+                if modes[i] == "slip" and t and (way := ways[i]) is not None:
+                    column[t] = -x.friction * way
                 columns.append(column)
                 held.append(x.normal)
                 start.append(f[x.normal])
-            elif modes[i] == "slip" and ways[i] is not None:
-                fixed[t] = -x.friction * ways[i]
+            elif modes[i] == "slip" and (way := ways[i]) is not None:
+                fixed[t] = -x.friction * way
             if modes[i] == "stick":
                 for row in t:
                     columns.append(np.eye(self.n)[row])
@@ -327,8 +329,8 @@ class _Problem:
                 np.linalg.norm(f[t]) > x.static * size + small_f or np.abs(w[t]).max(initial=0.0) > small_w
             ):
                 return None
-            if modes[i] == "slip" and x.rough:
-                along = float(w[t] @ ways[i])
-                if along < -small_w or np.linalg.norm(w[t] - along * ways[i]) > PARALLEL * along + small_w:
+            if modes[i] == "slip" and x.rough and (way := ways[i]) is not None:
+                along = float(w[t] @ way)
+                if along < -small_w or np.linalg.norm(w[t] - along * way) > PARALLEL * along + small_w:
                     return None
         return Forces(f, w, tuple(modes), tuple(ways))

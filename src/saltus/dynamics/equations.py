@@ -28,8 +28,8 @@ class Equations:
     `constrained` adds constraints beyond the loops (contacts of a domain), with their own parameter symbols appended
     to the mechanism's Params in `p`. `passive` leaves the motors switched off, limits and all; `unlimited` ones (see
     `constrained`) deliver whatever they are asked for. With `released` the virtual displacements of drives are
-    coordinates too, after all others. `z` are states beyond positions and velocities (the memory of soft contacts),
-    `z_dot` their rates.
+    coordinates too, after all others. `z` are states beyond positions and velocities (memories of soft contacts, then
+    those declared), `z_dot` their rates.
     """
 
     def __init__(self, mechanism: Mechanism, *, passive: bool = False, released: bool = False) -> None:
@@ -44,8 +44,7 @@ class Equations:
         self.q_dot, self.q_pull = k.q_dot, k.q_pull
         self.closures = k.closures()
         self.nq, self.nv = self.q.numel(), self.v.numel()
-        soft = [f.memory for f in mechanism.forces.values() if isinstance(f, CompliantContact)]
-        self.z = ca.vertcat(SX(0, 1), *soft)
+        self.z = mechanism.z
 
     def constrained(
         self, extra: Sequence[Closure], extra_p: SX, *, passive: bool = False, unlimited: bool = False
@@ -231,7 +230,8 @@ class Equations:
     @cached_property
     def z_dot(self) -> SX:
         """Rates of the states z."""
-        return ca.densify(ca.vertcat(SX(0, 1), *[t.stretch_rate for t in self.touches.values()]))
+        own = [x.rate for x in self.mechanism.memories.values()]
+        return ca.densify(ca.vertcat(SX(0, 1), *[t.stretch_rate for t in self.touches.values()], *own))
 
     def stretch(self, spring: Spring) -> tuple[SX, SX, SX]:
         """Length of a spring, its rate, and the direction from end a to b in axes of the nearest link above both.
@@ -311,18 +311,7 @@ class Equations:
 
     def spin(self, link: str) -> SX:
         """Angular velocity of a link in world axes, rad/s."""
-        return self._spins[link]
-
-    @cached_property
-    def _spins(self) -> dict[str, SX]:
-        """Angular velocity of every link in world axes."""
-        out = {"ground": SX(3, 1)}
-        for parent, child, chain in self.kinematics.chains:
-            pose, out[child] = self.kinematics.pose(parent), out[parent]
-            for motion in chain:
-                pose = pose @ motion.pose
-                out[child] = out[child] + ca.mtimes(pose.R, motion.w)
-        return out
+        return self.kinematics.spins[link]
 
     @cached_property
     def _centres(self) -> dict[str, tuple[SX, SX]]:

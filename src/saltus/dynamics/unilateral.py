@@ -60,12 +60,14 @@ class Element:
         self.normal = not isinstance(part, Rub)
         self.soft = not isinstance(part, Rub) and part.stiffness is not None
         sizes = {"closed": 1, "stick": 1, "felt": 1, "friction": 1, "static": 1, "direction": slips, "anchor": slips}
+        sizes["borne"] = int(slips > 0)  # friction keeps its direction: others hold the contact at rest
         if isinstance(part, Foot):
             sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
             sizes |= {"reference": 3}
         self.symbols = {key: SX.sym(f"{key}_{name}", size) for key, size in sizes.items() if size}
         self.block = ca.vertcat(*self.symbols.values())
+        self.size = int(self.block.numel())
         starts = np.cumsum([0, *(x.numel() for x in self.symbols.values())])
         self.places = {key: slice(int(a), int(b)) for key, a, b in zip(self.symbols, starts, starts[1:], strict=False)}
 
@@ -101,7 +103,9 @@ class Element:
         if self.slips < 2:
             return d
         along = slip + d * SLOWEST**3 / (SLOWEST**2 + ca.sumsqr(slip))
-        return along / ca.sqrt(ca.sumsqr(along) + TINY)
+        along[0] += 1 - self.slipping  # whatever direction, but one: its series must exist
+        borne = self.symbols["borne"]
+        return borne * d + (1 - borne) * along / ca.sqrt(ca.sumsqr(along) + TINY)
 
     def push(self, g: Geometry) -> SX:
         """Forces of a soft contact along its rows: tangential, then normal."""

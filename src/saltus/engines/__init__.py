@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from saltus import errors
 from saltus.compile import find_compiler
-from saltus.engines.port import Engine, Flow
-from saltus.engines.substitute import substitute
+from saltus.engines.port import Engine
 
-NAMES = ("native", "heyoka", "sundials")
+NAMES = ("native", "scipy", "heyoka", "sundials")
 
 
-def choose(name: str | None = None, flow: Flow | None = None) -> Engine:
+def choose(name: str | None = None) -> Engine:
     """Return the engine of that name.
 
-    Without a name: native where there is a C compiler, else the one that `substitute` gives.
+    Without a name: native where there is a C compiler, else scipy.
     """
     if name is None:
-        if find_compiler() is None:
-            return substitute(flow)
-        name = "native"
+        name = "scipy" if find_compiler() is None else "native"
     if name == "native":
         from saltus.engines.native import NativeEngine
 
         return NativeEngine()
+    if name == "scipy":
+        from saltus.engines.interpreted import ScipyEngine
+
+        return ScipyEngine()
     if name == "heyoka":
-        from saltus.engines.taylor import TaylorEngine
+        with errors.naming_extras():
+            from saltus.engines.taylor import TaylorEngine
 
         return TaylorEngine()
     if name == "sundials":
-        from saltus.engines.sundials import SundialsEngine
+        with errors.naming_extras():
+            from saltus.engines.sundials import SundialsEngine
 
         return SundialsEngine()
     raise errors.UnknownName("engine", name, NAMES)

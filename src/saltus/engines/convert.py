@@ -100,7 +100,7 @@ def _instructions(function: ca.Function) -> list[Instruction]:
 
 
 def convert(function: ca.Function, *arguments: Sequence[Expression]) -> list[Expression]:
-    """Write the first output of a CasADi function as heyoka expressions, one a row.
+    """Write the first output of a CasADi function as heyoka expressions, one per row.
 
     `arguments` gives, for each input, the heyoka expressions of its rows. Operations heyoka has no Taylor
     series for (floor, ceil, fmod, remainder, erfinv, printme, calls of other functions) raise BadValue.

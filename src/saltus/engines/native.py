@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from saltus.compile import CompileError, build, c_source, densified, left_as_it_is
 from saltus.engines.events import guards_with_rates
 from saltus.engines.port import Flow, Kept, Request, Segment, Stepper, Stop, check_times
-from saltus.engines.substitute import substitute
 from saltus.errors import BadValue
 
 _STOPS = (Stop.END, Stop.EVENT, Stop.LIMIT, Stop.NOT_FINITE, Stop.STEP_TOO_SMALL)
@@ -61,7 +60,7 @@ class NativeEngine:
     name = "native"
 
     def prepare(self, flow: Flow, *, dense: bool = True, **options: Any) -> Stepper:
-        """Compile a flow. `dense=False` keeps a cubic a step: faster, its interior is of order 4 only, and unchecked.
+        """Compile a flow. `dense=False` keeps a cubic per step: faster, its interior is of order 4 only, and unchecked.
 
         If the compiler fails, hangs, or finds no room, the stepper is that of an engine that needs none, with a note.
         """
@@ -73,7 +72,9 @@ class NativeEngine:
         try:
             return NativeStepper(flow, dense)
         except CompileError as error:
-            stepper = substitute(flow).prepare(flow)
+            from saltus.engines.interpreted import ScipyEngine  # SciPy's integrators load slowly
+
+            stepper = ScipyEngine().prepare(flow)
             note = f"{flow.name!r} was not compiled, and engine {stepper.engine!r} took over: {error}"
             stepper.notes = [note, *stepper.notes]
             return stepper

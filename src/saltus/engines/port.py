@@ -87,8 +87,8 @@ class Stop(enum.Enum):
 class Request:
     """One call to an engine.
 
-    `atol` and `rtol` have one entry a state: the local error of state i is held below
-    atol[i] + rtol[i] |x_i|. `directions` has one entry a guard: +1 rising, -1 falling, 0 both.
+    `atol` and `rtol` have one entry per state: the local error of state i is held below
+    atol[i] + rtol[i] |x_i|. `directions` has one entry per guard: +1 rising, -1 falling, 0 both.
     `armed[i]` is False for a guard that must first leave zero (it was on or beyond its surface at the
     start): it arms itself once directions[i] * g < -arm_tol (|g| > arm_tol for direction 0) and only
     then can fire.

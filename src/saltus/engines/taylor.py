@@ -153,7 +153,7 @@ class TaylorEngine:
 
     heyoka has one tolerance, taken as the least positive entry of atol and rtol (see `tolerance`), and holds
     the error relative to max(1, max |x_i|). Guards are looked for on the Taylor polynomials of each step (see
-    `events`), so they may have kinks, jumps and poles; they and a projection are Python calls, once a step.
+    `events`), so they may have kinks, jumps and poles; they and a projection are Python calls, once per step.
 
     Its error control does not see kinks of the flow inside a step (clips, fabs, fmin, contact): it may step across
     one as if it were not there. Put a guard on the kink, or use engine native or sundials.

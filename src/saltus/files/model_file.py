@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from saltus.errors import BadFile, BadValue, UnknownName
+from saltus.errors import BadFile, BadModel, BadValue, UnknownName
 from saltus.files.model import documents
 from saltus.files.model.reading import Builder
 from saltus.files.model.recording import Recorder
 from saltus.files.model.writing import model_data
+from saltus.files.xml.contacts import let_touch
+from saltus.files.xml.found import Kept
+from saltus.files.xml.repair import repaired
+from saltus.ground import Ground, Slope
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.guards import When
 from saltus.model.assembly import State
@@ -25,7 +30,8 @@ class ModelFile:
 
     `system` is what `sl.simulate` takes: the HybridSystem, or the Mechanism where the file names no domains.
     `notes` lists by name and line what a foreign file holds and Saltus has no part for, then what was `kept` and
-    does not act yet, and what was passed over. `commands` are the inputs a foreign file's keyframes hold.
+    does not act, and what was passed over. `commands` are the inputs a foreign file's keyframes hold, `ground` what its
+    feet meet, for `sl.simulate(..., ground=model.ground)`.
     """
 
     mechanism: Mechanism
@@ -36,6 +42,7 @@ class ModelFile:
     keyframe: str | None = None
     notes: tuple[str, ...] = ()
     kept: Any = None
+    ground: Ground | None = None
     commands: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
@@ -46,30 +53,51 @@ class ModelFile:
         return None if name is None else self.mechanism.keyframe(name)
 
 
-def read_model(path: str | Path, *, partial: bool = False, base: str | None = None, closing: float = 0.0) -> ModelFile:
+def read_model(
+    path: str | Path,
+    *,
+    partial: bool = False,
+    base: str | None = None,
+    closing: float = 0.0,
+    repair: bool = False,
+    contacts: bool | Sequence[str] = False,
+) -> ModelFile:
     """Read a model file: .yaml or .json of Saltus, or MJCF or URDF (.xml, .urdf).
 
     BadFile says what is wrong with file, line and path. Opening a file never runs code. A foreign file with
     features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list. The root
     of a URDF stands still or floats by `base`, "fixed" or "free". `closing` (m) is what loops may leave open where the
-    numbers of a file are rounded.
+    numbers of a file are rounded; `repair` moves the ends of loops by as little as closes them and says how far.
+    `contacts` lets joint limits, dry friction and the shapes of the outermost links (or of those named) act.
     """
     path = Path(path)
     if path.suffix.lower() in XML:
         from saltus.files.xml.models import read_xml
 
         found = read_xml(path, partial, base)
-        m, notes = found.mechanism, found.left.notes(found.kept)
+        m, ground, said = found.mechanism, None, list[str]()
         m.closing = closing
-        return ModelFile(m, m, keyframe=found.keyframe, notes=notes, kept=found.kept, commands=found.commands)
-    return build(documents.read(path))
+        if repair:
+            said += [f"{path}: {text}" for text in repaired(m, found.keyframe)]
+        if contacts:
+            ground, left = let_touch(found, contacts)
+            said += [f"{path}: kept, not acting: {text}" for text in left]
+        notes = (*said, *found.left.notes(found.kept if not contacts else Kept()))
+        return ModelFile(
+            m, m, keyframe=found.keyframe, notes=notes, kept=found.kept, ground=ground, commands=found.commands
+        )
+    if base is not None or repair or contacts:
+        raise BadValue("base, repair and contacts belong to MJCF and URDF; a file of Saltus says these things itself")
+    model = build(documents.read(path))
+    model.mechanism.closing = closing
+    return model
 
 
 def build(document: documents.Document) -> ModelFile:
     """Build the machine of a document."""
     builder = Builder(document)
     m, entry = builder.mechanism(), builder.entry
-    model = ModelFile(m, m)
+    model = ModelFile(m, m, ground=builder.ground() if "ground" in entry.model_fields_set else None)
     if entry.domains:
         system = builder.system()
         _check_formulas(system, builder)
@@ -126,12 +154,12 @@ def write_model(
     and URDF (.urdf) hold the numbers of the default Params and refuse what they have no element for, by name;
     with `partial` that is left out and listed in a comment of the file.
     """
-    path = Path(path)
+    path, ground = Path(path), None
     if isinstance(thing, ModelFile):
         start, domain, until = start or thing.keyframe, domain or thing.domain, until or thing.until
         if control is None and thing.control is not None and isinstance(thing.system, HybridSystem):
             control = next(n for n, c in thing.system.controls.items() if c is thing.control)
-        thing = thing.system
+        ground, thing = thing.ground, thing.system
     if not isinstance(thing, Mechanism | HybridSystem):
         raise BadValue(f"write_model takes a Mechanism, a HybridSystem or a ModelFile, not a {type(thing).__name__}")
     if path.suffix.lower() in XML:
@@ -140,6 +168,8 @@ def write_model(
         text = write_xml(thing, path.suffix.lower(), partial)
     else:
         data = model_data(thing)
+        if ground is not None:
+            data["ground"] = _plane(ground)
         run = {"start": start, "domain": domain, "control": control, "until": until}
         if any(x is not None for x in run.values()):
             data["run"] = {k: x for k, x in run.items() if x is not None}
@@ -148,3 +178,12 @@ def write_model(
         raise BadFile(f"{path.parent} is no directory; make it first", file=str(path))
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def _plane(ground: Ground) -> float | dict[str, float]:
+    """Ground of a file: a height, or a plane."""
+    if not isinstance(ground, Slope):
+        raise BadModel(f"{ground!r} cannot be written to a file, which holds planes that rise along x", ground=ground)
+    given = {"height": ground.offset, "angle": ground.angle, "friction": ground.friction}
+    out = {name: value for name, value in given.items() if value}
+    return ground.offset if out.keys() <= {"height"} else out

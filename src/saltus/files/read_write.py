@@ -8,14 +8,11 @@ from typing import Any
 
 from saltus.errors import BadFile, BadValue
 from saltus.files import tables
-from saltus.files.model_file import ModelFile, read_model, write_model
 from saltus.hybrid.graph import HybridSystem
 from saltus.model.mechanism import Mechanism
-from saltus.orbits.family import Family, read_family, write_family
 from saltus.orbits.orbit import Orbit
 from saltus.simulation import store
 from saltus.simulation.trajectory import Trajectory
-from saltus.sweeps import read_sweep
 
 
 def read(
@@ -25,6 +22,8 @@ def read(
     partial: bool = False,
     base: str | None = None,
     closing: float = 0.0,
+    repair: bool = False,
+    contacts: bool | Sequence[str] = False,
 ) -> Any:
     """Read a file by what it is.
 
@@ -32,16 +31,24 @@ def read(
     Trajectory, the store of a sweep an xarray Dataset. A family of orbits needs `like`, an orbit of the same machine
     and control. Opening a file never runs code. A foreign model with features Saltus has no part for is refused with
     their list; `partial` reads the rest and keeps the list in `notes`. `base` ("fixed" or "free") says what holds
-    the root of a URDF, `closing` (m) how far loops may stay open where a file's numbers are rounded.
+    the root of a URDF, `closing` (m) how far loops may stay open where a file's numbers are rounded; `repair` moves the
+    ends of such loops by as little as closes them. `contacts` lets the joint limits, dry friction and shapes of a
+    foreign file act: True for shapes of the outermost links, or a list of shapes and links.
     """
     path = Path(path)
     if like is not None:
+        from saltus.orbits.family import read_family
+
         return read_family(path, like)
     if path.is_dir():
+        from saltus.sweeps import read_sweep
+
         return read_sweep(path)
     if path.suffix.lower() == ".nc":
         return store.load(path)
-    return read_model(path, partial=partial, base=base, closing=closing)
+    from saltus.files.model_file import read_model
+
+    return read_model(path, partial=partial, base=base, closing=closing, repair=repair, contacts=contacts)
 
 
 def write(
@@ -65,16 +72,24 @@ def write(
     path = Path(path)
     if not path.parent.is_dir():
         raise BadFile(f"{path.parent} is no directory; make it first", file=str(path))
+    given = {"start": start, "domain": domain, "control": control, "until": until}
+    settings = partial or any(x is not None for x in given.values())
+    if isinstance(thing, Trajectory) and not settings:
+        if path.suffix.lower() == ".nc":
+            return store.save(thing, path)
+        if path.suffix not in tables.FORMATS:
+            raise BadValue(f"{path}: a run is written as .nc (whole), {', '.join(tables.FORMATS)}", given=str(path))
+        return tables.write_table(thing, path)
+    from saltus.files.model_file import ModelFile, write_model  # these load slowly, and runs need none of them
+    from saltus.orbits.family import Family, write_family
+
     if isinstance(thing, Mechanism | HybridSystem | ModelFile):
         return write_model(thing, path, start=start, domain=domain, control=control, until=until, partial=partial)
-    given = {"start": start, "domain": domain, "control": control, "until": until}
-    if partial or any(x is not None for x in given.values()):
+    if settings:
         raise BadValue("start, domain, control, until and partial belong to model files", given=given)
     if isinstance(thing, Family):
         return write_family(thing, path)
-    if isinstance(thing, Trajectory) and path.suffix.lower() == ".nc":
-        return store.save(thing, path)
-    if isinstance(thing, Trajectory) or (isinstance(thing, Sequence) and all(isinstance(x, Mapping) for x in thing)):
+    if isinstance(thing, Sequence) and all(isinstance(x, Mapping) for x in thing):
         return tables.write_table(thing, path)
     raise BadValue(
         f"a {type(thing).__name__} cannot be written to a file; give a Mechanism, HybridSystem, Trajectory, Family or "

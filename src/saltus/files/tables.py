@@ -32,8 +32,8 @@ _LATEX = {
 def write_table(data: Trajectory | Sequence[Mapping[str, Any]], path: str | Path) -> Path:
     """Write a run or a list of records by the suffix of the path.
 
-    A Trajectory: .csv has one column a quantity and a row a sample; .json the fields of ROS's sensor_msgs/JointState
-    (name, position, velocity, effort) one message a sample; .tex a table of its events. Records
+    A Trajectory: .csv has a column per quantity and a row per sample; .json the fields of ROS's sensor_msgs/JointState
+    (name, position, velocity, effort) one message per sample; .tex a table of its events. Records
     (dicts with the same keys): .csv, .json, .tex.
     """
     path = Path(path)
@@ -76,7 +76,7 @@ def _csv_of_run(run: Trajectory) -> str:
 
 
 def _joint_states(run: Trajectory) -> str:
-    """One message a sample, as rosbag tools print sensor_msgs/JointState."""
+    """One message per sample, as rosbag tools print sensor_msgs/JointState."""
     names = [n for n in run.meta["v_names"] if n in run.meta["q_names"]]
     efforts = dict(run.torques.items())
     zero = np.zeros(len(run.t))

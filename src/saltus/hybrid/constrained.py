@@ -88,6 +88,7 @@ class Constrained:
         )
         self.held = SX.sym("held", e.u.numel())
         self._places: dict[int, tuple[Frame, Kernel]] = {}
+        self._known = b"", np.zeros(0)  # Params of the run that were asked for last, and those of the domain
 
     elements: Sequence[Element] = ()  # contacts whose mode is given at run time
 
@@ -134,8 +135,12 @@ class Constrained:
         """Params in this domain, checked as those of the machine are."""
         if not self.domain.params:
             return theta
-        values = np.ravel(self._params(theta))
-        return self.mechanism.values(dict(zip(self.mechanism.params, values, strict=True)))
+        known, values = self._known
+        if known != theta.tobytes():
+            own = np.ravel(self._params(theta))
+            values = self.mechanism.values(dict(zip(self.mechanism.params, own, strict=True)))
+            self._known = theta.tobytes(), values  # a sampled law asks at every sample
+        return values
 
     @cached_property
     def _params(self) -> Kernel:
@@ -251,6 +256,10 @@ class Constrained:
 
     def felt(self, block: Any) -> Named:
         """1 of every contact that touches, 0 of those that do not."""
+        return self._held_points
+
+    @cached_property
+    def _held_points(self) -> Named:
         m, points = self.mechanism, self.system.contact_points
         here = [any(same_point(m, c.point, p) for c in self.domain.contacts) for p in points.values()]
         return Named(list(points), [float(x) for x in here], "contact")

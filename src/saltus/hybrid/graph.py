@@ -174,6 +174,7 @@ class HybridSystem:
         that holds is pulled and no contact that is given up moves into the ground.
         """
         source = self._domain(source)
+        self._check_guard(guard, f"edge from {source.name!r}")
         candidates: tuple[Domain, ...] = ()
         if isinstance(target, Domain | str):
             target = self._domain(target)
@@ -197,8 +198,18 @@ class HybridSystem:
         self.edges.append(edge)
         return edge
 
+    @staticmethod
+    def _check_guard(guard: Any, part: str) -> None:
+        if not isinstance(guard, Guard):
+            raise BadModel(
+                f"{part}: guard is {guard!r}; give sl.Touchdown(point), sl.Liftoff(point) or "
+                'sl.When(lambda s: s.q.hip - 1.0, "rising")',
+                given=guard,
+            )
+
     def ends(self, name: str, guard: Guard) -> None:
         """End any run with outcome `name` when the guard fires, whatever the domain."""
+        self._check_guard(guard, f"end {name!r}")
         self._outcomes.append((name, guard))
 
     def leaving(self, domain: Domain) -> list[Edge]:

@@ -18,14 +18,14 @@ from saltus.hybrid.signals import Entry
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """A plain Python callable `function(t, s)`, called `rate` times a second; its output is held in between."""
+    """A plain Python callable `function(t, s)`, called `rate` times per second; its output is held in between."""
 
     function: Callable[[float, Any], Mapping[str, float]]
     rate: float = 1000.0
 
     def __post_init__(self) -> None:
         if not (self.rate > 0 and math.isfinite(self.rate)):
-            raise BadValue(f"Sampled: rate is {self.rate}; give samples a second, above zero", given=self.rate)
+            raise BadValue(f"Sampled: rate is {self.rate}; give samples per second, above zero", given=self.rate)
 
 
 # ---- laws with a table of numbers ---------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class Table:
         knots, rows = np.asarray(self.knots, float), np.asarray(self.rows, float)
         if rows.ndim != 2 or knots.shape != rows.shape[:1] or not len(knots):
             raise BadValue(
-                f"a table takes one row of numbers a knot; {knots.shape} knots and {rows.shape} rows given",
+                f"a table takes one row of numbers per knot; {knots.shape} knots and {rows.shape} rows given",
                 given=(knots.shape, rows.shape),
             )
         if not (np.isfinite(knots).all() and (np.diff(knots) > 0).all()):

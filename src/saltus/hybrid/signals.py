@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -108,14 +109,21 @@ def traced(function: Callable[..., Any], *arguments: Any, what: str, instead: st
     Python's `math` takes floats of symbols, which CasADi lets it do and which leaves nothing of them: refused here.
     """
     try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as problem:
+        takes = "(t, s): the time and the signals" if len(arguments) == 2 else f"{len(arguments)} argument(s)"
+        raise BadValue(f"{what} must take {takes}; {problem}") from problem
+    except ValueError:
+        pass  # one that Python cannot look into is called all the same
+    try:
         with _no_floats():
             return function(*arguments)
     except SaltusError:
         raise
     except Exception as problem:
         raise BadValue(
-            f"{what} cannot be traced into symbols ({type(problem).__name__}: {problem}); use sl.math.sin, "
-            f"sl.math.where and the like{instead}"
+            f"{what} cannot be traced into symbols ({type(problem).__name__}: {problem}); use sl.math.where in place "
+            f"of if, sl.math.sin in place of math.sin{instead}"
         ) from problem
 
 

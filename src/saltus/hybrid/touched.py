@@ -75,13 +75,13 @@ class Touched(Constrained):
         for x in self.elements:
             name = x.part.name if isinstance(x.part, Foot) else x.name
             out[name] = 1 - (1 - out.get(name, 0.0)) * (1 - block[at + x.places["felt"].start])
-            at += x.block.numel()
+            at += x.size
         return Named(list(out), list(out.values()), "contact")
 
     @property
     def frictions(self) -> list[int]:
         """Places of all frictions in the block of the contacts."""
-        starts = np.cumsum([0, *(x.block.numel() for x in self.elements)]).tolist()
+        starts = np.cumsum([0, *(x.size for x in self.elements)]).tolist()
         pairs = list(zip(starts, self.elements, strict=False))
         return [at + x.places[key].start for at, x in pairs for key in ("friction", "static")]
 
@@ -182,6 +182,7 @@ class Touched(Constrained):
                 else:  # one that started from rest is not told from rest at once
                     young = ca.sumsqr(s["direction"])
                     moving = ca.sqrt(ca.sumsqr(slip) + 1e-300) - young * SLIP_ENDS - (1 - young) * STANDS
+                moving = s["borne"] * (SLIP_ENDS - _size(slip)) + (1 - s["borne"]) * moving
                 out.append(s["closed"] * (s["stick"] * cone + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out
 
@@ -230,7 +231,7 @@ class Touched(Constrained):
 
     @cached_property
     def laws(self) -> Kernel:
-        """Friction, static friction and restitution of every contact from the Params; below zero: not given."""
+        """Friction, static friction and restitution of every contact from the Params; -1: not given."""
         return rare("laws", [self.mechanism.p], [self._laws])
 
     @cached_property

@@ -17,6 +17,7 @@ from saltus.model.mobility import Mobility, mobility
 from saltus.model.structure import Structure
 from saltus.model.symbols import Named
 from saltus.model.travel import Travel, follow, travel
+from saltus.shown import Shown
 
 __all__ = ["CLOSED", "State", "assembler"]
 
@@ -24,7 +25,7 @@ M = TypeVar("M", bound=Structure)
 
 
 @dataclass(frozen=True, eq=False)
-class State(Generic[M]):
+class State(Shown, Generic[M]):
     """Positions and velocities of a mechanism, with the Param values they belong to.
 
     `z` is what else has a memory, the stretch of friction springs on soft ground (m); None is none. `time` (s) is when

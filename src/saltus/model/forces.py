@@ -90,4 +90,16 @@ class CompliantContact:
     memory: SX = field(default_factory=lambda: SX(0, 1))
 
 
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """A state of its own, such as the activation of a muscle or the charge of a capacitor: z' = `rate`, zero at first.
+
+    `rate` is an expression of the memory's `symbol`, time, state, Params, inputs and other memories.
+    """
+
+    name: str
+    symbol: SX
+    rate: SX
+
+
 ForceElement = Spring | JointSpring | Force | Torque | Effort | CompliantContact

@@ -260,6 +260,17 @@ class Kinematics:
             out.append((placement.parent.name, placement.child.name, chain))
         return out
 
+    @cached_property
+    def spins(self) -> dict[str, SX]:
+        """Angular velocity of every link in world axes (rad/s)."""
+        out = {"ground": SX(3, 1)}
+        for parent, child, chain in self.chains:
+            pose, out[child] = self.pose(parent), out[parent]
+            for motion in chain:
+                pose = pose @ motion.pose
+                out[child] = out[child] + ca.mtimes(pose.R, motion.w)
+        return out
+
     def _bent(self, bend: Bend, values: list[SX], from_the_end: bool) -> Motion:
         """Motion of a constant-curvature segment, seen from its root or from the other side."""
         k = bending(bend.towards, values)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import casadi as ca
 
 from saltus.errors import BadModel, BadValue, UnknownName
-from saltus.model.forces import CompliantContact, Effort, Force, ForceElement, JointSpring, Spring, Torque
+from saltus.model.forces import CompliantContact, Effort, Force, ForceElement, JointSpring, Memory, Spring, Torque
 from saltus.model.joints import Ball, Joint
 from saltus.model.parts import Frame, Link, Plane, Round, point_of
 from saltus.model.registry import Registry
@@ -30,6 +30,7 @@ class Loads:
         self.points: dict[str, Frame] = {}
         self.forces: dict[str, ForceElement] = {}
         self.armatures: dict[str, Number] = {}
+        self.memories: dict[str, Memory] = {}
         self.touching: dict[str, Touching] = {}
 
     def spring(
@@ -287,6 +288,25 @@ class Loads:
         self.inputs[name] = SX.sym(f"u_{name}")
         return self.inputs[name]
 
+    def memory(self, name: str, rate: Callable[[SX], Any]) -> SX:
+        """Add a state of its own, for use in forces, by its rate: `m.memory("act", lambda a: (u - a) / 0.05)`."""
+        self.book.new_name("memory", name, self.memories)
+        symbol = self.book.memories[name] = SX.sym(f"z_{name}")
+        try:
+            expression = vector(rate(symbol))
+            self.book.known_symbols(f"memory {name!r}", expression, state=True)
+        except BaseException:
+            del self.book.memories[name]
+            raise
+        self.memories[name] = Memory(name, symbol, expression)
+        return symbol
+
+    @property
+    def z(self) -> SX:
+        """States beyond positions and velocities: stretches of friction on soft ground, then the memories."""
+        soft = [f.memory for f in self.forces.values() if isinstance(f, CompliantContact)]
+        return ca.vertcat(SX(0, 1), *soft, *self.book.memories.values())
+
     def _add_force(self, element: Any) -> Any:
         self.book.new_name("force", element.name, self.forces)
         self.forces[element.name] = element
@@ -311,6 +331,8 @@ class Loads:
         return place
 
     def _mine(self, frame: Frame, part: str) -> None:
+        if not isinstance(frame, Frame):
+            raise BadModel(f"{part}: {frame!r} is no place; give one on a link, such as link.at(0.1, 0) or link.end")
         if self.links.get(frame.link.name) is not frame.link:
             raise BadModel(f"{part}: link {frame.link.name!r} belongs to another mechanism than {self.name!r}")
         self.book.known_symbols(part, frame.position, frame.rotation)

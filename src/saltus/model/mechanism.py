@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -20,13 +22,14 @@ from saltus.model.loads import Loads
 from saltus.model.parts import Frame, Link, Motor, gravity_vector, inertia_tensor, point_of
 from saltus.model.structure import Constraint, Drive, Placement
 from saltus.model.symbols import SX, Expression, Named, Number, Param, vector
+from saltus.shown import Shown
 
 __all__ = ["Constraint", "Drive", "Mechanism", "Placement"]
 
 T = TypeVar("T")
 
 
-class Mechanism(Loads):
+class Mechanism(Shown, Loads):
     """A machine of links and joints. Planar by default (x right, y up, turns about z), 3D with `spatial=True` (z up).
 
     SI units throughout. Every number may be a Param or an expression of Params. Joining a link that is not
@@ -80,7 +83,7 @@ class Mechanism(Loads):
         Parts compare by identity, since they cannot be changed themselves; expressions node by node.
         """
         parts = (self.params, self.links, self.joints, self.points, self.forces, self.constraints, self.drives)
-        named = tuple(tuple(part.items()) for part in (*parts, self.touching))
+        named = tuple(tuple(part.items()) for part in (*parts, self.memories, self.touching))
         more = tuple((name, Same(x)) for group in (self.inputs, self.armatures) for name, x in group.items())
         return (*named, more, self.closing, Expression(self._gravity))
 
@@ -100,6 +103,12 @@ class Mechanism(Loads):
         if not (isinstance(mass, int | float) and mass == 0 and np.any(np.asarray(inertia, object) != 0)):
             self.book.positive(mass, part, "mass")  # inertia without mass is a flywheel whose mass is counted elsewhere
         if not self.spatial:
+            if isinstance(inertia, Sequence | np.ndarray):
+                raise BadValue(
+                    f"{part}: inertia is {inertia!r}; a planar machine takes one number, the moment about z in kg m2; "
+                    "with spatial=True it takes three or a tensor",
+                    given=inertia,
+                )
             self.book.number(inertia, f"{part}: inertia", lowest=0.0)
         tensor = inertia_tensor(inertia, self.spatial, part)
         if not tensor.is_constant():
@@ -371,6 +380,7 @@ class Mechanism(Loads):
         `rates` holds velocities; those not given follow from the loops, or are zero where they are free.
         """
         a, p, rates = assembler(self), self.values(params), rates or {}
+        self._hint_at_degrees({**(near if isinstance(near, Mapping) else {}), **fixed})
         if isinstance(near, State):
             if near.mechanism is not self:
                 raise BadValue(f"near is a state of {near.mechanism.name!r}, not of {self.name!r}")
@@ -378,6 +388,16 @@ class Mechanism(Loads):
         else:
             q, v = a.assemble(fixed, near or {}, rates, p)
         return State(self, q, v, dict(zip(self.params, p.tolist(), strict=True)))
+
+    def _hint_at_degrees(self, given: Mapping[str, Any]) -> None:
+        """Warn of angles beyond a turn, which are mostly degrees."""
+        for name in self.turns:
+            if isinstance(angle := given.get(name), int | float | np.number) and abs(float(angle)) > math.tau:
+                warnings.warn(
+                    f"{name} = {angle:g} of {self.name!r} is in radians, {angle / math.tau:.1f} turns; for degrees "
+                    f"write {name}=math.radians({angle:g})",
+                    stacklevel=3,
+                )
 
     def branches(self, *, params: Mapping[str, float] | None = None, **fixed: Any) -> list[State[Mechanism]]:
         """All ways to close the loops with the given coordinates held, which must use up the freedom."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,13 +30,15 @@ class Mobility:
     worst_loop: str | None
 
     def __str__(self) -> str:
-        text = f"{self.freedom} degree(s) of freedom: {self.coordinates} coordinates, "
+        degrees = "degree" if self.freedom == 1 else "degrees"
+        text = f"{self.freedom} {degrees} of freedom: {self.coordinates} coordinates, "
         text += f"{self.rank} independent constraints"
         if self.redundant:
             named = ", ".join(f"{n} by {k}" for n, k in self.redundant.items())
             text += f" ({self.rows - self.rank} more are redundant: {named})"
         if self.worst_loop is not None:
-            text += f"; transmission {self.transmission:.3f} at {self.worst_loop}"
+            angle = math.degrees(math.asin(min(self.transmission, 1.0)))
+            text += f"; worst transmission angle {angle:.0f} deg at {self.worst_loop} (90 is best, 0 a dead centre)"
         return text
 
 

@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue
-from saltus.model.symbols import SX, Number, Param, number, rotation, vector
+from saltus.model.symbols import SX, Number, Param, not_finite, number, rotation, vector
 
 
 def point_of(xyz: Sequence[Number], spatial: bool, part: str) -> SX:
@@ -56,7 +56,7 @@ def _finite(value: Number, part: str) -> None:
             raise BadValue(f"{part}: an expression of shape {value.shape} is not one number", given=value)
         return
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
-        raise BadValue(f"{part}: {value!r} is not a finite number", given=value)
+        raise BadValue(f"{part}: {not_finite(value)}", given=value)
 
 
 @dataclass(frozen=True, eq=False)

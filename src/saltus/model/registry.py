@@ -12,7 +12,7 @@ import numpy as np
 
 from saltus.errors import BadModel, BadValue, DuplicateName, MissingParam, UnknownName
 from saltus.model.parts import check_tensor
-from saltus.model.symbols import SX, Number, Param, vector
+from saltus.model.symbols import SX, Number, Param, not_finite, vector
 
 ARGUMENTS = ("self", "name", "near", "rates", "params")  # of `assemble` and `keyframe`, which take joints by name
 
@@ -38,6 +38,7 @@ class Registry:
         self.name = readable(name, "name of the machine")
         self.params: dict[str, Param] = {}
         self.inputs: dict[str, SX] = {}
+        self.memories: dict[str, SX] = {}
         self.time = SX.sym("t")
         self.q: dict[str, SX] = {}
         self.v: dict[str, SX] = {}
@@ -124,7 +125,7 @@ class Registry:
     def plain(value: Any, part: str) -> None:
         """Refuse what is no finite number."""
         if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            raise BadValue(f"{part}: {value!r} is not a finite number", given=value)
+            raise BadValue(f"{part}: {not_finite(value)}", given=value)
 
     def positive(self, value: Number, part: str, what: str) -> None:
         """Refuse what is not positive, now or for Params that come later."""
@@ -146,8 +147,8 @@ class Registry:
         """Refuse symbols of other machines; with `state` those of coordinates, inputs and time are known too."""
         known = {param.symbol.element_hash() for param in self.params.values()}
         if state:
-            of_state = (*self.q.values(), *self.v.values(), *self.inputs.values(), self.time)
-            known |= {symbol.element_hash() for symbol in of_state}
+            of_state = (self.q, self.v, self.inputs, self.memories, {"t": self.time})
+            known |= {symbol.element_hash() for group in of_state for symbol in group.values()}
         for expression in expressions:
             for symbol in ca.symvar(expression):
                 if symbol.element_hash() not in known:
@@ -159,10 +160,10 @@ class Registry:
 
     def without_rates(self, part: str, *expressions: SX) -> None:
         """Refuse velocities and inputs where only positions and time have a meaning."""
-        rates = {s.element_hash() for s in (*self.v.values(), *self.inputs.values())}
+        rates = {s.element_hash() for group in (self.v, self.inputs, self.memories) for s in group.values()}
         for symbol in (s for e in expressions for s in ca.symvar(e)):
             if symbol.element_hash() in rates:
                 raise BadModel(
-                    f"{part} uses {symbol.name()!r}, a velocity or an input; it may use positions, time and Params",
+                    f"{part} uses {symbol.name()!r}, a velocity or such; it may use positions, time and Params",
                     symbol=symbol.name(),
                 )

@@ -129,7 +129,9 @@ class Named:
         return sorted({n.split(".")[0] for n in self._names})
 
     def __repr__(self) -> str:
-        return "(" + ", ".join(f"{n}={_short(v)}" for n, v in zip(self._names, self, strict=True)) + ")"
+        entries = [f"{n}={_short(v)}" for n, v in zip(self._names, self, strict=True)]
+        samples = {len(v) for v in self if isinstance(v, np.ndarray) and v.ndim}
+        return "(" + ", ".join(entries) + (f"; {samples.pop()} samples" if len(samples) == 1 else "") + ")"
 
     @property
     def squared_norm(self) -> Any:
@@ -160,6 +162,8 @@ def members(name: str, names: Sequence[str]) -> list[str]:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.ndim and value.size:
+        return f"{value.min():.4g} to {value.max():.4g}"
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
 
@@ -185,11 +189,17 @@ def flatten(given: Mapping[str, Any], names: Sequence[str], kind: str = "coordin
             )
         for target, number in zip(targets, numbers, strict=True):
             if not math.isfinite(number):
-                raise BadValue(f"{kind} {target!r}: {number} is not a finite number", name=target)
+                raise BadValue(f"{kind} {target!r}: {not_finite(float(number))}", name=target)
             if target in flat:
                 raise BadValue(f"{kind} {target!r} is given twice; give it once", name=target)
             flat[target] = float(number)
     return flat
+
+
+def not_finite(value: Any) -> str:
+    """Words for what should have been a finite number."""
+    nan = isinstance(value, float) and math.isnan(value)
+    return f"{value!r} is not a finite number" + ("; of symbols take sl.math.sin, not math.sin" if nan else "")
 
 
 def where(condition: Any, then: Any, otherwise: Any) -> Any:

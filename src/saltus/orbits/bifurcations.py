@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import brentq
 
 from saltus.errors import SaltusError
 from saltus.orbits import crossing_point
-from saltus.orbits.branch import Branch
+from saltus.orbits.branch import Branch, root
 from saltus.orbits.family import Bifurcation
 from saltus.orbits.shooting import Evaluation
 
@@ -76,7 +75,7 @@ def _root(branch: Branch, kind: str, left: Evaluation, tau: np.ndarray, ds: floa
         e = branch.corrected(left, tau, s)
         return tests(branch, e, branch.tangent(e, tau))[kind]
 
-    s = float(brentq(test, 0.0, ds, xtol=PRECISE, rtol=4e-15, maxiter=60))
+    s = root(test, ds, PRECISE)
     e = branch.corrected(left, tau, s)
     own = branch.tangent(e, tau) / branch.weights
     mu, vectors = np.linalg.eig(e.section_map) if len(e.section_map) else (np.zeros(0), np.zeros((0, 0)))

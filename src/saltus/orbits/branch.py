@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from saltus.orbits.orbit import Orbit
@@ -50,3 +52,10 @@ class Branch:
             return np.array([point.theta[self.shooting.free[-1]] - value]), lift[-1][None, :]
 
         return newton(self.shooting, e.point, fixed, steps=12)
+
+
+def root(function: Callable[[float], float], ds: float, xtol: float) -> float:
+    """Arclength between 0 and ds at which a function changes its sign."""
+    from scipy.optimize import brentq  # loads slowly, and only families need it
+
+    return float(brentq(function, 0.0, ds, xtol=xtol, rtol=4e-15, maxiter=60))

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from saltus.errors import BadValue, SaltusError, UnknownName
 from saltus.orbits.bifurcations import between
-from saltus.orbits.branch import Branch
+from saltus.orbits.branch import Branch, root
 from saltus.orbits.family import KINDS, Bifurcation, Family
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.shooting import Evaluation
@@ -216,7 +215,7 @@ class _Walk:
             def gap(s: float) -> float:
                 return self.branch.value(self.branch.corrected(self.e, self.tau, s)) - self.goal
 
-            return self.branch.corrected(self.e, self.tau, float(brentq(gap, 0.0, ds, xtol=1e-13, maxiter=60)))
+            return self.branch.corrected(self.e, self.tau, root(gap, ds, 1e-13))
 
     # ---- judging a step -----------------------------------------------------------------------------------------
 
@@ -276,7 +275,7 @@ class _Walk:
                         return branch.orbit(branch.corrected(e, tau, s)).value(name) - limit
 
                     try:
-                        s = float(brentq(gap, 0.0, ds, xtol=1e-10))
+                        s = root(gap, ds, 1e-10)
                         return s, branch.corrected(e, tau, s)
                     except (SaltusError, ValueError):
                         return None

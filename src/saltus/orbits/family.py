@@ -15,6 +15,7 @@ from saltus.model.registry import readable
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.shooting import Point, Shooting
 from saltus.sealed import checksum, put
+from saltus.shown import Shown
 
 FORMAT = "saltus-family-3"
 ROUNDED = 100  # times the residual of an orbit that was found: another processor rounds otherwise
@@ -46,7 +47,7 @@ class Bifurcation:
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class Family(Shown):
     """Orbits along a branch, in order, with the bifurcations between them and why each end is the end.
 
     `missed` tells of bifurcations that were passed and could not be located.
@@ -119,6 +120,8 @@ def read_family(path: str | Path, like: Orbit) -> Family:
     Every orbit is evaluated again, so that its multipliers are those of the equations and not those of the file.
     """
     path = Path(path)
+    if not path.is_file():
+        raise BadFile(f"{path} does not exist or is no file", path=str(path))
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         found = data["format"]

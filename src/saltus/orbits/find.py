@@ -21,7 +21,7 @@ from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel, Sameness, Section, find_sameness
 from saltus.orbits.shooting import Evaluation, Point, Shooting, newton
 from saltus.orbits.stride import Crossing, Lost, Moment, Passage, Stride
-from saltus.simulation.run import ground_of
+from saltus.simulation.asked import ground_of
 
 ON_SECTION = 1e-6
 SHORTEST = 1e-5  # s: a shorter period is rest, not a gait

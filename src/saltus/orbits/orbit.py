@@ -18,6 +18,7 @@ from saltus.orbits.shooting import Evaluation, Shooting
 from saltus.orbits.stability import Stability, stability
 from saltus.orbits.stride import Crossing, Moment, Passage, heights
 from saltus.orbits.trust import error
+from saltus.shown import Shown
 from saltus.simulation.run import simulate
 from saltus.simulation.trajectory import Trajectory
 
@@ -25,7 +26,7 @@ DOUBTFUL = 1e-6  # m, rad, m/s, rad/s: an orbit that may be off by more says so
 
 
 @dataclass(frozen=True, eq=False)
-class Orbit:
+class Orbit(Shown):
     """A periodic gait: where it starts just after an event, how long it takes, what happens on the way.
 
     `start` is a State with the Param values of the gait, in the domain `domain`; `time` is the instant it belongs

@@ -118,7 +118,7 @@ class Passage:
     arcs: list[Arc]
     Y: np.ndarray
     flow: np.ndarray
-    dt: list[np.ndarray]  # shift of the time of each event, one entry a column
+    dt: list[np.ndarray]  # shift of the time of each event, one entry per column
 
     @property
     def duration(self) -> float:

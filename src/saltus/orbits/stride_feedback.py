@@ -1,4 +1,4 @@
-"""Feedback once a stride: discrete LQR on the Poincare map, with Params as inputs."""
+"""Feedback once per stride: discrete LQR on the Poincare map, with Params as inputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve_discrete_are
 
 from saltus.errors import BadValue, NoOrbit
 from saltus.orbits.basins import Returns
@@ -64,7 +63,7 @@ def stabilise(
 ) -> Feedback:
     """Discrete LQR for y' = A y + B u, minimising the sum of state_weight |y|^2 + u' R u over the strides to come.
 
-    `inputs` are Params that may change once a stride, such as a take-off angle or an offset of the crank's speed;
+    `inputs` are Params that may change once per stride, such as a take-off angle or an offset of the crank's speed;
     `input_weights` is the diagonal of R, one each (1 unless given).
     """
     names = (inputs,) if isinstance(inputs, str) else tuple(inputs)
@@ -82,6 +81,8 @@ def stabilise(
     e = shooting.evaluate(orbit.evaluation.point)
     A, B = e.section_map, e.by_param
     k = len(A)
+    from scipy.linalg import LinAlgError, solve_discrete_are  # load slowly, and only this needs them
+
     try:
         P = solve_discrete_are(A, B, state_weight * np.eye(k), np.diag(weights))
     except (LinAlgError, ValueError) as problem:

@@ -19,6 +19,7 @@ from saltus.track.lqr import LQR
 from saltus.track.tracking import JointPD, Track
 
 FOLLOWS = 0.02  # rad or m: a plan is followed if no position ever differs by more
+REACH, LEAD = 0.02, 0.02  # rad or m, s: through contact, a joint so far off gets its largest effort; kd by kp
 KP, KD = 4e4, 400.0  # 1/s2 and 1/s: gains of the kangaroo rat paper, both poles at -200/s
 
 
@@ -31,7 +32,7 @@ def fly(best: Planned, control: Any = None, *, tolerance: float = 1e-10) -> tupl
     motors = [n for n in plan.mechanism.inputs if plan.mechanism.motor_of(n)]
     try:
         if control is None:
-            control = Track(best, outputs=motors, kp=KP, kd=KD) if motors else JointPD(best, joints=(), kp=0.0, kd=0.0)
+            control = _feedback(best, motors)
         flown = simulate(
             plan.system,
             best.start,
@@ -40,11 +41,22 @@ def fly(best: Planned, control: Any = None, *, tolerance: float = 1e-10) -> tupl
             control=control,
             tolerance=tolerance,
             params=best.params,
+            ground=plan.ground,
         )
     except SaltusError as problem:
         nan = float("nan")
         return None, Flight(False, nan, nan, nan, momentum_drift(best), nan, f"cannot be flown: {problem}")
     return flown, _compared(best, flown, motors, control)
+
+
+def _feedback(best: Planned, motors: list[str]) -> Any:
+    """Track the motors; through contact, where accelerations jump, each joint by itself."""
+    if not motors:
+        return JointPD(best, joints=(), kp=0.0, kd=0.0)
+    if not best.plan.through:
+        return Track(best, outputs=motors, kp=KP, kd=KD)
+    peaks = [max(float(np.abs(best.torques[n]).max()), 1e-6) for n in motors]
+    return JointPD(best, joints=motors, kp=[p / REACH for p in peaks], kd=[p / REACH * LEAD for p in peaks])
 
 
 def _compared(best: Planned, flown: Trajectory, motors: list[str], control: Any) -> Flight:

@@ -20,7 +20,7 @@ from saltus.simulation.trajectory import Trajectory
 
 @dataclass(frozen=True, eq=False)
 class PhaseGuess:
-    """One phase: times from 0 to its duration, positions, velocities and inputs, one row a time; Params it ran with."""
+    """One phase: times from 0 to its duration; positions, velocities and inputs, a row per time; Params it ran with."""
 
     t: np.ndarray
     q: np.ndarray
@@ -78,6 +78,8 @@ def from_run(plan: Plan, run: Trajectory) -> Guess:
                 "{'t': times, 'hip': values, ...} to carry a motion over to another machine",
                 given=run.meta[what],
             )
+    if plan.through:
+        return [_part_of(run, np.ones(len(run.t), bool))]
     phases, wanted = [int(i) for i in np.unique(run.arrays["phase"])], [p.domain.name for p in plan.phases]
     domains = [run.meta["domains"][i] for i in phases]
     for first in range(len(phases) - len(wanted), -1, -1):
@@ -101,7 +103,11 @@ def _moved(plan: Plan, guess: Guess) -> Guess:
 
 
 def _phase_of(run: Trajectory, index: int) -> PhaseGuess:
-    mine = run.arrays["phase"] == index
+    return _part_of(run, run.arrays["phase"] == index)
+
+
+def _part_of(run: Trajectory, mine: np.ndarray) -> PhaseGuess:
+    """Samples of a run, without those that come twice."""
     t = run.t[mine]
     kept = np.concatenate([[True], np.diff(t) > 1e-12])
     q, v, u = (run.arrays[name][mine][kept] for name in ("q", "v", "torques"))
@@ -176,7 +182,7 @@ def default(plan: Plan) -> Guess:
     """Run freely from the start where it is given; else go straight from what is known of the start to the end's."""
     m, first = plan.mechanism, plan.phases[0]
     q, v = known(plan, plan.start)
-    if len(q) == len(m.q_names) and len(v) == len(m.v_names) and len(plan.phases) == 1:
+    if len(q) == len(m.q_names) and len(v) == len(m.v_names) and len(plan.phases) == 1 and not plan.through:
         start = State(m, np.array([q[n] for n in m.q_names]), np.array([v[n] for n in m.v_names]), plan.params)
         control = plan.system.controls.get("damp")
         try:

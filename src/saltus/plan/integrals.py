@@ -29,7 +29,7 @@ def _means(t: Transcription, x: np.ndarray) -> np.ndarray:
 
 
 def _measured(t: Transcription, k: int, x: np.ndarray) -> np.ndarray:
-    """Absolute values at the nodes of phase k, one row a node."""
+    """Absolute values at the nodes of phase k, one row per node."""
     kernel = Kernel(t.models[k].measured, native=False)
     return np.abs(kernel.batch(*t.at_nodes(k, x))).reshape(len(t.fractions[k]), len(t.rounding))
 

@@ -15,12 +15,16 @@ INSIDE, WEIGHTS = (POINTS + 1) / 2, WEIGHTS / 2
 def states(t: Transcription, k: int, x: np.ndarray) -> Piece:
     """Positions and velocities of phase k over time: cubics between the ends of intervals."""
     q, v, a, _, _, _, q_dot = t.whole(k, x)
+    if t.plan.through:
+        return Piece(k, _ends(t, k, x), linear(np.hstack([q, v])))
     return _cubics(t, k, x, np.hstack([q, v]), np.hstack([q_dot, a]))
 
 
 def inputs(t: Transcription, k: int, x: np.ndarray) -> Piece:
     """Inputs of phase k over time: straight lines, or parabolas through the middles of intervals."""
     u = t.whole(k, x)[3]
+    if t.plan.through:
+        return Piece(k, _ends(t, k, x), u[1:, None])
     return Piece(k, _ends(t, k, x), parabola(u) if t.scheme.middles else linear(u))
 
 
@@ -29,8 +33,10 @@ def errors(t: Transcription, x: np.ndarray) -> list[np.ndarray]:
 
     Positions and velocities are cubics between nodes; what their rates lack of N v and of the accelerations that the
     machine really has there, with the planned inputs, is integrated over the interval and compared with the largest
-    value of its kind (velocities with velocities) along the phase.
+    value of its kind (velocities with velocities) along the phase. Steps through contact have none that is known.
     """
+    if t.plan.through:
+        return [np.zeros(len(mesh) - 1) for mesh in t.meshes]
     out, params = [], t.params(x)
     for k, model in enumerate(t.models):
         q, v, _, u, *_ = t.whole(k, x)

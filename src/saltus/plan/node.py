@@ -21,6 +21,7 @@ from saltus.model.joints import Ball, Shift, Turn
 from saltus.model.mechanism import Mechanism, Placement
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, number
+from saltus.plan.touching import Touches
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +60,8 @@ class Node:
     unknowns: ca.Function
 
 
-def node_of(stage: Constrained, rows: Sequence[int], *, momentum: bool = True) -> Node:
-    """Return the node of a domain; `rows` are the constraint rows that are independent."""
+def node_of(stage: Constrained, rows: Sequence[int], *, momentum: bool = True, touches: Touches | None = None) -> Node:
+    """Return the node of a domain; `rows` are the constraint rows that are independent, `touches` contacts left open."""
     for contact in stage.domain.contacts:
         if isinstance(contact, Sliding) and not _is_zero(contact.friction):
             raise BadModel(
@@ -69,20 +70,24 @@ def node_of(stage: Constrained, rows: Sequence[int], *, momentum: bool = True) -
                 domain=stage.domain.name,
             )
     e = stage.tree.constrained(stage.contacts, stage.anchors, unlimited=True)
-    floating = floats(stage) if momentum else None
-    return _floating(stage, e, list(rows), floating) if floating else _general(stage, e, list(rows))
+    floating = floats(stage) if momentum and touches is None else None
+    return _floating(stage, e, list(rows), floating) if floating else _general(stage, e, list(rows), touches)
 
 
 # ---- any machine --------------------------------------------------------------------------------------------------
 
 
-def _general(stage: Constrained, e: Equations, rows: list[int]) -> Node:
+def _general(stage: Constrained, e: Equations, rows: list[int], touches: Touches | None) -> Node:
     m = stage.system.mechanism
     sizes = {"q": e.nq, "v": e.nv, "a": e.nv, "f": len(rows), "u": e.u.numel(), "z": e.z.numel()}
+    sizes |= touches.sizes if touches is not None else {}
     x, blocks = _layout(sizes)
     part = {name: x[place] for name, place in blocks.items()}
     force = _spread(part["f"], rows, e.phi.numel())
     dynamics = e.inverse_dynamics - e.Q - ca.mtimes(e.J.T, force)
+    if touches is not None:
+        dynamics -= touches.efforts(part, e.v)
+    open_forces = SX(0, 1) if touches is None else touches.first
     phi, phi_dot, bend = e.phi[rows], e.phi_dot[rows], (ca.mtimes(e.J, e.a) + e.gamma)[rows]
     gap = ca.vertcat(phi, _quaternions(e, e.q))
     expressions = [dynamics, bend, gap, phi_dot, ca.jacobian(gap, e.q).T, e.J[rows, :].T, e.q_dot, e.z_dot]
@@ -96,7 +101,7 @@ def _general(stage: Constrained, e: Equations, rows: list[int]) -> Node:
     return Node(
         x,
         blocks,
-        _names(m, blocks, [names[r] for r in rows]),
+        _names(m, blocks, [names[r] for r in rows], touches=touches),
         stage.anchors,
         tuple(f"anchor {i + 1}" for i in range(stage.anchors.numel())),
         {"t": e.t, "q": part["q"], "v": part["v"], "a": part["a"], "u": part["u"], "f": force, "z": part["z"]},
@@ -106,7 +111,9 @@ def _general(stage: Constrained, e: Equations, rows: list[int]) -> Node:
         Rows(gap, labels + unit),
         Rows(phi_dot, tuple(f"rate of {n}" for n in labels)),
         {"q": pull_q, "v": pull_v},
-        _unknowns(e, rows, lambda f: (ca.vertcat(e.q, e.v, e.a, f, e.u, e.z), SX.zeros(stage.anchors.numel()))),
+        _unknowns(
+            e, rows, lambda f: (ca.vertcat(e.q, e.v, e.a, f, e.u, e.z, open_forces), SX.zeros(stage.anchors.numel()))
+        ),
     )
 
 
@@ -274,7 +281,12 @@ def _layout(sizes: dict[str, int]) -> tuple[SX, dict[str, slice]]:
 
 
 def _names(
-    m: Mechanism, blocks: dict[str, slice], rows: Sequence[str], skip_q: int = 0, skip_v: int = 0
+    m: Mechanism,
+    blocks: dict[str, slice],
+    rows: Sequence[str],
+    skip_q: int = 0,
+    skip_v: int = 0,
+    touches: Touches | None = None,
 ) -> tuple[str, ...]:
     """Name of every unknown."""
     size = {k: s.stop - s.start for k, s in blocks.items()}
@@ -288,7 +300,7 @@ def _names(
         "f": [f"force of {r}" for r in rows],
         "u": [f"u.{n}" for n in m.inputs],
         "z": [f"memory {i + 1}" for i in range(size.get("z", 0))],
-    }
+    } | (touches.names if touches is not None else {})
     return tuple(n for block in blocks for n in given[block])
 
 

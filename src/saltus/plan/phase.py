@@ -9,13 +9,17 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadModel, BadValue, UnknownName
+from saltus.ground import Ground
 from saltus.hybrid.constrained import Constrained
+from saltus.hybrid.contacts import same_point
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
-from saltus.model.symbols import SX, Named
+from saltus.model.symbols import SX, Named, number
+from saltus.model.touching import Foot, Stop
 from saltus.plan.conditions import Condition
+from saltus.plan.touching import Touches
 
 
 class Instant:
@@ -112,8 +116,17 @@ class Instant:
 class Phase:
     """Stay in one domain: start, end, duration (s), ground forces along the way."""
 
-    def __init__(self, system: HybridSystem, domain: Domain, index: int, intervals: int, duration: Any) -> None:
+    def __init__(
+        self,
+        system: HybridSystem,
+        domain: Domain,
+        index: int,
+        intervals: int,
+        duration: Any,
+        ground: Ground | None = None,
+    ) -> None:
         self.stage = Constrained(system, domain)
+        self.touches = Touches(self.stage, ground) if ground is not None else None
         self.domain, self.index = domain, index
         label = f"{domain.name} {index + 1}" if index else domain.name
         self.label = label
@@ -156,16 +169,39 @@ class Phase:
         rows, _ = self._rows(contact)
         return f"friction at {self.stage.row_names[rows[-1]]}", self.forces[list(rows[:-1])]
 
-    def cones(self, friction: float) -> list[Condition]:
-        """Tangential ground forces within `friction` times the normal ones."""
+    def friction(self, contact: int, most: float | None) -> SX | None:
+        """Friction at a contact: that of a foot declared there, at `most` so much; None where neither is given."""
+        m, point = self.stage.system.mechanism, self.domain.contacts[contact].point
+        feet = [x for x in m.touching.values() if isinstance(x, Foot) and same_point(m, x.point, point)]
+        known = [number(x) for x in (most, *(foot.friction for foot in feet)) if x is not None]
+        return None if not known else known[0] if len(known) == 1 else ca.fmin(*known)
+
+    @property
+    def stops(self) -> list[Condition]:
+        """Joints between the stops that the machine declares."""
+        m, k = self.stage.system.mechanism, self.stage.tree.kinematics
+        out = []
+        for stop in (x for x in m.touching.values() if isinstance(x, Stop)):
+            here = k.coordinate(stop.coordinate)
+            if stop.lower is not None:
+                out.append(Condition(here - number(stop.lower), 0.0, math.inf, f"lower stop of {stop.coordinate}"))
+            if stop.upper is not None:
+                out.append(Condition(number(stop.upper) - here, 0.0, math.inf, f"upper stop of {stop.coordinate}"))
+        return out
+
+    def cones(self, most: float | None) -> list[Condition]:
+        """Tangential ground forces within friction times the normal ones; see `friction`."""
         out = []
         for i, (_, normal) in enumerate(self.normals):
             name, along = self.tangential(i)
-            most = friction * normal
+            friction = self.friction(i, most)
+            if friction is None:
+                continue
+            most_here = friction * normal
             if along.numel() == 1:
-                out += [Condition(most + side * along, 0.0, math.inf, name) for side in (1, -1)]
+                out += [Condition(most_here + side * along, 0.0, math.inf, name) for side in (1, -1)]
             elif along.numel():
-                out.append(Condition(most**2 - ca.sumsqr(along), 0.0, math.inf, name))
+                out.append(Condition(most_here**2 - ca.sumsqr(along), 0.0, math.inf, name))
         return out
 
 

@@ -40,7 +40,7 @@ class PhaseModel:
     ) -> None:
         self.plan, self.phase, self.rows = plan, phase, tuple(rows)
         m = plan.mechanism
-        self.node = node = node_of(phase.stage, rows, momentum=momentum)
+        self.node = node = node_of(phase.stage, rows, momentum=momentum, touches=phase.touches)
         self.absolutes = absolutes_in(plan, summed)
         count, first = len(self.absolutes), node.x.numel()
         self.sizes, self.rests = SX.sym("size", count), SX.sym("rest", count)
@@ -55,7 +55,8 @@ class PhaseModel:
         self.freed = SX.sym("freed", len(plan.freed))
         self.common = ca.vertcat(self.begin, self.length, node.c, self.freed)
         params, self.rounding = SX.sym("p", len(m.params)), SX.sym("rounding", count)
-        self.s, self.p = SX.sym("s"), ca.vertcat(params, self.rounding)
+        self.relaxed = SX.sym("relaxed", phase.touches is not None)  # how far gaps and forces may overlap
+        self.s, self.p = SX.sym("s"), ca.vertcat(params, self.rounding, self.relaxed)
         self.elapsed = self.s * self.length
         constants = fallen_constants(m.gravity, node.c, self.elapsed) if self.floating else node.c
         inserted = ca.vertcat(self.begin + self.elapsed, constants, with_freed(plan, params, self.freed))
@@ -84,6 +85,11 @@ class PhaseModel:
         measured = ca.vertcat(SX(0, 1), *[self.along(e) for _, e in self.absolutes])
         self.measured = ca.Function("measured", arguments, [ca.densify(measured)])
         self._held(arguments, direct)
+
+    @property
+    def part(self) -> dict[str, SX]:
+        """Unknowns of the node by block."""
+        return {name: self.node.x[place] for name, place in self.node.blocks.items()}
 
     @property
     def floating(self) -> bool:
@@ -141,6 +147,9 @@ class PhaseModel:
         cost = SX(0)
         for i, factor in direct.items():
             cost += factor * self.along(self.plan.integrals[i][1]) * self._counts(i)
+        if self.phase.touches is not None:
+            overlaps = self.along(self.phase.touches.overlaps(self.part))
+            self.overlaps = Kernel(ca.Function("overlaps", arguments, [ca.densify(overlaps)]), native=False)
         self.point = ca.Function("point", arguments, ca.cse([cost, ca.densify(ca.vertcat(*rows))]))
         self.point_names, self.point_low, self.point_high = names, np.array(low), np.array(high)
 
@@ -171,8 +180,10 @@ class PhaseModel:
         out = [c for only, c in plan.path if only is None or only is phase]
         for name, force in phase.normals:
             out.append(Condition(force, 0.0, FREE, f"ground pushes, {name}"))
-        if plan.friction is not None:
-            out += phase.cones(plan.friction)
+        if phase.touches is not None:
+            out += phase.touches.conditions(self.part, self.relaxed)
+        else:
+            out += phase.cones(plan.friction) + phase.stops
         for edge in plan.system.leaving(phase.domain):
             if isinstance(edge.guard, Touchdown):
                 out.append(Condition(SX(edge.guard.expression(self.signals)), 0.0, FREE, f"{BEFORE}{edge.name}"))
@@ -219,7 +230,7 @@ class PhaseModel:
     def accelerations(
         self, t: np.ndarray, q: np.ndarray, v: np.ndarray, u: np.ndarray, anchors: np.ndarray, params: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return a, f (independent rows) and q', one row a time: M a + h = Q + J' f, J a + gamma = 0."""
+        """Return a, f (independent rows) and q', one row per time: M a + h = Q + J' f, J a + gamma = 0."""
         n, m = v.shape[1], len(self.rows)
         M, rhs, J, gamma, q_dot = self._numbers(t, q, v, u, anchors, params)
         K = np.zeros((len(t), n + m, n + m))
@@ -243,7 +254,7 @@ class PhaseModel:
     def _numbers(
         self, t: np.ndarray, q: np.ndarray, v: np.ndarray, u: np.ndarray, anchors: np.ndarray, params: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        """M, Q - h, J, gamma and q', one a time."""
+        """M, Q - h, J, gamma and q', one per time."""
         z = np.zeros(self._terms.function.size1_in(5))
         M, rhs, J, gamma, q_dot = self._terms.batch(t[:, None], q, v, u, np.concatenate([params, anchors]), z)
         n, m = v.shape[1], len(self.rows)

@@ -128,6 +128,9 @@ class Planned(Trajectory):
         if self.rounding:
             lines.append("  absolute values rounded off within " + ", ".join(f"{r:.3g}" for r in self.rounding))
         lines.append(f"  largest loop gap: {self.loop_gap:.3g} m")
+        if self.plan.through:
+            lines.append(f"  through contact: forces and gaps or slips overlap by at most {p['overlap']:.2g} weight m")
+            lines += self.contacts.lines()
         if self.others:
             lines.append("  other local minima: " + ", ".join(f"{o.objective:.6g}" for o in self.others))
         lines += [f"  {note}" for note in self.meta["notes"]]
@@ -166,6 +169,10 @@ def planned(
             rows, locks = model.phase._rows(i)
             for row, lock in zip(rows, locks, strict=True):
                 ground[:, contact_index(m, contacts, contact), "xyz".index(lock)] = f[:, row]
+        touches = np.zeros((len(times), 0, len(QUANTITIES)))
+        if model.phase.touches is not None:
+            u[0] = u[1]  # steps are implicit: what is unknown at their beginning acts on none
+            touches = _touching(t, k, x, ground, list(contacts))
         work = t.scheme.running(times, powers)
         samples.append(
             {
@@ -183,7 +190,7 @@ def planned(
                 "momentum": momentum,
                 "points": points.reshape(len(times), len(m.points), d),
                 "forces": ground,
-                "touches": np.zeros((len(times), 0, len(QUANTITIES))),
+                "touches": touches,
             }
         )
         pieces.append(states(t, k, x))
@@ -197,10 +204,10 @@ def planned(
     gap = float(np.abs(arrays["gap"]).max(initial=0.0))
     events = _events(t, samples, p)
     meta: dict[str, Any] = {
-        **labels(plan.system, [model.phase.domain.name for model in t.models], arrays, p),
+        **labels(plan.system, [model.phase.domain.name for model in t.models], arrays, p, plan.ground),
         "channels": channels,
         "drives": list(m.drives),
-        "elements": [],
+        "elements": [x.name for model in t.models[:1] for x in (model.phase.touches.all if plan.through else [])],
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",
         "engine": engine,
@@ -232,6 +239,8 @@ def planned(
             "coarse": False,
             "rounding": t.rounding.tolist(),
             "middles": t.scheme.middles,
+            "held": plan.through,
+            "overlap": overlap(t, x),
             "rounds": [vars(r) for r in rounds],
             "build_seconds": build_seconds,
             "params": {n: params[n] for n in plan.freed},
@@ -241,6 +250,35 @@ def planned(
     out = Planned(meta, arrays, pieces, events, m)
     out.plan, out.x, out.transcription, out.others = plan, x, t, []
     return out
+
+
+def overlap(t: Transcription, x: np.ndarray) -> float:
+    """Largest product of a force by the weight and a gap (m) or a slip (m/s), through contact."""
+    found = [np.max(m.overlaps.batch(*t.at_nodes(k, x))[1:]) for k, m in enumerate(t.models) if t.plan.through]
+    return float(max(found, default=0.0))
+
+
+PUSHES, SLIPS = 1e-4, 1e-3  # of the weight, m/s: contacts that push or slip more than this do
+
+
+def _touching(t: Transcription, k: int, x: np.ndarray, ground: np.ndarray, names: list[str]) -> np.ndarray:
+    """Quantities of contacts whose sequence was found; their forces are added to those of the ground."""
+    model = t.models[k]
+    touches = model.phase.touches
+    assert touches is not None
+    outputs = [ca.densify(model.along(y)) for y in (*touches.seen(model.part), touches.weight)]
+    kernel = Kernel(ca.Function("touching", [model.x, model.common, model.s, model.p], outputs), native=False)
+    forces, rows, weight = kernel.batch(*t.at_nodes(k, x))
+    count = len(t.fractions[k])
+    rows = np.reshape(rows, (count, -1, 5))
+    for i, one in enumerate(touches.all):
+        at = names.index(one.element.part.name)
+        ground[:, at] += np.reshape(forces, (count, -1, 3))[:, i, : ground.shape[2]]
+    normal, tangential, slip, gap, friction = np.moveaxis(rows, 2, 0)
+    joints = np.array([not one.element.normal for one in touches.all])
+    closed = (normal > PUSHES * np.reshape(weight, (count, -1))) | joints
+    stick = closed & (np.abs(slip) < SLIPS)
+    return np.stack([normal, tangential, slip, gap, closed, stick, friction, friction], axis=2)
 
 
 def _outputs(t: Transcription, k: int) -> Kernel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import casadi as ca
 import numpy as np
@@ -22,7 +23,8 @@ class Trapezoidal:
     middles = False
     compressed = False
     places = (0.0, 1.0)
-    between, shares = (0.25, 0.5, 0.75), (1 / 12, 1 / 12, 4 / 12, 2 / 12, 4 / 12)
+    between: ClassVar[tuple[float, ...]] = (0.25, 0.5, 0.75)
+    shares: ClassVar[tuple[float, ...]] = (1 / 12, 1 / 12, 4 / 12, 2 / 12, 4 / 12)
 
     def instants(self, mesh: np.ndarray) -> np.ndarray:
         """Fractions of the phase at which there are nodes."""
@@ -34,7 +36,7 @@ class Trapezoidal:
         return np.concatenate([h, [0]]) / 2 + np.concatenate([[0], h]) / 2
 
     def running(self, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """Integral of rates, one row a node, from the first node to each."""
+        """Integral of rates, one row per node, from the first node to each."""
         steps = np.diff(t)[:, None] * (rates[1:] + rates[:-1]) / 2
         return np.vstack([np.zeros(rates.shape[1]), np.cumsum(steps, axis=0)])
 
@@ -52,6 +54,29 @@ class Trapezoidal:
         (a, b), (f0, f1) = one.nodes, one.rates
         step = _integrated(model, b) - _integrated(model, a) - one.h * (f0 + f1) / 2
         return one.local([("collocation", step)], native)
+
+
+@dataclass(frozen=True)
+class Implicit(Trapezoidal):
+    """Rates are those at the end of an interval: order 1, and stable where forces jump, as at contacts."""
+
+    order = 1
+    between: ClassVar[tuple[float, ...]] = ()
+    shares: ClassVar[tuple[float, ...]] = (0.0, 1.0)
+
+    def weights(self, mesh: np.ndarray) -> np.ndarray:
+        """Weights of the nodes in an integral over the phase."""
+        return np.concatenate([[0.0], np.diff(mesh)])
+
+    def running(self, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
+        """Integral of rates, one row per node, from the first node to each."""
+        return np.vstack([np.zeros(rates.shape[1]), np.cumsum(np.diff(t)[:, None] * rates[1:], axis=0)])
+
+    def local(self, model: PhaseModel, native: bool | None) -> Local:
+        """x1 - x0 = h f1, with the end on the constraints."""
+        one = Interval(self, model)
+        (a, b), (_, f1) = one.nodes, one.rates
+        return one.local([("step", _integrated(model, b) - _integrated(model, a) - one.h * f1)], native)
 
 
 @dataclass(frozen=True)
@@ -83,7 +108,7 @@ class HermiteSimpson:
         return out
 
     def running(self, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """Integral of rates, one row a node, from the first node to each: of the parabola through an interval."""
+        """Integral of rates, one row per node, from the first node to each: of the parabola through an interval."""
         h = np.diff(t[::2])[:, None]
         first, middle, last = rates[:-1:2], rates[1::2], rates[2::2]
         steps = np.empty((len(t) - 1, rates.shape[1]))

@@ -22,7 +22,7 @@ from saltus.plan.integrals import means, objective, with_integrals
 from saltus.plan.mesh import errors, inputs, refined, states
 from saltus.plan.phase_model import PhaseModel
 from saltus.plan.planned import Planned, Round, planned
-from saltus.plan.schemes import HermiteSimpson, Scheme
+from saltus.plan.schemes import HermiteSimpson, Implicit, Scheme
 from saltus.plan.solvers import SOLVERS, Limits, Result
 from saltus.plan.stages import stages_of
 from saltus.plan.starting_point import fill
@@ -30,6 +30,7 @@ from saltus.plan.statement import Plan
 from saltus.plan.transcription import Transcription
 
 LOOK = 50  # iterations that a further guess gets, once one has led to a solution
+RELAXED = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # weight m, m/s: how far contacts may overlap, in rounds
 ROUNDINGS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of absolute values, as shares of their means, one after the other
 SAME = 1e-3  # relative change of the objective below which they need not be rounded less
 
@@ -67,7 +68,9 @@ def solve(
     `progress(what, iteration, cost, violation)` is called now and then.
     """
     begin = time.perf_counter()
-    scheme = scheme or HermiteSimpson()
+    if plan.through and scheme is not None:
+        raise BadValue(f"{plan!r} goes through contact, in implicit steps; leave out scheme={scheme!r}", given=scheme)
+    scheme = Implicit() if plan.through else scheme or HermiteSimpson()
     if tolerance is not None and not tolerance > 0:
         raise BadValue(f"tolerance is {tolerance}; give a number above zero, or None to keep the mesh", given=tolerance)
     if solver not in SOLVERS:
@@ -180,6 +183,8 @@ class _Work:
         rows = [rows_at(self.plan, p, g.q[0]) for p, g in zip(self.plan.phases, guess, strict=True)]
         t = self.transcription(rows, meshes)
         t.rounding = ROUNDINGS[0] * means(t, fill(t, guess))
+        if self.plan.through:
+            t.relaxed = RELAXED[:1] * np.ones(1)
         return t
 
     def from_guess(self, i: int, candidates: Sequence[Guess], limit: int) -> Result:
@@ -207,10 +212,27 @@ class _Work:
             result = self._solve(t, result.x, "going on", self.limits.iterations)
             self._record(t, result)
         self._insist(t, result)
+        if self.plan.through:
+            t, result = self._tightened(t, result)
         t, result = self._over_meshes(t, result, tolerance, refinements)
         if t.rounding.size and not self.ended:
             t, result = self._rounded_less(t, result, tolerance, refinements, fly)
         return self.motion(t, result)
+
+    def _tightened(self, t: Transcription, result: Result) -> tuple[Transcription, Result]:
+        """Let contacts overlap less and less, for as long as that is solved."""
+        for relaxed in RELAXED[1:]:
+            tight = self.transcription([m.rows for m in t.models], t.meshes)
+            tight.rounding, tight.relaxed = t.rounding, np.array([relaxed])
+            found = self._solve(tight, result.x, f"contacts within {relaxed:g}", self.limits.iterations, warm=True)
+            self._record(tight, found)
+            if not found.ok:
+                self.notes.append(
+                    f"with contacts that overlap by {relaxed:g} only, the solver ended with {found.status}"
+                )
+                break
+            t, result = tight, found
+        return t, result
 
     def _rounded_less(
         self, t: Transcription, result: Result, tolerance: float | None, refinements: int, fly: bool

@@ -10,6 +10,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadModel, BadValue, UnknownName
+from saltus.ground import Ground
 from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.resets import Collision
@@ -18,14 +19,18 @@ from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 from saltus.plan.conditions import Condition, parse
 from saltus.plan.phase import Instant, Phase, inputs_of
+from saltus.shown import Shown
+from saltus.simulation.asked import ground_of
 
 
-class Plan:
+class Plan(Shown):
     """A motion through one domain, or through several in a row, to be found by direct collocation.
 
     `duration` is a number of seconds, or (least, most) where it is free; `intervals` the first mesh; a list gives each
-    phase its own. `friction` limits ground forces to a cone; that the ground only pushes, and that points with a
-    touchdown guard stay above it, is always required.
+    phase its own. `friction` limits ground forces to a cone, as that of declared feet does; that the ground only
+    pushes, that points with a touchdown guard stay above it, and that joints stay between their stops, is always
+    required. A machine alone that has feet, stops or dry friction is planned through contact, on a `ground` of any
+    smooth shape: who touches, sticks and slips when is found.
 
     `plan.q`, `plan.v`, `plan.u`, `plan.t` are quantities along the way, `plan.start` and `plan.end` the ends,
     `plan.phases` the phases. Say with `require`, `bound`, `periodic` and `minimise` what is wanted, then `solve`.
@@ -38,17 +43,15 @@ class Plan:
         intervals: int | Sequence[int] = 40,
         params: Mapping[str, float] | None = None,
         friction: float | None = None,
+        ground: Ground | float | None = None,
     ) -> None:
         if not domains:
             raise BadValue("a plan needs a domain, as in sl.Plan(system.domains['flight'], duration=0.5)")
-        for d in domains:
-            if isinstance(d, Mechanism) and d.touching:
-                raise BadModel(
-                    f"a plan does not choose when {', '.join(map(repr, d.touching))} of {d.name!r} touch; state the order "
-                    "with the domains of a HybridSystem, as in sl.Plan(stance, flight, ...)",
-                    parts=list(d.touching),
-                )
-        given = [HybridSystem.alone(d).domains["motion"] if isinstance(d, Mechanism) else d for d in domains]
+        alone = isinstance(domains[0], Mechanism)
+        if ground is not None and not alone:
+            raise BadValue("ground= belongs to machines with feet; domains have that of their HybridSystem")
+        terrain = ground_of(domains[0], ground) if alone else None
+        given = [HybridSystem.alone(d, terrain).domains["motion"] if isinstance(d, Mechanism) else d for d in domains]
         systems = {id(d.system) for d in given}
         if len(systems) != 1 or given[0].system is None:
             raise BadModel("the domains of a plan belong to different systems; take them all from one")
@@ -62,8 +65,12 @@ class Plan:
                 raise BadValue(f"{len(values)} {what} for {len(given)} phases; give one, or one each", given=values)
         if any(not isinstance(n, int | np.integer) or n < 1 for n in meshes):
             raise BadValue(f"intervals is {intervals}; give whole numbers above zero", given=intervals)
+        self.through = self.system.terrain is not None
+        self.ground: Ground | None = terrain if self.through else None
+        if self.through and friction is not None:
+            raise BadValue(f"friction of {m.name!r} is that of its feet: m.foot(..., friction=) or that of the ground")
         self.phases = [
-            Phase(self.system, d, i, int(n), T)
+            Phase(self.system, d, i, int(n), T, self.ground)
             for i, (d, n, T) in enumerate(zip(given, meshes, durations, strict=True))
         ]
         self.joins = [self._join(a.domain, b.domain) for a, b in zip(self.phases, self.phases[1:], strict=False)]
@@ -88,8 +95,8 @@ class Plan:
             raise BadModel(f"no edge leads from {source.name!r} to {target.name!r}; add one with system.edge(...)")
         if isinstance(edges[0].reset, Collision):
             raise BadModel(
-                f"edge {edges[0].name!r} from {source.name!r}: a plan can pass edges with Continuous(), PlasticImpact() "
-                "or a Map, not a Collision, which is solved by cases",
+                f"edge {edges[0].name!r} from {source.name!r}: a plan can pass edges with Continuous(), "
+                "PlasticImpact() or a Map, not a Collision, which is solved by cases",
                 edge=edges[0].name,
             )
         return edges[0]

@@ -42,6 +42,7 @@ class Transcription:
         self._kept, self._native = locals_, native
         self.p = np.array([plan.params[n] for n in plan.mechanism.params])
         self.rounding = np.ones(len(self.models[0].absolutes))  # of absolute values
+        self.relaxed = np.zeros(self.models[0].relaxed.numel())  # how far gaps and forces may overlap, through contact
         self._place()
 
     # ---- where everything is ------------------------------------------------------------------------------------
@@ -152,6 +153,10 @@ class Transcription:
             inner = np.ones(len(s), bool) if i not in model.integrated else own
             row = nodes[i, inner]
             self.low[row], self.high[row] = np.maximum(self.low[row], least), np.minimum(self.high[row], most)
+        if self.plan.through:  # steps are implicit: what acts at the very beginning acts on nothing
+            idle = np.concatenate([nodes[model.node.blocks[block], 0] for block in "unt"])
+            idle = idle[(self.low[idle] <= 0) & (self.high[idle] >= 0)]
+            self.low[idle] = self.high[idle] = 0.0
         if not own.all():
             unused = nodes[np.ix_(np.array(model.integrated), ~own)]
             self.low[unused] = self.high[unused] = 0.0
@@ -183,10 +188,10 @@ class Transcription:
         """Friction conditions, and tangential forces, of contacts whose normal force ends phase k by being zero."""
         phase, m = self.models[k].phase, self.plan.mechanism
         guards = [e.guard for a, _, e in self.joins if a == k and e is not None and isinstance(e.guard, Liftoff)]
-        if self.plan.friction is None or not guards:
-            return []
-        contacts = enumerate(phase.domain.contacts)
-        return [phase.tangential(i) for i, c in contacts if same_point(m, c.point, guards[0].point)]
+        contacts = [
+            i for i, c in enumerate(phase.domain.contacts) if guards and same_point(m, c.point, guards[0].point)
+        ]
+        return [phase.tangential(i) for i in contacts if phase.friction(i, self.plan.friction) is not None]
 
     def _interval_piece(self, k: int) -> Piece:
         """Collocation within every interval; its end is put onto the constraints."""
@@ -243,7 +248,7 @@ class Transcription:
             ]
         ).astype(int)
         params = SX.sym("p", len(self.p))
-        p = ca.vertcat(params, SX.sym("rounding", len(self.rounding)))
+        p = ca.vertcat(params, SX.sym("rounding", len(self.rounding) + len(self.relaxed)))
 
         def put(k: int, expression: SX, node: SX, s: float) -> SX:
             m = self.models[k]
@@ -423,6 +428,8 @@ class Transcription:
                 size[block] = np.maximum(size[block], 0.1 * size[block].max(initial=0.0))
             best = np.where(finite > 0, np.minimum(np.maximum(size, 0.1 * finite), np.maximum(finite, 1e-12)), size)
             out[nodes] = np.where(best > 1e-9, best, 1.0)[:, None]
+            for block in ("n", "t", "c") if self.plan.through else ():
+                out[nodes[self.models[k].node.blocks[block]]] = 1.0  # by the weight, and m/s
             inside = self.sizes[k]
             out[inside] = np.resize(out[nodes[list(self.models[k].of_sizes), 0]], len(inside))[:, None]
             out[self.constants[k]] = np.maximum(np.abs(guess[self.constants[k]]), 1e-3)
@@ -446,7 +453,7 @@ class Transcription:
         return "a slack or an impulse"
 
     def whole(self, k: int, x: np.ndarray) -> list[np.ndarray]:
-        """q, v, a, u, f, z and q' of phase k, one row a node."""
+        """q, v, a, u, f, z and q' of phase k, one row per node."""
         here = self.at_nodes(k, x)
         return [np.reshape(part, (len(here[0]), -1)) for part in self.models[k].whole.batch(*here)]
 
@@ -456,8 +463,8 @@ class Transcription:
 
     @property
     def data(self) -> np.ndarray:
-        """Params, and roundings of absolute values."""
-        return np.concatenate([self.p, self.rounding])
+        """Params, roundings of absolute values, and how far contacts may overlap."""
+        return np.concatenate([self.p, self.rounding, self.relaxed])
 
     def times(self, k: int, x: np.ndarray) -> np.ndarray:
         """Times of the nodes of phase k (s)."""

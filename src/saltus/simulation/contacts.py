@@ -10,11 +10,11 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.dynamics.contact_problem import Forces, Law, NoForces, solve
+from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, solve
 from saltus.dynamics.impulse import Decomposition, Impact
 from saltus.dynamics.unilateral import Element
 from saltus.errors import BadValue
-from saltus.ground import Ground, Patch
+from saltus.ground import NONE, Ground, Patch
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
 from saltus.hybrid.touched import Touched
@@ -30,6 +30,7 @@ SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are k
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
 
+Frictions = tuple[float | None, float | None]  # of slip and of rest; None: the ground's
 Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Accelerations and forces of all rows at (q, v, block), as the run has them."""
 
@@ -71,12 +72,13 @@ class Now:
     def block(self, felt: bool) -> np.ndarray:
         """Its run-time parameters."""
         x = self.element
-        out = np.zeros(x.block.numel())
+        out = np.zeros(x.size)
         values: dict[str, Any] = {
             "closed": self.closed,
             "stick": self.stick,
             "felt": felt,
             "friction": self.friction if self.borne is None else self.borne,
+            "borne": self.borne is not None,
             "static": self.static,
             "direction": self.direction,
             "anchor": self.anchor,
@@ -114,7 +116,7 @@ class Contacts:
     def __init__(self, c: Touched, ground: Ground, params: np.ndarray) -> None:
         self.c, self.ground, self.params = c, ground, params
         laws = np.reshape(c.laws(params), (-1, 3))
-        self.given = [(float(row[0]), float(row[1])) for row in laws]
+        self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
         self.stiffness = np.ravel(c.stiffness(params))  # N/m, zero of hard contacts
         self.now = [
             Now(
@@ -183,7 +185,7 @@ class Contacts:
             for k, key in enumerate(("friction", "static")):
                 if getattr(one, key) == own[k]:
                     out.append((at + one.element.places[key].start, 3 * i + k))
-            at += one.element.block.numel()
+            at += one.element.size
         return out
 
     # ---- rows ---------------------------------------------------------------------------------------------------
@@ -226,23 +228,27 @@ class Contacts:
                 mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
                 near = self.ground.near(float(places[i, 0]), float(places[i, up]))
                 self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
-        normals = np.reshape(self.c.meeting(t, q, v, self.base)[4], (-1, 3))
-        for one, n in zip(self.now, normals, strict=True):
-            if "reference" in one.element.places and one.reference is None:
-                one.reference = np.eye(3)[int(np.abs(n).argmin())]
+        unknown = [one for one in self.now if "reference" in one.element.places and one.reference is None]
+        if unknown:
+            normals = np.reshape(self.c.meeting(t, q, v, self.base)[4], (-1, 3))
+            for one in unknown:
+                one.reference = np.eye(3)[int(np.abs(normals[self.now.index(one)]).argmin())]
 
     @staticmethod
-    def _assign(feet: Sequence[Now], near: Sequence[Patch], own: Sequence[tuple[float, float]]) -> None:
+    def _assign(feet: Sequence[Now], near: Sequence[Patch], own: Sequence[Frictions]) -> None:
         """Patches to the contacts of one foot; one that is touched stays with its contact's mode."""
         before = {
-            (one.patch.point, one.patch.normal): (one.closed, one.stick, one.direction) for one in feet if one.patch
+            (one.patch.point, one.patch.normal): (one.closed, one.stick, one.direction, one.borne)
+            for one in feet
+            if one.patch
         }
         for one, patch, mu in zip(feet, near, own, strict=True):
             known = before.get((patch.point, patch.normal))
             changed = one.patch is None or (one.patch.point, one.patch.normal) != (patch.point, patch.normal)
             one.patch = patch
             if changed:
-                one.closed, one.stick, one.direction = known or (False, False, np.zeros(one.element.slips))
+                none = False, False, np.zeros(one.element.slips), None
+                one.closed, one.stick, one.direction, one.borne = known or none
             _rough(one, mu, patch.friction)
 
     # ---- starting -----------------------------------------------------------------------------------------------
@@ -336,11 +342,12 @@ class Contacts:
         before, block = [(one.mode, one.direction.copy()) for one in self.now], self.block
         self.look(t, q, v)
         c, names = self.c, [x.name for x in self.c.elements]
-        gaps, u, A, *_ = c.meeting(t, q, v, self.base)
+        base = self.base
+        gaps, u, A, *_ = c.meeting(t, q, v, base)
         gaps, u = np.ravel(gaps), np.ravel(u)
         A = np.reshape(A, (len(u), len(v)))
-        M = c.mass(t, q, self.base)
-        loops = c.closure(t, q, self.base)[1][: c.loops]
+        M = c.mass(t, q, base)
+        loops = c.closure(t, q, base)[1][: c.loops]
         self._soften(t, q, v, gaps, u, response, stopped, leaving)
         hard = [i for i, one in enumerate(self.now) if one.element.normal and not one.element.soft]
         touching = [i for i in hard if self.now[i].closed or gaps[i] <= TOUCHING]
@@ -520,13 +527,15 @@ class Contacts:
         G = Decomposition(M, A[rows], loops).mobility if rows else np.zeros((0, 0))
         for one in self.now:
             one.closed = one.closed and (one.element.soft or not one.element.normal)
-        forces = None
+        forces, b = None, np.zeros(0)
         for _ in range(4):
-            b = self._free(q, v, response)[rows]
+            before, b = b, self._free(q, v, response)[rows]
+            if np.array_equal(b, before):
+                break  # the law does not mind who touches
             if rows:
                 going = {k: leaving[i] for k, i in enumerate(candidates) if i in leaving}
                 forces = solve(G, b, laws, count=count, leaving=going)
-                self._take(candidates, forces, laws)
+                self._take(candidates, forces, laws, leaving)
             felt = [one.closed for one in self.now]
             if felt == self.felt:
                 break
@@ -545,7 +554,9 @@ class Contacts:
             for one, (closed, stick) in zip(self.now, kept, strict=True):
                 one.closed, one.stick = closed, stick
 
-    def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law]) -> None:
+    def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law], leaving: Mapping[int, str]) -> None:
+        """Modes of a solution; one that is at its limit and does not start to slip is held by others."""
+        small = FINE * float(np.abs(forces.w).max(initial=1.0))
         for k, i in enumerate(candidates):
             one, mode, way = self.now[i], forces.modes[k], forces.directions[k]
             one.closed = mode != "open"
@@ -554,6 +565,9 @@ class Contacts:
             if known is None or (one.element.slips == 2 and laws[k].direction is not None):
                 known = np.zeros(one.element.slips)  # a slip in 3D has a direction of its own once it has a speed
             one.direction = np.asarray(known, float)
+            slip = forces.w[list(laws[k].tangential)]
+            if mode == "slip" and laws[k].rough and i not in leaving and np.linalg.norm(slip) <= small:
+                one.borne = laws[k].friction
 
     def _spread(
         self,
@@ -626,21 +640,28 @@ class Contacts:
                 one.anchor = mine.copy()
 
 
-def _rough(one: Now, own: tuple[float, float], ground: float | None) -> None:
+def _given(x: Element, law: np.ndarray) -> Frictions:
+    """Friction of slip and of rest that a part has of its own."""
+    own = getattr(x.part, "friction", 0.0) is not None, getattr(x.part, "static", None) is not None
+    return float(law[0]) if own[0] else None, float(law[1]) if any(own) else None
+
+
+def _rough(one: Now, own: Frictions, ground: float | None) -> None:
     """Friction of a foot on a patch: its own or the ground's, the smaller where both have one."""
     part = one.element.part
     assert isinstance(part, Foot)
-    if own[0] < 0 and ground is None:
+    if one.patch is NONE:
+        return
+    if own[0] is None and ground is None:
         raise BadValue(
             f"foot {part.name!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a "
             "ground with friction=",
             foot=part.name,
         )
-    slip, rest = (ground if x < 0 else x if ground is None else min(x, ground) for x in own)
-    assert slip is not None
-    assert rest is not None
-    one.friction, one.static = slip, max(slip, rest)
+    one.friction, one.static = (ground if x is None else x for x in (own[0], own[0] if own[1] is None else own[1]))
     _checked(one)
+    if ground is not None:
+        one.friction, one.static = min(one.friction, ground), min(one.static, ground)
 
 
 def _checked(one: Now) -> None:

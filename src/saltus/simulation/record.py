@@ -10,7 +10,6 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.dynamics.unilateral import Element
 from saltus.errors import BadValue
 from saltus.ground import Ground, Level, Terrain
 from saltus.hybrid.constrained import tree_of
@@ -23,7 +22,7 @@ from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot
 from saltus.simulation.log import Log, Stay
-from saltus.simulation.touches import GAP, summary
+from saltus.simulation.touches import summary
 from saltus.simulation.trajectory import Piece, Trajectory
 from saltus.simulation.verdict import faults
 
@@ -90,7 +89,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
         "contacts": contact_summary(system, [s.mode.domain.contacts for s in log.stays], arrays, places, d)
         | summary(arrays, elements),
         "elements": [x.name for x in elements],
-        "feet": _feet(log, arrays, elements),
+        "feet": _feet(log, arrays),
     }
     trajectory = Trajectory(meta, arrays, [s.piece for s in sampled], log.events, m)
     if log.outcome is not None:
@@ -214,7 +213,7 @@ def _named(s: _Samples, outputs: list[np.ndarray], places: Mapping[str, Any], d:
         "own_work": x[:, layout.work],
         "drives": drives,
         "touches": np.concatenate([touches.reshape(n, len(c.elements), 4), _modes(mode, s.p, n)], axis=2),
-        "off": float(np.abs(phi).max(initial=0.0)),
+        "off": _apart(mode, phi),
     }
 
 
@@ -226,7 +225,7 @@ def _modes(mode: Mode, p: np.ndarray, n: int) -> np.ndarray:
     for i, one in enumerate(c.elements):
         for k, key in enumerate(("closed", "stick", "friction", "static")):
             out[:, i, k] = block[:, at + one.places[key].start]
-        at += one.block.numel()
+        at += one.size
     return out
 
 
@@ -236,7 +235,14 @@ def _gap_at_steps(s: _Samples) -> float:
     if not mode.constrained.rows:
         return 0.0
     x = np.vstack([piece.coefficients[:, 0], piece.coefficients[-1].sum(axis=0)])
-    return float(np.abs(mode.constrained.gaps(piece.breaks, x[:, : mode.layout.nq], mode.base(p))).max())
+    return _apart(mode, np.asarray(mode.constrained.gaps(piece.breaks, x[:, : mode.layout.nq], mode.base(p))))
+
+
+def _apart(mode: Mode, phi: np.ndarray) -> float:
+    """Largest distance between the two sides of a loop or a contact, rows of one taken together."""
+    ends = np.cumsum([0, *(c.phi.numel() for c in mode.equations.closures)])
+    spans = [phi[:, a:b] for a, b in itertools.pairwise(ends)]
+    return max((float(np.linalg.norm(part, axis=1).max(initial=0.0)) for part in spans), default=0.0)
 
 
 # ---- contacts -------------------------------------------------------------------------------------------------------
@@ -307,15 +313,13 @@ def _limit(contacts: Sequence[Any]) -> float:
     return min((float(f) for f in given), default=np.inf)
 
 
-def _feet(log: Log, arrays: Mapping[str, np.ndarray], elements: Sequence[Element]) -> dict[str, dict[str, float]]:
-    """Depth below the ground (m) of every foot and named point, and when it was deepest (s)."""
+def _feet(log: Log, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
+    """Depth below the ground (m) of every point that must not be there, and when it was deepest (s)."""
     system, m = log.system, log.system.mechanism
     depth: dict[str, np.ndarray] = {}
     if system.terrain is not None:
-        for i, x in enumerate(elements):
-            if isinstance(x.part, Foot):
-                depth[x.part.name] = np.maximum(depth.get(x.part.name, -np.inf), -arrays["touches"][:, i, GAP])
-        own = [(n, f, 0.0) for n, f in m.points.items() if depth and n not in depth and f.link is not m.ground]
+        feet = [part.name for part in m.touching.values() if isinstance(part, Foot)]  # have gaps of their own
+        own = [(n, f, 0.0) for n, f in m.points.items() if feet and n not in feet and f.link is not m.ground]
         ground = log.ground
     else:
         own, ground = system.feet, Level(system.ground)

@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice, better, choose
 from saltus.dynamics.contact_problem import NoForces
 from saltus.dynamics.formulations import SPF, Baumgarte, Formulation, Projection
 from saltus.engines import choose as choose_engine
 from saltus.engines.port import Request, Segment, Stop
-from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
+from saltus.errors import BadModel, BadValue, SaltusError
 from saltus.ground import Ground, Level
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.contacts import Pinned, Rolling, Sliding
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
-from saltus.hybrid.mode import Action, Mode, action, mode, name_of
+from saltus.hybrid.mode import Mode, action, mode, name_of
 from saltus.hybrid.regular import check_constraints
 from saltus.hybrid.resets import Collision
 from saltus.hybrid.signals import Entry, called, commands
@@ -30,6 +31,7 @@ from saltus.hybrid.transition import (
     STILL,
     WATCH,
     Armed,
+    Entrance,
     Passed,
     Watch,
     arm,
@@ -45,7 +47,7 @@ from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
-from saltus.model.touching import Foot
+from saltus.simulation.asked import check_events, check_numbers, check_start, first_domain, ground_of
 from saltus.simulation.contacts import START, Contacts, Settled, response
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
@@ -93,10 +95,12 @@ def simulate(
     ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
     Ctrl-C keeps what was simulated.
     """
+    if isinstance(system, HybridSystem) and system.terrain is not None and not system.edges:
+        system = system.mechanism  # it is one alone, on any ground
     terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system, terrain)
-    _check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
+    check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
     if not isinstance(formulation, Formulation | None):
         raise BadValue(f"formulation is {formulation!r}; give one such as sl.formulations.SPF()", given=formulation)
     if not until > begin:
@@ -107,12 +111,9 @@ def simulate(
         raise BadValue(f"rate is {rate}; give recorded samples per second, above zero", given=rate)
     if max_steps < 1:
         raise BadValue(f"max_steps is {max_steps}; give a number of steps, at least one", given=max_steps)
-    _check_start(system, start)
-    for name in stop_after or {}:
-        known = {e.name for e in system.edges}
-        if name not in known:
-            raise UnknownName("event", name, known)
-    first = _first_domain(system, domain)
+    check_start(system, start)
+    check_events(system, terrain, stop_after or {})
+    first = first_domain(system, domain)
     if engine is not None:
         choose_engine(engine)  # an unknown name is refused before anything is built
     run = _Run(system, start, params, control, formulation or Projection(), tolerance, engine, independent)
@@ -124,67 +125,6 @@ def simulate(
     except KeyboardInterrupt:  # the run is done: it is kept
         run.log.note("interrupted while it was recorded, and recorded all the same")
         return record(run.log, run.t, run.q, begin, rate)
-
-
-def _check_numbers(**numbers: Any) -> None:
-    for what, number in numbers.items():
-        plain = isinstance(number, int | float | np.number) and not isinstance(number, bool)
-        if not (plain and math.isfinite(number)):
-            raise BadValue(f"{what} is {number!r}; give a finite number", given=number)
-
-
-def _check_start(system: HybridSystem, start: Any) -> None:
-    if not isinstance(start, State):
-        raise BadValue(f"the start is {start!r}; give a State, as m.assemble(...) returns it", given=start)
-    if start.mechanism is not system.mechanism:
-        raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
-    sizes = start.positions.shape, start.velocities.shape
-    names = start.mechanism.q_names, start.mechanism.v_names
-    if sizes != tuple((len(n),) for n in names) or not np.isfinite([*start.positions, *start.velocities]).all():
-        raise BadValue(
-            f"the start state of {start.mechanism.name!r} has not {len(names[0])} positions and {len(names[1])} "
-            "velocities that are finite numbers; make it with m.assemble(...)",
-            given=start,
-        )
-
-
-def ground_of(system: Any, ground: Ground | float | None) -> Ground:
-    """Ground that was asked for; what a graph of domains or a machine without feet would not see is refused."""
-    if isinstance(ground, int | float | np.number) and not isinstance(ground, bool):
-        ground = Level(float(ground))
-    if not isinstance(ground, Ground | None):
-        raise BadValue(
-            f"ground is {ground!r}; give a height (m) or a shape such as sl.ground.Slope(5, 'deg')", given=ground
-        )
-    m = system.mechanism if isinstance(system, HybridSystem) else system
-    if isinstance(system, HybridSystem):
-        if ground is not None:
-            raise BadValue(
-                "ground= belongs to machines with feet; a HybridSystem has its own, HybridSystem(m, ground=...)"
-            )
-        unseen = [name for name, part in m.touching.items() if not isinstance(part, Foot)]
-        if unseen and system.terrain is None:
-            raise BadModel(
-                f"the domains of a HybridSystem prescribe who touches, so {', '.join(map(repr, unseen))} would not be "
-                f"felt; simulate {m.name!r} itself, or leave them out",
-                parts=unseen,
-            )
-    elif ground is not None and not any(isinstance(part, Foot) for part in m.touching.values()):
-        raise BadValue(
-            f"{m.name!r} has no feet, so nothing would meet the ground; add m.foot(name, point, friction=0.7)"
-        )
-    return ground or (isinstance(system, HybridSystem) and system.terrain) or Level()
-
-
-def _first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
-    if domain is None:
-        if len(system.domains) != 1:
-            raise BadValue(f"say in which domain to start: {', '.join(system.domains)}", valid=list(system.domains))
-        return next(iter(system.domains.values()))
-    name = domain.name if isinstance(domain, Domain) else domain
-    if name not in system.domains:
-        raise UnknownName("domain", name, system.domains)
-    return system.domains[name]
 
 
 @dataclass(frozen=True)
@@ -224,7 +164,9 @@ class _Run:
         self.entered: Entry | None = None
         self._due: list[tuple[float, str]] = []  # names of events that have a time already
         self._sampled = (0, -1), np.zeros(0), -math.inf  # law and entry, what a Sampled law gave, when it is next due
-        self._actions: dict[tuple[str, Choice], Action] = {}
+        self._entries: dict[Mode, Kernel] = {}
+        self._modes: dict[tuple[str, Choice], Mode] = {}  # what was found once is not looked up again in the run
+        self._domains: dict[str, tuple[Constrained, Entrance]] = {}
         self._steppers: dict[int, Any] = {}
 
     # ---- the loop over domains ----------------------------------------------------------------------------------
@@ -266,6 +208,9 @@ class _Run:
             log.outcome = Outcome("failed", str(problem), self.t)
         if log.outcome is None:
             log.outcome = Outcome("finished", f"reached {until:g} s", self.t)
+            waiting = [e.name for e in self.system.edges if e.source is domain]
+            if waiting and not seen:
+                log.note(f"no guard fired: {domain.name!r} waited for {', '.join(waiting)} from beginning to end")
 
     def _chatters(self) -> bool:
         gaps = np.diff([e.t for e in self.log.events[-ZENO_EVENTS:]])
@@ -281,7 +226,7 @@ class _Run:
 
     def _begin(self, domain: Domain) -> None:
         """Put the start onto the constraints of its domain, or refuse it."""
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         self._check_loops(c)
         if isinstance(c, Touched):
             self.contacts = Contacts(c, self.terrain, self.params)
@@ -320,7 +265,7 @@ class _Run:
 
     def _settle(self, c: Constrained, allowed: float) -> float:
         """Put the state onto the constraints; return how far a coordinate moved."""
-        out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
+        out = self._in(c.domain)[1].settle(self.t, self.q, self.v, self.params, self.base)
         check_possible(c, self.t, out, allowed)
         self.q, self.v = out.q, out.v
         return out.shift
@@ -345,7 +290,7 @@ class _Run:
     def _met(self, met: Met, domain: Domain, seen: dict[str, int], stop_after: dict[str, int]) -> None:
         """Pass an instant at which a contact changes its mode."""
         q, v, log = self.q.copy(), self.v.copy(), self.log
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         assert isinstance(c, Touched)
         assert self.contacts is not None
         out = self._meet(c, met.fired)
@@ -365,7 +310,7 @@ class _Run:
 
     def _stand(self, domain: Domain) -> None:
         """Keep the start of a run that cannot go on from there."""
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         now = self._mode(c, self._choice(c), law_in(self.control, domain.name))
         x = now.state_vector(self.q, self.v, None, self.z)
         stay = Stay(now, self.t, x)
@@ -414,7 +359,7 @@ class _Run:
             target = consistent_target(self.system, edge, t, state.q, state.v, self.params)
         shift = 0.0
         if target is not None:
-            c = constrained(self.system, target)
+            c = self._in(target)[0]
             out = way.into(c, t, state, self.params, speed=self._known, slope=False)
             impact, shift = impact or out.impact, out.shift
             self.q, self.v = out.q, out.v
@@ -453,7 +398,7 @@ class _Run:
 
     def _stay(self, domain: Domain, until: float, progress: Progress | None) -> Edge | Met | None:
         """Run one domain until an edge is taken or a contact changes; None if the run is over."""
-        c = constrained(self.system, domain)
+        c = self._in(domain)[0]
         c.params(self.params)  # values that the domain gives to Params are checked
         visit, entered = self.visits.get(domain.name, 0), self._entry()
         law = law_in(self.control, domain.name)
@@ -506,7 +451,7 @@ class _Run:
         """Other rows hold the same machine: a state that moves when they change was not on the constraints."""
         if isinstance(self.formulation, SPF | Baumgarte) or self.log.pulled or not c.rows:
             return
-        out = entrance(c).settle(self.t, self.q, self.v, self.params, self.base)
+        out = self._in(c.domain)[1].settle(self.t, self.q, self.v, self.params, self.base)
         allowed = max(MOVED, self._known)
         if out.shift > allowed or out.error > allowed * max(1.0, float(np.abs(self.v).max())):
             raise BadModel(
@@ -519,13 +464,20 @@ class _Run:
 
     def _mode(self, c: Constrained, choice: Choice, law: Any) -> Mode:
         key = (c.domain.name, choice)
-        if key not in self._actions:
-            self._actions[key] = action(c, choice, law)
-        return mode(c, self.formulation, choice, self._actions[key])
+        if key not in self._modes:
+            self._modes[key] = mode(c, self.formulation, choice, action(c, choice, law))
+        return self._modes[key]
+
+    def _in(self, domain: Domain) -> tuple[Constrained, Entrance]:
+        """The equations of a domain and the way onto its constraints."""
+        if domain.name not in self._domains:
+            c = constrained(self.system, domain)
+            self._domains[domain.name] = c, entrance(c)
+        return self._domains[domain.name]
 
     def _stepper(self, now: Mode) -> Any:
         if id(now) not in self._steppers:
-            engine = choose_engine(self.engine, now.flow)
+            engine = choose_engine(self.engine)
             self._steppers[id(now)] = engine.prepare(now.flow)
             self.log.engines[self._steppers[id(now)].engine] = None
             for text in getattr(self._steppers[id(now)], "notes", ()):
@@ -535,7 +487,9 @@ class _Run:
     def _parameters(self, now: Mode) -> np.ndarray:
         """Run-time parameters at entry; contacts at rest get the direction in which they start to slip."""
         entered = self._entry()
-        p = np.ravel(entry(now)(entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params)).copy()
+        if now not in self._entries:
+            self._entries[now] = entry(now)
+        p = np.ravel(self._entries[now](entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params)).copy()
         p[now.layout.slice("anchors")] = self.base[len(self.params) :]
         c, layout = now.constrained, now.layout
         if c.elements:
@@ -784,8 +738,12 @@ class _Run:
                 "for; try another engine, a looser tolerance or a larger max_steps"
             )
         if stop is Stop.NOT_FINITE:
-            commanded = np.ravel(now.command(self.t, x, p)[0])
-            bad = [n for n, u in zip(self.system.mechanism.inputs, commanded, strict=True) if not math.isfinite(u)]
+            inputs = self.system.mechanism.inputs
+            for t in (self.t, self.t + 1e-6):  # an integrator stops before the instant from which on there is no number
+                commanded = np.ravel(now.command(t, x, p)[0])
+                bad = [n for n, u in zip(inputs, commanded, strict=True) if not math.isfinite(u)]
+                if bad:
+                    break
             if bad:
                 return (
                     f"controller {self._law(now)!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"

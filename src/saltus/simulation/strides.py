@@ -17,7 +17,7 @@ class Strides:
     """Strides of a run, one from each touchdown to the next.
 
     `times` (s), `lengths` (m, how far the machine went) and `duty` (share of the stride in contact) have one
-    entry a stride; the means are over the last half of the strides.
+    entry per stride; the means are over the last half of the strides.
     """
 
     times: np.ndarray
@@ -49,11 +49,15 @@ class Strides:
         return float(self.duty[self.steady].mean()) if len(self) else float("nan")
 
 
-def strides(run: Trajectory, *, event: str = "touchdown", coordinate: str | None = None) -> Strides:
-    """Cut a run at an event. Progress is that of the feet that land, along x, or of a `coordinate` if one is named.
+def strides(run: Trajectory, *, event: str | None = None, coordinate: str | None = None) -> Strides:
+    """Cut a run at an event: its touchdowns, or the touches of its first foot.
 
+    Progress is that of the feet that land, along x, or of a `coordinate` if one is named.
     Without a named point on the ground it is the first coordinate along x.
     """
+    if event is None:
+        feet = (e.name for e in run.events if e.name == "touchdown" or e.name.endswith(" touches"))
+        event = next(feet, "touchdown")
     cuts = [e for e in run.events if e.name == event]
     starts = np.array([e.t for e in cuts])
     along = _landings(run, cuts) if coordinate is None else None

@@ -44,7 +44,7 @@ def summary(arrays: Mapping[str, np.ndarray], elements: Sequence[Element]) -> di
             "friction_given": float(own[closed][worst, STATIC]) if len(beyond) and x.slips else -1.0,
             "friction_short": float(max(beyond[worst], 0.0)) if len(beyond) else 0.0,
             "pulling": float((N < 0).mean()) if len(N) and x.normal else 0.0,
-            "gap_min": float(own[:, GAP].min(initial=np.inf)) if x.normal else 0.0,
+            "gap_min": float(own[:, GAP].min(initial=np.inf)) if x.normal and not x.soft else 0.0,
         }
     return out
 

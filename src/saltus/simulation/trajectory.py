@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from saltus.dynamics.impulse import Impact
-from saltus.errors import BadValue, UnknownName
+from saltus.errors import BadValue, UnknownName, naming_extras
 from saltus.model.assembly import State
 from saltus.model.forces import CompliantContact
 from saltus.model.symbols import Named
+from saltus.shown import Shown
 from saltus.simulation.touches import QUANTITIES, Touches
 
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ class Piece:
     coefficients: np.ndarray
 
     def at(self, t: np.ndarray) -> np.ndarray:
-        """States at times within the piece, one row a time."""
+        """States at times within the piece, one row per time."""
         k = np.clip(np.searchsorted(self.breaks, t, side="right") - 1, 0, len(self.breaks) - 2)
         s = ((t - self.breaks[k]) / (self.breaks[k + 1] - self.breaks[k]))[:, None]
         out = self.coefficients[k, -1]
@@ -157,7 +159,7 @@ class Instants:
 
 
 @dataclass(eq=False)
-class Trajectory:
+class Trajectory(Shown):
     """A run: samples by name, events, dense output.
 
     `run["hip"]`, `run.v["hip"]`, `run.point("foot")` are arrays over the samples `run.t`, which come twice at
@@ -211,7 +213,7 @@ class Trajectory:
         return self.q[name]
 
     def point(self, name: str) -> np.ndarray:
-        """World positions of a named point over time (m), one row a sample."""
+        """World positions of a named point over time (m), one row per sample."""
         return self._of("points", name, "point")
 
     def force(self, name: str) -> np.ndarray:
@@ -303,7 +305,8 @@ class Trajectory:
         times = np.atleast_1d(np.asarray(t, float))
         first, last = self.t[0], self.t[-1]
         if times.size and (times.min() < first - 1e-12 or times.max() > last + 1e-12):
-            raise BadValue(f"time {times.min():g} ... {times.max():g} s is outside the run, {first:g} ... {last:g} s")
+            worst = times[np.argmax(np.maximum(first - times, times - last))]
+            raise BadValue(f"t = {worst:g} s is outside the run, which goes from {first:g} to {last:g} s", given=worst)
         nq, nv = len(self.meta["q_names"]), len(self.meta["v_names"])
         q, v = np.empty((len(times), nq)), np.empty((len(times), nv))
         ends = np.array([piece.breaks[-1] for piece in self.pieces])
@@ -358,7 +361,7 @@ class Trajectory:
         account = {"change": float(self.meta["energy_end"] - self.meta["energy_start"])}
         account |= {f"work of {name}": float(w) for name, w in self.meta["work"].items()}
         account |= self.losses
-        account["moved by resets"] = float(self.meta["energy_of_resets"])
+        account["added by resets"] = float(self.meta["energy_of_resets"])
         explained = sum(value for name, value in account.items() if name != "change")
         account["residual"] = account["change"] - explained
         worst = max(abs(account["residual"]), float(self.meta["energy_drift"]))
@@ -384,7 +387,7 @@ class Trajectory:
             f"  {outcome.verdict}",
             f"  {self.meta['formulation']}, engine {self.meta['engine']}, tolerance {self.meta['tolerance']:g}: "
             f"{self.meta['steps']} steps, {self.meta['evaluations']} evaluations",
-            f"  events: {self._event_counts()}",
+            "  events: " + (", ".join(f"{n} x {name}" for name, n in self.event_counts.items()) or "none"),
             f"  largest loop gap: {self.loop_gap:.3g} m",
             "  energy account (J): " + ", ".join(f"{k} {v:.6g}" for k, v in account.items() if "relative" not in k),
             f"  energy residual: {account['relative residual']:.3g} of the energy exchanged, at any sample",
@@ -402,11 +405,10 @@ class Trajectory:
         lines += [f"  note: {note}" for note in self.meta["notes"]]
         return "\n".join(lines)
 
-    def _event_counts(self) -> str:
-        counts: dict[str, int] = {}
-        for e in self.events:
-            counts[e.name] = counts.get(e.name, 0) + 1
-        return ", ".join(f"{n} x {name}" for name, n in counts.items()) or "none"
+    @property
+    def event_counts(self) -> dict[str, int]:
+        """How often each event happened, by name."""
+        return dict(Counter(e.name for e in self.events))
 
     # ---- files --------------------------------------------------------------------------------------------------
 
@@ -431,7 +433,8 @@ class Trajectory:
 
     def dataset(self) -> xarray.Dataset:
         """Samples as an xarray Dataset with named dimensions."""
-        import xarray as xr
+        with naming_extras():
+            import xarray as xr
 
         data = {name: (("time", *dims), self.arrays[name], {"units": unit}) for name, (dims, unit) in SAMPLES.items()}
         return xr.Dataset(data, coords={"time": ("time", self.t, {"units": "s"}), **self.labels})

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from saltus.errors import BadValue, UnknownName
+from saltus.errors import BadValue, UnknownName, naming_extras
 from saltus.studies.result import Comparison, StudyResult
 
 LIU = "Liu and Ben-Tzvi (2020), J. Mechanisms Robotics 12"
@@ -103,7 +103,7 @@ STUDIES = {
         ),
         Study(
             "bolt-gaits",
-            "BOLT's running gaits over speed, their multipliers, cost of transport, and feedback once a stride",
+            "BOLT's running gaits over speed, their multipliers, cost of transport, and feedback once per stride",
             f"{LIU}; the gaits are ours, the paper leaves feedback as future work",
             "saltus.studies.bolt_gaits",
         ),
@@ -215,7 +215,8 @@ def run(name: str, **given: float | str) -> StudyResult:
 def _compute(name: str) -> Callable[..., StudyResult]:
     if name not in STUDIES:
         raise UnknownName("study", name, STUDIES)
-    compute: Callable[..., StudyResult] = importlib.import_module(STUDIES[name].module).study
+    with naming_extras():
+        compute: Callable[..., StudyResult] = importlib.import_module(STUDIES[name].module).study
     return compute
 
 

@@ -11,7 +11,8 @@ import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate, plot_snapshots
-from saltus.view.style import PALETTE, new_figure, styled
+from saltus.view.colours import PALETTE
+from saltus.view.style import new_figure, styled
 
 LEGS = ("left", "right")
 STANDS = 0.25  # m: a hip below it has fallen

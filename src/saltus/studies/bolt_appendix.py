@@ -11,7 +11,8 @@ import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.bolt_appendix_entries import CORRECTED, PRINTED, State
 from saltus.studies.result import Comparison, StudyResult
-from saltus.view.style import PALETTE, new_figure, styled
+from saltus.view.colours import PALETTE
+from saltus.view.style import new_figure, styled
 
 Deviations = dict[tuple[str, tuple[int, int]], float]  # by matrix and entry
 Matrices = dict[str, np.ndarray]  # ours by name, in the paper's order

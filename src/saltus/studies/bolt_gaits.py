@@ -1,4 +1,4 @@
-"""Study: BOLT's running gaits over speed, and feedback once a stride (machine of Liu and Ben-Tzvi 2020).
+"""Study: BOLT's running gaits over speed, and feedback once per stride (machine of Liu and Ben-Tzvi 2020).
 
 The paper runs BOLT open loop and leaves a feedback controller as future work. Here its gait is found as a periodic
 orbit, followed over the speed of the crank, and stabilised further by a discrete LQR on the return map.
@@ -66,7 +66,7 @@ def study() -> StudyResult:
     ]
     info = STUDIES["bolt-gaits"]
     notes = [
-        "Feedback takes the take-off angle and the crank's speed as inputs, changed once a stride.",
+        "Feedback takes the take-off angle and the crank's speed as inputs, changed once per stride.",
         "Take-off at an angle lets the ground pull for an instant: " + "; ".join(by_angle.violations),
     ]
     figures = {"family": _family_figure(rows), "feedback": _feedback_figure(open_loop, closed_loop)}
@@ -112,7 +112,8 @@ def _family_figure(rows: list[dict[str, Any]]) -> Figure:
 
 
 def _feedback_figure(open_loop: np.ndarray, closed_loop: np.ndarray) -> Figure:
-    from saltus.view.style import PALETTE, new_figure, styled
+    from saltus.view.colours import PALETTE
+    from saltus.view.style import new_figure, styled
 
     @styled
     def draw() -> Figure:

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
-from saltus.view.style import PALETTE, new_figure, styled
+from saltus.view.colours import PALETTE
+from saltus.view.style import new_figure, styled
 
 SAMPLES = 721
 HEURISTIC = {

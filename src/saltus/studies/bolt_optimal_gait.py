@@ -15,7 +15,8 @@ import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.bolt_gaits import WEIGHT
 from saltus.studies.result import Comparison, StudyResult
-from saltus.view.style import PALETTE, new_figure, styled
+from saltus.view.colours import PALETTE
+from saltus.view.style import new_figure, styled
 
 HEAT = 1350.0 / 30.0**2  # W/(Nm)2: a motor that turns its peak power into heat at its torque limit
 FASTEST = 60.0  # rad/s, of the crank

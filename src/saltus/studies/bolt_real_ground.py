@@ -11,7 +11,8 @@ import numpy as np
 import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
-from saltus.view.style import PALETTE, new_figure, styled
+from saltus.view.colours import PALETTE
+from saltus.view.style import new_figure, styled
 
 # Clocks of the crank: omega (rad/s), K_P (Nm/rad), K_D (Nm s/rad), h, b (rad), found by rounds of `found`.
 CLOCKS = (

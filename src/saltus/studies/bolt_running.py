@@ -17,7 +17,8 @@ import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import plots
-from saltus.view.style import PALETTE, new_figure, styled
+from saltus.view.colours import PALETTE
+from saltus.view.style import new_figure, styled
 
 STEPS, EPSILON = 16, 1e-3
 OFF = math.radians(0.5)  # inconsistency of the start for fig. 11

@@ -18,7 +18,8 @@ import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import plots
-from saltus.view.style import PALETTE, new_figure, styled
+from saltus.view.colours import PALETTE
+from saltus.view.style import new_figure, styled
 
 SPEED, TURNS = -0.5, 2  # rad/s, clockwise as in running
 KP, KD = 200.0, 2.0  # Nm/rad, Nm s/rad

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from saltus import studies
-from saltus.errors import SaltusError
+from saltus.errors import BadFile, SaltusError
 
 
 @dataclass(frozen=True)
@@ -55,5 +55,8 @@ def collect(
             except SaltusError as problem:
                 results[run] = {"error": str(problem)}
                 continue
-        results[run] = json.loads(kept.read_text(encoding="utf-8"))
+        try:
+            results[run] = dict(json.loads(kept.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, RecursionError) as problem:
+            raise BadFile(f"{kept} is damaged: {problem}; remove it to compute it again", path=str(kept)) from problem
     return results

@@ -16,7 +16,8 @@ from saltus.studies import STUDIES
 from saltus.studies.hopper_closed_form import Closed
 from saltus.studies.hopper_closed_form import orbit as closed_form
 from saltus.studies.result import Comparison, StudyResult
-from saltus.view.style import PALETTE, new_figure, styled
+from saltus.view.colours import PALETTE
+from saltus.view.style import new_figure, styled
 
 SHIFTED = {"orbit": (0.0, 0.0), "z_U + 0.03 m": (0.03, 0.0), "v_U + 0.3 m/s": (0.0, 0.3)}  # for figs. 3, 4
 COLOURS = ("blue", "orange", "green")

@@ -10,7 +10,7 @@ import numpy as np
 import saltus as sl
 from saltus.errors import BadValue, NotSolved, UnknownName
 from saltus.studies.result import Comparison
-from saltus.view.style import COLOURS
+from saltus.view.colours import COLOURS
 
 DURATION = 0.58  # s, from t_1 = 0.5 s on
 TORQUE = 0.02  # Nm
@@ -44,7 +44,7 @@ def righting(segments: int, links: int, workspace: float, intervals: int, speed:
 
 
 def intervals_at(rate: float, scheme: str) -> int:
-    """Intervals of a mesh with `rate` nodes a second; Hermite-Simpson has a node in the middle of each."""
+    """Intervals of a mesh with `rate` nodes per second; Hermite-Simpson has a node in the middle of each."""
     if scheme not in SCHEMES:
         raise UnknownName("scheme", scheme, SCHEMES)
     return max(round(rate * DURATION / (2 if SCHEMES[scheme].middles else 1)), 2)
@@ -89,7 +89,7 @@ def tilt(run: sl.Trajectory) -> np.ndarray:
 
 
 def tracking(best: sl.plan.Planned) -> np.ndarray:
-    """Flown minus planned tail coordinates (rad), one row a sample of the flight."""
+    """Flown minus planned tail coordinates (rad), one row per sample of the flight."""
     if best.flown is None:
         return np.full((1, len(best.meta["inputs"])), np.nan)
     columns = [best.meta["q_names"].index(name) for name in best.meta["inputs"]]

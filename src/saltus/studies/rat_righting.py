@@ -24,7 +24,7 @@ TIMES = (0.0, 0.2, 0.4, rp.DURATION)  # s after t_1; the paper draws 0.5, 0.7, 0
 def study(
     segments: float = 1, links: float = 3, rate: float = 100.0, scheme: str = "hermite-simpson", rates: float = 1
 ) -> StudyResult:
-    """Plan at `rate` nodes a second, refine, fly; then the paper's own transcription; `rates` 0 leaves out fig. 11."""
+    """Plan at `rate` nodes per second, refine, fly; then by the paper's transcription; `rates` 0 leaves out fig. 11."""
     for name, count in (("segments", segments), ("links", links)):
         if count != int(count) or count < 1:
             raise sl.errors.BadValue(f"--{name} {count:g}: give a whole number, one or more", given=count)
@@ -70,7 +70,7 @@ def study(
         figures,
         [
             "Time counts from t_1 = 0.5 s. The state there is not printed; ours comes from a jump of our own.",
-            "A plan at `rate` Hz has that many nodes a second; Hermite-Simpson has every other one in the middle of an "
+            "A plan at `rate` Hz has so many nodes per second; Hermite-Simpson has every other one in the middle of an "
             "interval. Plans are refined to a relative error of 5e-5; those of fig. 11 are not, and start from the "
             "refined one, so that all are of one family: their iterations are fewer than from nothing.",
             "Energy is the integral of the sum of the motors' |torque times rate|, peak power the largest of that sum.",
@@ -197,5 +197,5 @@ def _plot_rates(sweep: dict[str, list[dict[str, Any]]]) -> Any:
             logarithmic(ax)
     axes[0].legend()
     for ax in axes[2:]:
-        ax.set_xlabel("nodes a second (Hz)")
+        ax.set_xlabel("nodes per second (Hz)")
     return figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,7 +61,19 @@ class Chart:
         return across, self.high - BOTTOM - (self.high - TOP - BOTTOM) * (y - y0) / (y1 - y0)
 
     def _axes(self) -> str:
-        x0, x1, y0, y1 = self.box
+        """The frame with heights on it."""
+        x0, _, y0, y1 = self.box
+        out = [self._frame()]
+        for value in _ticks(y0, y1):
+            _, y = self.place(x0, value)
+            text = f'<text x="{LEFT - 3}" y="{y + 3:.1f}" font-size="9" fill="#333" text-anchor="end">'
+            out.append(f"{text}{value:.4g}</text>")
+            out.append(f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#eee"/>')
+        return "".join(out)
+
+    def _frame(self) -> str:
+        """Box, times and titles."""
+        x0, x1, y0, _ = self.box
         low = self.high - BOTTOM
         across = WIDE - LEFT - RIGHT
         out = [f'<rect x="{LEFT}" y="{TOP}" width="{across}" height="{low - TOP}" fill="#fff" stroke="#999"/>']
@@ -69,10 +81,6 @@ class Chart:
         for value in _ticks(x0, x1):
             x, _ = self.place(value, y0)
             out.append(f'<text x="{x:.1f}" y="{low + 11}" {small} text-anchor="middle">{value:.4g}</text>')
-        for value in _ticks(y0, y1):
-            _, y = self.place(x0, value)
-            out.append(f'<text x="{LEFT - 3}" y="{y + 3:.1f}" {small} text-anchor="end">{value:.4g}</text>')
-            out.append(f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#eee"/>')
         out.append(
             f'<text x="{(LEFT + WIDE) / 2}" y="{self.high - 6}" font-size="10" text-anchor="middle" fill="#333">'
             f"{html.escape(self.x_label)}</text>"
@@ -108,6 +116,33 @@ class Chart:
             f'<svg viewBox="0 0 {WIDE} {self.high}" width="100%" role="img" aria-label="{label}" '
             f'style="background:#fff;border-radius:4px;display:block;margin:2px 0">{self._static}{extra}</svg>'
         )
+
+
+HATCH = (
+    '<pattern id="slip" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    f'<rect width="4" height="4" fill="#fff"/><rect width="1.6" height="4" fill="{COLOURS[1]}"/></pattern>'
+)
+
+
+def strips(rows: Mapping[str, Sequence[tuple[str, float, float]]], begin: float, end: float) -> Chart:
+    """One strip per contact: (mode, begin, end) filled where it sticks, hatched where it slips, a line where open."""
+    frame = [("", np.array([begin, end]), np.array([0.0, float(len(rows))]))]
+    chart = Chart("contacts", "t (s)", "filled: stick, hatched: slip", frame)
+    low, bottom = chart.high - BOTTOM, chart.box[2]
+    parts = [HATCH, f'<rect x="{LEFT}" y="{TOP}" width="{WIDE - LEFT - RIGHT}" height="{low - TOP}" fill="#fff"/>']
+    high = (low - TOP) / max(len(rows), 1)
+    for k, (name, spans) in enumerate(rows.items()):
+        y = TOP + (k + 0.5) * high
+        text = f'<text x="{LEFT - 3}" y="{y + 3:.1f}" font-size="9" fill="#333" text-anchor="end">'
+        parts.append(f"{text}{html.escape(name[:9])}</text>")
+        parts.append(f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#888"/>')
+        for mode, a, b in spans:
+            x, right = chart.place(a, bottom)[0], chart.place(b, bottom)[0]
+            box = f'x="{x:.1f}" y="{y - 0.32 * high:.1f}" width="{max(right - x, 0.6):.1f}" height="{0.64 * high:.1f}"'
+            fill, edge = (COLOURS[0],) * 2 if mode == "stick" else ("url(#slip)", COLOURS[1])
+            parts.append(f'<rect {box} fill="{fill}" stroke="{edge}" stroke-width="0.8"/>')
+    chart._static = chart._frame() + "".join(parts)
+    return chart
 
 
 def cursor_style(name: str, t: float, x: float, y: float) -> str:

@@ -17,11 +17,46 @@ PATH = (213, 94, 0)
 STEPS = 400  # of a slider
 DRAGGING = 0.25  # s between values of a slider that is being dragged, at most
 LATE = 1.5  # times the last wait for a value: the next one may come later than that did
+SHOWN: dict[str, dict[str, tuple[str, float]]] = {
+    "m, rad": {},
+    "mm, deg": {"m": ("mm", 1000.0), "rad": ("deg", 180 / math.pi)},
+}
 SAYING, CHARTING = 0.045, 0.18  # s between words and between charts meanwhile
+
+
+class Slider:
+    """A slider whose number is kept in SI units, whatever the page shows."""
+
+    def __init__(self, handle: Any, name: str, unit: str) -> None:
+        self.handle, self.name, self.unit, self.factor = handle, name, unit, 1.0
+
+    @property
+    def value(self) -> float:
+        """In SI units."""
+        return float(self.handle.value) / self.factor
+
+    @value.setter
+    def value(self, number: float) -> None:
+        shown = number * self.factor
+        self.handle.min, self.handle.max = min(self.handle.min, shown), max(self.handle.max, shown)
+        self.handle.value = shown
+
+    def show(self, units: str) -> None:
+        """Show it in other units."""
+        shown, factor = SHOWN[units].get(self.unit, (self.unit, 1.0))
+        change, self.factor = factor / self.factor, factor
+        handle, value = self.handle, self.handle.value * change
+        low, high, step = handle.min * change, handle.max * change, handle.step * change
+        handle.min, handle.max = min(low, handle.min, value), max(high, handle.max, value)
+        handle.step, handle.value = step, value
+        handle.min, handle.max = low, high
+        handle.label = f"{self.name} ({shown})" if shown else self.name
 
 
 class MachinePanel:
     """Sliders and what follows from them."""
+
+    handle: Any = None  # at the point, to drag it by
 
     def __init__(self, session: Session) -> None:
         self.session, self.posing, self.quiet = session, session.posing, False
@@ -30,9 +65,13 @@ class MachinePanel:
         self.text = Words(gui)
         self.chart = gui.add_html("")
         names = dict.fromkeys(n for n in ("foot", *reversed(m.points)) if n in m.points)
-        self.point = gui.add_dropdown("Path of", tuple(names)) if names else None
+        self.point: Any = gui.add_dropdown("Path of", tuple(names)) if names else None
         if self.point is not None:
             self.point.on_update(lambda _: session.post("machine", self.update))
+            self.grip = gui.add_checkbox("Drag it", False, hint="Take the point with the mouse; the machine follows")
+            self.grip.on_update(lambda _: session.post("grip", self.take))
+        self.units = gui.add_dropdown("Units", tuple(SHOWN))
+        self.units.on_update(lambda _: session.post("units", self.show_units))
         self.sliders: dict[str, Any] = {}
         self.params: dict[str, Any] = {}
         with gui.add_folder("Drivers"):
@@ -40,7 +79,8 @@ class MachinePanel:
                 value = self.posing.held[name]
                 turns = abs(value) <= 2 * math.pi and not any(name.endswith(e) for e in (".x", ".y", ".z"))
                 reach = 2 * math.pi if turns else 1.0
-                self.sliders[name] = self._slider(gui, name, value, value - reach, value + reach)
+                unit = "rad" if name in m.turns else "m"
+                self.sliders[name] = self._slider(gui, name, unit, value, value - reach, value + reach)
             if m.loops:
                 self.branch = gui.add_button("Next branch", hint="Close the loops in another way")
                 self.branch.on_click(lambda _: session.post("branch", self.next_branch))
@@ -48,16 +88,58 @@ class MachinePanel:
             for name, param in m.params.items():
                 value = self.posing.params[name]
                 half = 0.5 * abs(value) or 1.0
-                label = f"{name} ({param.unit})" if param.unit else name
-                self.params[name] = self._slider(gui, label, value, value - half, value + half)
+                self.params[name] = self._slider(gui, name, param.unit, value, value - half, value + half)
             reset = gui.add_button("Reset", hint="All sliders back to where they began")
             reset.on_click(lambda _: session.post("reset", self.reset))
 
-    def _slider(self, gui: Any, label: str, value: float, low: float, high: float) -> Any:
+    def _slider(self, gui: Any, name: str, unit: str, value: float, low: float, high: float) -> Slider:
         step = 10.0 ** math.floor(math.log10((high - low) / STEPS))
-        handle = gui.add_slider(label, low, high, step, value)
+        handle = gui.add_slider(f"{name} ({unit})" if unit else name, low, high, step, value)
         handle.on_update(lambda _: None if self.quiet else self.session.post("machine", self.drag))
-        return handle
+        return Slider(handle, name, unit)
+
+    def show_units(self) -> None:
+        """Show every slider in the units that are chosen."""
+        self.quiet = True
+        try:
+            for slider in (*self.sliders.values(), *self.params.values()):
+                slider.show(self.units.value)
+        finally:
+            self.quiet = False
+
+    def take(self) -> None:
+        """Put a handle at the point, or take it away."""
+        if self.handle is not None:
+            self.handle.remove()
+            self.handle = None
+        if not self.grip.value:
+            return
+        planar = not self.session.mechanism.spatial
+        self.handle = self.session.client.scene.add_transform_controls(
+            "/plane/machine/handle",
+            scale=0.25 * self.session.size,
+            active_axes=(True, True, not planar),
+            disable_rotations=True,
+            depth_test=False,
+        )
+        self._put_handle()
+        self.handle.on_update(lambda _: None if self.quiet else self.session.post("pull", self.pull))
+
+    def _put_handle(self) -> None:
+        place = np.zeros(3)
+        here = self.posing.state.position(self.point.value)
+        place[: len(here)] = here
+        self.quiet = True
+        try:
+            self.handle.position = place
+        finally:
+            self.quiet = False
+
+    def pull(self) -> None:
+        """Go to where the handle was dragged, as near as the machine comes."""
+        target = np.asarray(self.handle.position)[: 3 if self.session.mechanism.spatial else 2]
+        self.put({}, self.posing.reach(self.point.value, target))
+        self.update()
 
     def next_branch(self) -> None:
         """Show the next way to close the loops."""
@@ -78,14 +160,12 @@ class MachinePanel:
         try:
             for handles, values in ((self.params, params), (self.sliders, held or {})):
                 for name, value in values.items():
-                    handle = handles[name]
-                    handle.min, handle.max = min(handle.min, value), max(handle.max, value)
-                    handle.value = value
+                    handles[name].value = value
         finally:
             self.quiet = False
 
     def drag(self) -> None:
-        """Follow a slider: the page sends 20 values a second at most, and the machine glides from one to the next."""
+        """Follow a slider: the page sends 20 values per second at most, and the machine glides from one to the next."""
         now, before = time.monotonic(), self._dragged
         self._dragged = now
         self._due = now + LATE * (now - before) if now - before < DRAGGING else now
@@ -109,6 +189,8 @@ class MachinePanel:
         way = self._go(1.0)
         self._say(way)
         self._draw(way)
+        if self.handle is not None:
+            self._put_handle()
 
     def _say(self, way: Way | None) -> None:
         """Say what is known of the machine and of its way."""

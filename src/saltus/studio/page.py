@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from saltus.errors import BadValue
+from saltus.errors import BadValue, naming_extras
 from saltus.studio.gate import Gate
 
 _starting = threading.Lock()
@@ -39,7 +39,13 @@ SCRIPT = """(() => {
     const known = gl?.getExtension("WEBGL_debug_renderer_info");
     return known && /swiftshader|llvmpipe|software/i.test(gl.getParameter(known.UNMASKED_RENDERER_WEBGL));
   };
+  // viser says so over the picture; the studio's page in the documentation says it, too
+  const hush = () => new MutationObserver(() => {
+    for (const box of document.querySelectorAll("[role=alert]"))
+      if (box.textContent.startsWith("Software WebGL")) box.querySelector("button")?.click();
+  }).observe(document.documentElement, { childList: true, subtree: true });
   const save = () => {
+    hush();
     // no multisampling
     HTMLCanvasElement.prototype.getContext = function (kind, options) {
       return context.call(this, kind, { ...options, antialias: false });
@@ -57,7 +63,7 @@ SCRIPT = """(() => {
       };
     });
 
-    // viser draws without a pause while anything changes: 30 pictures a second leave it time to listen
+    // viser draws without a pause while anything changes: 30 pictures per second leave it time to listen
     const frame = requestAnimationFrame.bind(window);
     let waiting = new Map(), due = waiting, asked = false, count = 0, last = 0;
     const draw = (now) => {
@@ -105,7 +111,8 @@ class Folder:
 
 def server(gate: Gate, **options: Any) -> Any:
     """Start a server of viser whose page begins with our script, and which answers nobody the gate refuses."""
-    import viser
+    with naming_extras():
+        import viser
     from viser import infra
     from websockets.asyncio import server as sockets
 

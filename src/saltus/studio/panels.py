@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from saltus.studio.gait_panel import GaitPanel
+from saltus.studio.keeping import Keeping
 from saltus.studio.machine_panel import MachinePanel
 from saltus.studio.run_panel import RunPanel
 from saltus.studio.session import Session
@@ -26,6 +27,7 @@ def furnish(session: Session) -> Panels:
     tabs = session.client.gui.add_tab_group()
     with tabs.add_tab("Machine"):
         machine = MachinePanel(session)
+        Keeping(session, machine)
     with tabs.add_tab("Run"):
         run = RunPanel(session)
     with tabs.add_tab("Gait"):

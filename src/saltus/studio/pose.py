@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.linalg import null_space
 
 from saltus.errors import CannotClose, SaltusError, Singular
 from saltus.model.assembly import State, assembler
@@ -19,6 +20,7 @@ SAMPLES = 120  # points of a path
 SPARSE = 4  # every so many of them the transmission angle is looked at
 STEP = 0.1  # rad or m a driver goes at once
 SHARE = 0.05  # of its own size a Param changes at once
+REACHES = 30  # steps of a point towards where it is dragged
 
 
 @dataclass(frozen=True)
@@ -159,13 +161,46 @@ class Posing:
             found = self.state.mobility(self.drivers[:1])
         except SaltusError as problem:
             return str(problem)
-        text = f"{found.freedom} degree(s) of freedom"
+        text = _counted(found.freedom, "degree", " of freedom")
         if found.worst_loop is not None:
             angle = math.degrees(math.asin(min(max(found.transmission, 0.0), 1.0)))
             text += f", transmission angle {angle:.1f}° at {found.worst_loop}"
         if found.redundant:
-            text += f", {sum(found.redundant.values())} redundant constraint(s)"
+            text += ", " + _counted(sum(found.redundant.values()), "redundant constraint")
         return text
+
+    def reach(self, point: str, target: np.ndarray) -> dict[str, float]:
+        """Values of the drivers that bring a point nearest to a place (m), the floating base where it is.
+
+        Gauss-Newton steps along the machine's own motions, short ones, so that the branch stays the same.
+        """
+        m, state = self.mechanism, self.state
+        based = {n for j in m.joints.values() if "ground" in (j.a.link.name, j.b.link.name) for n in j.q_names}
+        inner = [d for d in self.drivers if d not in based or len(self.drivers) == len(based & set(self.drivers))]
+        held = dict(self.held)
+        for _ in range(REACHES):
+            _, J = self.assembler.closure(0.0, state.positions, state.p)
+            moved = {d: self.assembler.v_of_q[m.q_names.index(d)][0] for d in self.drivers}
+            rows = [np.eye(self.assembler.nv)[moved[d]] for d in self.drivers if d not in inner]
+            motions = null_space(np.vstack([J, *rows])) if len(J) or rows else np.eye(self.assembler.nv)
+            if not motions.size:
+                break
+            gap = target - state.position(point)
+            along = motions @ np.linalg.lstsq(state.jacobian(point) @ motions, gap, rcond=1e-3)[0]
+            along *= min(1.0, STEP / max(np.abs(along).max(), 1e-12))
+            step = {d: float(along[moved[d]]) for d in inner}
+            try:
+                state = self._near(state, {**held, **{d: held[d] + v for d, v in step.items()}}, self.params)
+            except CannotClose:
+                break  # as near as the loops let it
+            held |= {d: held[d] + v for d, v in step.items()}
+            if max(map(abs, step.values()), default=0.0) < 1e-6:
+                break
+        return held
+
+
+def _counted(number: int, what: str, rest: str = "") -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}{rest}"
 
 
 def _values(first: float, last: float, steps: int) -> list[float]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from saltus.studio.charts import Chart, cursor_style
+from saltus.studio.charts import Chart, cursor_style, strips
 from saltus.studio.scene import Body
 from saltus.studio.session import Session
 from saltus.studio.words import Words
 
 FORMULATIONS = ("SPF", "Index1", "Baumgarte", "Projection", "Minimal")
-PICTURES = 100.0  # a second of simulated time are prepared for playing
+PICTURES = 100.0  # per second of simulated time are prepared for playing
 MOST = 12_000  # pictures of a run
 SLIDER = 0.1  # s between moves of the time line while playing; the page redraws all its marks
 TRAIL = 0.6  # s of path behind a point
@@ -33,7 +33,8 @@ class RunPanel:
         self.start = gui.add_dropdown("Start", (*reversed(starts), POSED))
         controls = [*(["of the file"] if model.control is not None else []), *system.controls, "none"]
         self.control = gui.add_dropdown("Controller", tuple(controls))
-        self.formulation = gui.add_dropdown("Formulation", FORMULATIONS)
+        self.formulation = gui.add_dropdown("Formulation", FORMULATIONS, initial_value="Projection")
+        self.slope = gui.add_number("Slope of the ground (deg)", 0.0, min=-60.0, max=60.0, visible=session.has_feet)
         self.domain = gui.add_dropdown(
             "First domain", tuple(system.domains), initial_value=model.domain or next(iter(system.domains))
         )
@@ -78,7 +79,8 @@ class RunPanel:
     def run(self) -> None:
         """Start a run."""
         options = self.options()
-        self.session.work(self, "run", formulation=self.formulation.value, until=float(self.until.value), **options)
+        options |= {"until": float(self.until.value), "slope": float(self.slope.value)}
+        self.session.work(self, "run", formulation=self.formulation.value, **options)
         self.session.pause()
         self.waits(True)
         self.text.say("Running ...")
@@ -113,6 +115,7 @@ class RunPanel:
         ]
         self.text.say("\n".join(lines), outcome.kind)
         self._time_line()
+        self.session.stand_on(run.meta["ground"])
         self.charts.content = f'<div class="{CHARTS}">{"".join(film.charts)}</div>'
         self.player.visible = True
         self.session.line("path", np.zeros((0, 3)), BLUE)
@@ -280,7 +283,14 @@ class Film:
         if run.meta["inputs"]:
             torques = [(n, run.t, run.arrays["torques"][:, i]) for i, n in enumerate(run.meta["inputs"])]
             out.append(Chart("torques", "t (s)", "(Nm or N)", torques, marks))
-        if run.meta["forces"]:
+        touches = run.contacts
+        shown = [n for n in touches.names if touches.touched(n)]
+        if shown:
+            spans = {n: [(x.mode, x.begin, x.end) for x in touches[n] if x.mode != "open"] for n in shown}
+            out.append(strips(spans, self.begin, self.end))
+            loads = [(n, run.t, touches.of(n)["normal"]) for n in shown]
+            out.append(Chart("normal force", "t (s)", "(N)", loads, marks))
+        elif run.meta["forces"]:
             normal = [(n, run.t, run.force(n)[:, -1]) for n in run.meta["forces"]]
             out.append(Chart("normal force", "t (s)", "(N)", normal, marks))
         pictures = [chart.following() for chart in out]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,15 @@ import numpy as np
 from saltus.model.geometry import hull, skeleton, spiral, trace
 from saltus.model.mechanism import Mechanism
 
-# Okabe and Ito's colours, which the colour-blind tell apart.
+# Okabe and Ito's colours, which the colour-blind tell apart; shades of two of them for the sides of a machine.
+LEFT, RIGHT = ((0, 114, 178), (86, 180, 233), (0, 78, 128)), ((213, 94, 0), (230, 159, 0), (150, 60, 0))
+MIDDLE = ((90, 90, 96), (150, 150, 150), (190, 190, 190))
 COLOURS = ((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0), (240, 228, 66))
 DARK, PALE, RED = (60, 60, 60), (235, 235, 235), (200, 30, 30)
 MATERIAL = "toon5"  # a third of the work of viser's own where there is no graphics card
 SQUARE = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-DEEP = 0.25  # sizes of the machine that the ground reaches before and behind a planar one
+DEEP = 4.0  # sizes of the machine that the ground reaches before and behind a planar one
+TRACK = 0.12  # sizes of the machine: half the width of the track that a planar one stands on
 FAR = 60  # cells to which the ground is marked
 ROUND = 20  # corners of a circle
 WIDTH = 0.035  # of the size of the machine: radius of a bar
@@ -35,7 +39,7 @@ class Placed:
         self._ends = [f for j in self.loops for f in (j.a, j.b)]
 
     def at(self, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0) -> Snapshots:
-        """Everything at configurations, one a row of q."""
+        """Everything at configurations, one per row of q."""
         n, k = len(self.links), len(self.bones.frames)
         world = trace(self.mechanism, q, [*self._axes, *self.bones.frames, *self._ends], params=params, t=t)
         if world.shape[2] == 2:
@@ -117,6 +121,29 @@ def _joined(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray,
     return np.vstack([v for v, _ in parts]), np.vstack([f + k for (_, f), k in zip(parts, starts, strict=False)])
 
 
+def colours(links: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """A colour per link: by side where names have one (left_thigh, shank_R, ll_hip), else one after the other."""
+    sides = {name: side(name) for name in links}
+    if len(set(sides.values()) - {""}) < 2:
+        return {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(links)}
+    shades = {"left": LEFT, "right": RIGHT, "": MIDDLE}
+    seen = dict.fromkeys(shades, 0)
+    out = {}
+    for name, of in sides.items():
+        out[name] = shades[of][seen[of] % len(shades[of])]
+        seen[of] += 1
+    return out
+
+
+def side(name: str) -> str:
+    """ "left", "right" or "", by the words of a name."""
+    words = re.split(r"[_\W]+|(?<=[a-z])(?=[A-Z])", name)
+    for of, short in (("left", "l"), ("right", "r")):
+        if any(w.lower() in (of, short) or w.lower().startswith(of) for w in words if w):
+            return of
+    return ""
+
+
 class Body:
     """The solid parts of one machine in a page; a ghost is the same, pale.
 
@@ -140,6 +167,7 @@ class Body:
             self._local = {}
         self.size = size
         deep = (len(self.placed.links) + 1) * 0.8 * radius if planar else None
+        paint = colours(self.placed.links)
         for k, name in enumerate(self.placed.links):
             corners = shot.points[row, [*bones.links[name], *self._pins[name]]]
             local = (corners - shot.p[row, k]) @ shot.R[row, k]
@@ -149,8 +177,12 @@ class Body:
             outline, pins = local[: len(bones.links[name])], local[len(bones.links[name]) :]
             wide = radius if len(outline) > 1 or planar else 1.6 * radius
             layer = np.array([0, 0, (k - (len(self.placed.links) - 1) / 2) * 0.8 * radius if planar else 0.0])
-            self._mesh(name, solid(outline + layer, wide, 0.8 * radius if planar else None), COLOURS[k % len(COLOURS)])
+            self._mesh(name, solid(outline + layer, wide, 0.8 * radius if planar else None), paint[name])
             self._draw_pins(f"{name}/pins", pins, (0.5 if planar else 1.3) * radius, deep, PALE)
+            feet = [(shot.points[row, i], r) for i, r in bones.feet if bones.frames[i].link.name == name]
+            for i, (at, size_of_foot) in enumerate(feet):
+                place = (at - shot.p[row, k]) @ shot.R[row, k]
+                self._draw_pins(f"{name}/foot {i}", place[None], size_of_foot, 0.5 * radius if planar else None, DARK)
         if "ground" not in self._local:
             self._local["ground"] = np.zeros(0)
             fixed = shot.points[row, self._pins["ground"]]
@@ -199,8 +231,14 @@ class Body:
             self.meshes[name].remove()
 
 
-def ground(scene: Any, root: str, height: float, size: float, spatial: bool) -> Any:
-    """Draw the ground with marks across it, and return it for `move_ground`. A planar machine stands on a strip."""
+def ground(scene: Any, root: str, line: Sequence[Sequence[float]], size: float, spatial: bool) -> Any:
+    """Draw the ground along its line (x, height), and return it. A planar machine stands on a strip.
+
+    Level ground has marks across it, goes on everywhere and is for `move_ground`.
+    """
+    height = line[0][1]
+    if any(h != height for _, h in line):
+        return _uneven(scene, root, np.asarray(line, float), size, spatial)
     cell = _cell(size)
     deep = FAR * cell if spatial else DEEP * size
     axes = [0, 1, 2] if spatial else [0, 2, 1]  # x, depth and height are x, y, z or x, z, y of the machine
@@ -211,12 +249,30 @@ def ground(scene: Any, root: str, height: float, size: float, spatial: bool) -> 
         return np.stack(corners, axis=1).reshape(-1, 3)[:, axes], faces
 
     number = np.arange(-FAR, FAR + 1)
+    across = np.zeros(1), np.full(1, FAR * cell)
     marks = quads(cell * number, np.where(number % 5, 0.01, 0.025) * cell, height + 0.02 * cell)
-    plane = quads(np.zeros(1), np.full(1, FAR * cell), height)
+    plane, deep = quads(*across, height), TRACK * size
+    track = quads(*across, height + 0.01 * cell)  # where a planar machine stands
     whole = scene.add_frame(f"{root}/ground", show_axes=False)
-    for name, (vertices, faces), colour in (("plane", plane, (205, 205, 200)), ("marks", marks, (140, 140, 140))):
+    shapes = [("plane", plane, (226, 222, 212)), ("marks", marks, (176, 170, 158))]
+    if not spatial:
+        shapes.append(("track", track, (206, 200, 188)))
+    for name, (vertices, faces), colour in shapes:
         look = {"color": colour, "material": MATERIAL, "side": "double"}
         scene.add_mesh_simple(f"{root}/ground/{name}", vertices, faces, **look, cast_shadow=False, receive_shadow=False)
+    return whole
+
+
+def _uneven(scene: Any, root: str, line: np.ndarray, size: float, spatial: bool) -> Any:
+    """Ground as a sheet through its line."""
+    deep = FAR * _cell(size) if spatial else DEEP * size
+    k = np.arange(len(line) - 1)
+    sides = [np.insert(line, 1 if spatial else 2, z, axis=1) for z in (-deep, deep)]
+    n = len(line)
+    faces = np.vstack([np.column_stack([k, k + 1, k + n]), np.column_stack([k + 1, k + 1 + n, k + n])])
+    look = {"color": (205, 205, 200), "material": MATERIAL, "side": "double", "flat_shading": True}
+    whole = scene.add_frame(f"{root}/ground", show_axes=False)
+    scene.add_mesh_simple(f"{root}/ground/sheet", np.vstack(sides).astype(np.float32), faces, **look)
     return whole
 
 

@@ -36,11 +36,8 @@ class Studio:
         self.host = host or LOOPBACK
         _can_listen(self.host)
         self.gate = Gate(self.host)
-        try:
-            with _quiet():
-                self.server = page.server(self.gate, host=self.host, port=port, verbose=False, label="Saltus")
-        except ImportError as problem:
-            raise BadValue("the studio needs viser; install it with: pip install 'saltus[studio]'") from problem
+        with _quiet():
+            self.server = page.server(self.gate, host=self.host, port=port, verbose=False, label="Saltus")
         light(self.server.scene)
         self.server.on_client_connect(self._came)
         self.server.on_client_disconnect(self._left)

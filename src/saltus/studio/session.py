@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from saltus.errors import SaltusError
+from saltus.model.touching import Foot
 from saltus.studio.pose import Posing
 from saltus.studio.scene import RED, Body, Placed, Snapshots, ground, move_ground, polyline, segments
 from saltus.studio.worker import Worker
@@ -143,11 +144,11 @@ class Session:
 
     def _set_up(self, shot: Snapshots) -> None:
         """Camera and ground."""
-        m, scene, camera = self.mechanism, self.client.scene, self.client.camera
+        m, camera = self.mechanism, self.client.camera
         x, y, z = (shot.points[0].min(axis=0) + shot.points[0].max(axis=0)) / 2
         centre, away = np.array([x, y, z]), np.array([0.5, -1.0, 0.3])
         if not m.spatial:
-            centre, away = np.array([x, -z, y]), np.array([0.0, -1.0, 0.0])
+            centre, away = np.array([x, -z, y]), np.array([0.0, -1.0, 0.12])
         distance = NEAR * self.size
         if camera.image_width < PHONE:  # the panel covers the lower part of the page
             distance = self.size / (FILL * FREE * 2 * math.tan(camera.fov / 2))
@@ -156,8 +157,24 @@ class Session:
         camera.look_at = centre
         camera.near, camera.far = 0.01 * self.size, 200 * self.size
         self.ground: Any = None
-        if any(domain.contacts for domain in self.system.domains.values()):
-            self.ground = ground(scene, "/plane/machine", self.system.ground, self.size, m.spatial)
+        self.below: list[list[float]] = []
+        if self.has_feet or any(domain.contacts for domain in self.system.domains.values()):
+            self.stand_on([[-1.0, self.system.ground], [1.0, self.system.ground]])
+
+    @property
+    def has_feet(self) -> bool:
+        """Whether the machine has feet of its own, which stand on any ground."""
+        return any(isinstance(part, Foot) for part in self.mechanism.touching.values())
+
+    def stand_on(self, line: list[list[float]]) -> None:
+        """Draw the ground along a line of (x, height); none if that is empty."""
+        if line == self.below:
+            return
+        self.below = line
+        if self.ground is not None:
+            self.ground.remove()
+        drawn = ground(self.client.scene, "/plane/machine", line, self.size, self.mechanism.spatial) if line else None
+        self.ground = drawn
 
     def show(self, shot: Snapshots, row: int = 0, *, renew: bool = True) -> None:
         """Put the machine where a row of the snapshots has it, and show open loops."""
@@ -182,7 +199,7 @@ class Session:
     def follow(self, x: float) -> None:
         """Let the picture move along: the world is shifted, the camera stays the user's."""
         self.root.position = (-x, 0.0, 0.0)
-        if self.ground is not None:
+        if self.ground is not None and len({h for _, h in self.below}) == 1:
             move_ground(self.ground, x, self.size)
 
 

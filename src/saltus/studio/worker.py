@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
 import traceback
@@ -12,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from saltus.errors import BadValue, SaltusError
-from saltus.sweeps.workers import end_with_parent
+from saltus.sweeps.workers import depend, fresh
 
 PATIENCE = 1.5  # s between a polite request to stop and the end of the process
-SAMPLES = 20_000  # of a run that goes to the page, at most 500 a second
+SAMPLES = 20_000  # of a run that goes to the page, at most 500 per second
 TELL = 0.1  # s between words on progress
 
 
@@ -38,7 +37,7 @@ class Worker:
         with self._lock:
             if self._closed or (self._process is not None and self._process.is_alive()):
                 return
-            context = multiprocessing.get_context("spawn")
+            context = fresh()
             self._pipe, theirs = context.Pipe()
             self._cancelled = context.Event()
             self._process = context.Process(target=_work, args=(self.load, theirs, self._cancelled), daemon=True)
@@ -100,7 +99,7 @@ class Worker:
 
 def _work(load: Callable[[], Any], pipe: Any, cancelled: Any) -> None:
     """Life of the process: build the machine once, then do jobs; it ends with the studio, however that ends."""
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    depend()
     try:
         jobs = _Jobs(load(), pipe, cancelled)
         while True:
@@ -146,19 +145,27 @@ class _Jobs:
         return self.model.control if name == "of the file" else self.system.controls.get(name)
 
     def run(
-        self, start: Any, control: str, formulation: str, domain: str, until: float, params: Mapping[str, float]
+        self,
+        start: Any,
+        control: str,
+        formulation: str,
+        domain: str,
+        until: float,
+        params: Mapping[str, float],
+        slope: float = 0.0,
     ) -> Any:
         """Simulate; a cancelled run keeps what was simulated."""
         import saltus as sl
 
         run = sl.simulate(
-            self.system,
+            self.model.felt,
             self._start(start, params),
             until=until,
             domain=domain,
             control=self._control(control),
             formulation=getattr(sl.formulations, formulation)(),
             params=params,
+            ground=sl.ground.Slope(slope, "deg") if slope else None,
             rate=min(500.0, SAMPLES / until),
             progress=lambda t, end, events: self._tell((t / end, events)),
         )

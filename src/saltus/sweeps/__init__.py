@@ -88,7 +88,7 @@ def sweep(
     depends on the seed and the point's number only: results are the same for any number of workers. It must be
     importable (a function of a module, or a dataclass that is called), since other processes load it.
     `scheduler` is the address of a Dask scheduler; without it `workers` local processes serve. `progress(done,
-    total, points a second, seconds left)` is called as chunks arrive. Ctrl-C raises KeyboardInterrupt; what has arrived
+    total, points per second, seconds left)` is called as chunks arrive. Ctrl-C raises KeyboardInterrupt; what arrived
     is written by then.
     """
     arrays = {n: np.ascontiguousarray(v, float) for n, v in points.items()}

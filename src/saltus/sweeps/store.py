@@ -10,13 +10,14 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saltus.errors import BadFile, BadValue
+from saltus.errors import BadFile, BadValue, naming_extras
 from saltus.model.registry import readable
 from saltus.sealed import checksum
 
@@ -48,10 +49,11 @@ class Ledger:
             raise BadFile(f"{path} holds something else; give the store a directory of its own", path=str(path))
 
     def _open(self) -> None:
-        import zarr
+        with naming_extras():
+            import zarr
 
         try:
-            _only_plain_codecs(self.path)
+            _only_plain_files(self.path)
             group = zarr.open_group(str(self.path), mode="r" if self.points is None else "r+", zarr_format=3)
             about = dict(group.attrs)
         except Exception as problem:
@@ -97,7 +99,8 @@ class Ledger:
 
     def create(self, outputs: Mapping[str, np.ndarray], chunk: int) -> None:
         """Make the arrays; the attributes that make it a sweep come last."""
-        import zarr
+        with naming_extras():
+            import zarr
 
         assert self.points is not None
         group = zarr.open_group(str(self.path), mode="a", zarr_format=3)
@@ -164,7 +167,8 @@ class Ledger:
 
     def dataset(self) -> xarray.Dataset:
         """Everything as an xarray Dataset over "run"; BadFile if what was done is not what was written."""
-        import xarray as xr
+        with naming_extras():
+            import xarray as xr
 
         about = self.about
         try:
@@ -196,8 +200,14 @@ class Ledger:
         return xr.Dataset({**variables, "done": (("run",), shown)}, attrs={"title": about["title"]})
 
 
-def _only_plain_codecs(path: Path) -> None:
-    """Refuse a store whose arrays want other codecs than ours: which code those run is up to what is installed."""
+def _only_plain_files(path: Path) -> None:
+    """Refuse links and pipes in a store, which lead out of it or never end, and codecs that are not ours.
+
+    Which code other codecs run is up to what is installed.
+    """
+    for file in path.rglob("*"):
+        if file.is_symlink() or not (file.is_file() or file.is_dir()):
+            raise ValueError(f"{file.relative_to(path)} is no plain file")
     for file in [path / "zarr.json", *path.glob("*/zarr.json")]:
         data = json.loads(file.read_text(encoding="utf-8"))
         names = {codec["name"] for codec in data.get("codecs", ())}
@@ -238,7 +248,11 @@ def alone(path: Path) -> Iterator[None]:
     import fcntl
 
     path.mkdir(parents=True, exist_ok=True)
-    with open(path / ".lock", "w") as lock:
+    try:  # never through a link that somebody left there
+        handle = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as problem:
+        raise BadFile(f"cannot write to {path}: {problem}; give the sweep another store", path=str(path)) from problem
+    with open(handle, "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 import numpy as np
 
-from saltus.errors import BadValue
+from saltus.errors import BadValue, naming_extras
 
 RETRIES = 3  # times a chunk may lose its worker before the sweep gives up
 
@@ -32,22 +34,69 @@ def evaluate(
     out = {n: np.asarray(v, float) for n, v in task(points, generators).items()}
     for name, values in out.items():
         if values.shape[:1] != (count,):
-            raise BadValue(f"the task returned {name!r} of shape {values.shape} for {count} points; one row a point")
+            raise BadValue(f"the task returned {name!r} of shape {values.shape} for {count} points; one row per point")
     return out, time.perf_counter() - begin
+
+
+@contextlib.contextmanager
+def _elsewhere() -> Iterator[None]:
+    """Let interpreters that start now look for modules where this one does, and not first in the folder one is in.
+
+    A folder of somebody's results may hold a `threading.py`. Python's own way to start a worker would run it.
+    """
+    with _ENVIRONMENT:
+        before = os.environ.get(_SAFE)
+        os.environ[_SAFE] = "1"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_SAFE]
+            else:
+                os.environ[_SAFE] = before
+
+
+_SAFE = "PYTHONSAFEPATH"
+_ENVIRONMENT = threading.Lock()
+
+
+class FreshProcess(SpawnProcess):
+    """A process that is not forked, and finds its modules where this one does."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        with _elsewhere():
+            return SpawnProcess._Popen(process_obj)
+
+
+class _Fresh(SpawnContext):
+    Process = FreshProcess
+
+
+def fresh() -> SpawnContext:
+    """What starts processes and makes their pipes and locks."""
+    with _elsewhere():
+        resource_tracker.ensure_running()  # a process of Python's own, which the first lock would start otherwise
+    return _Fresh()
 
 
 def local_processes(count: int | None = None) -> cf.ProcessPoolExecutor:
     """Fresh processes that leave Ctrl-C to their parent and end with it, however it ends."""
-    return cf.ProcessPoolExecutor(count or os.cpu_count(), multiprocessing.get_context("spawn"), _settle)
+    return cf.ProcessPoolExecutor(count or os.cpu_count(), fresh(), _settle)
 
 
 def _settle() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    depend()
 
 
-def end_with_parent() -> None:
-    """Wait for the process that started this one, and end when it has ended."""
+def depend() -> None:
+    """Let this process end when the one that started it has ended, and start others as anybody does."""
+    os.environ.pop(_SAFE, None)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -63,10 +112,8 @@ class Pool:
             self.size = workers or os.cpu_count() or 1
             self._renew()
             return
-        try:
+        with naming_extras():
             from distributed import Client
-        except ImportError:
-            raise BadValue("a scheduler address needs Dask; pip install 'saltus[cluster]'", given=scheduler) from None
         try:
             self._client = Client(scheduler, timeout=8)
         except (OSError, ValueError) as problem:

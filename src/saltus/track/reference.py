@@ -28,7 +28,8 @@ class Stay:
     """Samples of a reference while it is in one domain; `left` says whether an event ended the stay.
 
     `pairs` says that samples are ends and middles of intervals over which efforts are parabolas, as in a plan by
-    Hermite-Simpson: without them the reference is no motion of the machine.
+    Hermite-Simpson: without them the reference is no motion of the machine. `held` says that efforts are constant
+    over the interval that a sample ends, as in a plan in implicit steps.
     """
 
     domain: str
@@ -39,6 +40,7 @@ class Stay:
     torques: np.ndarray
     left: bool
     pairs: bool = False
+    held: bool = False
 
     @property
     def efforts(self) -> np.ndarray:
@@ -48,6 +50,8 @@ class Stay:
             first = np.stack([c[:, 0], c[:, 1] / 2, c[:, 2] / 4], axis=1)
             second = np.stack([first.sum(axis=1), (c[:, 1] + c[:, 2]) / 2, c[:, 2] / 4], axis=1)
             return np.stack([first, second], axis=1).reshape(2 * len(c), *c.shape[1:])
+        if self.held:
+            return np.pad(self.torques[1:, None], [(0, 0), (0, 2), (0, 0)])
         lines = linear(self.torques)
         return np.concatenate([lines, 0 * lines[:, :1]], axis=1)
 
@@ -174,7 +178,9 @@ def stays_of(trajectory: Trajectory) -> list[Stay]:
         pairs = bool(trajectory.meta.get("plan", {}).get("middles")) and len(mine) == count
         samples = {name: arrays[name][mine] for name in ("t", "q", "v", "a", "torques")}
         left = number < len(trajectory.events)
-        out.append(Stay(trajectory.meta["domains"][phases[mine[0]]], **samples, left=left, pairs=pairs))
+        held = bool(trajectory.meta.get("plan", {}).get("held"))
+        domain = trajectory.meta["domains"][phases[mine[0]]]
+        out.append(Stay(domain, **samples, left=left, pairs=pairs, held=held))
     if not out:
         raise BadValue("the reference has no two samples between events; simulate it for longer or at a higher rate")
     return out
@@ -228,7 +234,7 @@ class Blocks:
         self.width = sum(self.sizes.values())
 
     def rows(self, stay: Stay, **parts: np.ndarray) -> np.ndarray:
-        """One row a knot of the stay; parts are per row, or the same in all."""
+        """One row per knot of the stay; parts are per row, or the same in all."""
         count = len(stay.knots)
         out = []
         for name, size in self.sizes.items():

@@ -110,7 +110,7 @@ class JointPD(Referenced):
     """Joint by joint along a reference, without a model: u = u_r + kp (q_r - q) + kd (q_r' - q').
 
     `joints` are names of coordinates with motors or of a part ("tail"), None all of them; the other inputs get the
-    reference's efforts u_r. `kp` (Nm/rad, N/m) and `kd` (Nm s/rad, N s/m) are numbers or one a joint; `limit` (Nm, N)
+    reference's efforts u_r. `kp` (Nm/rad, N/m) and `kd` (Nm s/rad, N s/m) are numbers or one per joint; `limit` (Nm, N)
     cuts the efforts. Time counts as in `Track`.
     """
 
@@ -206,7 +206,7 @@ class _Outputs:
         self._checked: set[int] = set()
 
     def along(self, stay: Stay) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Outputs, their rates and second rates at the samples of a stay, one row a sample."""
+        """Outputs, their rates and second rates at the samples of a stay, one row per sample."""
         if id(stay) not in self._checked:
             self._check(stay)
             self._checked.add(id(stay))

@@ -1,54 +1,58 @@
-"""Pictures, animations and reports of machines and runs. It draws; it computes no physics."""
+"""Pictures, animations and reports of machines and runs. It draws; it computes no physics.
 
-from saltus.view.animation import animate
-from saltus.view.design_plots import plot_front, plot_paths, plot_study, plot_tornado
-from saltus.view.drawing import plot_machine, plot_snapshots, plot_strobe
-from saltus.view.gallery import gallery
-from saltus.view.impact_plots import plot_impact_curves, plot_impact_map
-from saltus.view.load_plots import plot_loads
-from saltus.view.orbit_plots import plot_family
-from saltus.view.plots import (
-    plot_contacts,
-    plot_coordinates,
-    plot_energy,
-    plot_gaps,
-    plot_path,
-    plot_torques,
-)
-from saltus.view.portraits import plot_phase_portrait
-from saltus.view.report import report
-from saltus.view.run_figures import REPORTED, figures, makers
-from saltus.view.side import Curve, animate_side, plot_strip
-from saltus.view.style import PALETTE, save
+Names load when they are first used: pages that play a run need no matplotlib, figures do.
+"""
 
-__all__ = [
-    "PALETTE",
-    "REPORTED",
-    "Curve",
-    "animate",
-    "animate_side",
-    "figures",
-    "gallery",
-    "makers",
-    "plot_contacts",
-    "plot_coordinates",
-    "plot_energy",
-    "plot_family",
-    "plot_front",
-    "plot_gaps",
-    "plot_impact_curves",
-    "plot_impact_map",
-    "plot_loads",
-    "plot_machine",
-    "plot_path",
-    "plot_paths",
-    "plot_phase_portrait",
-    "plot_snapshots",
-    "plot_strip",
-    "plot_strobe",
-    "plot_study",
-    "plot_tornado",
-    "plot_torques",
-    "report",
-    "save",
-]
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from saltus.errors import naming_extras
+
+_HOME = {
+    "PALETTE": "colours",
+    "REPORTED": "run_figures",
+    "Curve": "side",
+    "Animation": "notebook",
+    "animate": "notebook",
+    "animate_side": "side",
+    "figures": "run_figures",
+    "gallery": "results_index",
+    "html": "notebook",
+    "makers": "run_figures",
+    "plot_contacts": "plots",
+    "plot_coordinates": "plots",
+    "plot_energy": "plots",
+    "plot_family": "orbit_plots",
+    "plot_front": "design_plots",
+    "plot_gaps": "plots",
+    "plot_impact_curves": "impact_plots",
+    "plot_impact_map": "impact_plots",
+    "plot_loads": "load_plots",
+    "plot_machine": "drawing",
+    "plot_path": "plots",
+    "plot_paths": "design_plots",
+    "plot_phase_portrait": "portraits",
+    "plot_snapshots": "drawing",
+    "plot_strip": "side",
+    "plot_strobe": "drawing",
+    "plot_study": "design_plots",
+    "plot_tornado": "design_plots",
+    "plot_torques": "plots",
+    "report": "run_report",
+    "save": "style",
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"saltus.view has no public name {name!r}; it has {', '.join(_HOME)}")
+    with naming_extras():
+        return getattr(importlib.import_module(f"saltus.view.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from saltus.view.style import COLOURS, PALETTE, axes_of, new_figure, styled
+from saltus.view.colours import COLOURS, PALETTE
+from saltus.view.style import axes_of, new_figure, styled
 
 if TYPE_CHECKING:
     from saltus.design import Front, KinematicStudy, Sensitivity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Polygon, Rectangle
 
-from saltus.errors import BadValue, UnknownName
-from saltus.view.style import COLOURS, PALETTE, STANCE, axes_of, styled
+from saltus.errors import UnknownName
+from saltus.view.colours import COLOURS, PALETTE, STANCE
+from saltus.view.placing import extent, has_contacts, mechanism_of, on_ground, places
+from saltus.view.style import axes_of, styled
 
 if TYPE_CHECKING:
     from saltus.ground import Ground
@@ -24,59 +26,6 @@ if TYPE_CHECKING:
 DARK = PALETTE["black"]
 
 # ---- parts -----------------------------------------------------------------------------------------------------
-
-
-def has_contacts(run: Trajectory) -> bool:
-    """Whether the system has contacts with the ground at all."""
-    return bool(run.meta["ground"])
-
-
-def on_ground(run: Trajectory, t: np.ndarray) -> np.ndarray:
-    """Whether the machine is in a phase with ground contact at each of the times."""
-    from saltus.simulation.strides import contact_spans
-
-    out = np.zeros(len(t), bool)
-    for begin, end in contact_spans(run):
-        out |= (t >= begin) & (t <= end)
-    return out
-
-
-def grounded_samples(run: Trajectory) -> np.ndarray:
-    """Whether each sample belongs to a phase with ground contact; events have a sample of either side."""
-    from saltus.simulation.strides import ground_forces
-
-    phase, force = run.arrays["phase"], np.abs(ground_forces(run)).sum(axis=(1, 2))
-    pushed = np.bincount(phase, weights=force, minlength=int(phase.max()) + 1) > 0
-    return np.asarray(pushed[phase])
-
-
-def mechanism_of(run: Trajectory, mechanism: Mechanism | None) -> Mechanism:
-    """Return the machine of a run; one loaded from a file does not bring it along."""
-    found = mechanism or run.mechanism
-    if found is None:
-        raise BadValue(
-            f"this run of {run.meta['name']!r} was loaded from a file, which holds no machine; "
-            "pass mechanism=..., the one it was made with"
-        )
-    if list(found.q_names) != list(run.meta["q_names"]):
-        raise BadValue(f"mechanism {found.name!r} has other coordinates than the run of {run.meta['name']!r}")
-    return found
-
-
-def places(
-    mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0
-) -> np.ndarray:
-    """Positions of the skeleton's points in the plane of the picture: x and y, in 3D x and z."""
-    from saltus.model.geometry import trace
-
-    world = trace(mechanism, q, bones.frames, params=params, t=t)
-    return world if world.shape[2] == 2 else world[:, :, [0, 2]]
-
-
-def extent(bones: Skeleton, points: np.ndarray) -> np.ndarray:
-    """Points (..., points, 2) together with the rims of round feet, for what a picture must show."""
-    sides = np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
-    return np.concatenate([points, *[points[..., [i], :] + r * sides for i, r in bones.feet]], axis=-2)
 
 
 def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5, colours: bool = True) -> list[Any]:
@@ -128,7 +77,7 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
 
 
 def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
-    """Put a machine's artists at the given points (one row a point)."""
+    """Put a machine's artists at the given points (one row per point)."""
     from saltus.model.geometry import spiral
 
     n = len(bones.links)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from saltus.view.style import COLOURS, new_figure, styled
+from saltus.view.colours import COLOURS
+from saltus.view.style import new_figure, styled
 
 if TYPE_CHECKING:
     from saltus.dynamics.inverse import Inverse

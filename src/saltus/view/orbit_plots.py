@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from saltus.view.style import PALETTE, axes_of, styled
+from saltus.view.colours import PALETTE
+from saltus.view.style import axes_of, styled
 
 if TYPE_CHECKING:
     from saltus.orbits.family import Family

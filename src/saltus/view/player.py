@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saltus.view.drawing import extent, mechanism_of, places
-from saltus.view.style import PALETTE
+from saltus.view.colours import PALETTE
+from saltus.view.placing import extent, mechanism_of, places
 
 if TYPE_CHECKING:
     from saltus.model.mechanism import Mechanism
     from saltus.simulation.trajectory import Trajectory
 
-RATE, MOST = 150.0, 3600  # pictures a second of simulated time, and at most
+RATE, MOST = 150.0, 3600  # pictures per second of simulated time, and at most
 SCALE = 30_000  # coordinates are whole numbers up to this
 
 SCRIPT = """
@@ -146,14 +146,14 @@ PAGE = """<figure class="player" style="margin:0">
 <script>@script@</script></figure>"""
 
 
-def player(run: Trajectory, *, mechanism: Mechanism | None = None) -> str:
+def player(run: Trajectory, *, mechanism: Mechanism | None = None, most: int = MOST) -> str:
     """Return HTML that plays a run: play, scrub, slow motion, follow; links, springs, trail and ground forces."""
     from saltus.model.geometry import skeleton
 
     m = mechanism_of(run, mechanism)
     bones = skeleton(m, run.params)
     begin, end = float(run.t[0]), float(run.t[-1])
-    times = np.linspace(begin, end, int(min(max((end - begin) * RATE, 2), MOST)))
+    times = np.linspace(begin, end, int(min(max((end - begin) * RATE, 2), most)))
     rows = run.at(times).positions
     points = places(m, bones, rows, run.params, times)
     x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)

@@ -13,8 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from saltus.errors import BadValue, UnknownName
-from saltus.view.drawing import grounded_samples, has_contacts
-from saltus.view.style import COLOURS, PALETTE, STANCE, TOP, legend_width, logarithmic, panel_of, panels, styled
+from saltus.view.colours import COLOURS, PALETTE, STANCE
+from saltus.view.placing import grounded_samples, has_contacts
+from saltus.view.style import TOP, legend_width, logarithmic, panel_of, panels, styled
 
 if TYPE_CHECKING:
     from saltus.hybrid.graph import HybridSystem

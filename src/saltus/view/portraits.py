@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from saltus.errors import UnknownName
-from saltus.view.drawing import grounded_samples, has_contacts
+from saltus.view.colours import PALETTE
+from saltus.view.placing import grounded_samples, has_contacts
 from saltus.view.plots import is_angle
-from saltus.view.style import PALETTE, panel_of, panels, styled
+from saltus.view.style import panel_of, panels, styled
 
 if TYPE_CHECKING:
     from saltus.simulation.trajectory import Trajectory

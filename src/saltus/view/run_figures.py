@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from saltus.errors import UnknownName
-from saltus.view.drawing import has_contacts, plot_snapshots, plot_strobe
+from saltus.view.drawing import plot_snapshots, plot_strobe
+from saltus.view.placing import has_contacts
 from saltus.view.plots import plot_contacts, plot_coordinates, plot_energy, plot_gaps, plot_path, plot_torques
 from saltus.view.portraits import plot_portraits
 

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from saltus.view.drawing import mechanism_of
-from saltus.view.style import PALETTE, new_figure, styled
+from saltus.view.colours import PALETTE
+from saltus.view.placing import mechanism_of
+from saltus.view.style import new_figure, styled
 
 if TYPE_CHECKING:
     from saltus.simulation.trajectory import Trajectory
@@ -77,7 +78,7 @@ def plot_strip(
     plane: str = "yz",
     ground: float | None = 0.0,
 ) -> Figure:
-    """Snapshots at the given times (s), one row a run and one column a time, seen in a plane such as "yz"."""
+    """Snapshots at the given times (s), one row per run and one column per time, seen in a plane such as "yz"."""
     when = np.asarray(times, float)
     traced = {name: _traced(run, curves, when, plane) for name, (run, curves) in runs.items()}
     low, high = _box([xy for part in traced.values() for xy in part], ground)

@@ -17,19 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-# Okabe and Ito (2008), "Color universal design": told apart with any common colour vision.
-PALETTE = {
-    "blue": "#0072B2",
-    "vermillion": "#D55E00",
-    "green": "#009E73",
-    "purple": "#CC79A7",
-    "orange": "#E69F00",
-    "sky": "#56B4E9",
-    "black": "#222222",
-    "yellow": "#F0E442",
-}
-COLOURS = [c for name, c in PALETTE.items() if name != "yellow"]
-STANCE = "#e9e4d8"  # background of the phases on the ground
+from saltus.view.colours import COLOURS
 
 RC: Any = {
     "figure.dpi": 100,
@@ -80,9 +68,16 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
+class Drawing(Figure):
+    """A figure that a notebook shows, as vectors."""
+
+    def _repr_html_(self) -> str:
+        return svg(self)
+
+
 def new_figure(width: float = 7.0, height: float = 3.4) -> Figure:
     """Make an empty figure (inches) that lays itself out."""
-    return Figure(figsize=(width, height), layout="constrained")
+    return Drawing(figsize=(width, height), layout="constrained")
 
 
 def axes_of(ax: Axes | None, width: float = 7.0, height: float = 3.4) -> tuple[Figure, Axes]:
@@ -115,7 +110,7 @@ def panels(
     Rows share the x axis and stand close together, columns have labels of their own. `right` leaves room for legends:
     see `legend_width`. `heights` are the rows' shares of the height, the same unless given.
     """
-    figure = Figure(figsize=(width, height))
+    figure = Drawing(figsize=(width, height))
     aside = LEFT + RIGHT
     wide = (width - LEFT - right - (columns - 1) * aside) / columns
     high = (height - top - BOTTOM - (rows - 1) * gap) / rows

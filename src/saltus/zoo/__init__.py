@@ -10,6 +10,7 @@ from saltus.zoo.kneed_walker import kneed_walker
 from saltus.zoo.linkages import five_bar, four_bar, pantograph, slider_crank
 from saltus.zoo.quadruped import planar_quadruped, quadruped
 from saltus.zoo.raptor import raptor, raptor_linkage
+from saltus.zoo.runner import runner
 
 __all__ = [
     "biped",
@@ -30,6 +31,7 @@ __all__ = [
     "quadruped",
     "raptor",
     "raptor_linkage",
+    "runner",
     "rocking_block",
     "slider_crank",
 ]

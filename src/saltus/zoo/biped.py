@@ -79,7 +79,7 @@ def _walk(t: Any, s: sl.Signals) -> dict[str, Any]:
     stretched by `push`.
     """
     p, pitch, spin, v = s.p, s.q["body.angle"], s.v["body.angle"], s.v["body.x"]
-    out = {}
+    out: dict[str, Any] = {}
     for leg, sign in zip(LEGS, (1, -1), strict=True):
         c = sign * sl.math.sin(2 * math.pi * t / p.period)
         stands = 0.5 + 0.5 * sl.math.tanh(6 * c)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from saltus.compile.statements import C, literal
 from saltus.files.code.routines import Exported
-from saltus.files.code.statements import C, literal
 from saltus.hybrid.laws import Table
 
 

@@ -58,6 +58,13 @@ class Exported:
     ) -> None:
         self.system = HybridSystem.alone(thing) if isinstance(thing, Mechanism) else thing
         m = self.mechanism = self.system.mechanism
+        if self.system.terrain is not None:
+            parts = ", ".join(map(repr, m.touching))
+            raise BadModel(
+                f"the contacts {parts} of {m.name!r} find their modes in the run, which exported code has not; export "
+                "a HybridSystem whose domains prescribe who touches",
+                parts=list(m.touching),
+            )
         self.name = identifier(name or m.name)
         if start is None:
             start = m.keyframe(list(m.keyframes)[-1]) if m.keyframes else m.assemble()
@@ -121,7 +128,7 @@ class Exported:
             out.append(
                 routine(
                     "points",
-                    f"Positions and velocities of {', '.join(m.points)}, one a row.",
+                    f"Positions and velocities of {', '.join(m.points)}, one per row.",
                     inputs,
                     [places, speeds],
                     names,

@@ -50,9 +50,9 @@ class Acting:
         e, reasons = a.element, list(a.unknown)
         if e.tag == "adhesion" and "body" in e.attributes:
             return True
-        if a.dynamics != "none":
+        if a.dynamics not in ("none", "integrator", "filter", "filterexact", "muscle"):
             reasons.append(f"dyntype {a.dynamics!r}")
-        if a.gain_type not in ("fixed", "affine") or a.bias_type not in ("none", "affine"):
+        if a.gain_type not in ("fixed", "affine", "muscle") or a.bias_type not in ("none", "affine", "muscle"):
             reasons.append(f"gaintype {a.gain_type!r}, biastype {a.bias_type!r}")
         for where in ("refsite", "cranksite", "slidersite", "jointinparent", "body"):
             if e.get(where):
@@ -110,18 +110,19 @@ class Acting:
             lever = dict(zip(dof.v_names, a.gear[: len(dof.v_names)], strict=True))
             rate = sum((c * m.v[n] for n, c in lever.items()), SX(0))
             length = a.gear[0] * m.q[dof.label] if dof.kind in ("hinge", "slide") else SX(0)
-            if dof.kind in ("ball", "free") and (a.gain[1] or a.bias[1]):
+            if dof.kind in ("ball", "free") and a.feels_length:
                 r.left.out(e, f"actuator{called(e)} with a length on a {dof.kind} joint")
             if dof.kind in ("hinge", "slide") and a.inherit:
                 low, high = r.kept.ranges.get(dof.label, (0.0, 0.0))
                 middle, half = (low + high) / 2, (high - low) / 2 * a.inherit
-                a.ctrl = (middle - half, middle + half)
+                ends = (middle - half, middle + half)
+                a.ctrl, a.act = (a.ctrl, ends) if a.dynamics == "integrator" else (ends, a.act)
         if not any(lever.values()) and not ca.symvar(rate):
             return
         if a.bias[2] > 0 and a.bias_type == "affine" and a.gain[0] == -a.bias[1]:
             a.bias = a.bias.copy()
             a.bias[2] = -2 * a.bias[2] * np.sqrt(a.gain[0] * self._felt(lever))
-        force = a.value(command, length, rate)
+        force = a.value(self._signal(a, name, command), length, rate, self._quick(a, lever, rate, ties))
         limited = {x.label for x in r.joints.values() if x.force is not None}
         if limited & set(lever):
             for n in limited & set(lever):
@@ -130,6 +131,21 @@ class Acting:
             if not ca.symvar(rate):
                 return
         m.effort(label, rate, force)
+
+    def _signal(self, a: Actuator, name: str, command: SX) -> SX:
+        """What the gain multiplies: the command, or an activation that follows it."""
+        if a.dynamics == "none":
+            return a.limited(command)
+        return self.tree.m.memory(name, lambda act: a.quickness(command, act))
+
+    def _quick(self, a: Actuator, lever: dict[str, float], rate: SX, ties: Ties) -> float:
+        """Size of the accelerations that a unit force causes at the start, for muscles that are scaled by it."""
+        if "muscle" not in (a.gain_type, a.bias_type) or min(a.gain[2], a.bias[2]) >= 0:
+            return 0.0
+        slope = np.array([lever.get(n, 0.0) for n in self.tree.m.v_names])
+        if not slope.any():
+            slope = ties.slope(rate)
+        return float(np.linalg.norm(np.linalg.solve(self.tree.mass_matrix(), slope)))
 
     def _felt(self, lever: dict[str, float]) -> float:
         """Inertia behind a transmission at the start, as MuJoCo takes it for a damping ratio."""
@@ -141,10 +157,10 @@ class Acting:
         if e.get("site") not in r.sites:
             raise bad(e, f"actuator{called(e)} names no site {e.get('site')!r}")
         frame = r.frame(*r.sites[e.get("site")])
-        if a.gain[1:].any() or a.bias[1:].any():
+        if a.feels_length or a.feels_rate:
             r.left.out(e, f"actuator{called(e)} with a length or speed at a site")
         R = ties.kinematics.frame_pose(frame).R
-        force = a.value(command, SX(0), SX(0))
+        force = a.value(self._signal(a, label, command), SX(0), SX(0))
         push, twist = (ca.densify(ca.mtimes(R, ca.DM(x)) * force) for x in (a.gear[:3], a.gear[3:]))
         if a.gear[:3].any():
             m.force(label, frame, [push[i] for i in range(3)])

@@ -1,17 +1,18 @@
-"""A MJCF document: included files put in place, settings and defaults gathered, frames flattened."""
+"""A MJCF document: settings and defaults gathered, frames flattened."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from saltus.files.mjcf.attaching import merged, whole
 from saltus.files.xml.found import Left
 from saltus.files.xml.rigid import AXIS, IDENTITY, Pose, along_z, from_quaternion, turn
-from saltus.files.xml.tree import Element, bad, numbers, read_tree
+from saltus.files.xml.tree import Element, bad, numbers
 
 ACTUATORS = [
     "general",
@@ -36,39 +37,6 @@ COMPILER = (
     "settotalmass inertiagrouprange fitaabb"
 )
 QUIET = "texturedir discardvisual convexhull usethread fusestatic saveinertial exactmeshinertia alignfree"
-MOST_INCLUDED = 200  # files
-
-
-def included(root: Element, folder: Path | None) -> Element:
-    """The document with every <include> replaced by what the file holds; files lie inside the model's folder."""
-    seen: set[Path] = set()
-
-    def expand(element: Element, base: Path | None) -> list[Element]:
-        if element.tag != "include":
-            children = [x for c in element.children for x in expand(c, base)]
-            return [replace(element, children=children)]
-        path = inside(element, folder, element.get("file"), base)
-        if path in seen or len(seen) >= MOST_INCLUDED:
-            raise bad(element, f"{element.get('file')!r} is included twice; MuJoCo includes a file once")
-        seen.add(path)
-        return [x for c in read_tree(path).children for x in expand(c, path.parent)]
-
-    return expand(root, folder)[0]
-
-
-def inside(element: Element, folder: Path | None, *names: str | Path | None) -> Path:
-    """A file that stands in the model's folder or below: the first name, in the folder or in the other places given."""
-    name, *others = names
-    if folder is None:
-        raise bad(element, f"file {str(name)!r} is not read from a text that has no folder")
-    found = [(base / str(name)).resolve() for base in (folder, *(Path(o) for o in others if o))]
-    within = [path for path in found if path.is_relative_to(folder.resolve())]
-    if not within:
-        raise bad(element, f"file {str(name)!r} lies outside the model's folder {folder}; move it inside")
-    path = next((path for path in within if path.is_file()), None)
-    if path is None:
-        raise bad(element, f"file {str(name)!r} does not exist in {folder}")
-    return path
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +45,7 @@ class Document:
 
     root: Element
     folder: Path | None
-    compiler: Element
+    compilers: dict[str, Element]
     option: Element
     flags: dict[str, str]
     defaults: dict[str, dict[str, list[tuple[str, dict[str, str]]]]]
@@ -85,17 +53,24 @@ class Document:
     @classmethod
     def of(cls, root: Element, folder: Path | None, left: Left) -> Document:
         """Gather a document's settings."""
-        whole = included(root, folder)
-        compiler, option = (_merged(whole, tag) for tag in ("compiler", "option"))
-        left.attributes(compiler, COMPILER, QUIET)
+        found = whole(root, folder, left)
+        root, option = found.root, merged(found.root, "option")
         left.attributes(option, f"{SOLVER} gravity density viscosity wind")
-        if compiler.get("alignfree", "false") == "true":
-            left.out(compiler, "alignfree")
-        flags = {k: v for e in whole.all("option") for f in e.all("flag") for k, v in f.attributes.items()}
+        for compiler in found.compilers.values():
+            left.attributes(compiler, COMPILER, QUIET)
+            if compiler.get("alignfree", "false") == "true":
+                left.out(compiler, "alignfree")
+        flags = {k: v for e in root.all("option") for f in e.all("flag") for k, v in f.attributes.items()}
         defaults: dict[str, dict[str, list[tuple[str, dict[str, str]]]]] = {"main": {}}
-        for section in whole.all("default"):
-            _gather(section, defaults, {}, "main")
-        return cls(whole, folder, compiler, option, flags, defaults)
+        for prefix in found.compilers:
+            defaults.setdefault(f"{prefix}main", {})
+        for section in root.all("default"):
+            _gather(section, defaults, {}, f"{section.model}main")
+        return cls(root, folder, found.compilers, option, flags, defaults)
+
+    def compiler(self, e: Element) -> Element:
+        """The <compiler> settings an element was written under."""
+        return self.compilers[e.model]
 
     def off(self, flag: str) -> bool:
         """Whether a flag of <option> switches something off."""
@@ -109,7 +84,7 @@ class Document:
 
     def steps(self, element: Element, childclass: str, kind: str) -> list[tuple[str, dict[str, str]]]:
         """Tags and attributes of the defaults that hold for an element, outermost first."""
-        label = element.get("class") or childclass or "main"
+        label = element.get("class") or childclass or f"{element.model}main"
         if label not in self.defaults:
             raise bad(element, f"class {label!r} of <{element.tag}> is no <default>")
         return self.defaults[label].get(kind, [])
@@ -123,9 +98,9 @@ class Document:
 
     # ---- places -------------------------------------------------------------------------------------------------
 
-    def angle(self, x: float) -> float:
-        """An angle in rad."""
-        return math.radians(x) if self.compiler.get("angle", "degree") != "radian" else x
+    def angle(self, e: Element, x: float) -> float:
+        """An angle of an element in rad."""
+        return math.radians(x) if self.compiler(e).get("angle", "degree") != "radian" else x
 
     def rotation(self, e: Element) -> np.ndarray:
         """Orientation of an element, in any of MuJoCo's ways."""
@@ -133,13 +108,13 @@ class Document:
             return from_quaternion(nonzero(e, "quat", numbers(e, "quat", "1 0 0 0", 4)))
         if "axisangle" in e.attributes:
             x = numbers(e, "axisangle", "", 4)
-            return turn(nonzero(e, "axisangle", x[:3]), self.angle(x[3]))
+            return turn(nonzero(e, "axisangle", x[:3]), self.angle(e, x[3]))
         if "euler" in e.attributes:
-            R, sequence = np.eye(3), self.compiler.get("eulerseq", "xyz")
+            R, sequence = np.eye(3), self.compiler(e).get("eulerseq", "xyz")
             if len(sequence) != 3 or set(sequence.lower()) - set("xyz"):
-                raise bad(self.compiler, f"eulerseq {sequence!r} is not three of x, y, z")
+                raise bad(self.compiler(e), f"eulerseq {sequence!r} is not three of x, y, z")
             for letter, x in zip(sequence, numbers(e, "euler", "", 3), strict=True):
-                one = turn(AXIS[letter.lower()], self.angle(x))
+                one = turn(AXIS[letter.lower()], self.angle(e, x))
                 R = R @ one if letter.islower() else one @ R
             return R
         if "xyaxes" in e.attributes:
@@ -179,15 +154,6 @@ def fromto(e: Element) -> tuple[Pose, float]:
     return Pose(R, (ends[:3] + ends[3:]) / 2), float(np.linalg.norm(ends[3:] - ends[:3]) / 2)
 
 
-def _merged(root: Element, tag: str) -> Element:
-    found = list(root.all(tag))
-    out = Element(tag, {}, found[0].line if found else root.line, file=found[0].file if found else root.file)
-    for e in found:
-        out.attributes |= e.attributes
-        out.children += e.children
-    return out
-
-
 def _gather(
     section: Element,
     defaults: dict[str, dict[str, list[tuple[str, dict[str, str]]]]],
@@ -195,7 +161,8 @@ def _gather(
     name: str,
 ) -> None:
     label = section.get("class", name)
-    own = defaults["main"] if label == "main" else {k: list(v) for k, v in above.items()}
+    outermost = label == f"{section.model}main"
+    own = defaults[label] if outermost else {k: list(v) for k, v in above.items()}
     for child in section.children:
         if child.tag != "default":
             kind = "actuator" if child.tag in ACTUATORS else child.tag

@@ -11,7 +11,6 @@ from saltus.files.mjcf.tree import Tree
 from saltus.files.xml.rigid import Pose
 from saltus.files.xml.tree import numbers, scalar
 from saltus.model.kinematics import Kinematics
-from saltus.model.symbols import SX
 
 
 def add_drag(tree: Tree) -> None:
@@ -27,9 +26,8 @@ def add_drag(tree: Tree) -> None:
     if numbers(option, "wind", "0 0 0", 3).any():
         tree.left.out(option, "wind")
     m, k = tree.m, Kinematics(tree.m)
-    spins = _spins(k)
     for link, mass in tree.mass.items():
-        if (not ca.symvar(spins[link]) and not ca.symvar(k.pose(link).p)) or not mass.mass:
+        if (not ca.symvar(k.spins[link]) and not ca.symvar(k.pose(link).p)) or not mass.mass:
             continue
         axes = tree.axes.get(link)
         moments = np.linalg.eigvalsh(mass.inertia) if axes is None else np.diag(axes.T @ mass.inertia @ axes)
@@ -37,7 +35,7 @@ def add_drag(tree: Tree) -> None:
         b = np.sqrt(np.maximum(moments.sum() - 2 * moments, 1e-15) / mass.mass * 6)
         frame = tree.frame(link, Pose(np.eye(3), mass.com))
         R = ca.mtimes(k.pose(link).R, ca.DM(axes))
-        v, w = ca.mtimes(R.T, k.rate(k.position(frame))), ca.mtimes(R.T, spins[link])
+        v, w = ca.mtimes(R.T, k.rate(k.position(frame))), ca.mtimes(R.T, k.spins[link])
         d = b.mean()
         force, torque = -3 * math.pi * d * viscosity * v, -math.pi * d**3 * viscosity * w
         for i in range(3):
@@ -47,14 +45,3 @@ def add_drag(tree: Tree) -> None:
         push, twist = (ca.densify(ca.mtimes(R, x)) for x in (force, torque))
         m.force(f"{link}_drag", frame, [push[i] for i in range(3)])
         m.torque(f"{link}_drag_torque", frame.link, [twist[i] for i in range(3)])
-
-
-def _spins(k: Kinematics) -> dict[str, SX]:
-    """Angular velocity of every link in world axes."""
-    out = {"ground": SX(3, 1)}
-    for parent, child, chain in k.chains:
-        pose, out[child] = k.pose(parent), out[parent]
-        for motion in chain:
-            pose = pose @ motion.pose
-            out[child] = out[child] + ca.mtimes(pose.R, motion.w)
-    return out

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from saltus.errors import BadFile
-from saltus.files.mjcf.document import Document, fromto, inside
+from saltus.files.mjcf.attaching import inside, mesh_name
+from saltus.files.mjcf.document import Document, fromto
 from saltus.files.xml.found import Left, called
 from saltus.files.xml.mesh import Mesh, hull, read_mesh
 from saltus.files.xml.rigid import Mass, Pose, shape, together
@@ -29,7 +30,7 @@ class Masses:
 
     def of_body(self, body: Element, childclass: str) -> Mass:
         """Mass of a body under the compiler's settings."""
-        d, compiler = self.document, self.document.compiler
+        d, compiler = self.document, self.document.compiler(body)
         members = list(d.members(body, childclass))
         inertial = next((e for e, _, _ in members if e.tag == "inertial"), None)
         given = compiler.get("inertiafromgeom", "auto")
@@ -53,7 +54,7 @@ class Masses:
         else:
             tensor = np.diag(numbers(e, "diaginertia", "0 0 0", 3))
         a, b, c = np.linalg.eigvalsh(tensor)
-        if self.document.compiler.get("balanceinertia", "false") == "true" and c > a + b:
+        if self.document.compiler(e).get("balanceinertia", "false") == "true" and c > a + b:
             tensor = (a + b + c) / 3 * np.eye(3)
         return Mass(_weight(e, "mass", float(numbers(e, "mass", "", 1)[0])), np.zeros(3), tensor).moved(
             self.document.pose(e)
@@ -137,7 +138,7 @@ class Masses:
 
     def path(self, asset: Element) -> str:
         """Where a mesh lies, seen from the model's folder."""
-        compiler, name = self.document.compiler, asset.get("file")
+        compiler, name = self.document.compiler(asset), asset.get("file")
         if compiler.get("strippath", "false") == "true":
             name = name.replace("\\", "/").split("/")[-1]
         folder = compiler.get("meshdir") or compiler.get("assetdir")
@@ -163,7 +164,7 @@ class Masses:
         whole = self.document.pose(e) @ pose
         scale = scalar(e, "fitscale", 1.0)
         seen = (mesh.points - pose.p) @ pose.R
-        if self.document.compiler.get("fitaabb", "false") == "true":
+        if self.document.compiler(e).get("fitaabb", "false") == "true":
             low, high = seen.min(axis=0), seen.max(axis=0)
             half, middle = (high - low) / 2, (high + low) / 2
             whole = whole @ Pose(np.eye(3), middle)
@@ -185,11 +186,6 @@ class Masses:
 def kind_of(e: Element) -> str:
     """Type of a geom."""
     return e.get("type", "sphere")
-
-
-def mesh_name(e: Element) -> str:
-    """Name of a mesh asset: its own, or that of its file."""
-    return e.get("name") or e.get("file").replace("\\", "/").split("/")[-1].rsplit(".", 1)[0]
 
 
 def _weight(e: Element, name: str, value: float) -> float:

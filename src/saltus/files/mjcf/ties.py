@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import casadi as ca
@@ -11,6 +10,7 @@ import numpy as np
 
 from saltus.files.mjcf.actuators import ranged
 from saltus.files.mjcf.tree import Dof, Tree
+from saltus.files.mjcf.wrapping import around
 from saltus.files.xml.found import called
 from saltus.files.xml.rigid import Pose, from_quaternion
 from saltus.files.xml.tree import Element, bad, located, numbers, scalar
@@ -23,11 +23,10 @@ TENDON_QUIET = "width rgba material group user margin solreflimit solimplimit so
 
 @dataclass(frozen=True, eq=False)
 class Tendon:
-    """Length of a tendon (m, or rad for joints), its rate, its length at the start."""
+    """Length of a tendon (m, or rad for joints) and its rate."""
 
     length: SX
     rate: SX
-    start: float
 
 
 class Ties:
@@ -78,7 +77,7 @@ class Ties:
             return
         if dof.kind in ("hinge", "slide"):
             rest = scalar(e, "springref")
-            rest = d.angle(rest) if dof.kind == "hinge" else rest
+            rest = d.angle(e, rest) if dof.kind == "hinge" else rest
             m.joint_spring(f"{dof.label}_spring", dof.label, stiffness=stiffness, damping=damping, rest=rest)
             return
         rates = [m.v[n] for n in dof.v_names]
@@ -118,13 +117,12 @@ class Ties:
             return
         found = self.tendon(name)
         if found is None:
-            self.left.out(e, f"spatial tendon{called(e)} that wraps around shapes or runs over pulleys")
             return
         label = self.tree.joint_names.new(name, "tendon")
         rest = numbers(e, "springlength", "-1", None)
         low, high = (rest[0], rest[-1]) if rest[0] >= 0 else 2 * (self._sprung(found),)
         sites = [c for c in e.children if c.tag == "site"]
-        if e.tag == "spatial" and len(sites) == 2 and low == high:
+        if e.tag == "spatial" and len(e.children) == len(sites) == 2 and low == high:
             ends = [self.tree.frame(*self.tree.sites[s.get("site")]) for s in sites]
             self.m.spring(label, *ends, stiffness=stiffness, damping=damping, length=float(low))
             return
@@ -145,7 +143,7 @@ class Ties:
         for dof in self.tree.joints.values():
             if "springref" in dof.element.attributes and dof.kind in ("hinge", "slide"):
                 x = scalar(dof.element, "springref")
-                start[dof.label] = self.document.angle(x) if dof.kind == "hinge" else x
+                start[dof.label] = self.document.angle(dof.element, x) if dof.kind == "hinge" else x
             elif dof.kind in ("hinge", "slide"):
                 start[dof.label] = 0.0
         return self._at(tendon.length, start)
@@ -154,25 +152,82 @@ class Ties:
         q = [start.get(n, float(n.endswith(".qw"))) for n in self.m.q_names]
         return float(ca.Function("f", [self.kinematics.q], [length])(q))
 
+    def slope(self, rate: SX) -> np.ndarray:
+        """How a rate depends on the velocities at the start."""
+        q = [self.tree.start.get(n, float(n.endswith(".qw"))) for n in self.m.q_names]
+        k = self.kinematics
+        return np.ravel(ca.Function("f", [k.q], [ca.densify(ca.jacobian(rate, k.v))])(q))
+
     def _fixed(self, e: Element) -> Tendon | None:
         length, rate = SX(0), SX(0)
         for j in e.children:
             dof = self.dof(j, j.get("joint"))
             length += scalar(j, "coef", 1.0) * self.m.q[dof.label]
             rate += scalar(j, "coef", 1.0) * self.m.v[dof.label]
-        return Tendon(length, rate, self._at(length, self.tree.start))
+        return Tendon(length, rate)
 
     def _spatial(self, e: Element) -> Tendon | None:
-        if any(c.tag != "site" for c in e.children) or len(e.children) < 2:
-            return None
-        points = []
+        """Straight from site to site, around the shapes between; each branch after a pulley counts by its divisor."""
+        length, rate, share = SX(0), SX(0), 1.0
+        last: tuple[SX, SX] | None = None
+        shape: Element | None = None
         for c in e.children:
-            if c.get("site") not in self.tree.sites:
-                raise bad(c, f"<site> names no site {c.get('site')!r}")
-            points.append(self.kinematics.position(self.tree.frame(*self.tree.sites[c.get("site")])))
-        parts = [b - a for a, b in pairwise(points)]
-        length = sum((ca.sqrt(ca.sumsqr(p) + 1e-24) for p in parts), SX(0))
-        return Tendon(length, self.kinematics.rate(length), self._at(length, self.tree.start))
+            if c.tag == "pulley":
+                share, last = 1 / scalar(c, "divisor", 1.0), None
+            elif c.tag == "geom":
+                shape = c
+            elif c.tag == "site":
+                here = self._site(c, c.get("site"))
+                if last is not None:
+                    more, speed = self._straight(last, here) if shape is None else self._around(shape, last, here)
+                    length, rate = length + share * more, rate + share * speed
+                last, shape = here, None
+            else:
+                self.left.out(c, f"<{c.tag}> of tendon{called(e)}")
+                return None
+        return Tendon(length, rate)
+
+    def _site(self, e: Element, name: str) -> tuple[SX, SX]:
+        """Place and velocity of a site."""
+        if name not in self.tree.sites:
+            raise bad(e, f"<{e.tag}> names no site {name!r}")
+        place = self.kinematics.position(self.tree.frame(*self.tree.sites[name]))
+        return place, self.kinematics.rate(place)
+
+    @staticmethod
+    def _straight(a: tuple[SX, SX], b: tuple[SX, SX]) -> tuple[SX, SX]:
+        """Length of a straight piece between moving points, and its rate."""
+        way = b[0] - a[0]
+        length = ca.sqrt(ca.sumsqr(way) + 1e-24)
+        return length, ca.dot(way / length, b[1] - a[1])
+
+    def _around(self, e: Element, a: tuple[SX, SX], b: tuple[SX, SX]) -> tuple[SX, SX]:
+        """Length and rate of a piece that may touch a shape: where it does, the points it touches move with the shape.
+
+        The way is the shortest, so that moving these points along the shape changes nothing at first order.
+        """
+        k, shape = self.kinematics, self.tree.shapes.get(e.get("geom"))
+        if shape is None or shape.kind not in ("sphere", "cylinder") or not shape.size:
+            raise bad(e, f"a tendon wraps around spheres and cylinders; <geom> names none, {e.get('geom')!r}")
+        frame = self.tree.frame(shape.link, shape.pose)
+        pose = k.frame_pose(frame)
+        seen = [ca.mtimes(pose.R.T, x - pose.p) for x, _ in (a, b)]
+        side: Any = None
+        if "sidesite" in e.attributes:
+            place = self._site(e, e.get("sidesite"))[0]
+            link, own = self.tree.sites[e.get("sidesite")]
+            fixed = link == shape.link  # then its place in the shape's axes is a number
+            side = SX((shape.pose.inverse @ own).p) if fixed else ca.mtimes(pose.R.T, place - pose.p)
+        path = around(*seen, side, shape.size[0], ball=shape.kind == "sphere")
+        centre = k.rate(pose.p)
+        touched = []
+        for x in (path.first, path.last):
+            arm = ca.mtimes(pose.R, x)
+            touched.append((pose.p + arm, centre + ca.cross(k.spins[shape.link], arm)))
+        (one, its), (two, their) = self._straight(a, touched[0]), self._straight(touched[1], b)
+        plain, speed = self._straight(a, b)
+        length = ca.if_else(path.wraps, one + path.arc + two, plain)
+        return length, ca.if_else(path.wraps, its + their, speed)
 
     # ---- equalities ---------------------------------------------------------------------------------------------
 
@@ -237,8 +292,8 @@ class Ties:
             if ends[0] is None or (ends[1] is None and "tendon2" in e.attributes):
                 self.left.out(e, f"equality {name!r} of a tendon that is not read")
                 return
-            y = 0.0 if ends[1] is None else ends[1].length - ends[1].start
-            m.constraint(name, ends[0].length - ends[0].start - _polynomial(e, y))
+            away = [x and x.length - self._at(x.length, self.tree.start) for x in ends]
+            m.constraint(name, away[0] - _polynomial(e, 0.0 if away[1] is None else away[1]))
         else:
             self.left.out(e, f"equality <{e.tag}> {name!r}")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from saltus.files.mjcf.actuators import Range, ranged
 from saltus.files.mjcf.document import Document, fromto, nonzero
-from saltus.files.mjcf.inertia import Masses, kind_of
+from saltus.files.mjcf.inertia import SIZES, Masses, kind_of
 from saltus.files.xml.found import Kept, Left, Shape, called
 from saltus.files.xml.rigid import IDENTITY, Mass, Pose, frame_at, to_quaternion, turn
 from saltus.files.xml.tree import Element, Names, bad, located, numbers, scalar
@@ -71,6 +71,7 @@ class Tree:
         self.mass: dict[str, Mass] = {}
         self.axes: dict[str, np.ndarray] = {}  # principal axes, where the file gives them
         self.sites: dict[str, tuple[str, Pose]] = {}
+        self.shapes: dict[str, Shape] = {}  # by the name in the file
         self.joints: dict[str, Dof] = {}
         self.moving: dict[str, list[Dof]] = {}  # by the link they move
         self.start: dict[str, float] = {}
@@ -84,8 +85,9 @@ class Tree:
         """Read all bodies."""
         for world in self.document.root.all("worldbody"):
             self._inside(world, "ground", "")
-        if scalar(self.document.compiler, "settotalmass", -1) > 0:
-            self.left.out(self.document.compiler, "settotalmass")
+        compiler = self.document.compilers[""]
+        if scalar(compiler, "settotalmass", -1) > 0:
+            self.left.out(compiler, "settotalmass")
 
     # ---- bodies -------------------------------------------------------------------------------------------------
 
@@ -116,11 +118,15 @@ class Tree:
         if e.get("fluidshape", "none") != "none":
             self.left.out(e, f"fluidshape of <geom>{called(e)}")
         touches = bool(scalar(e, "contype", 1) or scalar(e, "conaffinity", 1)) and not self.document.off("contact")
-        size = tuple(float(x) for x in numbers(e, "size", "", None))
+        simple = kind_of(e) in SIZES and "mesh" not in e.attributes
+        size = tuple(float(x) for x in (self.masses.solid(e)[0] if simple else numbers(e, "size", "", None)))
         friction = float(numbers(e, "friction", "1", None)[0])
         asset = self.masses.assets.get(e.get("mesh"))
         file = self.masses.path(asset) if asset is not None and asset.get("file") else ""
-        self.kept.shapes.append(Shape(e.get("name"), link, kind_of(e), pose, size, friction, touches, file))
+        masks = (int(scalar(e, "contype", 1)), int(scalar(e, "conaffinity", 1)))
+        found = Shape(e.get("name"), link, kind_of(e), pose, size, friction, touches, file, masks=masks)
+        self.shapes[found.name] = found
+        self.kept.shapes.append(found)
 
     def _body(self, body: Element, parent: str, at: Pose, childclass: str) -> None:
         d, m = self.document, self.m
@@ -206,7 +212,7 @@ class Tree:
             m.spherical(label, self.frame(parent, pose @ place), self.frame(child, place))
         else:
             ref = scalar(e, "ref")
-            dof.ref = d.angle(ref) if kind == "hinge" else ref
+            dof.ref = d.angle(e, ref) if kind == "hinge" else ref
             back = Pose(turn(axis, -dof.ref), np.zeros(3)) if kind == "hinge" else Pose(np.eye(3), -dof.ref * axis)
             a, b = self.frame(parent, pose @ place @ back if dof.ref else pose @ place), self.frame(child, place)
             motor = self._motor_of(e)
@@ -238,7 +244,7 @@ class Tree:
         limits = ranged(e, d, "range", "limited")
         if limits is not None and dof.kind != "free" and not d.off("limit"):
             turns = dof.kind in ("hinge", "ball")
-            self.kept.ranges[dof.label] = tuple(d.angle(x) if turns else x for x in limits)  # type: ignore[assignment]
+            self.kept.ranges[dof.label] = tuple(d.angle(e, x) if turns else x for x in limits)  # type: ignore[assignment]
         loss = scalar(e, "frictionloss")
         if loss and not d.off("frictionloss"):
             self.kept.dry_friction[dof.label] = loss

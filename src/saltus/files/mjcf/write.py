@@ -58,6 +58,7 @@ class _Writer:
                 )
         for name, force in m.forces.items():
             self._force(name, force)
+        self.left += [f"contact {name!r}" for name in m.touching]
         motors = {n for j in m.joints.values() if j.motor for n in j.v_names}
         for name in m.inputs:
             if name in self.joint_tags:

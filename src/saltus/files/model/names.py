@@ -44,6 +44,7 @@ class MechanismNames:
         if self.moving:
             out |= {f"q.{n}": x for n, x in m.q.items()} | {f"v.{n}": x for n, x in m.v.items()}
             out |= {f"u.{n}": x for n, x in m.inputs.items()} | {"t": m.time}
+            out |= {f"z.{n}": x for n, x in m.book.memories.items()}
         return out | self.more
 
     def hashes(self) -> dict[int, str]:

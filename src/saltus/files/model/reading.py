@@ -15,13 +15,14 @@ from saltus.files.model import schema
 from saltus.files.model.documents import Document, Path_
 from saltus.files.model.expressions import evaluate, parsed
 from saltus.files.model.names import Formula, FormulaLaw, FormulaMap, FormulaTarget, GroundFormula, MechanismNames
+from saltus.ground import Ground, Level, Slope
 from saltus.hybrid.contacts import Contact, Pinned, Rolling, Sliding
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.guards import Guard, Liftoff, Touchdown, When
 from saltus.hybrid.laws import PD, ConstantSpeed, Damping, PerDomain
 from saltus.hybrid.resets import Collision, Continuous, Map, PlasticImpact, Reset
 from saltus.model.mechanism import Mechanism
-from saltus.model.parts import Frame, Motor
+from saltus.model.parts import Frame, Motor, Plane, Round
 from saltus.model.registry import ARGUMENTS
 from saltus.model.symbols import SX, vector
 
@@ -176,9 +177,13 @@ class Builder:
         for name, inertia in entry.armatures.items():
             with self.at("armatures", name):
                 m.armature(name, self.number(inertia))
+        for name, rate in entry.memories.items():
+            with self.at("memories", name):
+                m.memory(name, lambda _, rate=rate: self.number(rate, moving=True))
         for name, force in entry.forces.items():
             with self.at("forces", name):
                 self._add_force(name, force)
+        self._add_touching()
         with self.at("joints"):
             m.check()
         for name, configuration in entry.keyframes.items():
@@ -285,6 +290,42 @@ class Builder:
         else:
             self._soft_ground(name, force)
 
+    def _add_touching(self) -> None:
+        """What may touch: feet, faces of links, ends of joints, dry friction."""
+        m, entry = self.m, self.entry
+        for name, foot in entry.feet.items():
+            with self.at("feet", name):
+                m.foot(name, name if foot.point is None else self.place(foot.point), **self._law(foot))
+        for name, touch in entry.touches.items():
+            with self.at("touches", name):
+                if (touch.normal is None) == (touch.round is None) or touch.point is None:
+                    raise BadValue("a touch takes a `point` and a `face` with either a `normal` or a radius `round`")
+                face: Plane | Round
+                if touch.normal is not None:
+                    normal = self.place(touch.face).link.plane(*([0] * (3 if m.spatial else 2)), normal=touch.normal)
+                    face = Plane(self.place(touch.face), normal.normal)
+                else:
+                    face = Round(self.place(touch.face), self.number(touch.round))
+                m.touch(name, self.place(touch.point), face, **self._law(touch, "point", "face", "normal", "round"))
+        for name, stop in entry.stops.items():
+            with self.at("stops", name):
+                m.stop(name, **self._law(stop))
+        for name, rub in entry.rubs.items():
+            with self.at("rubs", name):
+                m.rub(name, self.number(rub.effort), static=None if rub.static is None else self.number(rub.static))
+
+    def _law(self, entry: schema.Part, *without: str) -> dict[str, Any]:
+        """Numbers of what may touch, as they are given."""
+        fields = entry.model_fields_set - {"point", *without}
+        return {f: self.number(getattr(entry, f)) for f in fields if getattr(entry, f) is not None}
+
+    def ground(self) -> Ground:
+        """What feet meet."""
+        given = self.entry.ground
+        if isinstance(given, schema.GroundEntry):
+            return Slope(given.angle, height=given.height, friction=given.friction)
+        return Level(float(given))
+
     def _soft_ground(self, name: str, force: schema.SoftGroundEntry) -> None:
         m = self.m
         if (force.point is None) == (force.joint is None):
@@ -329,7 +370,7 @@ class Builder:
     def system(self) -> HybridSystem:
         """Build domains, edges, ends and controllers."""
         entry = self.entry
-        system = HybridSystem(self.m, ground=float(entry.ground), through=tuple(entry.through))
+        system = HybridSystem(self.m, ground=float(self.ground().height(0.0)), through=tuple(entry.through))
         for name, domain in entry.domains.items():
             with self.at("domains", name):
                 params = {k: self.number(x) for k, x in domain.params.items()}

@@ -238,6 +238,51 @@ ForceElement = Annotated[
 ]
 
 
+class StopEntry(Part):
+    """Ends of a joint's coordinate."""
+
+    lower: Number | None = Field(None, description="rad, m.")
+    upper: Number | None = Field(None, description="rad, m.")
+    restitution: Number = 0.0
+    stiffness: Number | None = Field(None, description="Nm/rad, N/m; a stop without it is hard.")
+    damping: Number = Field(0.0, description="s/rad, s/m.")
+
+
+class FootEntry(Part):
+    """A point, or a ball about it, that may touch the ground; the point of its name unless one is given."""
+
+    point: Place | None = None
+    radius: Number = Field(0.0, description="m.")
+    friction: Number | None = Field(None, description="That of slip; the ground's unless given.")
+    static: Number | None = Field(None, description="That of rest; that of slip unless given.")
+    restitution: Number = 0.0
+    stiffness: Number | None = Field(None, description="N/m; contact without it is hard.")
+    damping: Number = Field(0.0, description="s/m.")
+
+
+class TouchEntry(FootEntry):
+    """A point, or a ball about it, that may touch a face of another link or of the ground."""
+
+    face: Place = Field(description="A point of the plane, or the centre of the ball.")
+    normal: list[Number] | None = Field(None, description="Where a plane looks to, in the axes of its link.")
+    round: Number | None = Field(None, description="Radius (m) of a ball.")
+
+
+class RubEntry(Part):
+    """Dry friction of a joint."""
+
+    effort: Number = Field(description="Nm, N.")
+    static: Number | None = Field(None, description="What holds it at rest; the effort unless given.")
+
+
+class GroundEntry(Part):
+    """A plane that rises along x."""
+
+    height: Real = Field(0.0, description="m, at the origin.")
+    angle: Real = Field(0.0, description="rad.")
+    friction: Real | None = None
+
+
 class PrescribeEntry(Part):
     """A coordinate whose motion is given in time."""
 
@@ -447,7 +492,12 @@ class ModelEntry(Part):
     )
     forces: dict[StrictStr, ForceElement] = {}
     armatures: dict[StrictStr, Number] = Field({}, description="Inertia one coordinate alone feels (kg m2, kg).")
-    ground: Real = Field(0.0, description="Height of the ground (m).")
+    memories: dict[StrictStr, Number] = Field({}, description="States of their own by their rates, used as z.NAME.")
+    feet: dict[StrictStr, FootEntry] = {}
+    touches: dict[StrictStr, TouchEntry] = {}
+    stops: dict[StrictStr, StopEntry] = Field({}, description="By coordinate.")
+    rubs: dict[StrictStr, RubEntry] = Field({}, description="By coordinate.")
+    ground: Real | GroundEntry = Field(0.0, description="Height of the ground (m), or a plane.")
     through: list[Text] = Field(default_factory=list, description="Points that may go below the ground.")
     domains: dict[StrictStr, DomainEntry] = {}
     edges: list[EdgeEntry] = []

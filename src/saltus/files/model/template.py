@@ -1,4 +1,4 @@
-"""The commented model file that `saltus new` writes: a four-bar hopper, ready to run."""
+"""What `saltus new` writes: a four-bar hopper as a model file, a biped as a Python file, both ready to run."""
 
 from __future__ import annotations
 
@@ -57,6 +57,47 @@ run: {{start: drop, domain: flight, control: thrust, until: 3.0}}
 """
 
 
+BIPED = """\
+\"\"\"A biped with four motors, to start from.
+
+saltus run FILE                       simulates it and writes its data and a page that plays it
+saltus run FILE --ground slope:5      on a slope of 5 degrees
+saltus studio FILE                    in the browser
+\"\"\"
+
+import saltus as sl
+
+system = m = sl.Mechanism({name!r})  # planar, SI units, radians; x forward, y up
+body = m.link("body", mass=8.0, inertia=0.12)
+m.planar("base", m.ground, body)  # base.x, base.y and the pitch
+for side in ("left", "right"):
+    thigh = m.rod(side + "_thigh", mass=0.8, length=m.param(side + "_thigh_length", 0.25, "m"))
+    shank = m.rod(side + "_shank", mass=0.5, length=m.param(side + "_shank_length", 0.25, "m"))
+    m.revolute(side + "_hip", body.at(0, 0), thigh.start, motor=sl.Motor(torque=60.0))
+    m.revolute(side + "_knee", thigh.end, shank.start, motor=sl.Motor(torque=60.0))
+    m.stop(side + "_knee", lower=-2.5, upper=-0.05)  # knees do not bend backwards
+    m.foot(side + "_foot", shank.end, friction=0.8)  # sticks, slips and lifts by itself
+
+POSE = dict(left_hip=-1.04, left_knee=-0.5, right_hip=-1.6, right_knee=-0.5)  # straight down is -pi / 2
+m.keyframes["stand"] = dict(base=(0, 0.4657, 0), **POSE)
+
+
+def control(t, s):
+    \"\"\"Hold the pose and squat once per second.\"\"\"
+    bend = 0.35 * (1 - sl.math.cos(6.2832 * t)) / 2
+    wanted = {{n: POSE[n] + (bend / 2 if n.endswith("hip") else -bend) for n in POSE}}
+    return {{n: 400 * (wanted[n] - s.q[n]) - 20 * s.v[n] for n in POSE}}
+
+
+until = 2.0
+"""
+
+
 def template(name: str) -> str:
-    """Text of a new model file."""
+    """Text of a new model file: a hopper."""
     return TEMPLATE.format(name=word(name))
+
+
+def biped(name: str) -> str:
+    """Text of a new Python file: a biped."""
+    return BIPED.format(name=name)

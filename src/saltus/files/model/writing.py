@@ -25,6 +25,9 @@ def model_data(thing: Mechanism | HybridSystem) -> Data:
     """Plain data of a machine; BadModel names what no file can hold."""
     system = thing if isinstance(thing, HybridSystem) else None
     mechanism = thing.mechanism if isinstance(thing, HybridSystem) else thing
+    if mechanism.touching:
+        parts = ", ".join(map(repr, mechanism.touching))
+        raise BadModel(f"a model file cannot hold the contacts {parts} of {mechanism.name!r}; keep it as a Python file")
     data = MechanismWriter(mechanism).mechanism()
     if system is not None:
         data |= _SystemWriter(system).data()

@@ -14,8 +14,9 @@ from saltus.files.model.names import GroundFormula, MechanismNames
 from saltus.model.forces import CompliantContact, Effort, Force, JointSpring, Spring
 from saltus.model.joints import AXES, Ball, Bend, Joint, Shift, Turn
 from saltus.model.mechanism import Mechanism
-from saltus.model.parts import Frame, Link, Motor
+from saltus.model.parts import Frame, Link, Motor, Plane
 from saltus.model.symbols import SX, Param, number
+from saltus.model.touching import Foot, Rub, Stop, Touching
 
 Data = dict[str, Any]
 
@@ -93,7 +94,31 @@ class MechanismWriter:
         for n, force in m.forces.items():
             with writing(f"force {n!r}"):
                 data["forces"][n] = self._force(force)
+        data |= {kind: {} for kind in ("memories", "feet", "touches", "stops", "rubs")}
+        for n, memory in m.memories.items():
+            with writing(f"memory {n!r}"):
+                data["memories"][n] = self.expression(memory.rate)
+        for n, part in m.touching.items():
+            with writing(f"{type(part).__name__.lower()} {n!r}"):
+                kind, name, out = self._touching(part)
+                data[kind][name] = out
         return data
+
+    def _touching(self, part: Touching) -> tuple[str, str, Data]:
+        """Entry, name and data of something that may touch."""
+        fields = ("lower", "upper", "effort", "friction", "static", "radius", "restitution", "stiffness", "damping")
+        given = {f: self.number(x) for f in fields if (x := getattr(part, f, None)) is not None}
+        out: Data = {f: x for f, x in given.items() if x != 0 or f not in ("radius", "restitution", "damping")}
+        if isinstance(part, Stop):
+            return "stops", part.coordinate, out
+        if isinstance(part, Rub):
+            return "rubs", part.coordinate, out
+        if isinstance(part, Foot):
+            return "feet", part.name, out  # its point has its name
+        out |= {"point": self.place(part.point), "face": self.place(part.face.frame)}
+        if isinstance(part.face, Plane):
+            return "touches", part.name, out | {"normal": self.vector(ca.densify(part.face.normal))}
+        return "touches", part.name, out | {"round": self.number(part.face.radius)}
 
     def _link(self, link: Link) -> Data:
         with writing(f"link {link.name!r}"):

@@ -103,6 +103,8 @@ class _Reader:
         self.gears = self._transmissions(joints)
         ends = {j.get("name"): (self._of(j, "parent", links), self._of(j, "child", links)) for j in joints}
         roots = [n for n in links if n not in {c for _, c in ends.values()}]
+        if not links:
+            raise bad(self.root, "this robot has no <link>")
         if len(roots) != 1:
             raise bad(self.root, f"a URDF has one root link, this one has {len(roots)}: {', '.join(roots[:5])}")
         masses = self._masses(links, joints, ends)
@@ -215,8 +217,10 @@ class _Reader:
         mass = mass.moved(UPRIGHT.inverse) if self.plane == "xz" else mass
         tensor = (mass.inertia + mass.inertia.T) / 2
         if mass.mass > 0 and not stands_alone(mass):
-            moments = ", ".join(f"{x:.4g}" for x in np.linalg.eigvalsh(tensor))
-            self.left.out(e, f"inertia of link {name!r}: no body has principal moments {moments} kg m2; taken as given")
+            least = np.linalg.eigvalsh(tensor)
+            moments = ", ".join(f"{x:.4g}" for x in least)
+            say = self.left.out if least[0] < 0 else self.left.remark  # positive ones give energies that are positive
+            say(e, f"inertia of link {name!r}: no body has principal moments {moments} kg m2; taken as given")
             m.massless(name)
             m.links[name] = replace(m.links[name], mass=mass.mass, com=SX(mass.com), inertia=SX(tensor))
         elif m.spatial:
@@ -230,7 +234,7 @@ class _Reader:
         for g in geometry.children if geometry is not None else ():
             size = [float(x) for n in ("size", "radius", "length") for x in numbers(g, n, "", None)]
             self.kept.shapes.append(
-                Shape(e.get("name"), link, g.tag, self.pose(e), tuple(size), file=g.get("filename"))
+                Shape(e.get("name"), link, g.tag, self.pose(e), tuple(size), file=g.get("filename"), share=0.5)
             )
 
     def _root(

@@ -50,6 +50,7 @@ class _Writer:
             self.left.append(f"constraint {name!r}")
         for name, force in m.forces.items():
             self._force(name, force)
+        self.left += [f"contact {n!r}" for n in m.touching]
         self.left += [f"armature of {n!r}" for n in m.armatures]
         motors = {n for j in m.joints.values() if j.motor for n in j.v_names}
         self.left += [f"input {n!r}" for n in m.inputs if n not in motors]

@@ -16,7 +16,8 @@ from saltus.model.mechanism import Mechanism
 class Shape:
     """A geometric shape on a link: `size` in m as the format counts it, `friction` the sliding coefficient.
 
-    `touches` tells shapes that can collide from those that are only drawn; `file` is a mesh's.
+    `touches` tells shapes that can collide from those that are only drawn; `file` is a mesh's. `share` is the part of a
+    box's half edges that `size` counts, `masks` MuJoCo's contype and conaffinity.
     """
 
     name: str
@@ -27,6 +28,12 @@ class Shape:
     friction: float = 1.0
     touches: bool = True
     file: str = ""
+    share: float = 1.0
+    masks: tuple[int, int] = (1, 1)
+
+    def meets(self, other: Shape) -> bool:
+        """Whether two shapes may touch each other."""
+        return bool(self.masks[0] & other.masks[1] or other.masks[0] & self.masks[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +60,7 @@ class Kept:
         ):
             if names:
                 listed = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-                out.append(f"{file}: kept, not acting: {len(names)} {what} ({listed})")
+                out.append(f"{file}: kept, not acting unless contacts are asked for: {len(names)} {what} ({listed})")
         return out
 
 

@@ -50,27 +50,67 @@ def _stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _obj(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """Points and triangles of the first object or group that has faces, as MuJoCo reads such files."""
     points: list[list[str]] = []
-    faces: list[tuple[int, int, int]] = []
-    quads: list[list[int]] = []
+    faces: list[list[int]] = []
+    whole = True
     for line in text.splitlines():
         if line[:2] == "v ":
             points.append(line.split()[1:4])
-        elif line[:2] == "f ":
+        elif line[:2] in ("o ", "g ") and faces:
+            whole = False
+        elif line[:2] == "f " and whole:
             corners = [int(w.partition("/")[0]) for w in line.split()[1:]]
-            corners = [c - 1 if c > 0 else len(points) + c for c in corners]
-            if len(corners) == 4:
-                quads.append(corners)
-            else:
-                faces += [(corners[0], corners[k], corners[k + 1]) for k in range(1, len(corners) - 1)]
-    single = np.array(points, np.float32).astype(float).reshape(-1, 3)  # as other readers of OBJ files keep it
-    whole = [np.array(faces, int).reshape(-1, 3)]
-    if quads:  # cut along the shorter diagonal
+            faces.append([c - 1 if c > 0 else len(points) + c for c in corners])
+    kept = np.array(points, np.float32).reshape(-1, 3)  # as other readers of OBJ files keep it
+    if any(not 0 <= c < len(kept) for face in faces for c in face):
+        raise ValueError("a face names a point that does not exist")
+    cut = [np.array([f for f in faces if len(f) == 3], int).reshape(-1, 3)]
+    quads = [f for f in faces if len(f) == 4]
+    if quads:  # along the shorter diagonal
         q = np.array(quads)
-        first, second = (np.linalg.norm(single[q[:, i]] - single[q[:, i + 2]], axis=1) for i in (0, 1))
+        first, second = (((kept[q[:, i]] - kept[q[:, i + 2]]) ** 2).sum(axis=1) for i in (0, 1))
         q = np.where((first < second)[:, None], q, np.roll(q, -1, axis=1))
-        whole += [q[:, [0, 1, 2]], q[:, [0, 2, 3]]]
-    return single, np.concatenate(whole)
+        cut += [q[:, [0, 1, 2]], q[:, [0, 2, 3]]]
+    more = [ear for f in faces if len(f) > 4 for ear in _ears(kept, f)]
+    return kept.astype(float), np.concatenate([*cut, np.array(more, int).reshape(-1, 3)])
+
+
+def _ears(points: np.ndarray, face: list[int]) -> list[list[int]]:
+    """Triangles of a polygon of five and more corners, cut off one after the other where no other corner is inside.
+
+    In the two axes that its first true corner spans best. Single precision and the order of trials are those of other
+    readers, so that a polygon that is not flat is cut alike; what they give up on is left out.
+    """
+    corners = [points[[face[(k + i) % len(face)] for i in range(3)]] for k in range(len(face))]
+    normals = [np.abs(np.cross(b - a, c - b)) for a, b, c in corners]
+    x, y, z = next((n for n in normals if (n > np.finfo(np.float32).eps).any()), (1.0, 0.0, 0.0))
+    flat = points[:, [1, 2] if x > y and x > z else [0, 1] if z > x and z > y else [0, 2]]
+    left, at, out = list(face), 0, []  # type: list[int], int, list[list[int]]
+    tries = before = len(face)
+    while len(left) > 3 and tries > 0:
+        n = len(left)
+        tries, before, at = tries - 1 if n == before else n, n, at % n
+        ear = [left[(at + k) % n] for k in range(3)]
+        a, b, c = flat[ear]
+        bends = (b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0])
+        inwards = bends * (a[0] * b[1] - a[1] * b[0]) < 0
+        if inwards or any(_inside(flat[ear], flat[left[(at + k) % n]]) for k in range(3, n)):
+            at += 1
+            continue
+        out.append(ear)
+        del left[(at + 1) % n]
+    return [*out, left] if len(left) == 3 else out
+
+
+def _inside(triangle: np.ndarray, point: np.ndarray) -> bool:
+    """Whether a point of the plane is inside a triangle: a ray from it crosses its sides an odd number of times."""
+    x, y = point
+    crossed = False
+    for (ax, ay), (bx, by) in zip(triangle, np.roll(triangle, 1, axis=0), strict=True):
+        if (ay > y) != (by > y) and x < (bx - ax) * (y - ay) / (by - ay) + ax:
+            crossed = not crossed
+    return crossed
 
 
 def _msh(data: bytes) -> tuple[np.ndarray, np.ndarray]:

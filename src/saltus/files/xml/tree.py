@@ -22,7 +22,7 @@ LONGEST = 10_000  # characters of text in an element
 
 @dataclass
 class Element:
-    """A tag with its attributes, children and line."""
+    """A tag with its attributes, children and line; `model` is the prefix of the attached model it belongs to."""
 
     tag: str
     attributes: dict[str, str]
@@ -31,6 +31,7 @@ class Element:
     comment: str = ""
     file: str = ""
     text: str = ""
+    model: str = ""
 
     @property
     def place(self) -> str:

@@ -2,7 +2,7 @@
 
 One TOML file a paper, in the order of their names; an `[[item]]` is one row of the page. One with `printed` is a matrix
 and gives a row an entry: `printed` holds its rows, `rows` and `columns` their labels. In its `item` and `field`, {i}
-and {j} are the indices, {row} and {column} the labels, {at} the column's entry of `fields`; `units` are one a column,
+and {j} are the indices, {row} and {column} the labels, {at} the column's entry of `fields`; `units` are one per column,
 `reasons` are by "row, column". `notes` is prose for the page.
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from saltus.errors import BadValue
-from saltus.view.report import CSS, escaped, policy, table
+from saltus.view.run_report import CSS, escaped, policy, table
 
 MORE = """
 .studies img { max-width: 22rem; max-height: 16rem; vertical-align: top; margin: 0.3rem; border: 1px solid #eee; }
@@ -23,7 +23,7 @@ def gallery(directory: str | Path, path: str | Path | None = None) -> Path:
     """
     directory = Path(directory)
     target = Path(path) if path is not None else directory / "index.html"
-    studies = [s for s in map(_study, sorted(directory.rglob("result.json"))) if s is not None]
+    studies = [s for s in map(_study, sorted(filter(Path.is_file, directory.rglob("result.json")))) if s is not None]
     runs = sorted(p for p in directory.rglob("report.html") if p != target)
     if not (studies or runs):
         raise BadValue(f"{directory} holds no results; make some with `saltus study NAME` or `saltus run MODEL`")
@@ -53,11 +53,13 @@ def _study(path: Path) -> tuple[Path, dict[str, Any]] | None:
     """A study's result, or None if the file is something else."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(data, ensure_ascii=False).encode()  # JSON can spell letters that no file can hold
         rows = [{**row, "agrees": {True: True, False: False, None: None}[row["agrees"]]} for row in data["comparisons"]]
         for row in rows:
             _text(row["published"]), _text(row["computed"]), row["quantity"], row["unit"], row["why"]
-        return path.parent, {**data, "study": str(data["study"]), "title": str(data["title"]), "comparisons": rows}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        texts = {name: str(data[name]) for name in ("study", "title", "source")}
+        return path.parent, {**texts, "notes": [str(note) for note in data["notes"]], "comparisons": rows}
+    except (OSError, ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None
 
 
@@ -72,11 +74,11 @@ def _shown(place: Path, study: dict[str, Any], target: Path) -> list[str]:
         f"<a href='{_link(p, target)}'><img loading=lazy alt='{escaped(p.stem)}' src='{_link(p, target)}'></a>"
         for p in pictures
     ]
-    notes = [f"<p>{escaped(n)}</p>" for n in study.get("notes") or ()]
+    notes = [f"<p>{escaped(n)}</p>" for n in study["notes"]]
     again = f"<pre>saltus study {escaped(study['study'])}</pre>"
     return [
         f"<h2 id='{escaped(study['study'])}'>{escaped(study['title'])}</h2>",
-        f"<p>{escaped(study.get('source', ''))}</p>",
+        f"<p>{escaped(study['source'])}</p>",
         table(head, rows),
         *notes,
         *shown,

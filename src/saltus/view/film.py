@@ -13,18 +13,10 @@ from matplotlib.font_manager import FontProperties, findfont
 from PIL import Image, ImageDraw, ImageFont
 
 from saltus.errors import BadValue
-from saltus.view.drawing import (
-    artists,
-    between,
-    draw_ground,
-    extent,
-    has_contacts,
-    mechanism_of,
-    move,
-    on_ground,
-    places,
-)
-from saltus.view.style import PALETTE, STANCE, styled
+from saltus.view.colours import PALETTE, STANCE
+from saltus.view.drawing import artists, between, draw_ground, move
+from saltus.view.placing import extent, has_contacts, mechanism_of, on_ground, places
+from saltus.view.style import styled
 
 if TYPE_CHECKING:
     from saltus.model.mechanism import Mechanism
@@ -36,7 +28,7 @@ DPI = 80
 
 
 @styled
-def animate(
+def film(
     run: Trajectory,
     path: str | Path,
     *,
@@ -55,11 +47,11 @@ def animate(
     0.1 m apart. `progress(done, all)` is called after each frame.
     """
     if not (fps > 0 and speed > 0):
-        raise BadValue(f"animate: fps {fps} and speed {speed} must be above zero")
+        raise BadValue(f"film: fps {fps} and speed {speed} must be above zero")
     begin = float(run.t[0]) if since is None else max(float(since), float(run.t[0]))
     end = float(run.t[-1]) if until is None else min(float(until), float(run.t[-1]))
     if not end > begin:
-        raise BadValue(f"animate: nothing to draw between {begin:g} and {end:g} s")
+        raise BadValue(f"film: nothing to draw between {begin:g} and {end:g} s")
     times = begin + speed / fps * np.arange(int((end - begin) * fps / speed + 1e-9) + 1)
     times = np.minimum(times, end)
     scene = _Scene(run, mechanism_of(run, mechanism), times, trail)

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from saltus.errors import naming_extras
 from saltus.view.player import SCRIPT, player
-from saltus.view.run_figures import figures as all_figures
-from saltus.view.style import svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +31,7 @@ TITLES = {
     "torques": "Torques",
     "contacts": "Ground contact",
 }
-PACKAGES = ("saltus", "casadi", "numpy", "scipy", "heyoka", "scikit-sundae", "xarray", "matplotlib")
+PACKAGES = ("saltus", "casadi", "numpy", "scipy", "matplotlib", "heyoka", "scikit-sundae")
 CSS = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #ddd; }
@@ -57,10 +56,13 @@ def report(
     """Write one HTML file about a run that needs nothing else: no network, no other files.
 
     A run that knows its machine gets an animation to play and scrub. `figures` are matplotlib figures or <svg> texts,
-    by default all that make sense; `command` says how to make the run again; `summary` are rows for the first table,
-    in place of its own.
+    by default all that make sense, and {} for none (which needs no matplotlib); `command` says how to make the run
+    again; `summary` are rows for the first table, in place of its own.
     """
-    shown = figures if figures is not None else all_figures(run, system=system)
+    if figures is None:
+        with naming_extras():
+            from saltus.view.run_figures import figures as all_figures
+        figures = all_figures(run, system=system)
     outcome = run.outcome
     kind, detail = "good" if outcome.ok else "bad", escaped(outcome.detail)
     faults = "".join(f"<li class=bad>{escaped(fault)}</li>" for fault in outcome.faults)
@@ -72,9 +74,8 @@ def report(
     ]
     if run.mechanism is not None:
         parts += ["<h2>Animation</h2>", player(run)]
-    for name, figure in shown.items():
-        drawing = figure if isinstance(figure, str) else svg(figure)
-        parts.append(f"<h2>{escaped(TITLES.get(name, name.replace('_', ' ').capitalize()))}</h2>{_inline(drawing)}")
+    for name, figure in figures.items():
+        parts.append(f"<h2>{escaped(TITLES.get(name, name.replace('_', ' ').capitalize()))}</h2>{_inline(figure)}")
     parts += ["<h2>Energy account</h2>", _energy(run), *_contacts(run), *_events(run), *_notes(run)]
     parts += ["<h2>Parameters</h2>", _params(run), "<h2>Versions</h2>", table(("package", "version"), versions())]
     parts += ["<h2>How to make it again</h2>", f"<pre>{escaped(command or _recipe(run))}</pre>"]
@@ -112,8 +113,13 @@ def escaped(text: Any) -> str:
     return html.escape(str(text))
 
 
-def _inline(drawing: str) -> str:
-    """Make an <svg> fit for HTML, in which names need no namespaces."""
+def _inline(figure: Figure | str) -> str:
+    """A drawing as an <svg> fit for HTML, in which names need no namespaces."""
+    drawing = figure
+    if not isinstance(drawing, str):
+        from saltus.view.style import svg
+
+        drawing = svg(drawing)
     return re.sub(r'\s(xmlns(:\w+)?|version)="[^"]*"', "", drawing[drawing.index("<svg") :])
 
 
@@ -145,7 +151,7 @@ def _facts(run: Trajectory) -> list[tuple[str, str]]:
 
 def _energy(run: Trajectory) -> str:
     rows = [(name, value) for name, value in run.energy_account.items() if name != "relative residual"]
-    return table(("", "J"), rows, "change = works + lost at impacts + moved by resets + residual")
+    return table(("", "J"), rows, "change = works + lost at impacts + added by resets + residual")
 
 
 def _contacts(run: Trajectory) -> list[str]:
@@ -169,7 +175,8 @@ def _contacts(run: Trajectory) -> list[str]:
     }
     known = [n for n in shown if all(n in c for c in contacts.values())]
     rows = [(name, *(shown[n][1] * float(c[n]) for n in known)) for name, c in contacts.items()]
-    return ["<h2>Contacts</h2>", table(("contact", *(shown[n][0] for n in known)), rows)]
+    worry = "a pinned foot is held whatever it takes: real ground gives a friction of about 1 at most, and never pulls"
+    return ["<h2>Contacts</h2>", table(("contact", *(shown[n][0] for n in known)), rows, worry)]
 
 
 def _events(run: Trajectory) -> list[str]:

@@ -1,0 +1,68 @@
+"""Where the points of a machine are in the plane of a picture, and when it is on the ground."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from saltus.errors import BadValue
+
+if TYPE_CHECKING:
+    from saltus.model.geometry import Skeleton
+    from saltus.model.mechanism import Mechanism
+    from saltus.simulation.trajectory import Trajectory
+
+
+def has_contacts(run: Trajectory) -> bool:
+    """Whether the system has contacts with the ground at all."""
+    return bool(run.meta["ground"])
+
+
+def on_ground(run: Trajectory, t: np.ndarray) -> np.ndarray:
+    """Whether the machine is in a phase with ground contact at each of the times."""
+    from saltus.simulation.strides import contact_spans
+
+    out = np.zeros(len(t), bool)
+    for begin, end in contact_spans(run):
+        out |= (t >= begin) & (t <= end)
+    return out
+
+
+def grounded_samples(run: Trajectory) -> np.ndarray:
+    """Whether each sample belongs to a phase with ground contact; events have a sample of either side."""
+    from saltus.simulation.strides import ground_forces
+
+    phase, force = run.arrays["phase"], np.abs(ground_forces(run)).sum(axis=(1, 2))
+    pushed = np.bincount(phase, weights=force, minlength=int(phase.max()) + 1) > 0
+    return np.asarray(pushed[phase])
+
+
+def mechanism_of(run: Trajectory, mechanism: Mechanism | None) -> Mechanism:
+    """Return the machine of a run; one loaded from a file does not bring it along."""
+    found = mechanism or run.mechanism
+    if found is None:
+        raise BadValue(
+            f"this run of {run.meta['name']!r} was loaded from a file, which holds no machine; "
+            "pass mechanism=..., the one it was made with"
+        )
+    if list(found.q_names) != list(run.meta["q_names"]):
+        raise BadValue(f"mechanism {found.name!r} has other coordinates than the run of {run.meta['name']!r}")
+    return found
+
+
+def places(
+    mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0
+) -> np.ndarray:
+    """Positions of the skeleton's points in the plane of the picture: x and y, in 3D x and z."""
+    from saltus.model.geometry import trace
+
+    world = trace(mechanism, q, bones.frames, params=params, t=t)
+    return world if world.shape[2] == 2 else world[:, :, [0, 2]]
+
+
+def extent(bones: Skeleton, points: np.ndarray) -> np.ndarray:
+    """Points (..., points, 2) together with the rims of round feet, for what a picture must show."""
+    sides = np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
+    return np.concatenate([points, *[points[..., [i], :] + r * sides for i, r in bones.feet]], axis=-2)

@@ -1,0 +1,395 @@
+"""Shapes of the ground, faces that move, contacts that depend on each other; the contact problem; bad input."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import saltus as sl
+from saltus.dynamics.contact_problem import Law, NoForces, solve
+from saltus.errors import BadModel, BadValue, UnknownName
+
+G = 9.81
+
+
+@pytest.fixture(autouse=True)
+def _no_compiler(monkeypatch):
+    """None of these machines is run often enough to be worth compiling."""
+    monkeypatch.setenv("SALTUS_CC", "none")
+
+
+def point(*, friction=0.0, spatial=False, **law):
+    """1 kg on a point that cannot turn."""
+    m = sl.Mechanism("point", spatial=spatial)
+    body = m.link("body", mass=1.0, inertia=(0.1, 0.1, 0.1) if spatial else 0.1)
+    m.slide("at", m.ground, body, axes="xyz" if spatial else "xy")
+    m.foot("foot", body.origin, friction=friction, **law)
+    return m
+
+
+def names(run):
+    return [e.name for e in run.events]
+
+
+# ---- shapes ---------------------------------------------------------------------------------------------------------
+
+
+def test_off_a_stair_it_flies_like_any_body():
+    """Smooth stairs down by 0.3 m at x = 0: at 2 m/s it lands after sqrt(2 h / g), and slides on."""
+    m = point()
+    stairs = sl.ground.Stairs(-0.3, 2.0, 1, start=0.0)
+    run = sl.simulate(m, m.assemble(at=(-0.5, 0), rates={"at": (2.0, 0)}), until=1.0, ground=stairs)
+    assert run.outcome.ok, run.outcome
+    left, landed = (next(e.t for e in run.events if e.name == n) for n in ("foot lifts", "foot touches"))
+    assert left == pytest.approx(0.25, abs=1e-9)
+    assert landed - left == pytest.approx(math.sqrt(0.6 / G), abs=1e-9)
+    assert run.q.at.x[-1] == pytest.approx(1.5, abs=1e-9)
+    assert run.q.at.y[-1] == pytest.approx(-0.3, abs=1e-9)
+
+
+def test_against_a_riser_it_stops_and_stays_in_the_corner():
+    m = point(friction=0.5)
+    run = sl.simulate(
+        m, m.assemble(at=(-0.1, 0), rates={"at": (2.0, 0)}), until=0.5, ground=sl.ground.Stairs(0.3, 1.0, 1)
+    )
+    assert run.outcome.ok, run.outcome
+    hit = next(e for e in run.events if e.impact is not None)
+    speed = math.sqrt(4 - 2 * 0.5 * G * 0.1)
+    assert hit.t == pytest.approx((2 - speed) / (0.5 * G), abs=1e-9)
+    assert hit.v_before[0] == pytest.approx(speed, abs=1e-9)
+    assert hit.v == pytest.approx([0, 0], abs=1e-12)
+    assert run.q.at.x[-1] == pytest.approx(0.0, abs=1e-9)
+    assert run.force("foot")[-1] == pytest.approx([0, G], abs=1e-9)
+
+
+def test_round_an_edge_a_smooth_circle_leaves_at_two_thirds():
+    """A smooth circle of 0.1 m that starts 0.1 rad past the edge of a step leaves where cos(a) = 2/3 cos(a0)."""
+    m = point(radius=0.1)
+    a = 0.1
+    start = m.assemble(at=(0.1 * math.sin(a), 0.1 * math.cos(a)))
+    run = sl.simulate(m, start, until=0.4, ground=sl.ground.Stairs(-1.0, 1.0, 1))
+    left = next(e for e in run.events if e.name == "foot lifts")
+    assert left.q[1] / 0.1 == pytest.approx(2 / 3 * math.cos(a), abs=1e-8)
+    assert np.hypot(left.q[0], left.q[1]) == pytest.approx(0.1, abs=1e-9)
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.05])
+def test_on_smooth_waves_it_swings_as_its_own_equation_says(radius):
+    """Along h = 0.1 cos(2 x) the centre of a circle follows the parallel curve; scipy integrates its arc length."""
+    m = point(radius=radius)
+    run = sl.simulate(
+        m, m.assemble(at=_over(0.4, radius)), until=1.2, ground=sl.ground.Terrain(lambda x: 0.1 * sl.math.cos(2 * x))
+    )
+    assert run.outcome.ok, run.outcome
+
+    def rate(_, y):  # T = |c'|^2 u'^2 / 2, V = g c_up for the centre c(u)
+        u, h = y[0], 1e-5
+        c1 = (_over(u + h, radius) - _over(u - h, radius)) / (2 * h)
+        c2 = (_over(u + h, radius) - 2 * _over(u, radius) + _over(u - h, radius)) / h**2
+        return [y[1], (-G * c1[1] - (c1 @ c2) * y[1] ** 2) / (c1 @ c1)]
+
+    end = solve_ivp(rate, (0, 1.2), [0.4, 0.0], rtol=1e-11, atol=1e-12).y[0, -1]
+    assert [run.q.at.x[-1], run.q.at.y[-1]] == pytest.approx(_over(end, radius), abs=2e-5)
+    assert np.abs(run.arrays["touches"][:, 0, 3]).max() < 1e-9
+
+
+def _over(u, radius):
+    slope = -0.2 * math.sin(2 * u)
+    n = np.array([-slope, 1.0]) / math.hypot(slope, 1.0)
+    return np.array([u, 0.1 * math.cos(2 * u)]) + radius * n
+
+
+def test_on_rough_waves_it_stays_where_they_are_flat_enough():
+    """Slope 0.2 sin(2 x): below a friction of 0.1 up to x = asin(0.5) / 2."""
+    ground = sl.ground.Terrain(lambda x: 0.1 * sl.math.cos(2 * x), friction=0.1)
+    m = point(friction=None)
+    edge = math.asin(0.5) / 2
+    for x, stays in ((edge - 1e-3, True), (edge + 1e-3, False)):
+        run = sl.simulate(m, m.assemble(at=_over(x, 0.0)), until=0.3, ground=ground)
+        assert bool(abs(run.q.at.x[-1] - x) < 1e-12) == stays
+
+
+def test_a_profile_has_a_friction_per_piece():
+    """From ice onto grit at x = 0: it stops v^2 / (2 f g) behind."""
+    m = point(friction=None)
+    ground = sl.ground.Profile([-1, 0, 5], [0, 0, 0], friction=[0.0, 0.4])
+    run = sl.simulate(m, m.assemble(at=(-0.5, 0), rates={"at": (2.0, 0)}), until=1.5, ground=ground)
+    assert run.outcome.ok, run.outcome
+    assert run.q.at.x[-1] == pytest.approx(4 / (2 * 0.4 * G), abs=1e-8)
+
+
+def test_the_smaller_friction_of_foot_and_ground_counts():
+    m = point(friction=0.9)
+    start = m.assemble(at=(0, 0), rates={"at": (2.0, 0)})
+    run = sl.simulate(m, start, until=1.5, ground=sl.ground.Level(friction=0.3))
+    assert run.q.at.x[-1] == pytest.approx(4 / (2 * 0.3 * G), abs=1e-8)
+
+
+def test_a_circle_rolls_down_a_slope():
+    """Uniform disc: a = 2/3 g sin(slope) without slip."""
+    angle = 0.3
+    m = sl.Mechanism("disc")
+    disc = m.link("disc", mass=1.0, inertia=0.5 * 0.1**2)
+    m.planar("at", m.ground, disc)
+    m.foot("rim", disc.origin, radius=0.1, friction=0.5)
+    at = (-0.1 * math.sin(angle), 0.1 * math.cos(angle), 0)
+    run = sl.simulate(m, m.assemble(at=at), until=1.0, ground=sl.ground.Slope(angle))
+    assert run.outcome.ok, run.outcome
+    assert names(run) == []
+    assert run.q.at.x[-1] - at[0] == pytest.approx(-G * math.sin(angle) / 3 * math.cos(angle), abs=1e-8)
+
+
+# ---- what moves, what depends on what -------------------------------------------------------------------------------
+
+
+def test_on_a_shaken_table_it_slips_when_the_table_is_too_quick():
+    """Table at 0.1 sin(8 t): 6.4 sin(8 t) m/s2 beyond a friction of 0.4 from t = asin(0.4 g / 6.4) / 8 on."""
+    m = sl.Mechanism("table")
+    table, body = m.link("table", mass=1.0, inertia=0.1), m.link("body", mass=1.0, inertia=0.1)
+    m.slide("shake", m.ground, table, axes="x", follows=m.driven("shake", 0.1 * sl.math.sin(8 * m.time)))
+    m.slide("at", m.ground, body, axes="xy")
+    m.touch("body", body.origin, table.plane(0, 0, normal=(0, 1)), friction=0.4)
+    run = sl.simulate(m, m.assemble(at=(0, 0), rates={"at": (0.8, 0)}), until=0.25)
+    assert run.outcome.ok, run.outcome
+    assert run.events[0].name == "body slips"
+    assert run.events[0].t == pytest.approx(math.asin(0.4 * G / 6.4) / 8, abs=1e-8)
+
+
+def test_contacts_on_driven_links_close_the_energy_account():
+    """A driven arm that stands on its own foot while the body's feet slip: drive and friction share the work."""
+    m = sl.Mechanism("rower")
+    body, arm = m.link("body", mass=1.0, com=(0, 0.1), inertia=0.1), m.link("arm", mass=0.5, com=(0.2, 0), inertia=0.02)
+    m.planar("at", m.ground, body)
+    swing = 0.3 * sl.math.sin(4 * m.time) - math.atan2(0.3, 0.5)
+    m.revolute("joint", body.at(0, 0.3), arm.origin, follows=m.driven("joint", swing))
+    for name, x in (("left", -0.2), ("right", 0.2)):
+        m.foot(name, body.at(x, 0), friction=0.2)
+    m.foot("hand", arm.at(math.hypot(0.3, 0.5), 0), friction=0.9)
+    run = sl.simulate(m, m.assemble(at=(0, 1e-4, 0)), until=1.0)
+    assert run.outcome.ok, run.outcome
+    assert len(run.events) > 3
+    assert abs(run.energy_account["residual"]) < 1e-7
+    assert all(run.meta["work"][f"friction {n}"] <= 1e-9 for n in ("left", "right", "hand"))
+
+
+def test_a_stiff_table_stands_on_least_norm_forces():
+    """Four feet at (+-0.4, +-0.3), centre of mass at (0.1, 0.05): f = m g / 4 (1 + x c_x / 0.16 + y c_y / 0.09)."""
+    m = sl.Mechanism("table", spatial=True)
+    top = m.link("top", mass=2.0, com=(0.1, 0.05, 0), inertia=(0.1, 0.1, 0.2))
+    m.free("at", m.ground, top)
+    corners = {f"foot{i}": (x, y) for i, (x, y) in enumerate([(0.4, 0.3), (-0.4, 0.3), (-0.4, -0.3), (0.4, -0.3)])}
+    for name, (x, y) in corners.items():
+        m.foot(name, top.at(x, y, 0), friction=0.5)
+    run = sl.simulate(m, m.assemble(), until=0.2)
+    assert run.outcome.ok, run.outcome
+    assert np.abs(run.arrays["q"] - run.arrays["q"][0]).max() < 1e-18
+    for name, (x, y) in corners.items():
+        share = 1 + x * 0.1 / 0.16 + y * 0.05 / 0.09
+        assert run.force(name)[-1] == pytest.approx(
+            [0, 0, G / 2 * share], abs=1e-4
+        )  # as damping of dependent rows has it
+
+
+def test_dry_friction_in_a_locked_joint_bears_nothing_it_cannot():
+    """Two rods that make a triangle with the ground: nothing moves, friction at a pin stays within its limit."""
+    m = sl.Mechanism("locked")
+    a, b = m.rod("a", mass=1.0, length=0.5), m.rod("b", mass=1.0, length=0.5)
+    m.revolute("one", m.ground.at(0, 0), a.start)
+    m.revolute("two", a.end, b.start)
+    m.revolute("three", m.ground.at(0.6, 0), b.end)
+    body = m.link("body", mass=1.0, inertia=0.1)
+    m.slide("at", m.ground.at(2, 0), body, axes="x")
+    m.rub("one", 0.01)
+    run = sl.simulate(m, m.assemble(near={"one": 0.927, "two": -1.85}, at=0.0, rates={"at": 1.0}), until=0.2)
+    assert run.outcome.ok, run.outcome
+    assert np.abs(run.force("one friction")[:, 0]).max() <= 0.01 * (1 + 1e-9)
+
+
+def test_a_stop_with_restitution_comes_to_rest():
+    """A slider that falls 0.5 m onto its stop with restitution 0.5: t = sqrt(2 h / g) (1 + e) / (1 - e)."""
+    m = sl.Mechanism("slider")
+    body = m.link("body", mass=1.0, inertia=0.1)
+    m.slide("height", m.ground, body, axes="y")
+    m.stop("height", lower=0.1, restitution=0.5)
+    run = sl.simulate(m, m.assemble(height=0.6), until=1.5)
+    assert run.outcome.ok, run.outcome
+    rests = next(e.t for e in run.events if e.name == "height lower rests")
+    assert rests == pytest.approx(math.sqrt(1 / G) * 3, abs=1e-6)
+    assert run.q.height[-1] == pytest.approx(0.1, abs=1e-9)
+
+
+def test_one_impact_makes_another():
+    """A body falls on one foot beside its centre; the other one is pushed down into the ground in the same instant."""
+    m = sl.Mechanism("plank")
+    plank = m.link("plank", mass=1.0, inertia=0.02)
+    m.planar("at", m.ground, plank)
+    m.foot("near", plank.at(-0.05, 0), friction=0.0)
+    m.foot("far", plank.at(0.4, 0), friction=0.0)
+    run = sl.simulate(m, m.assemble(at=(0, 0, 0), rates={"at": (0, -1.0, 2.5)}), until=0.05)
+    assert run.outcome.ok, run.outcome
+    assert run.v.at.y[0] == pytest.approx(0.0, abs=1e-12)  # near and far both stop: u = (-1.125, 0) before
+    assert run.v.at.angle[0] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_two_feet_that_land_at_once():
+    m = sl.Mechanism("plank")
+    plank = m.link("plank", mass=1.0, inertia=0.02)
+    m.planar("at", m.ground, plank)
+    for name, x in (("left", -0.3), ("right", 0.3)):
+        m.foot(name, plank.at(x, 0), friction=0.3)
+    run = sl.simulate(m, m.assemble(at=(0, 0.2, 0), rates={"at": (1.0, 0, 0)}), until=1.0)
+    assert run.outcome.ok, run.outcome
+    hits = [e for e in run.events if e.impact is not None]
+    assert len(hits) == 1
+    assert hits[0].t == pytest.approx(math.sqrt(0.4 / G), abs=1e-9)
+    assert hits[0].v[0] == pytest.approx(max(0.0, 1 - 0.3 * math.sqrt(0.4 * G)), abs=1e-9)
+
+
+# ---- the contact problem --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slips", [1, 2])
+@pytest.mark.parametrize("rank", [20, 3])
+def test_forces_meet_every_law(slips, rank):
+    """Random problems, with independent and with dependent contacts; the laws are checked one by one."""
+    r = np.random.default_rng(slips + rank)
+    for _ in range(60):
+        n = int(r.integers(1, 4))
+        size = slips + 1
+        A = r.normal(size=(n * size, rank))
+        b = A @ r.normal(size=rank)  # what some motion makes
+        mu = r.uniform(0, 0.3, n)
+        laws = [
+            Law(tuple(range(size * i, size * i + slips)), size * i + slips, float(mu[i]), float(mu[i]))
+            for i in range(n)
+        ]
+        out = solve(A @ A.T, b, laws)
+        w = A @ A.T @ out.f + b
+        assert out.w == pytest.approx(w, abs=1e-9)
+        small = 1e-7 * max(1.0, float(np.abs(b).max()), float(np.abs(out.f).max()))
+        for i, x in enumerate(laws):
+            N, T, gap, slip = out.f[x.normal], out.f[list(x.tangential)], w[x.normal], w[list(x.tangential)]
+            assert -small < N
+            assert gap > -small
+            assert abs(N * gap) < small * (1 + abs(N) + abs(gap))
+            assert np.linalg.norm(T) <= mu[i] * N + small
+            if np.linalg.norm(slip) > 1e-5 and small < N:
+                assert pytest.approx(-mu[i] * N * slip / np.linalg.norm(slip), abs=1e-5 * (1 + N)) == T
+
+
+def test_a_strong_coupling_turns_a_slip_that_starts():
+    """At a contact whose motions across and along are coupled, repeated substitution runs in circles."""
+    G_ = np.array([[3.97, -0.53, 1.39], [-0.53, 34.0, 5.94], [1.39, 5.94, 2.47]])
+    law = Law((0, 1), 2, 0.6, 0.6)
+    out = solve(G_, np.array([38.7, -17.7, -31.0]), [law])
+    assert out.modes == ("slip",)
+    slip = out.w[:2]
+    assert out.f[:2] == pytest.approx(-0.6 * out.f[2] * slip / np.linalg.norm(slip), rel=1e-8)
+
+
+def test_several_solutions_are_counted():
+    """Painleve's rod at friction 2: none that slips on, or two."""
+    G_ = np.array([[4.0, -3.0], [-3.0, 2.0]])
+    with pytest.raises(NoForces, match="solution"):
+        solve(G_, np.array([0.0, 1.0]), [Law((0,), 1, 2.0, 2.0, np.array([-1.0]))], count=True)
+
+
+# ---- bad input ------------------------------------------------------------------------------------------------------
+
+
+def test_bad_laws_are_refused_where_they_are_given():
+    m = sl.Mechanism("bad")
+    body = m.link("body", mass=1.0, inertia=0.1)
+    m.slide("at", m.ground, body, axes="xy")
+    foot = body.origin
+    for given in ({"friction": -0.1}, {"friction": math.nan}, {"friction": 0.5, "static": 0.4}, {"restitution": 1.2}):
+        with pytest.raises(BadValue, match="foot"):
+            m.foot("foot", foot, **({"friction": 0.5} | given))
+    with pytest.raises(BadValue, match="radius"):
+        m.foot("foot", foot, friction=0.5, radius=-0.1)
+    with pytest.raises(BadValue, match=r"lower 0\.2 is not below upper 0\.1"):
+        m.stop("at.y", lower=0.2, upper=0.1)
+    with pytest.raises(BadValue, match="give lower=, upper= or both"):
+        m.stop("at.y")
+    with pytest.raises(UnknownName, match=r"at\.z"):
+        m.stop("at.z", lower=0.0)
+    with pytest.raises(BadValue, match="effort"):
+        m.rub("at.x", -1.0)
+    with pytest.raises(BadModel, match="same link"):
+        m.touch("tip", foot, body.plane(0, 0, normal=(0, 1)))
+    with pytest.raises(BadValue, match="normal"):
+        body.plane(0, 0, normal=(0, 0))
+    m.stop("at.y", lower=0.0)
+    with pytest.raises(BadModel, match="has a stop already"):
+        m.stop("at.y", upper=1.0)
+
+
+def test_a_start_inside_of_something_is_refused():
+    m = point(friction=0.5)
+    m.stop("at.x", lower=-1.0, upper=1.0)
+    with pytest.raises(BadValue, match=r"'foot' 0\.01 m below the ground"):
+        sl.simulate(m, m.assemble(at=(0, -0.01)), until=1.0)
+    with pytest.raises(BadValue, match=r"'at\.x' beyond its upper stop \(1\.0\) by 0\.5"):
+        sl.simulate(m, m.assemble(at=(1.5, 0)), until=1.0)
+    run = sl.simulate(m, m.assemble(at=(0, -1e-8)), until=0.1)
+    assert run.outcome.ok, run.outcome
+
+
+def test_friction_that_nobody_gave_is_asked_for():
+    m = point(friction=None)
+    with pytest.raises(BadValue, match="has no friction, and neither has the ground"):
+        sl.simulate(m, m.assemble(at=(0, 0)), until=1.0)
+    m = sl.Mechanism("param")
+    body = m.link("body", mass=1.0, inertia=0.1)
+    m.slide("at", m.ground, body, axes="xy")
+    m.foot("foot", body.origin, friction=m.param("rough", 0.5))
+    with pytest.raises(BadValue, match="friction of 'foot'"):
+        sl.simulate(m, m.assemble(at=(0, 0)), until=1.0, params={"rough": -0.5})
+
+
+def test_ground_of_no_shape_is_refused():
+    m, g = point(friction=0.5), sl.ground
+    start = m.assemble(at=(0, 1.0))
+    for jumps in (lambda x: sl.math.where(x > 0, 0.1, 0.0), lambda x: 0.1 * (x > 0)):
+        with pytest.raises(BadValue, match="jumps or branches"):
+            sl.simulate(m, start, until=1.0, ground=g.Terrain(jumps))
+    with pytest.raises(BadValue, match=r"use sl\.math\.sin"):
+        sl.simulate(m, start, until=1.0, ground=g.Terrain(lambda x: math.sin(x)))
+    with pytest.raises(BadValue, match="no function"):
+        g.Terrain(0.3)
+    with pytest.raises(BadValue, match="below a right angle"):
+        g.Slope(90, "deg")
+    with pytest.raises(BadValue, match="unit"):
+        g.Slope(1, "grad")
+    with pytest.raises(BadValue, match="must not fall"):
+        g.Profile([0, 1, 0.5], [0, 0, 0])
+    with pytest.raises(BadValue, match="2 frictions for 1 pieces"):
+        g.Profile([0, 1], [0, 0], friction=[0.1, 0.2])
+    with pytest.raises(BadValue, match="friction is -1"):
+        g.Level(friction=-1)
+    with pytest.raises(BadValue, match="positive run"):
+        g.Stairs(0.1, -1, 3)
+    with pytest.raises(BadValue, match="ground is 'ice'"):
+        sl.simulate(m, start, until=1.0, ground="ice")
+
+
+def test_a_foot_that_nothing_moves_is_refused():
+    m = point(friction=0.5)
+    post = m.link("post", mass=1.0, inertia=0.1)
+    m.weld("fixed", m.ground.at(1, 0), post)
+    m.foot("base", post.origin, friction=0.5)
+    with pytest.raises(BadModel, match="no coordinate of 'point' moves it"):
+        sl.simulate(m, m.assemble(at=(0, 1.0)), until=1.0)
+
+
+def test_ground_without_feet_and_graphs_with_stops_are_refused():
+    m = sl.Mechanism("none")
+    m.slide("at", m.ground, m.link("body", mass=1.0, inertia=0.1), axes="xy")
+    with pytest.raises(BadValue, match="no feet"):
+        sl.simulate(m, m.assemble(at=(0, 0)), until=1.0, ground=sl.ground.Level())
+    m.stop("at.y", lower=-1.0)
+    graph = sl.HybridSystem(m)
+    graph.domain("air")
+    with pytest.raises(BadModel, match=r"'at\.y' would not be"):
+        sl.simulate(graph, m.assemble(at=(0, 0)), domain="air", until=1.0)

@@ -1,0 +1,510 @@
+"""Mistakes of a first hour, and the words that lead out of each: the part, what was given, the remedy."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+
+import saltus as sl
+from saltus import errors
+
+
+def leg():
+    """A planar leg of two rods on a boom, foot at the end."""
+    m = sl.Mechanism("leg")
+    body = m.link("body", mass=2.0, inertia=0.02)
+    thigh = m.rod("thigh", mass=0.3, length=m.param("thigh_length", 0.2, "m"))
+    shank = m.rod("shank", mass=0.2, length=0.2)
+    m.slide("boom", m.ground, body, axes="xy")
+    m.revolute("hip", body.at(0, 0), thigh.start, motor=True)
+    m.revolute("knee", thigh.end, shank.start, motor=sl.Motor(torque=10.0))
+    m.foot("foot", shank.end, friction=0.7)
+    return m
+
+
+def start(m, **more):
+    return m.assemble(boom=(0, 0.5), hip=-1.2, knee=-0.8, **more)
+
+
+def loop():
+    m = sl.Mechanism("four-bar")
+    a, b, c = (
+        m.rod(n, mass=0.1, length=x) for n, x in (("crank", m.param("a", 0.1)), ("coupler", 0.3), ("rocker", 0.25))
+    )
+    m.revolute("q1", m.ground, a.start, motor=True)
+    m.revolute("q2", a.end, b.start)
+    m.revolute("q3", m.ground.at(0.3, 0), c.start)
+    m.revolute("pin", b.end, c.end)
+    return m
+
+
+def system():
+    m = leg()
+    hopper = sl.HybridSystem(m)
+    hopper.domain("flight")
+    hopper.domain("stance", contacts=[sl.Pinned("foot")])
+    hopper.edge("flight", "stance", guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
+    return hopper
+
+
+def run(m, control=None, **more):
+    return sl.simulate(m, start(m), until=0.05, control=control, **more)
+
+
+MISTAKES = {}
+
+
+def mistake(*words):
+    """A mistake, and the words that the message must hold."""
+
+    def keep(function):
+        MISTAKES[function.__doc__] = (function, words)
+
+    return keep
+
+
+def said(notes):
+    """What a run says without an error."""
+    raise errors.SaltusError(" ".join(notes))
+
+
+# ---- parts
+
+
+@mistake("link 'thigh' exists already in 'leg'", "another name")
+def _():
+    """a link named twice"""
+    m = leg()
+    m.rod("thigh", mass=1.0, length=1.0)
+
+
+@mistake("rod 'thigh'", "-0.3", "positive")
+def _():
+    """a mass below zero"""
+    sl.Mechanism("m").rod("thigh", mass=-0.3, length=1.0)
+
+
+@mistake("rod 'thigh'", "0.3 kg", "number")
+def _():
+    """a mass that is a word"""
+    sl.Mechanism("m").rod("thigh", mass="0.3 kg", length=1.0)
+
+
+@mistake("link 'body'", "(1, 1, 1)", "one number", "kg m2")
+def _():
+    """three moments of inertia for a planar link"""
+    sl.Mechanism("m").link("body", mass=1.0, inertia=(1, 1, 1))
+
+
+@mistake("link 'body'", "1, 1, 3", "sum of the other two")
+def _():
+    """moments of inertia that no body has"""
+    sl.Mechanism("m", spatial=True).link("body", mass=1.0, inertia=(1, 1, 3))
+
+
+@mistake("rod 'thigh'", "length", "positive")
+def _():
+    """a length of zero"""
+    sl.Mechanism("m").rod("thigh", mass=0.3, length=0.0)
+
+
+@mistake("'length'", "params={'length': ...}")
+def _():
+    """a Param without a value, used"""
+    m = sl.Mechanism("m")
+    rod = m.rod("rod", mass=1.0, length=m.param("length"))
+    m.revolute("pin", m.ground, rod.start)
+    m.assemble(pin=0.1)
+
+
+@mistake("torque 'wind'", "sl.math.sin")
+def _():
+    """math.sin of a symbol"""
+    m = leg()
+    m.torque("wind", m.links["thigh"], math.sin(m.q.hip))
+
+
+@mistake("controller '<lambda>'", "sl.math.where in place of if", "Sampled")
+def _():
+    """if on a symbol in a controller"""
+    run(leg(), lambda t, s: {"hip": 1.0 if s.q.hip > 0 else -1.0})
+
+
+@mistake("group of 2", "(x, y)", "by name")
+def _():
+    """a group of coordinates in arithmetic"""
+    run(leg(), lambda t, s: {"hip": -5.0 * s.q.boom})
+
+
+@mistake("joint 'odd'", "'thigh' to itself", "two different links")
+def _():
+    """a joint of a link with itself"""
+    m = leg()
+    m.revolute("odd", m.links["thigh"].start, m.links["thigh"].end)
+
+
+@mistake("'tail'", "not connected", "m.free")
+def _():
+    """a link that hangs on nothing"""
+    m = leg()
+    m.rod("tail", mass=0.1, length=0.1)
+    start(m)
+
+
+@mistake("joint 'knee' exists already")
+def _():
+    """a joint name twice"""
+    m = leg()
+    m.revolute("knee", m.links["thigh"].start, m.links["shank"].start)
+
+
+@mistake("joint 'rail'", "leaves the plane", "spatial=True")
+def _():
+    """a wrong axis of a planar slide"""
+    m = sl.Mechanism("m")
+    m.slide("rail", m.ground, m.link("body", mass=1.0), axes="z")
+
+
+@mistake("point 'toe'", "no place", "link.end")
+def _():
+    """a point that is only a link"""
+    m = leg()
+    m.point("toe", m.links["shank"])
+
+
+@mistake("point named 'toe'", "foot")
+def _():
+    """an unknown point"""
+    start(leg()).position("toe")
+
+
+# ---- assembly
+
+
+@mistake("'hipp'", "Did you mean 'hip'?")
+def _():
+    """a coordinate that does not exist"""
+    leg().assemble(hipp=0.3)
+
+
+@mistake("0.301 m at 'pin'", "change lengths")
+def _():
+    """a loop that cannot close"""
+    m = sl.Mechanism("long way")
+    a, b = (m.rod(n, mass=0.1, length=0.1) for n in ("left", "right"))
+    m.revolute("q1", m.ground, a.start)
+    m.revolute("q2", m.ground.at(0.5, 0), b.start)
+    m.revolute("pin", a.end, b.end)
+    m.assemble(q1=0.1)
+
+
+@mistake("hip = -70", "radians", "math.radians(-70)")
+def _():
+    """degrees where radians are meant"""
+    leg().assemble(boom=(0, 0.5), hip=-70.0, knee=-45.0)
+
+
+@mistake("'boom' takes 2", "boom.x, boom.y", "1 given")
+def _():
+    """one number for a joint of two"""
+    leg().assemble(boom=0.5)
+
+
+@mistake("q1, q2, q3 held", "0.21 m at 'pin'", "Hold fewer")
+def _():
+    """a coordinate that the loop decides"""
+    loop().assemble(q1=0.5, q2=0.1, q3=0.2)
+
+
+@mistake("velocity named 'hop'", "Did you mean 'hip'?")
+def _():
+    """a rate of no coordinate"""
+    start(leg(), rates={"hop": 1.0})
+
+
+@mistake("keyframe named 'standing'", "crank level, drop")
+def _():
+    """a keyframe that does not exist"""
+    sl.zoo.bolt().mechanism.keyframe("standing")
+
+
+@mistake("'hip'", "not a finite number")
+def _():
+    """not a number as an angle"""
+    leg().assemble(hip=float("nan"))
+
+
+@mistake("param named 'thigh'", "thigh_length")
+def _():
+    """an unknown Param"""
+    start(leg(), params={"thigh": 0.3})
+
+
+# ---- runs
+
+
+@mistake("m.assemble(...)")
+def _():
+    """no start"""
+    sl.simulate(leg(), {"hip": 0.1}, until=0.1)
+
+
+@mistake("until is -1.0", "above 0")
+def _():
+    """a run into the past"""
+    m = leg()
+    sl.simulate(m, start(m), until=-1.0)
+
+
+@mistake("tolerance is 1.0", "between 1e-14 and 1e-2")
+def _():
+    """a tolerance of one"""
+    run(leg(), tolerance=1.0)
+
+
+@mistake("engine named 'rk45'", "native, scipy, sundials")
+def _():
+    """an engine of another program"""
+    run(leg(), engine="rk45")
+
+
+@mistake("'SPF'", "sl.formulations.SPF()")
+def _():
+    """a formulation by its name"""
+    run(leg(), formulation="SPF")
+
+
+@mistake("domain named 'air'", "flight, stance")
+def _():
+    """a domain that does not exist"""
+    h = system()
+    sl.simulate(h, start(h.mechanism), until=0.1, domain="air")
+
+
+@mistake("in which domain to start", "flight, stance")
+def _():
+    """no domain to start in"""
+    h = system()
+    sl.simulate(h, start(h.mechanism), until=0.1)
+
+
+@mistake("Did you mean 'touchdown'?")
+def _():
+    """an event that does not exist"""
+    h = system()
+    sl.simulate(h, start(h.mechanism), until=0.1, domain="flight", stop_after={"touch down": 3})
+
+
+@mistake("leaves out knee", "zero where it shall do nothing")
+def _():
+    """a controller that forgets a motor"""
+    run(leg(), lambda t, s: {"hip": 1.0})
+
+
+@mistake("input named 'ankle'", "hip, knee")
+def _():
+    """a controller for a motor that is none"""
+    run(leg(), lambda t, s: {"ankle": 1.0})
+
+
+@mistake("returned 3.0", "{'hip': torque}")
+def _():
+    """a controller that returns a number"""
+    run(leg(), lambda t, s: 3.0)
+
+
+@mistake("returned None", "{'hip': torque}")
+def _():
+    """a controller that returns nothing"""
+    run(leg(), lambda t, s: None)
+
+
+@mistake("must take (t, s)")
+def _():
+    """a controller of one argument"""
+    run(leg(), lambda s: {"hip": 1.0})
+
+
+@mistake("controller '<lambda>'", "inf for 'hip'")
+def _():
+    """a controller that divides by zero"""
+    run(leg(), lambda t, s: {"hip": 1.0 / (s.q.hip - s.q.hip), "knee": 0.0})
+
+
+@mistake("controller '<lambda>'", "not finite for hip")
+def _():
+    """a controller whose root becomes imaginary"""
+    said([run(leg(), lambda t, s: {"hip": sl.math.sqrt(0.01 - t), "knee": 0.0}).outcome.detail])
+
+
+@mistake("'nee'", "Did you mean 'knee'?")
+def _():
+    """a coordinate misspelt in a controller"""
+    run(leg(), lambda t, s: {"hip": -s.q.nee})
+
+
+@mistake("'downwards'", "falling, rising")
+def _():
+    """a guard of no known direction"""
+    sl.When(lambda s: s.q.boom.y, "downwards")
+
+
+@mistake("guard is 3.0", "sl.When(")
+def _():
+    """a guard that is a number"""
+    h = system()
+    h.edge("stance", "flight", guard=3.0)
+
+
+@mistake("domain named 'swing'", "flight, stance")
+def _():
+    """an edge from nowhere"""
+    h = system()
+    h.edge("swing", "flight", guard=sl.Liftoff("foot"))
+
+
+@mistake("liftoff", "'flight' has no contact", "never fire")
+def _():
+    """liftoff of what is not in contact"""
+    h = system()
+    h.edge("flight", "stance", guard=sl.Liftoff("foot"), name="up")
+    sl.simulate(h, start(h.mechanism), until=0.1, domain="flight")
+
+
+@mistake("'foot' 0.1683 m below the ground", "assemble it outside")
+def _():
+    """a foot that starts under the ground"""
+    m = leg()
+    sl.simulate(m, m.assemble(boom=(0, 0.2), hip=-1.2, knee=-0.8), until=0.1)
+
+
+# ---- results
+
+
+@mistake("t = 9 s", "from 0 to 0.05 s")
+def _():
+    """an instant outside the run"""
+    run(leg()).at(9.0)
+
+
+@mistake("'hipp'", "Did you mean 'hip'?")
+def _():
+    """a coordinate of a run that does not exist"""
+    print(run(leg()).q.hipp)
+
+
+@mistake("contact point named 'toe'", "foot")
+def _():
+    """the force of a point that touches nothing"""
+    run(leg()).force("toe")
+
+
+@mistake("no directory", "make it first")
+def _():
+    """a run written to a folder that does not exist"""
+    sl.write(run(leg()), "nowhere/run.nc")
+
+
+@mistake("run.mat", ".nc (whole), .csv")
+def _():
+    """a run written as a picture"""
+    sl.write(run(leg()), "run.mat")
+
+
+@mistake("none.saltus.yaml does not exist")
+def _():
+    """a file that does not exist"""
+    sl.read("none.saltus.yaml")
+
+
+@mistake("Did you mean 'Mechanism'?")
+def _():
+    """a public name that does not exist"""
+    sl.Mechansim("m")
+
+
+@mistake("foot 'heel'", "friction", "-0.5")
+def _():
+    """a friction below zero"""
+    m = leg()
+    m.foot("heel", m.links["shank"].at(0.1, 0), friction=-0.5)
+
+
+@mistake("stop of 'knee'", "lower 1.0 is not below upper -1.0")
+def _():
+    """a stop whose limits are the wrong way round"""
+    leg().stop("knee", lower=1.0, upper=-1.0)
+
+
+@mistake("5.0 rad")
+def _():
+    """a slope in degrees"""
+    run(leg(), ground=sl.ground.Slope(5))
+
+
+@mistake("gravity", "4 number(s) given")
+def _():
+    """gravity of four numbers"""
+    sl.Mechanism("m", gravity=(0, -9.81, 0, 0))
+
+
+@mistake("params a", "0.0176 m", "m.assemble(..., params={'a': ...})")
+def _():
+    """a length changed after assembly"""
+    m = loop()
+    begin = m.assemble(q1=0.5, near={"q2": 0.5, "q3": 1.5})
+    sl.simulate(m, begin, until=0.1, params={"a": 0.12})
+
+
+@mistake("of 'leg', not of 'four-bar'")
+def _():
+    """a start of another machine"""
+    sl.simulate(loop(), start(leg()), until=0.1)
+
+
+@mistake("no guard fired", "'flight' waited for never")
+def _():
+    """a guard that never fires"""
+    h = sl.HybridSystem(leg())
+    h.domain("flight")
+    h.edge("flight", "flight", guard=sl.When(lambda s: s.q.boom.y - 100.0, "rising"), name="never")
+    said(sl.simulate(h, start(h.mechanism), until=0.05).meta["notes"])
+
+
+@mistake("controller 'law'", "'<lambda>'", "traced controller")
+def _():
+    """a sampled controller written to a file"""
+    h = system()
+    h.controls["law"] = sl.control.Sampled(lambda t, s: {"hip": 0.0, "knee": 0.0}, rate=100)
+    sl.write(h, "leg.saltus.yaml")
+
+
+@mistake("'cost_of_transport'", "lambda g: g.cost_of_transport")
+def _():
+    """an unknown goal of a design"""
+    sl.design.design_gait(sl.design.GaitTask(sl.zoo.hopper), {"c": (1.0, 2.0)}, minimise="cost_of_transport")
+
+
+@mistake("foot 'toe' has no friction", "friction=0.7")
+def _():
+    """a foot without friction"""
+    m = leg()
+    m.foot("toe", m.links["shank"].at(0.1, 0))
+    run(m)
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_is_told_with_its_remedy(what, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    function, words = MISTAKES[what]
+    with warnings.catch_warnings(record=True) as hints:
+        warnings.simplefilter("always")
+        try:
+            function()
+            told = " ".join(str(hint.message) for hint in hints)
+        except errors.SaltusError as problem:
+            told = str(problem)
+    for word in words:
+        assert word in told, told
