@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import saltus as sl
+from saltus.studies import bolt_real_ground
 from saltus.zoo.bolt import bolt_pose
 
 G = 9.81
@@ -123,3 +124,17 @@ def test_the_biped_jogs_and_its_multipliers_tell_how_a_push_fades():
     assert apart[0] < 1e-3
     assert apart[2] < apart[1] < apart[0]
     assert (apart[2] / apart[0]) ** 0.5 == pytest.approx(sizes[0], abs=0.12)
+
+
+def test_a_clock_of_bolt_makes_a_stable_gait_on_friction_that_there_is():
+    """The run settles to the orbit: speed of the run's last steps and of the orbit agree."""
+    m = sl.zoo.bolt_on_ground()
+    clock = bolt_real_ground.CLOCKS[1]
+    one = bolt_real_ground.gait(m, clock, 0.8)
+    turns, orbit = bolt_real_ground.orbit(m, clock, one["run"])
+    assert one["ok"]
+    assert one["steps"] >= 16
+    assert one["friction_used_max"] <= 0.8 * (1 + 1e-6)
+    assert turns == 1
+    assert orbit.is_stable
+    assert orbit.speed == pytest.approx(one["speed"], rel=1e-3)

@@ -163,7 +163,7 @@ STUDIES = {
         ),
         Study(
             "bolt-real-ground",
-            "BOLT runs on ground with friction, its crank on a clock, from 0.5 to 3.2 m/s and beyond",
+            "BOLT runs on hard ground with friction, its crank on a clock: speeds, slip, multipliers",
             f"{LIU}, sec. 6",
             "saltus.studies.bolt_real_ground",
         ),

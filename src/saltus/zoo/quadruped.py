@@ -64,7 +64,7 @@ def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
     m.controls["clock"] = hold
     for gait, angles in GAITS.items():
         at = dict(zip(legs, angles, strict=True))
-        m.keyframes[gait] = {"body": (0.0, 0.0, 0.43, 1.0, 0.0, 0.0, 0.0), **_pose(at), **raised}
+        m.keyframes[gait] = {"body": (0.0, 0.0, 0.45, 1.0, 0.0, 0.0, 0.0), **_pose(at), **raised}
     return m
 
 
@@ -79,14 +79,14 @@ def planar_quadruped() -> sl.Mechanism:
     D = m.param("D", 0.76, "m")
     motors, frame = 4 * m.param("m_motor", 2.26, "kg"), m.param("m_frame", 3.0, "kg")
     inertia = motors * D * D / 4 + frame * D * D / 12
-    body = m.link("body", mass=motors + frame, inertia=inertia, com=(m.param("x_body", 0.04, "m"), 0))
+    body = m.link("body", mass=motors + frame, inertia=inertia, com=(m.param("x_body", -0.092, "m"), 0))
     m.free("body", m.ground, body)
     for leg, side in (("front", 1), ("hind", -1)):
         _leg(m, body, leg, (side * D / 2,), 2)
-    phase = GAITS["bound"][-1]
+    phase = -2.398
     phases = {"front_q1": 0.0, "hind_q1": m.param("phase", phase, "rad")}
-    m.controls["clock"] = clock(m, phases, omega=-52.0, K_P=41.2, K_D=6.6, h=-0.08, b=0.0)
-    m.keyframes["bound"] = {"body": (0.0, 0.43, 0.0), **_pose({"front": 0.0, "hind": phase})}
+    m.controls["clock"] = clock(m, phases, omega=-23.38, K_P=51.18, K_D=10.43, h=-0.4822, b=1.368)
+    m.keyframes["bound"] = {"body": (0.0, 0.45, 0.0), **_pose({"front": 0.0, "hind": phase})}
     return m
 
 
