@@ -151,3 +151,19 @@ def test_rimless_wheel_down_a_slope():
         assert c.before.v[2] ** 2 == pytest.approx(gain / (1 - eta**2), rel=1e-8)
     assert orbit.multipliers[0] == pytest.approx(eta ** (2 * n), abs=1e-8)
     assert orbit.advance["at.x"] == pytest.approx(n * 2 * length * math.sin(half) * math.cos(slope), abs=1e-8)
+
+
+def test_a_param_is_freed_for_a_speed_over_one_period():
+    """The belt's speed under a block that is driven to and fro: what moves it on is found so that it goes 0.2 m/s."""
+    m = sl.Mechanism("carried")
+    body = m.link("block", mass=1.0, inertia=0.1)
+    m.slide("at", m.ground, body, axes="xy")
+    m.foot("foot", body.origin, friction=0.2)
+    wind = m.param("wind", 3.0)
+    m.force("pull", body.origin, (wind + 8 * sl.math.sin(6 * m.time) - 2 * m.v.at.x, 0))
+    period = 2 * math.pi / 6
+    run = sl.simulate(m, m.assemble(at=(0, 0)), until=6 * period)
+    orbit = sl.find_orbit(m, run.at(5 * period), period=period, free="wind", where={"speed": 0.2})
+    assert orbit.speed == pytest.approx(0.2, abs=1e-9)
+    check = orbit.simulate(3.0)
+    assert check.q.at.x[-1] - check.q.at.x[0] == pytest.approx(0.2 * 3 * period, abs=1e-7)

@@ -32,7 +32,7 @@ from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 # m/s: a slip in 3D that starts from rest is given the direction in which it starts until it is as fast as this, for at
 # no speed it has none. Such a slip grows from nothing, and its direction settles the quicker the slower it is: steps
 # are then as short as this allows.
-SLOWEST = 1e-7
+SLOWEST = 1e-6
 TINY = 1e-300
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
@@ -65,6 +65,7 @@ class Element:
             sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
             sizes |= {"reference": 3}
+        sizes["stands"] = int(slips == 2)  # m/s: a slip in 3D that is slower has come to rest
         self.symbols = {key: SX.sym(f"{key}_{name}", size) for key, size in sizes.items() if size}
         self.block = ca.vertcat(*self.symbols.values())
         self.size = int(self.block.numel())

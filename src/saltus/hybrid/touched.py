@@ -21,7 +21,6 @@ from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot, Rub
 from saltus.once import cached_property
 
-STANDS = 1e-8  # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest
 SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)
 
 
@@ -181,7 +180,7 @@ class Touched(Constrained):
                     moving = slip * s["direction"]
                 else:  # one that started from rest has ended when it goes against the direction it was given
                     young, along = ca.sumsqr(s["direction"]), ca.dot(slip, s["direction"])
-                    fast = ca.sqrt(ca.sumsqr(slip) + 1e-300) - STANDS
+                    fast = ca.sqrt(ca.sumsqr(slip) + 1e-300) - s["stands"]
                     moving = young * (along + SLOWEST / 2) + (1 - young) * fast
                 moving = s["borne"] * (SLIP_ENDS - _size(slip)) + (1 - s["borne"]) * moving
                 out.append(s["closed"] * (s["stick"] * cone + (1 - s["stick"]) * moving) + (1 - s["closed"]))

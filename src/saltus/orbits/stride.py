@@ -28,6 +28,7 @@ from saltus.simulation.contacts import Contacts, Now, response
 
 MOST_EVENTS = 200
 MOST_STEPS = 20_000  # of the integrator in one stay in a domain
+BEYOND = 1e-7  # m, m/s or of the weight: by so much a state may miss the modes of its contacts
 FIRST = 20  # steps per call to the engine while a guard is watched from its surface
 
 
@@ -118,7 +119,7 @@ class Passage:
     arcs: list[Arc]
     Y: np.ndarray
     flow: np.ndarray
-    dt: list[np.ndarray]  # shift of the time of each event, one entry per column
+    dt: list[np.ndarray]  # shift of the time of each event and of the end, one entry per column
 
     @property
     def duration(self) -> float:
@@ -224,11 +225,12 @@ class Stride:
             return None
         out = Contacts(c, self.ground or c.terrain, theta)
         out.restore(moment.contacts)
+        out.turn(moment.t, moment.q, moment.v)
         return out
 
     def _touching(self, c: Touched, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> Moment:
         """A state with the modes that the laws of contact give it."""
-        contacts = Contacts(c, self.ground or c.terrain, theta)
+        contacts = Contacts(c, self.ground or c.terrain, theta, self.tolerance)
         contacts.begin(t, q, v)
         out = entrance(c).settle(t, q, v, theta, contacts.base)
         moment = Moment(c.domain.name, t, out.q, out.v, contacts.kept)
@@ -259,6 +261,7 @@ class Stride:
             arcs.append(stay.arc)
             if crossing is None:
                 moment = stay.end
+                dt.append(np.zeros(Y.shape[1]))  # its time is given
                 break
             crossings.append(crossing)
             dt.append(Y[rows.t].copy())
@@ -404,7 +407,15 @@ class _Stay:
             return Armed(np.zeros(0, bool))
         g, rate = (np.ravel(value) for value in self.d.slopes(self.t, self.x, self.p))
         out = arm(g, rate, self.d.directions, self.d.edges)
-        return out if self.contacts is None else self.contacts.watch(g, len(self.d.edges), out, self.rooms)
+        if self.contacts is None:
+            return out
+        first = len(self.d.edges)
+        beyond = [k for k, value in enumerate(g[first : self.d.mode.n_own]) if value < -BEYOND]
+        if beyond and self.t == self.begin:
+            what, i = self.contacts.c.watched[beyond[0]]
+            name = self.contacts.c.elements[i].name if i >= 0 else "a contact"
+            raise Lost(f"{name} is not as the sequence has it at t = {self.t:.4g} s ({what})", reason="other events")
+        return self.contacts.watch(g, first, out, self.rooms)
 
     def _flow(self, on_time: bool) -> tuple[list[int], dict[int, float]]:
         """Let the engine run until guards fire: their numbers, and those still watched; none where the time ends."""

@@ -27,6 +27,9 @@ START = 1e-6  # m: a start may be so far below the ground, or so near above it t
 REST = 2e-5  # m/s: a contact that is pressed and leaves more slowly stays; it would rise by 2e-11 m
 STILL = 1e-9  # m/s: slower than this a contact does not slip
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
+# m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
+# so small say nothing of the direction of a slip
+STANDS, ROUGHLY = 1e-8, 10.0
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
@@ -64,6 +67,7 @@ class Now:
     patch: Patch | None = None
     reference: np.ndarray | None = None
     borne: float | None = None  # friction that it bears at rest although its row is not held: others hold it
+    stands: float = STANDS  # m/s
 
     @property
     def mode(self) -> str:
@@ -83,6 +87,7 @@ class Now:
             "static": self.static,
             "direction": self.direction,
             "anchor": self.anchor,
+            "stands": self.stands,
         }
         if self.patch is not None:
             within = [number for row in self.patch.within for number in row]
@@ -114,7 +119,7 @@ class Settled:
 class Contacts:
     """All contacts of one run and their modes."""
 
-    def __init__(self, c: Touched, ground: Ground, params: np.ndarray) -> None:
+    def __init__(self, c: Touched, ground: Ground, params: np.ndarray, tolerance: float = 0.0) -> None:
         self.c, self.ground, self.params = c, ground, params
         laws = np.reshape(c.laws(params), (-1, 3))
         self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
@@ -128,6 +133,7 @@ class Contacts:
                 friction=float(mu),
                 static=float(mu_s),
                 restitution=float(e),
+                stands=max(STANDS, ROUGHLY * tolerance),
             )
             for x, (mu, mu_s, e) in zip(c.elements, laws, strict=True)
         ]
@@ -160,6 +166,14 @@ class Contacts:
                 assert one.patch is not None
                 _rough(one, own, one.patch.friction)
         self.felt = [one.closed for one in self.now]
+
+    def turn(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
+        """Slips in the plane have the direction that a state gives them."""
+        u = np.ravel(self.c.meeting(t, q, v, self.base)[1])
+        for i, one in enumerate(self.now):
+            along = u[self.tangential(i)]
+            if one.mode == "slip" and one.element.slips == 1 and abs(along[0]) > STILL:
+                one.direction = np.sign(along)
 
     @property
     def expression(self) -> SX:

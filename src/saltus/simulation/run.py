@@ -229,7 +229,7 @@ class _Run:
         c = self._in(domain)[0]
         self._check_loops(c)
         if isinstance(c, Touched):
-            self.contacts = Contacts(c, self.terrain, self.params)
+            self.contacts = Contacts(c, self.terrain, self.params, self.tolerance)
             self.contacts.begin(self.t, self.q, self.v)
             self.base = self.contacts.base
             self._settle(c, allowed=max(START, self._known))
