@@ -379,7 +379,7 @@ def test_new_check_run(tmp_path, monkeypatch):
     assert runner.invoke(app, ["new", "../evil"]).exit_code == 2
     done = runner.invoke(app, ["check", "my_hopper.saltus.yaml"])
     assert done.exit_code == 0, done.output
-    for words in ("3 degrees of freedom", "loops closed by: pin", "2 way(s) to close"):
+    for words in ("3 degrees of freedom", "loops closed by: 1: pin", "2 way(s) to close"):
         assert words in done.output
     assert (tmp_path / "my_hopper.svg").stat().st_size > 1000
     done = runner.invoke(app, ["run", "my_hopper.saltus.yaml", "--until", "0.6", "--json"])

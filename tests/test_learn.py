@@ -27,6 +27,7 @@ def test_gymnasium_and_stable_baselines_accept_it(task):
 
 
 def test_registered_by_name():
+    assert sl.learn.Env  # importing sl.learn registers its tasks
     env = gymnasium.make("saltus/bolt-run-v0")
     assert env.unwrapped.task.machine.name == "BOLT"
     many = gymnasium.make_vec("saltus/bolt-run-v0", num_envs=3)
@@ -123,7 +124,8 @@ def test_training_goes_on_where_it_was_killed(tmp_path):
     first = training._rows(tmp_path / "progress.csv")
     assert len(first) > 1
     (tmp_path / "checkpoint.part.zip").write_bytes(b"torn")  # what a kill while writing leaves behind
-    model = training.train("bolt-run", tmp_path, seconds=3.0, copies=64, every=0.0, tell=rows.append)
+    longer = float(first[-1]["seconds"]) + 2.0
+    model = training.train("bolt-run", tmp_path, seconds=longer, copies=64, every=0.0, tell=rows.append)
     second = training._rows(tmp_path / "progress.csv")
     assert second[: len(first)] == first
     assert float(second[len(first)]["samples"]) > float(first[-1]["samples"])

@@ -321,7 +321,7 @@ def test_a_hang_and_a_crash_are_results(monkeypatch):
 
 
 def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
-    worker = command.Worker(str(tmp_path))
+    worker = command.Worker(str(tmp_path), "robust.trial")
     worker.pipe.close()
     worker.process.join(20)
     assert worker.process.exitcode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ class LinkageTask:
 
     def __call__(self, points: dict[str, np.ndarray], generators: Any = None) -> dict[str, np.ndarray]:
         """Evaluate many designs at once."""
-        turn, reading = _prepared(self)
+        turn, reading = _prepared(pickle.dumps(self))
         walked = turn.walk(turn.params(points), reading, keep=False, threads=1)
         names = ("x_min", "x_max", "y_min", "y_max", "transmission")
         out = dict(zip(names, walked.values.T, strict=False))
@@ -48,8 +49,9 @@ class LinkageTask:
 
 
 @functools.lru_cache(maxsize=8)
-def _prepared(task: LinkageTask) -> tuple[Turn, ca.Function]:
-    """The turn and its reading, once per process."""
+def _prepared(packed: bytes) -> tuple[Turn, ca.Function]:
+    """The turn and its reading, once per process; a task is known by its contents."""
+    task: LinkageTask = pickle.loads(packed)
     m = task.make()
     if not m.keyframes:
         raise BadValue(f"{m.name!r} has no keyframe to start from; give it one in m.keyframes")

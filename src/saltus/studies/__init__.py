@@ -170,7 +170,7 @@ STUDIES = {
         Study(
             "biped-walking",
             "A biped with two five-bar legs and free pitch walks on level and on random ground",
-            "Raibert (1986), Legged robots that balance: foot placement; the machine is ours",
+            "Raibert (1986), Legged robots that balance: foot placement; machine and gains are ours",
             "saltus.studies.biped_walking",
         ),
         Study(
@@ -182,7 +182,7 @@ STUDIES = {
         Study(
             "contact-laws",
             "Contact with known answers: stick, slip, lift, bounce, roll, stops, and states without a solution",
-            "closed forms of mechanics textbooks; Housner (1963) for the rocking block",
+            "closed forms of mechanics textbooks, and Housner (1963) for the rocking block",
             "saltus.studies.contact_laws",
         ),
     )
