@@ -87,9 +87,9 @@ def study(friction: float = 0.8, search: float = 0) -> StudyResult:
     info = STUDIES["bolt-real-ground"]
     notes = [
         "The paper prints no clocks; these are ours. The ground is hard, the toe's spring has the paper's 65 kN/m.",
-        "Gaits without multipliers hop irregularly: their speeds are means over the second half of their steps, and another "
-        "stretch of the same run has another mean. The fastest of them was chosen among many for this mean: it does not "
-        "show that 3.2 m/s can be kept up.",
+        "Gaits without multipliers hop irregularly: their speeds are means over the second half of their steps, and "
+        "another stretch of the same run has another mean. The fastest of them was chosen among many for this mean: it "
+        "does not show that 3.2 m/s can be kept up.",
         "The damping of the toe's spring is not printed; with less of it fewer gaits are regular.",
     ]
     shown = dict(zip((f"{g['speed']:.2f} m/s" for g in gaits), runs, strict=True))
