@@ -19,6 +19,7 @@ SUBJECTS = (
     "swing",
     "running",
     "batch",
+    "ground",
     "orbits",
     "design",
     "tail",

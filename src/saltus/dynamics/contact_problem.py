@@ -32,7 +32,7 @@ FINE = 1e-9  # of the largest force or motion
 
 
 class NoForces(SaltusError):
-    """No forces, or several sets of them, meet the laws of contact."""
+    """No forces, or several sets of them, meet the laws of contact; `solutions` is None where none were found only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,10 @@ def solve(
     if found_one is None and len(laws) <= MOST and problem.planar:
         found_one = next(iter(problem.all()), None)
     if found_one is None:
-        raise NoForces("no forces were found that meet the laws of contact", solutions=0)
+        raise NoForces(
+            "no forces were found that meet the laws of contact, though there may be some; try another tolerance",
+            solutions=None,
+        )
     return found_one
 
 

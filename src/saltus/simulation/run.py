@@ -201,7 +201,8 @@ class _Run:
         except NoForces as problem:
             if not any(stay.breaks for stay in log.stays):
                 self._stand(domain)
-            log.outcome = Outcome("painleve", f"at t = {self.t:.6g} s {problem}", self.t)
+            kind = "unresolved" if problem.data["solutions"] is None else "painleve"
+            log.outcome = Outcome(kind, f"at t = {self.t:.6g} s {problem}", self.t)
         except SaltusError as problem:
             if not any(stay.breaks for stay in log.stays):
                 raise
