@@ -90,7 +90,7 @@ def run() -> Report:
     ]
     text = "\n".join(lines)
     text += (
-        "\n\nEnd off: of the body's place after a second, from a run at 1e-10. Most of Saltus's time goes into evaluations of "
-        "equations that hold rows for all contacts, in the short steps in which a slip starts from rest."
+        "\n\nEnd off: of the body's place after a second, from a run at 1e-10. Most of Saltus's time goes into evaluations "
+        "of equations that hold rows for all contacts, in the short steps in which a slip starts from rest."
     )
     return Report(rows, text)
