@@ -89,7 +89,6 @@ def run() -> Report:
         Row.at_least(f"MuJoCo with feet less than {DEEP:g} m deep, by Saltus at 1e-8", (enough or np.inf) / least, 5.0)
     ]
     text = "\n".join(lines)
-    text += "\n\nEnd off: of the body's place after a second, from a run at 1e-10. "
-    text += "Most of Saltus's time goes into evaluations of equations that hold rows for all contacts, in the short steps in "
-    text += "which a slip starts from rest."
+    text += "\n\nEnd off: of the body's place after a second, from a run at 1e-10. Most of Saltus's time goes into "
+    text += "evaluations of equations with rows for all contacts, in the short steps in which a slip starts from rest."
     return Report(rows, text)
