@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from saltus.design.cycle import Cycle
 from saltus.design.turn import Turn
 from saltus.errors import BadValue
 from saltus.model.mechanism import Mechanism
+
+MOST = 8  # tasks that a process keeps ready
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class LinkageTask:
 
     def __call__(self, points: dict[str, np.ndarray], generators: Any = None) -> dict[str, np.ndarray]:
         """Evaluate many designs at once."""
-        turn, reading = _prepared(pickle.dumps(self))
+        turn, reading = _prepared(self)
         walked = turn.walk(turn.params(points), reading, keep=False, threads=1)
         names = ("x_min", "x_max", "y_min", "y_max", "transmission")
         out = dict(zip(names, walked.values.T, strict=False))
@@ -48,10 +49,20 @@ class LinkageTask:
         return out
 
 
-@functools.lru_cache(maxsize=8)
-def _prepared(packed: bytes) -> tuple[Turn, ca.Function]:
-    """The turn and its reading, once per process; a task is known by its contents."""
-    task: LinkageTask = pickle.loads(packed)
+_KEPT: dict[bytes, tuple[Turn, ca.Function]] = {}  # by the contents of tasks, which come anew with every chunk
+
+
+def _prepared(task: LinkageTask) -> tuple[Turn, ca.Function]:
+    """The turn and its reading, once per process."""
+    key = pickle.dumps(task)
+    if key not in _KEPT:
+        if len(_KEPT) >= MOST:
+            _KEPT.clear()
+        _KEPT[key] = _made(task)
+    return _KEPT[key]
+
+
+def _made(task: LinkageTask) -> tuple[Turn, ca.Function]:
     m = task.make()
     if not m.keyframes:
         raise BadValue(f"{m.name!r} has no keyframe to start from; give it one in m.keyframes")

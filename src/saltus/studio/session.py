@@ -75,7 +75,7 @@ class Session:
         due = 0.0  # when the next picture is
         while self._open:
             with self._wake:
-                if not self._notes:
+                if self._open and not self._notes:
                     self._wake.wait(
                         max(due - time.monotonic(), 0.0) if self.tick else LOOK if self.worker.busy else None
                     )
