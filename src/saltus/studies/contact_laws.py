@@ -12,6 +12,7 @@ import numpy as np
 import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
+from saltus.view.style import logarithmic, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -337,33 +338,35 @@ def order(errors: list[tuple[float, float]]) -> float:
     return float(np.polyfit(cause, error, 1)[0])
 
 
+@styled
 def figure(errors: list[tuple[float, float]]) -> Figure:
     """Error of an event's time over the tolerance."""
     fig, ax = _axes()
     tolerance, error = np.array(errors).T
-    ax.loglog(tolerance, error, "o-", label="ladder leaves its wall")
-    ax.loglog(tolerance, tolerance, "k--", lw=1, label="error = tolerance")
+    ax.plot(tolerance, error, "o-", label="ladder leaves its wall")
+    ax.plot(tolerance, tolerance, "k--", lw=1, label="error = tolerance")
     ax.set(xlabel="tolerance", ylabel="error of the time of lift-off (s)")
     ax.legend()
     return fig
 
 
+@styled
 def soft_figure(rows: list[tuple[float, float, float]]) -> Figure:
     """Distance of soft runs from hard ones over the stiffness."""
     fig, ax = _axes()
     k, pushed_by, stopped_by = np.array(rows).T
-    ax.loglog(k, pushed_by, "o-", label="block pushed from rest")
-    ax.loglog(k, stopped_by, "s--", label="block that stops")
+    ax.plot(k, pushed_by, "o-", label="block pushed from rest")
+    ax.plot(k, stopped_by, "s--", label="block that stops")
     ax.set(xlabel="stiffness of the foot (N/m)", ylabel="distance from the hard run (m)")
     ax.legend()
     return fig
 
 
 def _axes() -> tuple[Figure, Any]:
-    from matplotlib.figure import Figure
-
-    fig = Figure(figsize=(5.0, 3.4), layout="constrained")
-    return fig, fig.add_subplot()
+    fig = new_figure(5.0, 3.4)
+    ax = fig.add_subplot()
+    logarithmic(ax, both=True)
+    return fig, ax
 
 
 def study() -> StudyResult:
