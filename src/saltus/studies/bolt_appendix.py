@@ -12,7 +12,7 @@ from saltus.studies import STUDIES
 from saltus.studies.bolt_appendix_entries import CORRECTED, PRINTED, State
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.colours import PALETTE
-from saltus.view.style import new_figure, styled
+from saltus.view.style import logarithmic, new_figure, styled
 
 Deviations = dict[tuple[str, tuple[int, int]], float]  # by matrix and entry
 Matrices = dict[str, np.ndarray]  # ours by name, in the paper's order
@@ -179,8 +179,9 @@ def _plot(off: Deviations, fixed: Deviations) -> Figure:
     figure = new_figure(6.5, 3.8)
     ax = figure.add_subplot()
     rows = np.arange(len(fixed))
-    ax.semilogx([off[k] for k in fixed], rows, "o", color=PALETTE["vermillion"], label="as printed")
-    ax.semilogx([max(x, 1e-17) for x in fixed.values()], rows, "s", color=PALETTE["blue"], label="corrected")
+    logarithmic(ax, "x")
+    ax.plot([off[k] for k in fixed], rows, "o", color=PALETTE["vermillion"], label="as printed")
+    ax.plot([max(x, 1e-17) for x in fixed.values()], rows, "s", color=PALETTE["blue"], label="corrected")
     right = max(x for k, x in off.items() if k not in fixed)
     ax.axvline(right, color=PALETTE["black"], linewidth=0.9, linestyle="--", label="largest of the others")
     ax.set_yticks(rows, [_label(*k) for k in fixed])

@@ -113,14 +113,15 @@ def _family_figure(rows: list[dict[str, Any]]) -> Figure:
 
 def _feedback_figure(open_loop: np.ndarray, closed_loop: np.ndarray) -> Figure:
     from saltus.view.colours import PALETTE
-    from saltus.view.style import new_figure, styled
+    from saltus.view.style import logarithmic, new_figure, styled
 
     @styled
     def draw() -> Figure:
         figure = new_figure(5.0, 3.2)
         ax = figure.add_subplot()
         for values, label, colour in ((open_loop, "open loop", "blue"), (closed_loop, "with feedback", "vermillion")):
-            ax.semilogy(np.arange(len(values)), values, "o-", color=PALETTE[colour], markersize=4, label=label)
+            logarithmic(ax)
+            ax.plot(np.arange(len(values)), values, "o-", color=PALETTE[colour], markersize=4, label=label)
         ax.set_xlabel("stride")
         ax.set_ylabel("distance from the gait (mixed SI units)")
         ax.set_xticks(range(len(open_loop)))

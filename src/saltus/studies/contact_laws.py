@@ -365,7 +365,7 @@ def soft_figure(rows: list[tuple[float, float, float]]) -> Figure:
 def _axes() -> tuple[Figure, Any]:
     fig = new_figure(5.0, 3.4)
     ax = fig.add_subplot()
-    logarithmic(ax, both=True)
+    logarithmic(ax, "xy")
     return fig, ax
 
 

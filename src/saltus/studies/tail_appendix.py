@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
-from saltus.view.style import new_figure, styled
+from saltus.view.style import logarithmic, new_figure, styled
 
 BENDS = (0.5, 1.0, 2.0, math.pi, 5.0)  # rad
 POINTS, WEIGHTS = np.polynomial.legendre.leggauss(40)
@@ -123,6 +123,7 @@ def appendix_Q(t: float) -> np.ndarray:
 def _plot(bends: np.ndarray, errors: np.ndarray) -> Figure:
     figure = new_figure(5.6, 3.2)
     ax = figure.add_subplot()
-    ax.loglog(bends, np.maximum(errors, 1e-17))
+    ax.plot(bends, np.maximum(errors, 1e-17))
+    logarithmic(ax, "xy")
     ax.set(xlabel="bend of the segment (rad)", ylabel="relative error of the bending inertia (1)")
     return figure

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from saltus.view.colours import COLOURS, PALETTE
-from saltus.view.style import axes_of, new_figure, styled
+from saltus.view.style import axes_of, logarithmic, new_figure, styled
 
 if TYPE_CHECKING:
     from saltus.design import Front, KinematicStudy, Sensitivity
@@ -68,7 +68,8 @@ def plot_study(study: KinematicStudy) -> Figure:
     c.set_ylabel("transmission angle (deg)")
     c.set_title("transmission (0: dead centre)")
     c.legend(loc="lower right")
-    d.semilogy(driver, study.advantage, color=PALETTE["green"])
+    logarithmic(d)
+    d.plot(driver, study.advantage, color=PALETTE["green"])
     d.set_ylabel("force by torque (N/Nm)")
     d.set_title("mechanical advantage, along the path")
     for ax in (b, c, d):

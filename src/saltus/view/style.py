@@ -147,13 +147,12 @@ def legend_width(labels: Iterable[str]) -> float:
     return min(0.55 + 0.068 * max((len(label) for label in labels), default=0), WIDEST)
 
 
-def logarithmic(ax: Axes, *, both: bool = False) -> None:
-    """Make the y axis, or both, logarithmic, with ticks as 10 and a superscript: matplotlib's own are formulas."""
-    raised = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
-    ax.set_yscale("log")
-    if both:
-        ax.set_xscale("log")
-    for axis in (ax.yaxis, ax.xaxis) if both else (ax.yaxis,):
+def logarithmic(ax: Axes, along: str = "y") -> None:
+    """Make an axis, "x", "y" or both ("xy"), logarithmic; ticks are 10 and a superscript, matplotlib's are formulas."""
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    for letter in along:
+        axis = getattr(ax, f"{letter}axis")
+        getattr(ax, f"set_{letter}scale")("log")
         axis.set_major_formatter(FuncFormatter(lambda x, _: "10" + str(round(math.log10(x))).translate(raised)))
         axis.set_minor_formatter(NullFormatter())
 
