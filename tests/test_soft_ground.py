@@ -46,6 +46,21 @@ def test_energy_is_accounted_for():
     assert [e.name for e in run.events][:3] == ["foot touches", "foot slips", "foot lifts"]
 
 
+def test_a_soft_foot_stands_where_it_starts():
+    """On its spring, away from the origin; and on a slope that friction holds: down by the spring's m g sin / k."""
+    k = 1e5
+    m = contact_laws.block(0.5, stiffness=k, damping=1.0)
+    run = sl.simulate(m, m.assemble(at=(0.3, -G / k)), until=0.5)
+    assert run.outcome.ok
+    assert run.q.at.x == pytest.approx(0.3, abs=1e-12)
+    slope = math.radians(10)
+    place = (0.3, 0.3 * math.tan(slope) - G / k)
+    run = sl.simulate(m, m.assemble(at=place), until=3.0, ground=sl.ground.Slope(slope))
+    assert run.outcome.ok
+    down = (run.q.at.x[-1] - 0.3) * math.cos(slope) + (run.q.at.y[-1] - place[1]) * math.sin(slope)
+    assert down == pytest.approx(-G * math.sin(slope) / k, abs=3e-6)
+
+
 def test_soft_stop():
     """A mass of 2 kg meets a stop of 800 N/m at 1 m/s: it turns back after half a period, pi sqrt(m / k)."""
     m = sl.Mechanism("slider", gravity=(0, 0))

@@ -271,13 +271,14 @@ class Contacts:
     def begin(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         """Refuse a start that is inside of something; contacts that touch are closed."""
         self.look(t, q, v)
-        gaps, u, *_ = self.c.meeting(t, q, v, self.base)
+        gaps, u, _, holds, *_ = self.c.meeting(t, q, v, self.base)
         for i, (one, gap) in enumerate(zip(self.now, np.ravel(gaps), strict=True)):
             part, name = one.element.part, one.element.name
             if isinstance(part, Rub):
                 continue
             if one.element.soft:
-                one.closed = one.stick = gap < 0
+                one.closed = one.stick = bool(gap < 0)
+                one.anchor = self._own(holds, i)
                 continue
             if gap < -START:
                 inside = "below the ground" if isinstance(part, Foot) else "inside of what it touches"
@@ -295,7 +296,6 @@ class Contacts:
                     depth=float(-gap),
                 )
             one.closed = gap <= START and abs(float(np.ravel(u)[self.normal(i)])) <= START
-        self._hold(t, q, v)
         self.felt = [one.closed for one in self.now]
 
     # ---- guards -------------------------------------------------------------------------------------------------
@@ -426,13 +426,13 @@ class Contacts:
         if not soft:
             return
         forces = response(q, v, self.block)[1]
-        holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
+        holds = self.c.meeting(t, q, v, self.base)[3]
         for i in soft:
-            one, place = self.now[i], holds[self._held[i] : self._held[i + 1]]
+            one, place = self.now[i], self._own(holds, i)
             along, slip = forces[self.tangential(i)], u[self.tangential(i)]
             if not one.closed:
                 one.closed = one.stick = bool(gaps[i] <= TOUCHING and u[self.normal(i)] < 0)
-                one.anchor = place.copy()
+                one.anchor = place
             elif leaving.get(i) == "normal":
                 one.closed = one.stick = False
             elif leaving.get(i) == "slip":
@@ -664,11 +664,14 @@ class Contacts:
 
     def _hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         """Contacts that stick are held where they are."""
-        holds = np.ravel(self.c.meeting(t, q, v, self.base)[3])
+        holds = self.c.meeting(t, q, v, self.base)[3]
         for i, one in enumerate(self.now):
-            mine = holds[self._held[i] : self._held[i + 1]]
             if one.mode == "stick" and not one.element.soft:
-                one.anchor = mine.copy()
+                one.anchor = self._own(holds, i)
+
+    def _own(self, holds: np.ndarray, i: int) -> np.ndarray:
+        """Tangential place of a contact, out of those of all."""
+        return np.ravel(holds)[self._held[i] : self._held[i + 1]].copy()
 
 
 def _given(x: Element, law: np.ndarray) -> Frictions:
