@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -62,8 +62,6 @@ class Forces:
     w: np.ndarray
     modes: tuple[str, ...]
     directions: tuple[np.ndarray | None, ...]
-    solutions: int = 1
-    notes: list[str] = field(default_factory=list)
 
 
 def solve(

@@ -11,7 +11,7 @@ import numpy as np
 
 from saltus.errors import BadValue, SaltusError, UnknownName
 from saltus.orbits.section import Relabel, Sameness, Section, Signal
-from saltus.orbits.stride import Crossing, Lost, Moment, Passage, Stride
+from saltus.orbits.stride import Lost, Moment, Passage, Stride, after
 
 GOAL = 1e-9  # residual (m, rad, m/s, rad/s), relative to the largest number, below which it counts as an orbit
 MOST_STEPS = 40
@@ -86,19 +86,15 @@ class Shooting:
         """One period in one go: as many events as there are, or the time."""
         if self.events[0] is None:
             return self.stride.run(start, theta, Y, until=start.t + (self.period or 0.0))
-        count = sum(n or 0 for n in self.events)
-        return self.stride.run(start, theta, Y, stop=lambda crossings: len(crossings) == count)
+        return self.stride.run(start, theta, Y, stop=after(sum(n or 0 for n in self.events)))
 
     # ---- evaluation ---------------------------------------------------------------------------------------------
 
     def _arc(self, i: int, point: Point, Y: np.ndarray | None) -> Passage:
         count, j = self.events[i], (i + 1) % len(self.sections)
         until = math.inf if count is not None else point.nodes[i].t + (self.period or 0.0)
-
-        def there(crossings: list[Crossing]) -> bool:
-            return len(crossings) == count
-
-        passage = self.stride.run(point.nodes[i], point.theta, Y, stop=there, until=until)
+        stop = None if count is None else after(count)
+        passage = self.stride.run(point.nodes[i], point.theta, Y, stop=stop, until=until)
         arrived = self.relabel.moment(passage.end) if j == 0 else passage.end
         wanted = point.nodes[j]
         if (arrived.domain, arrived.modes) != (wanted.domain, wanted.modes):

@@ -145,6 +145,11 @@ class Passage:
         return out
 
 
+def after(count: int) -> Callable[[list[Crossing]], bool]:
+    """What ends a passage after so many events."""
+    return lambda crossings: len(crossings) == count
+
+
 class Stride:
     """Runs passages of a system under one control, with columns for chosen Params.
 

@@ -13,7 +13,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.orbits.shooting import Evaluation, Shooting
-from saltus.orbits.stride import Arc, Crossing, Lost, Moment, Passage, Stride
+from saltus.orbits.stride import Arc, Lost, Moment, Passage, Stride, after
 
 LOOSER = 10.0  # tolerance of the second run, by that of the first
 MARGINAL = 1e-8  # directions with |1 - multiplier| below this hold a family of orbits, not an error
@@ -52,12 +52,8 @@ def drift(arc: Arc) -> float:
 
 def _again(stride: Stride, passage: Passage, theta: np.ndarray) -> Moment:
     """End of a passage run once more, less tightly."""
-    count, last = len(passage.crossings), passage.crossings[-1].t if passage.crossings else -math.inf
+    last = passage.crossings[-1].t if passage.crossings else -math.inf
     other = stride.like((), LOOSER * stride.tolerance)
     if passage.end.t > last:  # it ended with time, not with an event
         return other.run(passage.start, theta, until=passage.end.t).end
-
-    def there(crossings: list[Crossing]) -> bool:
-        return len(crossings) == count
-
-    return other.run(passage.start, theta, stop=there).end
+    return other.run(passage.start, theta, stop=after(len(passage.crossings))).end

@@ -346,8 +346,6 @@ class Contacts:
         v: np.ndarray,
         response: Response,
         fired: Sequence[int] = (),
-        *,
-        count: bool = True,
     ) -> Settled:
         """Impacts, then the modes that the accelerations ask for; `fired` are guards that brought the instant about.
 
@@ -384,7 +382,7 @@ class Contacts:
             )
             for i, one in enumerate(self.now)
         }
-        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, response, count, {} if struck else leaving)
+        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, response, {} if struck else leaving)
         self._hold(t, q, v)
         if struck and any(self.now[i].closed and abs(u[self.normal(i)]) > slow for i in resting):
             rests = self._limit()  # it would have left once more, more slowly than counts
@@ -517,7 +515,6 @@ class Contacts:
         candidates: Sequence[int],
         at_rest: dict[int, bool],
         response: Response,
-        count: bool,
         leaving: Mapping[int, str],
     ) -> None:
         """Set the modes of all contacts from their accelerations."""
@@ -551,7 +548,7 @@ class Contacts:
                 break  # the law does not mind who touches
             if rows:
                 going = {k: leaving[i] for k, i in enumerate(candidates) if i in leaving}
-                forces = solve(G, b, laws, count=count, leaving=going)
+                forces = solve(G, b, laws, count=True, leaving=going)
                 self._take(candidates, forces, laws, leaving, np.diag(G) > 0)
             felt = [one.closed for one in self.now]
             if felt == self.felt:
@@ -619,48 +616,41 @@ class Contacts:
         """
         known, close = [replace(self.now[i]) for i in candidates], SPREAD * size
         wanted = response(q, v, self.block)[0][rows]
+
+        def met(solved: bool) -> bool:
+            """Change modes until the run's forces meet the laws; whether they do, with the same motion as before."""
+            for _ in range(2 * len(laws)):
+                w, f = (x[rows] for x in response(q, v, self.block))
+                k, pulled = self._worst(f, candidates, laws)
+                if k < 0:
+                    return bool(np.abs(w - wanted).max(initial=0.0) <= close)
+                one, x = self.now[candidates[k]], laws[k]
+                one.stick = False
+                if pulled:
+                    one.closed, one.borne = False, None
+                    continue
+                own = (forces.f if solved else f)[list(x.tangential)]
+                drag, load = float(np.linalg.norm(own)), forces.f[x.normal] if x.normal is not None else 1.0
+                one.direction = -own / drag if drag > 0 else np.eye(len(own))[0]
+                one.borne = x.static if not solved else drag / load if load > 0 else 0.0
+            return False
+
         for solved in (False, True):
-            if self._borne(q, v, rows, candidates, laws, forces, response, (wanted, close), solved=solved):
+            if met(solved):
                 return
             for i, one in zip(candidates, known, strict=True):
                 self.now[i] = replace(one)
 
-    def _borne(
-        self,
-        q: np.ndarray,
-        v: np.ndarray,
-        rows: Sequence[int],
-        candidates: Sequence[int],
-        laws: Sequence[Law],
-        forces: Forces,
-        response: Response,
-        motion: tuple[np.ndarray, float],
-        *,
-        solved: bool,
-    ) -> bool:
-        """Change modes until the run's forces meet the laws; whether they do, with the same motion as before."""
-        wanted, close = motion
-        for _ in range(2 * len(laws)):
-            w, f = (x[rows] for x in response(q, v, self.block))
-            worst, change, pulled = SPREAD * float(np.abs(f).max(initial=0.0)), -1, False
-            for k, x in enumerate(laws):
-                one, size = self.now[candidates[k]], f[x.normal] if x.normal is not None else 1.0
-                drag = float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0
-                for beyond, pulls in ((-size, True), (drag - x.static * max(size, 0.0), False)):
-                    if one.closed and beyond > worst:
-                        worst, change, pulled = beyond, k, pulls
-            if change < 0:
-                return bool(np.abs(w - wanted).max(initial=0.0) <= close)
-            one, x = self.now[candidates[change]], laws[change]
-            one.stick = False
-            if pulled:
-                one.closed, one.borne = False, None
-                continue
-            own = (forces.f if solved else f)[list(x.tangential)]
-            drag, size = float(np.linalg.norm(own)), forces.f[x.normal] if x.normal is not None else 1.0
-            one.direction = -own / drag if drag > 0 else np.eye(len(own))[0]
-            one.borne = x.static if not solved else drag / size if size > 0 else 0.0
-        return False
+    def _worst(self, f: np.ndarray, candidates: Sequence[int], laws: Sequence[Law]) -> tuple[int, bool]:
+        """Contact whose forces break the laws most, and whether they pull it; -1 if none does."""
+        worst, found = SPREAD * float(np.abs(f).max(initial=0.0)), (-1, False)
+        for k, x in enumerate(laws):
+            one, load = self.now[candidates[k]], f[x.normal] if x.normal is not None else 1.0
+            drag = float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0
+            for beyond, pulls in ((-load, True), (drag - x.static * max(load, 0.0), False)):
+                if one.closed and beyond > worst:
+                    worst, found = beyond, (k, pulls)
+        return found
 
     def _hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         """Contacts that stick are held where they are."""
