@@ -241,7 +241,7 @@ def _figure(gaits: list[dict[str, Any]]) -> Any:
     figure = new_figure(7.0, 4.6)
     panels = {
         "steps per second": lambda g: g["steps"] / UNTIL,
-        "slip (m a step)": lambda g: g["slip_per_stride"],
+        "slip (m per step)": lambda g: g["slip_per_stride"],
         "largest |multiplier|": lambda g: max((abs(complex(*x)) for x in g["multipliers"]), default=math.nan),
         "cost of transport": lambda g: g["cost_of_transport"],
     }
