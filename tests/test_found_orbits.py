@@ -109,6 +109,20 @@ def test_left_and_right_change_places():
     assert orbit.period == pytest.approx(half, abs=1e-9)
 
 
+def test_sections_of_ones_own(gait):
+    """From an event by name, and from the apex: the same gait; a name that no contact has is refused."""
+    m, start = with_params()
+    lifted = sl.find_orbit(m, start, control=law, section="toe lifts")
+    apex = sl.find_orbit(m, start, control=law, section=sl.When(lambda s: s.v.height, "falling"))
+    assert lifted.events[-1] == "toe lifts"
+    assert apex.events[-1] == "section"
+    for other in (lifted, apex):
+        assert other.period == pytest.approx(gait.period, abs=1e-9)
+        assert other.multipliers[0] == pytest.approx(gait.multipliers[0], abs=1e-7)
+    with pytest.raises(sl.errors.UnknownName, match="toe lifts"):
+        sl.find_orbit(m, start, control=law, section="toe lift")
+
+
 def test_what_depends_on_its_entry_is_refused():
     m, start = hopper()
     with pytest.raises(BadValue, match=r"s\.entry"):

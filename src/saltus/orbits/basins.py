@@ -57,7 +57,7 @@ class Returns:
             return sum(c.mark == self.last for c in crossings) == self.count
 
         if self.last is None:
-            end = self.stride.run(moment, theta, until=moment.t + (self.shooting.period or 0.0)).end
+            end = self.shooting.whole(moment, theta).end
         else:
             end = self.stride.run(moment, theta, stop=back).end
         end = self.shooting.relabel.moment(end)

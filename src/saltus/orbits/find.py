@@ -21,7 +21,7 @@ from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel, Sameness, Section, find_sameness
 from saltus.orbits.shooting import Evaluation, Point, Shooting, newton
 from saltus.orbits.stride import Crossing, Lost, Moment, Passage, Stride
-from saltus.simulation.asked import ground_of
+from saltus.simulation.asked import check_events, ground_of
 
 ON_SECTION = 1e-6
 SHORTEST = 1e-5  # s: a shorter period is rest, not a gait
@@ -126,10 +126,12 @@ class _Search:
         terrain: Ground,
     ) -> None:
         self.domain = system._domain(domain) if domain is not None else next(iter(system.domains.values()))
-        named = isinstance(section, str) and system.terrain is not None
-        own = section is not None and not named
-        self.system = _with_section(system, self.domain, section) if own else system
-        self.event = SECTION if own else section if named else None
+        self.system, self.event = system, None if section is None else SECTION
+        if isinstance(section, str) and system.terrain is not None:
+            check_events(system, terrain, [section])
+            self.event = section
+        elif section is not None:
+            self.system = _with_section(system, self.domain, section)
         self.given, self.params, self.control = start, dict(params or {}), control
         self.strides, self.period, self.multiple = strides, period, multiple
         self.free, self.where = free, where
