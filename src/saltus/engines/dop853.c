@@ -431,8 +431,9 @@ static double find_events(Work *w, double t, const double *x, double h) {
 }
 
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
-   method on the guards. Lists the guards that fired. Return the length, or NaN if a step was not finite. */
-static double land(Work *w, double t, const double *x, double h, double first) {
+   method on the guards. Lists the guards that fired. Return the length, or NaN if a step was not finite or its error
+   more than `most` tolerances: what is unstable may by chance pass in a longer one. */
+static double land(Work *w, double t, const double *x, double h, double first, double most) {
   Run *r = w->run;
   double *g = w->g[0], *g_rate = w->g_rate[0], length = first * h, soonest = INFINITY, off = INFINITY;
   int nearest = 0;
@@ -443,7 +444,7 @@ static double land(Work *w, double t, const double *x, double h, double first) {
       memcpy(w->k[12], w->k[0], N * sizeof(double));
       guards(w, t, x, w->g_end);
       length = 0;
-    } else if (!isfinite(attempt(w, t, x, length)) || !finish(w, t + length)) {
+    } else if (!(attempt(w, t, x, length) <= most) || !finish(w, t + length)) {
       return NAN;
     }
     memcpy(g, w->g_end, sizeof w->g_end);
@@ -558,7 +559,7 @@ static int integrate(Work *w) {
     if (sound) {
       if (G > 0) event = find_events(w, t, r->x, length);
       if (isfinite(event)) {
-        landed = land(w, t, r->x, length, event);
+        landed = land(w, t, r->x, length, event, halvings < 20 ? 1 : DBL_MAX);
         sound = isfinite(landed);
       }
     }
