@@ -326,12 +326,16 @@ class Mode:
 
     @cached_property
     def guards(self) -> Kernel:
-        """Guards and their rates along the flow."""
+        """All guards."""
+        return Kernel(self.flow.guards, native=False)
+
+    @cached_property
+    def edge_rates(self) -> Kernel:
+        """Rates of the guards of the edges along the flow."""
         f, e = self.flow, self.equations
-        g = f.guards(e.t, self.x, self.p)
+        g = f.guards(e.t, self.x, self.p)[: len(self.edges)]
         rate = ca.jtimes(g, ca.vertcat(e.t, self.x), ca.vertcat(1, f.rhs(e.t, self.x, self.p)))
-        outputs = ca.cse([ca.densify(g), ca.densify(rate)])
-        return Kernel(ca.Function("guard_rates", [e.t, self.x, self.p], outputs), native=False)
+        return Kernel(ca.Function("edge_rates", [e.t, self.x, self.p], [ca.cse(ca.densify(rate))]), native=False)
 
     @cached_property
     def slip_acceleration(self) -> Kernel:
