@@ -181,7 +181,8 @@ class _Problem:
             t, way = list(x.tangential), ways[i]
             load = float(f[x.normal]) if x.normal is not None else 1.0
             if modes[i] == "open":
-                out.append((-w[x.normal] / self.size, i, "stick" if x.rough else "slip", x.direction))
+                assert x.normal is not None  # nothing else opens
+                out.append((-float(w[x.normal]) / self.size, i, "stick" if x.rough else "slip", x.direction))
             elif load < 0:
                 out.append((-load / size, i, "open", None))
             elif modes[i] == "stick":

@@ -104,7 +104,7 @@ class Watch:
         t = segment.breaks[:-1, None] + s * np.diff(segment.breaks)[:, None]
         flat = np.zeros((x.shape[0] * x.shape[1], self._mode.x.numel()))
         flat[:, : x.shape[2]] = x.reshape(-1, x.shape[2])
-        g = self._mode.guards.batch(t.reshape(-1, 1), flat, self._p).reshape(len(flat), -1)
+        g = np.reshape(self._mode.guards.batch(t.reshape(-1, 1), flat, self._p), (len(flat), -1))
         d = self._mode.directions
         out = [i for i in self.watched if (d[i] * (g[:, i] + self._p[self._first + i])).min() < -WATCH]
         for i in out:
