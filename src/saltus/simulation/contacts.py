@@ -33,7 +33,7 @@ STANDS, ROUGHLY = 1e-8, 10.0
 # m/s: a slip that starts in 3D is given its direction until it is as fast as this, or by the tolerance E as the second
 # number times sqrt(E). Its direction settles the quicker the slower it is, with steps as short; what it turns meanwhile
 # is lost: by the square of this speed, measured on feet that slip in turns, 1e-9 m with 1e-5 m/s and 1e-7 with 1e-4.
-STARTS, GENTLY = 1e-6, 0.1
+STARTS, GENTLY = 1e-6, 0.01
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
