@@ -90,7 +90,7 @@ def run() -> Report:
         Row.at_least(f"MuJoCo with its end {nearest[0]:.1g} m off, the nearest, by the same", nearest[1] / least, 5.0),
     ]
     text = "\n".join(lines)
-    text += "\n\nEnd off: of the body's place after a second, from a run at 1e-10. MuJoCo's steps are of first order at "
-    text += "a contact, and which foot slips or lifts first hangs on them: none of its runs comes as near. Of Saltus's "
+    text += "\n\nEnd off: of the body's place after a second, from a run at 1e-10. MuJoCo's steps are of first order "
+    text += "at a contact, and which foot slips or lifts first hangs on them: none of its runs comes as near. Of Saltus's "
     text += "time two thirds go into its two dozen events, a third into the motion between them."
     return Report(rows, text)
