@@ -91,6 +91,6 @@ def run() -> Report:
     ]
     text = "\n".join(lines)
     text += "\n\nEnd off: of the body's place after a second, from a run at 1e-10. MuJoCo's steps are of first order "
-    text += "at a contact, and which foot slips or lifts first hangs on them: none of its runs comes as near. Of Saltus's "
-    text += "time two thirds go into its two dozen events, a third into the motion between them."
+    text += "at a contact, and which foot slips or lifts first hangs on them: none of its runs comes as near. Of "
+    text += "Saltus's time two thirds go into its two dozen events, a third into the motion between them."
     return Report(rows, text)
