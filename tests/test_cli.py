@@ -15,6 +15,7 @@ import saltus as sl
 from saltus import studies
 from saltus.cli import app as cli
 from saltus.cli import machines
+from saltus.cli.console import speaking
 from saltus.studies.result import Comparison, StudyResult
 
 runner = CliRunner()
@@ -272,6 +273,25 @@ system, control = m, sl.control.Sampled(slowly, rate=500)
     assert process.returncode == 130, err
     assert json.loads(out)["outcome"] == "interrupted"
     assert sl.read(tmp_path / "out" / "run.nc").duration > 0
+
+
+def test_ctrl_c_is_not_lost_among_symbols():
+    """Code of casadi.py drops what is raised while it runs; the signal is sent again until it is heard."""
+    deaf = "def ask(send, number):\n    try:\n        send(number)\n    except BaseException:\n        pass\n"
+    names = {}
+    exec(compile(deaf, "casadi.py", "exec"), names)
+
+    def press():
+        names["ask"](signal.raise_signal, signal.SIGINT)
+        time.sleep(30)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            speaking(press)()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # ---- studies, zoo, doctor --------------------------------------------------------------------------------

@@ -201,6 +201,8 @@ class _Run:
                 else:
                     domain = target
         except KeyboardInterrupt:
+            if not any(stay.breaks for stay in log.stays):
+                raise  # there is nothing to keep
             log.outcome = Outcome("interrupted", "by the user; what was simulated is kept", self.t)
         except NoForces as problem:
             if not any(stay.breaks for stay in log.stays):
