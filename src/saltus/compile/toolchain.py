@@ -263,9 +263,8 @@ def _compile(
                 shlex.join([*command, name]),
             )
         if code:
-            said = printed.strip() or (
-                f"ended by signal {-code}" if code < 0 else f"ended with code {code}, without a word"
-            )
+            end = f"signal {-code}" if code < 0 else f"code {code}"
+            said = printed.strip() or f"ended with {end}, without a word"
             tail = "\n".join(said.splitlines()[-15:])
             raise _error(
                 compiler,
