@@ -100,6 +100,20 @@ class Inverse:
         """State at one of the times."""
         return State(self.mechanism, self.positions[index], self.velocities[index], self.params)
 
+    @property
+    def loads(self) -> dict[str, Load]:
+        """What each joint transmits, by name; none of them where a constraint written by hand leaves that open."""
+        known = not isinstance(self._wrenches, BadModel)
+        return {name: self.load(name) for name in self.mechanism.joints} if known else {}
+
+    def records(self) -> list[dict[str, float]]:
+        """One record per time, for a table: positions, efforts, forces of joints and the shaking force."""
+        columns = {"t": self.t, **{f"q.{n}": x for n, x in self.q.items()}}
+        columns |= {f"effort.{n}": x for n, x in self.effort.items()}
+        for name, found in {**self.loads, "shaking": self.shaking}.items():
+            columns |= {f"force.{name}.{c}": x for c, x in zip("xyz", found.vector.T, strict=False)}
+        return [dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True)]
+
     def __repr__(self) -> str:
         efforts = ", ".join(f"{n} up to {np.abs(x).max():.6g}" for n, x in self.effort.items())
         return f"Inverse({self.mechanism.name!r}, {len(self.t)} times to {self.t[-1]:.6g} s: {efforts})"
