@@ -340,6 +340,8 @@ def test_what_the_machine_is_given_in_time_counts():
         (BadValue, lambda m, s: inverse(s, crank=lambda t: 2 * t), "until"),
         (BadValue, lambda m, s: inverse(s, crank=lambda t: math.sin(t), until=1.0), "sl.math"),
         (BadValue, lambda m, s: inverse(s, crank=m.q.rocker, until=1.0), "uses rocker"),
+        (BadValue, lambda m, s: inverse(s, crank="fast", until=1.0), "'fast' is no number"),
+        (BadValue, lambda m, s: m.prescribe("crank", lambda t: 2 * t), "is no number; give .* an expression"),
         (BadValue, lambda m, s: inverse(s, crank=Turning(1.0), samples=1), "samples"),
         (BadValue, lambda m, s: inverse(s, crank=Turning(1.0), until=-1.0), "until"),
         (BadValue, lambda m, s: Turning(0.0), "other than zero"),

@@ -15,7 +15,7 @@ from saltus.errors import BadModel, BadValue, Singular, UnknownName
 from saltus.model.assembly import CLOSED, State, assembler
 from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
-from saltus.model.symbols import SX, Named, Param
+from saltus.model.symbols import SX, Named, Param, number
 
 UNITS = {"rad/s": 1.0, "deg/s": math.pi / 180, "rpm": math.pi / 30}
 JUMP = 0.3  # rad or machine lengths: a coordinate goes no farther from one configuration to the next
@@ -203,7 +203,7 @@ def _law(m: Mechanism, given: Mapping[str, Motion], known: Mapping[str, float]) 
         elif callable(motion) and not isinstance(motion, SX | Param):
             value = _traced(name, motion, m.time)
         else:
-            value = SX(motion.symbol) if isinstance(motion, Param) else SX(motion)
+            value = number(motion)
         unknown = {s.name() for s in ca.symvar(value)} - {m.time.name(), *m.params}
         if value.numel() != 1 or unknown:
             raise BadValue(
