@@ -69,8 +69,9 @@ class Steps:
 
     def projected(self, t: float, x: Array) -> Array:
         """A state on its manifold."""
-        for _ in range(0 if self._project is None else self.request.passes):
-            x = np.asarray(self._project(t, x, self.request.p))
+        if self._project is not None:
+            for _ in range(self.request.passes):
+                x = np.asarray(self._project(t, x, self.request.p))
         return x
 
     def _append(self, t: float, piece: Array, x: Array) -> None:
