@@ -31,17 +31,16 @@ FLAGS = ("-std=c99", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off")
 sums stay apart, so that native code gives the virtual machine's numbers to the last bit."""
 
 LONG, HUGE = 300_000, 800_000  # characters of C, 24 an instruction
-"""How much is optimised, since a compiler's time grows faster than a function does. Up to LONG all of it; from
+"""How much is optimised, since a compiler's time grows faster than a function does. Up to LONG all of it, at -O2; from
 there on functions are cut into pieces first, and beyond HUGE nothing is optimised. Measured with gcc 12 on a flow of
 0.5 MB, seconds of the processor and time of one evaluation in a run: whole at -O2 9.6 s and 1.8 us, in pieces of 500
-statements at -O2 5.8 s and 2.3 us, in pieces of 150 at QUICK 3.0 s and 2.35 us. Half of the time goes into the
+statements at -O2 5.8 s and 2.3 us, in pieces of 150 at _PIECEWISE 3.0 s and 2.35 us. Half of the time goes into the
 allocation of registers, which sees little of a function at once. At -O0 evaluations take three times as long; the
-virtual machine takes 5 ns an instruction. Flows of machines are compiled QUICK in any case (BOLT, 0.1 and 0.2 MB: 1.7 s
-instead of 2.4 s at -O2, and they run as fast)."""
+virtual machine takes 5 ns an instruction."""
 
 SHARED = 60_000  # characters from which on a source is shared out among the processors
 
-QUICK = ("-O1", "-ftree-vectorize")  # for long rows of statements -O2 has little more; the integrator has loops
+_PIECEWISE = ("-O1", "-ftree-vectorize")  # the integrator has loops; -O2 has little more for a piece
 
 _DIGEST = hashlib.sha256().digest_size
 _PROBE = "double saltus_probe(double x) { return 2.0 * x; }\n"
@@ -165,10 +164,10 @@ def _temporary_cache(refused: str) -> Path:
     return path
 
 
-def build(source: str, flags: Sequence[str] = (), name: str = "C code", level: Sequence[str] = ("-O2",)) -> Path:
+def build(source: str, flags: Sequence[str] = (), name: str = "C code") -> Path:
     """Return the shared library of a C source, from the cache if it was built before.
 
-    `flags` are added to `FLAGS` and to `level`, which a long source lowers. `name` is what a listener
+    `flags` are added to `FLAGS` and to the level that goes with the length of the source. `name` is what a listener
     of `on_progress` reads. Raises CompileError if nothing comes out, after `PATIENCE` at the latest.
     """
     compiler = find_compiler()
@@ -178,10 +177,11 @@ def build(source: str, flags: Sequence[str] = (), name: str = "C code", level: S
             "or ask for the virtual machine with native=False",
             looked_for=["SALTUS_CC", "CC", "cc", "gcc", "clang"],
         )
+    level: tuple[str, ...] = ("-O2",)
     if left_as_it_is(source):
         source, level = cut(source), ("-O0",)
     elif len(source) > LONG:
-        source, level = cut(source), QUICK
+        source, level = cut(source), _PIECEWISE
     units = 1
     if len(source) > SHARED:
         source, units = shared_out(source, len(os.sched_getaffinity(0)))

@@ -27,10 +27,10 @@ class ODE:
 
     `w` holds all velocities or the independent ones. `v` and `a` are all velocities and accelerations,
     `consistent` the velocities without what pulls a formulation's error back, and
-    `reactions` the constraint forces f of M a + h = Q + J' f, as expressions. `project` is the state after a step that
-    takes drift out, to be done `passes` times (None: nothing to take out). `volume` goes to zero where the choice of
-    coordinates becomes singular (None: any configuration will do). `longest_step` (s) is the longest at which the
-    formulation's own decay of errors is stable in an explicit integrator.
+    `reactions` the constraint forces f of M a + h = Q + J' f, as expressions. `project` is the state after
+    drift is taken out (None: nothing to take out). `volume` goes to zero where the choice of coordinates
+    becomes singular (None: any configuration will do). `longest_step` (s) is the longest at which the formulation's
+    own decay of errors is stable in an explicit integrator.
     """
 
     equations: Equations
@@ -42,7 +42,6 @@ class ODE:
     reactions: SX
     independent: tuple[int, ...]
     project: SX | None = None
-    passes: int = 1
     volume: SX | None = None
     longest_step: float = math.inf
     consistent: SX = None  # type: ignore[assignment]
@@ -138,8 +137,7 @@ def _multipliers(e: Equations, choice: Choice, gamma: SX, projections: int = 0) 
         q_dot=e.q_dot + e.q_pull,
         reactions=_spread(f, rows, e.phi.numel()),
         independent=tuple(range(e.nv)),
-        project=_projected(e, recursion, list(rows)) if projections and rows else None,
-        passes=max(projections, 1),
+        project=_projected(e, recursion, list(rows), projections) if projections and rows else None,
         volume=_independence(e, list(rows)),
     )
 
@@ -163,17 +161,17 @@ def _independence(e: Equations, rows: list[int]) -> SX | None:
     return worst
 
 
-def _projected(e: Equations, recursion: Recursion, rows: list[int]) -> SX:
-    """Positions and velocities moved onto the constraints along M^-1 J'.
-
-    Speeds of the constraints are those where positions have come to, M and J those where they were: what is left of
-    both errors is of second order, and M is factored once for both.
-    """
+def _projected(e: Equations, recursion: Recursion, rows: list[int], iterations: int) -> SX:
+    """Positions and velocities moved onto the constraints along M^-1 J'."""
     still = SX(e.nv, 1)
-    q = e.kinematics.displaced(recursion.solve(still, -e.phi[rows])[0])
-    speeds = ca.Function("speeds", [e.t, e.q, e.v, e.p], [e.phi_dot[rows]])
-    v = e.v + recursion.solve(still, -speeds(e.t, q, e.v, e.p))[0]
-    return ca.cse(ca.densify(ca.vertcat(q, v)))
+    shift, _ = recursion.solve(still, -e.phi[rows])
+    step = ca.Function("step", [e.t, e.q, e.p], [e.kinematics.displaced(shift)])
+    q = e.q
+    for _ in range(iterations):
+        q = step(e.t, q, e.p)
+    v = e.v + recursion.solve(still, -e.phi_dot[rows])[0]
+    velocity = ca.Function("velocity", [e.t, e.q, e.v, e.p], [v])
+    return ca.cse(ca.densify(ca.vertcat(q, velocity(e.t, q, e.v, e.p))))
 
 
 # ---- independent velocities in the state --------------------------------------------------------------------------
@@ -246,7 +244,7 @@ class Minimal(Formulation):
         base = r.ode(SX(len(choice.rows), 1))
         if not choice.rows:
             return base
-        return replace(base, project=ca.cse(ca.densify(ca.vertcat(r.newton(), base.w))), passes=self.iterations)
+        return replace(base, project=ca.cse(ca.densify(ca.vertcat(r.newton(self.iterations), base.w))))
 
 
 class Reduced:
@@ -268,10 +266,15 @@ class Reduced:
             out[self.z, :] = dependent
         return ca.sparsify(out)
 
-    def newton(self) -> SX:
-        """Positions after a Newton step of the dependent coordinates onto phi = 0."""
-        step = self.scatter(SX(len(self.i), 1), -self.Jz.solve(self.e.phi[self.rows]))
-        return self.e.kinematics.displaced(step)
+    def newton(self, iterations: int) -> SX:
+        """Positions after Newton steps of the dependent coordinates onto phi = 0."""
+        e = self.e
+        step_v = self.scatter(SX(len(self.i), 1), -self.Jz.solve(e.phi[self.rows]))
+        step = ca.Function("step", [e.t, e.q, e.p], [e.kinematics.displaced(step_v)])
+        q = e.q
+        for _ in range(iterations):
+            q = step(e.t, q, e.p)
+        return q
 
     def ode(self, correction: SX) -> ODE:
         """Build the ODE with z' = -J_z^-1 (correction + phi_t + J_q w)."""

@@ -22,7 +22,7 @@ enum { END, EVENT, LIMIT, NOT_FINITE, STEP_TOO_SMALL, NO_MEMORY };
 /* The same layout as native._Run. */
 typedef struct {
   double t, t_end, step, max_step, arm_tol;
-  long long max_steps, passes;
+  long long max_steps;
   const double *p, *atol, *rtol;
   const int *directions;
   double *x;            /* in: first state, out: last state */
@@ -174,11 +174,9 @@ static double attempt(Work *w, double t, const double *x, double h) {
 static int finish(Work *w, double t_new) {
 #if PROJECT
   double y[SIZE(N)];
+  memcpy(y, w->x_new, N * sizeof(double));
   w->arg[0] = &t_new, w->arg[1] = y, w->arg[2] = w->run->p, w->res[0] = w->x_new;
-  for (long long k = 0; k < w->run->passes; ++k) {
-    memcpy(y, w->x_new, N * sizeof(double));
-    if (saltus_project(w->arg, w->res, w->iw, w->w, 0)) return 0;
-  }
+  if (saltus_project(w->arg, w->res, w->iw, w->w, 0)) return 0;
 #endif
   rhs(w, t_new, w->x_new, w->k[12]);
   return finite_all(w->x_new, N) && finite_all(w->k[12], N);

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from saltus.compile import QUICK, CompileError, build, c_source, densified, left_as_it_is
+from saltus.compile import CompileError, build, c_source, densified, left_as_it_is
 from saltus.engines.events import guards_with_rates
 from saltus.engines.port import Flow, Kept, Request, Segment, Stepper, Stop, check_times
 from saltus.errors import BadValue
@@ -43,7 +43,7 @@ class _Run(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_double) for name in ("t", "t_end", "step", "max_step", "arm_tol")),
-        *((name, ctypes.c_longlong) for name in ("max_steps", "passes")),
+        ("max_steps", ctypes.c_longlong),
         *((name, ctypes.c_void_p) for name in ("p", "atol", "rtol", "directions", "x", "armed", "fired")),
         *((name, ctypes.c_void_p) for name in ("breaks", "coefficients")),
         *((name, ctypes.c_longlong) for name in ("count", "capacity", "evaluations", "rejected")),
@@ -116,7 +116,6 @@ class NativeStepper:
             max_step=request.max_step,
             arm_tol=request.arm_tol,
             max_steps=request.max_steps,
-            passes=request.passes,
             p=p.ctypes.data,
             atol=atol.ctypes.data,
             rtol=rtol.ctypes.data,
@@ -168,7 +167,7 @@ def _copied(address: int | None, shape: tuple[int, ...]) -> NDArray[np.float64]:
 def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
     """Compile; return the library and what is to be noted about it."""
     source = _source(flow, dense)
-    library = ctypes.CDLL(str(build(source, _FLAGS, flow.name, QUICK)))
+    library = ctypes.CDLL(str(build(source, _FLAGS, flow.name)))
     library.saltus_run.restype = library.saltus_free.restype = None
     if not left_as_it_is(source):
         return library, ()

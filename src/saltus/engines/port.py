@@ -43,7 +43,7 @@ class Flow:
     """A smooth vector field with its guards and its projection, as symbols.
 
     `rhs(t, x, p) -> dx/dt`, `guards(t, x, p) -> g` (possibly no rows),
-    `project(t, x, p) -> x`, a step onto the manifold, applied after each accepted step (None: nothing to project).
+    `project(t, x, p) -> x`, applied after each accepted step (None: nothing to project).
 
     A flow is equal to itself only: what engines compile is kept by the flow it was made of, see `Kept`.
     """
@@ -91,7 +91,7 @@ class Request:
     atol[i] + rtol[i] |x_i|. `directions` has one entry per guard: +1 rising, -1 falling, 0 both.
     `armed[i]` is False for a guard that must first leave zero (it was on or beyond its surface at the
     start): it arms itself once directions[i] * g < -arm_tol (|g| > arm_tol for direction 0) and only
-    then can fire. A flow's projection is done `passes` times.
+    then can fire.
     """
 
     t: float
@@ -106,7 +106,6 @@ class Request:
     step: float = 0.0  # first step to try; 0: the engine chooses
     max_step: float = np.inf
     max_steps: int = 20_000
-    passes: int = 1
 
 
 @dataclass(frozen=True)

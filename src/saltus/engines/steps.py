@@ -69,10 +69,7 @@ class Steps:
 
     def projected(self, t: float, x: Array) -> Array:
         """A state on its manifold."""
-        if self._project is not None:
-            for _ in range(self.request.passes):
-                x = np.asarray(self._project(t, x, self.request.p))
-        return x
+        return x if self._project is None else np.asarray(self._project(t, x, self.request.p))
 
     def _append(self, t: float, piece: Array, x: Array) -> None:
         if t > self.t:

@@ -576,7 +576,6 @@ class _Run:
                 step=step,
                 max_step=now.ode.longest_step,
                 max_steps=min(FIRST if watch.watched else CHUNK, self.steps_left),
-                passes=now.ode.passes,
             )
             segment: Segment = stepper.run(request)
             away = watch.left(segment)

@@ -241,18 +241,13 @@ class DomainCode:
             rates = ca.Function("rates", [now.equations.t, now.x, now.p], [self._guard_rates()])
             out.append(self._of_flow("guard_rates", f"Rates of the guards of {title}.", rates, None, "rate"))
         if flow.project is not None:
-            onto = ca.Function("onto", [now.equations.t, now.x, now.p], [self._projected(flow.project)])
-            out.append(self._of_flow("project", f"State of {title} put onto its constraints.", onto, self.kept, "y"))
+            out.append(
+                self._of_flow("project", f"State of {title} put onto its constraints.", flow.project, self.kept, "y")
+            )
         out += [e.reset for e in self.edges if e.reset is not None]
         if isinstance(self.owner.formulation, SPF) and self.choice.rows:
             out.append(self._reduced())
         return out
-
-    def _projected(self, project: ca.Function) -> SX:
-        x = self.mode.x
-        for _ in range(self.mode.ode.passes):
-            x = project(self.mode.equations.t, x, self.mode.p)
-        return x
 
     @cached_property
     def slope(self) -> ca.Function:
