@@ -200,14 +200,15 @@ class Motion:
 
     # ---- functions --------------------------------------------------------------------------------------------------
 
-    def _routine(self, name: str, doc: str, outputs: Sequence[SX], results: str) -> Routine:
+    def _routine(self, name: str, doc: str, outputs: Sequence[SX], results: str, **more: SX) -> Routine:
         """Insert law, velocities and Params of the domain."""
-        e = self.e
+        e, names = self.e, " ".join(["t q w z p", *more])
         out = [ca.densify(x) for x in outputs]
         if e.u.numel():
             out = ca.substitute(out, [e.u], [ca.densify(self.u)])
         out = ca.substitute(out, [e.v], [self._velocity])
-        return routine(name, doc, [e.t, e.q, self.w, e.z, self.p], self.c.with_params(out), "t q w z p", results)
+        inputs = [e.t, e.q, self.w, e.z, self.p, *more.values()]
+        return routine(name, doc, inputs, self.c.with_params(out), names, results)
 
     @cached_property
     def _moving(self) -> tuple[list[SX], SX, SX, Callable[[SX, bool], SX]]:
@@ -343,7 +344,7 @@ class Motion:
     @cached_property
     def report(self) -> Routine:
         """All velocities, force of every contact (N, world axes; of a stop or joint its effort), and measures."""
-        out, at, f = [SX(0, 1)], 0, self._moving[1]
+        out, at, f = [SX(0, 1)], 0, SX.sym("force", self.rows)
         for x, g in zip(self.elements, self.geometry, strict=True):
             own = f[at : at + x.rows]
             if g.normal is None:
@@ -353,8 +354,8 @@ class Motion:
                 out.append(sum((own[k] * t for k, t in enumerate(g.tangents)), across))
             at += x.rows
         measured = ca.vertcat(SX(0, 1), *self.measured.values())
-        doc = "All velocities, forces of the contacts, and what is measured."
-        return self._routine("report", doc, [self.e.v, ca.vertcat(*out), measured], "v contact measured")
+        doc = "All velocities, forces of the contacts by those along their rows, and what is measured."
+        return self._routine("report", doc, [self.e.v, ca.vertcat(*out), measured], "v contact measured", force=f)
 
     @cached_property
     def closing(self) -> Kernel:

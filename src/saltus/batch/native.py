@@ -117,6 +117,8 @@ class Native:
 
     def rows(self, memory: np.ndarray) -> np.ndarray:
         """One row per copy, as a copy."""
+        if self.n == 1:
+            return memory[:, :, 0].copy()
         return memory.transpose(0, 2, 1).copy().reshape(-1, memory.shape[1])[: self.n]
 
     def column(self, memory: np.ndarray) -> np.ndarray:
@@ -196,7 +198,7 @@ class Native:
         """Step all copies that have not ended, blocks of them on several threads; none of them knows of another."""
         given = step, times, tolerance, rest, weight
         if given != self._last[0]:
-            self._last = given, self._batch(*given)
+            self._last = given, ctypes.pointer(self._batch(*given))
         batch = self._last[1]
         threads = min(threads, -(-self.blocks // BLOCKS))
         if threads == 1:

@@ -591,7 +591,9 @@ static void block(const Batch *a, long long k) {
   memcpy(x, now.q, NQ * sizeof(V));
   memcpy(x + NQ, now.w, NW * sizeof(V));
   memcpy(x + NQ + NW, now.z, NZ * sizeof(V));
-  report(now.t, now.q, now.w, now.z, p, (V *)a->v + k * NV, (V *)a->contact + k * 3 * ELEMENTS, (V *)a->measured + k * MEASURES);
+  report(
+      now.t, now.q, now.w, now.z, p, now.force, (V *)a->v + k * NV, (V *)a->contact + k * 3 * ELEMENTS,
+      (V *)a->measured + k * MEASURES);
 }
 
 int saltus_lanes(void) { return LANES; }

@@ -21,14 +21,9 @@ def _task(given: Task | str) -> Task:
 
 def _spaces(copies: Copies) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Box]:
     """What a policy sees, and what it does, between -1 and 1."""
-    n = len(copies.half)
+    n = len(copies.task.low)
     seen = gymnasium.spaces.Box(-np.inf, np.inf, (copies.size,), np.float32)
     return seen, gymnasium.spaces.Box(-1.0, 1.0, (n,), np.float32)
-
-
-def scaled(copies: Copies, actions: np.ndarray) -> np.ndarray:
-    """Actions of the task for those between -1 and 1."""
-    return copies.middle + copies.half * np.minimum(np.maximum(actions, -1.0), 1.0)
 
 
 class Env(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -56,8 +51,10 @@ class Env(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Do one action."""
-        rewards, over, cut = self.copies.act(scaled(self.copies, np.asarray(action, float)))
-        return self.copies.observed[0], float(rewards[0]), bool(over[0]), bool(cut[0]), {}
+        copies = self.copies
+        reward = copies.act(action).item()
+        over = copies.over[0] > 0
+        return copies.observed[0], reward, bool(over), bool(copies.t[0] > copies.last and not over), {}
 
     @property
     def state(self) -> sl.State:
@@ -98,7 +95,8 @@ class VectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """Do one action per copy."""
         copies = self.copies
-        rewards, over, cut = copies.act(scaled(copies, np.asarray(actions, float)))
+        rewards, over = copies.act(actions), copies.over > 0
+        cut = (copies.t > copies.last) > over
         ended = over | cut
         infos: dict[str, Any] = {}
         if ended.any():

@@ -46,10 +46,19 @@ class Task:
         if self.delay < 0 or not np.all(np.asarray(self.noise) >= 0):
             raise BadValue(f"noise {self.noise} and delay {self.delay} are zero or more")
 
+    def within(self, action: Any) -> list[Any]:
+        """Numbers between `low` and `high` for those between -1 and 1; beyond these they are the nearest."""
+        share = [sl.math.fmin(sl.math.fmax(action[i], -1.0), 1.0) for i in range(len(self.low))]
+        return [(b + a) / 2 + (b - a) / 2 * x for a, b, x in zip(self.low, self.high, share, strict=True)]
+
+    def effort(self, t: Any, s: sl.Signals, action: Any) -> Mapping[str, Any]:
+        """The law by an action between -1 and 1."""
+        return self.control(t, s, self.within(action))
+
     def measure(self, t: Any, s: sl.Signals, action: Any) -> dict[str, Any]:
         """Observation and reward by number."""
         seen = list(self.observe(t, s))
-        earned = self.reward(t, s, action)
+        earned = self.reward(t, s, self.within(action))
         return {**{f"observed {i}": x for i, x in enumerate(seen)}, "reward": earned}
 
 
@@ -65,7 +74,7 @@ class Copies:
             task.machine,
             copies,
             step=task.step,
-            control=task.control,
+            control=task.effort,
             actions=len(task.low),
             ground=task.ground,
             until=task.until,
@@ -74,13 +83,13 @@ class Copies:
             threads=threads,
             exact=exact,
         )
-        self.most = round(task.seconds / (task.step * task.times))  # actions in an episode
-        self.taken = np.zeros(copies, int)
-        low, high = np.asarray(task.low, float), np.asarray(task.high, float)
-        self.middle, self.half = (low + high) / 2, (high - low) / 2
         self._noise = np.asarray(task.noise, float)
         self._noisy = bool(self._noise.any())
         self.start()
+        engine = self.batch.engine
+        self.t, self.over = engine.column(engine.t), engine.column(engine.over)
+        actions = round(task.seconds / (task.step * task.times))
+        self.last = (actions * task.times - 0.5) * task.step  # s: episodes that are older are cut off
 
     @property
     def size(self) -> int:
@@ -94,7 +103,6 @@ class Copies:
         chosen = rng.integers(len(task.starts), size=len(which))
         drawn = {name: rng.uniform(low, high, len(which)) for name, (low, high) in task.params.items()}
         self.batch.reset([task.starts[k] for k in chosen], which, params=drawn)
-        self.taken[which] = 0
         seen = self._seen(self.batch.measures)
         if len(which) == self.n:
             self._late = [seen] * (task.delay + 1)
@@ -110,13 +118,12 @@ class Copies:
         """What the policy sees now, one row per copy."""
         return self._late[0].astype(np.float32)
 
-    def act(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Do one action per copy: rewards, whether an episode is over, whether it is cut off."""
-        self.batch.step(actions, times=self.task.times)
-        self.taken += 1
-        measures, over = self.batch.measures, self.batch.done
+    def act(self, actions: np.ndarray) -> np.ndarray:
+        """Do one action per copy: rewards. `over` are then those that have ended, `t` beyond `last` those to cut off."""
+        self.batch.step(actions, self.task.times)
+        measures = self.batch.measures
         self._late = [*self._late[1:], self._seen(measures)]
-        return measures[:, -1], over, (self.taken >= self.most) > over
+        return measures[:, -1]
 
 
 def _with(rows: np.ndarray, which: np.ndarray, new: np.ndarray) -> np.ndarray:
