@@ -226,6 +226,7 @@ class Batch:
                 p[:, place["point"]] = [o.point for o in patches]
                 p[:, place["up"]] = [o.normal for o in patches]
             p[:, place["friction"]], p[:, place["static"]] = friction[:, :1], friction.max(1, keepdims=True)
+            p[:, motion.slice("friction").start + i] = friction[:, 0]
             p[:, place["closed"]] = not x.normal
             at += x.size
         w = v[:, list(motion.choice.independent)]

@@ -105,6 +105,7 @@ class Motion:
             "entry_v": ca.vertcat(SX(0, 1), *entry.v),
             "row": act.row,
             "restitution": SX.sym("restitution", len(c.elements)),
+            "friction": SX.sym("friction", len(c.elements)),
         }
         self.p = ca.vertcat(*self.blocks.values())
         self.until = self._until(until)

@@ -58,12 +58,14 @@ def source(motion: Motion, gradient: bool) -> str:
         "HOLDS": sum(x.slips for x in motion.elements),
         "FEELS": int(motion.feels),
         "RESTITUTIONS": motion.slice("restitution").start,
+        "FRICTIONS": motion.slice("friction").start,
     }
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     for x in motion.elements:
         table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}}}")
         rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
     lines = [
+        "#define SIZE(n) ((n) > 0 ? (n) : 1)",
         *(f"#define {name} {value}" for name, value in sizes.items()),
         "static const struct { int slips, normal, row, p, hold; } elements[] = {"
         + ", ".join(table or ["{0, 0, 0, 0, 0}"])
@@ -74,8 +76,8 @@ def source(motion: Motion, gradient: bool) -> str:
         routines += [motion.look, *(motion.back(r) for r in (motion.rates, motion.look, motion.strike))]
     for r in routines:
         lines += _function(r)
-    before, after = (here.with_name(name).read_text() for name in ("lanes.c", "step.c"))
-    return before + "\n".join(lines) + "\n" + after + (here.with_name("back.c").read_text() if gradient else "")
+    before, *after = (here.with_name(name).read_text() for name in ("lanes.c", "contact.c", "step.c", "back.c"))
+    return "\n".join([before, *lines, *(after if gradient else after[:-1])])
 
 
 def _function(r: Routine) -> list[str]:
@@ -167,7 +169,7 @@ class Native:
     def keep(self, room: int, event_room: int) -> None:
         """Write down what happens from now on: so many parts of steps and events per copy, so many of them events."""
         n_w, elements = self.x.shape[1], self.contact.shape[1] // 3
-        fields = 2 + n_w, 2 + n_w + 13 * elements  # an event has no more than this
+        fields = 2 + n_w, 2 + n_w + 19 * elements  # an event has no more than this
         self.written, self.happened = self.memory(1, np.int64), self.memory(1, np.int64)
         self.entries = self.memory(room * fields[0])
         self.events = self.memory(event_room * fields[1])

@@ -4,7 +4,6 @@
    the ground, a ground pulls, friction gives way, a slip ends), the step is repeated with the length that ends on
    the guard's surface, the impact and the new modes are found, and the rest of the step follows. */
 
-#define SIZE(n) ((n) > 0 ? (n) : 1)
 #define NEVER (-1)
 #define CLOSED(i) p[elements[i].p][l]
 #define STICK(i) p[elements[i].p + 1][l]
@@ -13,17 +12,24 @@
 #define STATIC(i) p[elements[i].p + 4][l]
 #define DIRECTION(i, k) p[elements[i].p + 5 + (k)][l]
 #define ANCHOR(i, k) p[elements[i].p + 5 + elements[i].slips + (k)][l]
+#define BORNE(i) p[elements[i].p + 5 + 2 * elements[i].slips][l]
 #define RESTITUTION(i) p[RESTITUTIONS + (i)][l]
+#define OWN(i) p[FRICTIONS + (i)][l] /* friction of slip; of one that others hold FRICTION is what it bears */
+#define HELD(i) (STICK(i) != 0.0 || BORNE_BY_OTHERS(i))
+#define BORNE_BY_OTHERS(i) (elements[i].slips > 0 && BORNE(i) != 0.0)
 
 static const double CLOSURE = 1e-9;    /* m: loops are closed to this after every step */
 static const double TOUCHING = 1e-9;   /* m: a contact so near touches */
 static const double NEAR = 1e-10;      /* m, m/s: events are located to this */
 static const double PRESSED = 1e-7;    /* of the weight: and to this where a force decides */
 static const double REST = 2e-5;       /* m/s: a contact that is pressed and leaves more slowly stays */
-static const double STILL = 1e-8;      /* m/s: slower than this nothing slips */
+static const double STILL = 1e-9, SLOW = 5e-7; /* m/s: slower than this nothing slips in the plane, in 3D */
+static const double MOVES = 1e-6;      /* m/s: what others hold and what is as fast is held no longer */
+static const double STANDS = 1e-8, ROUGHLY = 10.0; /* m/s, tolerances: a slip in 3D that is so slow where it turns back has ended */
+static const double SPREAD = 1e-9;     /* of the largest force or motion: what rows that depend on others are known to */
 static const double GAINS = 1e-9;      /* of the energy of approach: an impact that gains more is not one */
 static const double SHORTEST = 1.0 / 1024; /* of a step: its parts are not shorter, whatever their error */
-enum { ROUNDS = 4, EVENTS = 8, TRIES = 20, SWEEPS = 1000, TURNS = 60, HALVINGS = 40 };
+enum { ROUNDS = 4, EVENTS = 8, TRIES = 20 };
 
 typedef struct {
   double step, tolerance, rest, weight; /* s, error of a part of a step, m/s below which nothing bounces, N */
@@ -43,9 +49,10 @@ typedef struct {
 
 /* An entry: what it is (s of a part of a step, or -1 less the number of an event), its time, the state before it. */
 #define ENTRY (2 + NQ + NW + NZ)
-/* An event: guard, whether there was an impact, w after it; of every contact closed, stick and direction before, after, and
-   at the impact; share of the speed with which it bounced. */
-#define MODES (4 * ELEMENTS)
+/* An event: guard, whether there was an impact, w after it; of every contact closed, stick, direction, friction and whether
+   others hold it, before, after, and at the impact; share of the speed with which it bounced. */
+#define MODE 6
+#define MODES (MODE * ELEMENTS)
 #define EVENT (2 + NW + 3 * MODES + ELEMENTS)
 
 typedef struct {
@@ -114,8 +121,8 @@ static double guard(const State *s, const V *p, int l, int which, double weight,
   }
   if (!slips || CLOSED(i) == 0.0) return 1.0;
   if (STICK(i) == 0.0) {
-    for (int k = 0; k < slips; ++k) along += s->rate[row + k][l] * DIRECTION(i, k);
-    return along;
+    for (int k = 0; k < slips; ++k) along += s->rate[row + k][l] * (BORNE(i) != 0.0 ? s->rate[row + k][l] : DIRECTION(i, k));
+    return BORNE(i) != 0.0 ? MOVES - sqrt(along) : along;
   }
   for (int k = 0; k < slips; ++k) along += s->force[row + k][l] * s->force[row + k][l];
   if (elements[i].normal) size = s->force[row + slips][l];
@@ -139,151 +146,59 @@ static double crossing(double g0, double g1, double d0, double d1, int cubic) {
 
 /* ---- events ------------------------------------------------------------------------------------------------------- */
 
-typedef struct {
-  int active, rough;  /* takes part; may stick */
-  double limit, friction, way[2], bounce;
-} Law;
-
-static double motion(const Meeting *m, int l, const double *b, const double *f, int row) {
-  double out = b[row];
-  for (int j = 0; j < ROWS; ++j) out += m->G[row * ROWS + j][l] * f[j];
-  return out;
-}
-
-/* Normal force of one contact that slips along `way`, and its motion along the face. Where the friction it causes presses it
-   ever more, its laws have no solution or several (Painleve): that is noted. */
-static double slipping(
-    const double G[3][3], const double *b, int slips, double friction, const double *way, double *w, int *doubt) {
-  const int n = slips;
-  double across = G[n][n], f = 0.0;
-  for (int k = 0; k < slips; ++k) across -= friction * way[k] * G[n][k];
-  if (across <= 1e-9 * G[n][n]) {
-    *doubt = 1;
-    across = G[n][n];
-  }
-  f = fmax(0.0, -b[n] / across);
-  for (int i = 0; i < slips; ++i) {
-    w[i] = b[i] + G[i][n] * f;
-    for (int k = 0; k < slips; ++k) w[i] -= G[i][k] * friction * f * way[k];
-  }
-  return f;
-}
-
-/* Solve the first n of three equations, without pivoting: mobilities are positive definite. */
-static void solved(const double G[3][3], const double *b, int n, double *x) {
-  double A[3][3];
-  memcpy(A, G, sizeof A);
-  for (int i = 0; i < n; ++i) x[i] = -b[i];
-  for (int k = 0; k < n; ++k)
-    for (int i = k + 1; i < n; ++i) {
-      const double share = A[i][k] / A[k][k];
-      for (int j = k; j < n; ++j) A[i][j] -= share * A[k][j];
-      x[i] -= share * x[k];
-    }
-  for (int k = n - 1; k >= 0; --k) {
-    for (int j = k + 1; j < n; ++j) x[k] -= A[k][j] * x[j];
-    x[k] /= A[k][k];
-  }
-}
-
-/* Forces f of one contact with motions w = G f + b: sticks if it can, else slips against w, or is open. */
-static void alone(const double G[3][3], const double *b, int slips, int normal, const Law *law, double *f, int *doubt) {
-  double w[2], way[2] = {law->way[0], law->way[1]}, size = 1.0, length = 0.0;
-  if (!law->rough) {
-    if (normal) size = slipping(G, b, slips, law->friction, way, w, doubt);
-    for (int k = 0; k < slips; ++k) f[k] = -law->friction * size * way[k];
-    if (normal) f[slips] = size;
-    return;
-  }
-  solved(G, b, slips + normal, f);
-  if (normal) size = f[slips];
-  for (int k = 0; k < slips; ++k) length += f[k] * f[k];
-  length = sqrt(length);
-  if (length <= law->limit * size) return;
-  for (int k = 0; k < slips; ++k) way[k] = -f[k] / length;
-  if (!normal) size = 1.0;
-  else if (slips == 1) { /* the way along which it then moves; the other one where this fails */
-    size = slipping(G, b, 1, law->limit, way, w, doubt);
-    if (w[0] * way[0] < 0.0) way[0] = -way[0], size = slipping(G, b, 1, law->limit, way, w, doubt);
-  } else
-    for (int turn = 0; turn < TURNS; ++turn) {
-      double change = 0.0;
-      size = slipping(G, b, 2, law->limit, way, w, doubt);
-      length = sqrt(w[0] * w[0] + w[1] * w[1]);
-      for (int k = 0; k < 2 && length > 0.0; ++k) {
-        change = fmax(change, fabs(w[k] / length - way[k]));
-        way[k] = w[k] / length;
-      }
-      if (change < 1e-14) break;
-    }
-  for (int k = 0; k < slips; ++k) f[k] = -law->limit * size * way[k];
-  if (normal) f[slips] = size;
-}
-
-/* Forces of all contacts that take part, w = G f + b, contact by contact until none of them changes; 1 if they are in doubt. */
-static int forces(const Meeting *m, int l, const double *b, const Law *laws, double *f) {
-  int doubt = 0;
-  for (int j = 0; j < ROWS; ++j) f[j] = 0.0;
-  for (int sweep = 0; sweep < SWEEPS; ++sweep) {
-    double change = 0.0, largest = 1e-300;
-    int active = 0;
-    for (int i = 0; i < ELEMENTS; ++i) {
-      const int t = elements[i].row, slips = elements[i].slips, n = slips + elements[i].normal;
-      double G[3][3] = {{0.0}}, own[3] = {0.0}, before[3] = {0.0};
-      if (!laws[i].active) continue;
-      ++active;
-      for (int k = 0; k < n; ++k) {
-        before[k] = f[t + k];
-        f[t + k] = 0.0;
-        for (int j = 0; j < n; ++j) G[k][j] = m->G[(t + k) * ROWS + t + j][l];
-      }
-      for (int k = 0; k < n; ++k) own[k] = motion(m, l, b, f, t + k);
-      alone(G, own, slips, elements[i].normal, &laws[i], f + t, &doubt);
-      for (int k = 0; k < n; ++k) {
-        change = fmax(change, fabs(f[t + k] - before[k]));
-        largest = fmax(largest, fabs(f[t + k]));
-      }
-    }
-    if (active < 2 || change <= 1e-15 * largest) return doubt;
-  }
-  return 1;
-}
-
 static void modes(const V *p, int l, double *out) {
-  for (int i = 0; i < ELEMENTS; ++i) {
-    out[4 * i] = CLOSED(i);
-    out[4 * i + 1] = STICK(i);
-    for (int k = 0; k < 2; ++k) out[4 * i + 2 + k] = k < elements[i].slips ? DIRECTION(i, k) : 0.0;
+  for (int i = 0; i < ELEMENTS; ++i, out += MODE) {
+    out[0] = CLOSED(i);
+    out[1] = STICK(i);
+    for (int k = 0; k < 2; ++k) out[2 + k] = k < elements[i].slips ? DIRECTION(i, k) : 0.0;
+    out[4] = FRICTION(i);
+    out[5] = BORNE_BY_OTHERS(i);
   }
 }
+
+static void posed(const Meeting *m, int l, Problem *a) {
+  memset(a, 0, sizeof *a);
+  for (int i = 0; i < ROWS; ++i)
+    for (int j = 0; j < ROWS; ++j) a->G[i][j] = m->G[i * ROWS + j][l];
+}
+
+static void sized(Problem *a) { a->size = fmax(largest(a->b, ROWS), 1e-12); }
 
 /* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. 0: there was no
    impact, 2: its impulses are in doubt. */
 static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching, double rest, double *note) {
-  double u[SIZE(ROWS)], b[SIZE(ROWS)], f[SIZE(ROWS)], fastest = 0.0, low = 0.0, high = 1.0, share = 1.0, bounces = 0.0;
-  Law laws[SIZE(ELEMENTS)] = {{0}};
+  double u[SIZE(ROWS)], bounce[SIZE(ELEMENTS)] = {0.0}, low = 0.0, high = 1.0, share = 1.0, bounces = 0.0;
+  Problem a;
+  Forces g;
   int hit = 0, doubt = 0;
-  for (int j = 0; j < ROWS; ++j) u[j] = m->u[j][l], fastest = fmax(fastest, fabs(u[j]));
+  posed(m, l, &a);
+  for (int j = 0; j < ROWS; ++j) u[j] = m->u[j][l];
+  const double slow = 1e-9 * (1.0 + largest(u, ROWS));
   for (int i = 0; i < ELEMENTS; ++i) {
     const double speed = -u[elements[i].row + elements[i].slips];
     if (!touching[i]) continue;
-    laws[i].active = 1;
-    laws[i].rough = elements[i].slips > 0;
-    laws[i].limit = FRICTION(i);
-    laws[i].bounce = RESTITUTION(i) * speed > rest ? RESTITUTION(i) : 0.0;
-    bounces += laws[i].bounce;
-    hit |= speed > 1e-9 * (1.0 + fastest);
+    a.laws[i].active = a.laws[i].rough = 1;
+    a.laws[i].limit = a.laws[i].friction = OWN(i);
+    bounce[i] = RESTITUTION(i) * speed > rest ? RESTITUTION(i) : 0.0;
+    bounces += bounce[i];
+    hit |= speed > slow;
   }
   if (!hit) return 0;
   for (int k = 0; k <= HALVINGS; ++k) {
     double gained = 0.0, lost = 0.0;
-    memcpy(b, u, sizeof b);
+    memcpy(a.b, u, sizeof u);
     for (int i = 0; i < ELEMENTS; ++i)
-      if (touching[i]) b[elements[i].row + elements[i].slips] *= 1.0 + share * laws[i].bounce;
-    doubt = forces(m, l, b, laws, f);
+      if (touching[i]) a.b[elements[i].row + elements[i].slips] *= 1.0 + share * bounce[i];
+    sized(&a);
+    doubt = solved(&a, &g, 0);
+    if (k == 0 && doubt && bounces > 0.0) { /* where friction jams a contact it cannot bounce */
+      share = bounces = 0.0;
+      k = -1;
+      continue;
+    }
     for (int j = 0; j < ROWS; ++j) {
-      gained += f[j] * (u[j] + motion(m, l, u, f, j)) / 2.0;
-      lost += fabs(f[j] * u[j]);
+      gained += g.f[j] * (u[j] + dot(a.G[j], g.f, ROWS) / 2.0);
+      lost += fabs(g.f[j] * u[j]);
     }
     if (k == 0 && (gained <= GAINS * lost || bounces == 0.0)) break;
     if (k > 0 && gained <= 0.0) low = share;
@@ -291,55 +206,80 @@ static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching
     share = k == HALVINGS - 1 ? low : (low + high) / 2.0;
   }
   for (int i = 0; i < ELEMENTS; ++i) {
-    const int t = elements[i].row, slips = elements[i].slips;
-    const double size = elements[i].normal ? f[t + slips] : 0.0;
-    double length = 0.0;
-    for (int k = 0; k < slips; ++k) length += f[t + k] * f[t + k];
-    length = sqrt(length);
-    note[4 * i] = touching[i] && size > 0.0;
-    note[4 * i + 1] = note[4 * i] != 0.0 && slips && length < laws[i].limit * size * (1.0 - 1e-9);
-    for (int k = 0; k < 2; ++k) note[4 * i + 2 + k] = k < slips && length > 0.0 ? -f[t + k] / length : 0.0;
-    note[MODES + i] = share * laws[i].bounce;
+    double *mine = note + MODE * i;
+    mine[0] = touching[i] && g.mode[i] != OPEN;
+    mine[1] = mine[0] != 0.0 && g.mode[i] == STICKS;
+    for (int k = 0; k < 2; ++k) mine[2 + k] = k < elements[i].slips ? g.way[i][k] : 0.0;
+    mine[4] = OWN(i);
+    mine[5] = 0.0;
+    note[MODES + i] = share * bounce[i];
   }
   for (int i = 0; i < NW; ++i)
-    for (int j = 0; j < ROWS; ++j) w[i][l] += m->Y[i * ROWS + j][l] * f[j];
+    for (int j = 0; j < ROWS; ++j) w[i][l] += m->Y[i * ROWS + j][l] * g.f[j];
   return 1 + doubt;
 }
 
-/* Modes that the accelerations ask for. `cause` is the guard on whose surface this is, NEVER if none: a slip has ended
-   there, and a force that has fallen to its limit counts as beyond it. */
-static int settled(const Meeting *m, V *p, int l, const int *touching, int cause, int hit, double weight) {
-  double b[SIZE(ROWS)], f[SIZE(ROWS)], largest = 0.0;
-  Law laws[SIZE(ELEMENTS)] = {{0}};
-  for (int j = 0; j < ROWS; ++j) b[j] = m->b[j][l];
+/* Pose the question which modes the accelerations ask for. `cause` is the guard on whose surface this is, NEVER if none: a
+   slip has ended there, or a force has come to its limit. */
+static void asked(const Meeting *m, const V *p, int l, const int *touching, int cause, int hit, double stands, Problem *a) {
+  posed(m, l, a);
+  for (int j = 0; j < ROWS; ++j) a->b[j] = m->b[j][l];
+  sized(a);
   for (int i = 0; i < ELEMENTS; ++i) {
-    const int t = elements[i].row, slips = elements[i].slips;
+    const int t = elements[i].row, slips = elements[i].slips, holds = CLOSED(i) != 0.0 && HELD(i) && !hit;
+    Law *x = &a->laws[i];
     double speed = 0.0;
     for (int k = 0; k < slips; ++k) speed += m->u[t + k][l] * m->u[t + k][l];
     speed = sqrt(speed);
-    laws[i].active = !elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= REST);
-    laws[i].rough = slips > 0 && ((CLOSED(i) != 0.0 && STICK(i) != 0.0 && !hit) || cause == 2 * i + 1 || speed <= STILL);
-    laws[i].limit = STATIC(i);
-    laws[i].friction = FRICTION(i);
-    for (int k = 0; k < slips; ++k) laws[i].way[k] = laws[i].rough ? 0.0 : m->u[t + k][l] / speed;
+    x->active = !elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= REST);
+    x->rough = slips > 0 && (holds || speed <= (slips < 2 ? STILL : SLOW) || (cause == 2 * i + 1 && (slips < 2 || speed <= stands)));
+    x->limit = STATIC(i);
+    x->friction = OWN(i);
+    if (cause == 2 * i && CLOSED(i) != 0.0 && !hit) x->leaving = NORMAL;
+    if (cause == 2 * i + 1 && holds) x->leaving = ALONG;
+    for (int k = 0; k < slips; ++k) x->way[k] = x->rough ? 0.0 : m->u[t + k][l] / speed;
   }
-  const int doubt = forces(m, l, b, laws, f);
-  for (int j = 0; j < ROWS; ++j) largest = fmax(largest, fabs(f[j]));
+}
+
+/* Modes of a solution; one that is at its limit and does not start to slip is held by others. Rows that do not move, since
+   loops hold them, are left to the loops. */
+static void taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int l) {
+  const double small = FINE * fmax(largest(g->w, ROWS), 1.0);
   for (int i = 0; i < ELEMENTS; ++i) {
     const int t = elements[i].row, slips = elements[i].slips;
-    const double size = elements[i].normal ? f[t + slips] : 1.0;
-    const double fine = cause / 2 == i && cause != NEVER ? 2.0 * PRESSED * (elements[i].normal ? weight : STATIC(i)) : 0.0;
-    double length = 0.0;
-    for (int k = 0; k < slips; ++k) length += f[t + k] * f[t + k];
-    length = sqrt(length);
-    CLOSED(i) = laws[i].active && (!elements[i].normal || size > fmax(1e-12 * largest, fine));
-    STICK(i) = CLOSED(i) != 0.0 && laws[i].rough && length < laws[i].limit * size * (1.0 - 1e-7) - fine;
+    const Law *x = &a->laws[i];
+    double moves = 0.0;
+    for (int k = 0; k < slips; ++k) moves += a->G[t + k][t + k];
+    CLOSED(i) = x->active && (g->mode[i] != OPEN);
+    STICK(i) = CLOSED(i) != 0.0 && g->mode[i] == STICKS;
+    FRICTION(i) = OWN(i);
     for (int k = 0; k < slips; ++k) {
-      DIRECTION(i, k) = !laws[i].rough ? laws[i].way[k] : length > 0.0 ? -f[t + k] / length : 0.0;
+      DIRECTION(i, k) = x->active ? g->way[i][k] : 0.0;
       ANCHOR(i, k) = m->hold[elements[i].hold + k][l];
     }
+    if (slips)
+      BORNE(i) = g->mode[i] == SLIPS && rubs(x, i) && x->leaving == STAYS && sqrt(dot(g->w + t, g->w + t, slips)) <= small;
+    if (slips && CLOSED(i) != 0.0 && !(moves > 0.0)) {
+      STICK(i) = FRICTION(i) = 0.0;
+      BORNE(i) = DIRECTION(i, 0) = 1.0;
+      if (slips > 1) DIRECTION(i, 1) = 0.0;
+    }
+    if (elements[i].normal && CLOSED(i) != 0.0 && !(a->G[t + slips][t + slips] > 0.0)) CLOSED(i) = STICK(i) = 0.0;
   }
-  return doubt;
+}
+
+/* Contact whose forces break the laws most, and whether they pull it; NEVER if none does. */
+static int worst(const Problem *a, const double *f, const V *p, int l, int *pulled) {
+  double most = SPREAD * largest(f, ROWS);
+  int found = NEVER;
+  for (int i = 0; i < ELEMENTS; ++i) {
+    const double *own = f + elements[i].row, bears = elements[i].normal ? own[elements[i].slips] : 1.0;
+    const double drag = STICK(i) != 0.0 ? sqrt(dot(own, own, elements[i].slips)) : 0.0;
+    const double beyond[2] = {drag - a->laws[i].limit * fmax(bears, 0.0), -bears};
+    for (int k = 0; k < 2; ++k)
+      if (a->laws[i].active && CLOSED(i) != 0.0 && beyond[k] > most) most = beyond[k], found = i, *pulled = k;
+  }
+  return found;
 }
 
 static void met(const State *s, const V *p, Meeting *m) {
@@ -368,12 +308,64 @@ static void noted(const Batch *a, long long block, int l, const State *s, double
   for (int i = 0; i < NZ; ++i) out[(2 + NQ + NW + i) * LANES] = s->z[i][l];
 }
 
+/* Change modes until the forces of the flow meet the laws where rows depend on each other, of the lanes whose `event` is set.
+   A contact that they would pull is open, and one that they put outside of its cone bears what its limit allows; if others
+   cannot bear the rest, what it has in the solution. None of this changes the motion, or all stays as it is. */
+static void spread(const State *s, V *p, const int *event, const Problem *posed_, const Forces *solutions) {
+  V kept[SIZE(NP)];
+  double wanted[LANES][SIZE(ROWS)];
+  int todo[LANES], any = 0;
+  memcpy(kept, p, sizeof kept);
+  EACH(l) todo[l] = event[l];
+  for (int way = 0; way < 2; ++way)
+    for (int round = 0; round <= 2 * ELEMENTS; ++round) {
+      State now = *s;
+      V q[SIZE(NQ)], w[SIZE(NW)];
+      memcpy(q, s->q, sizeof q);
+      memcpy(w, s->w, sizeof w);
+      arrive(s->t, q, w, s->z, p, now.q, now.w, now.q_dot, now.w_dot, now.z_dot, now.force, now.gap, now.rate, now.over, now.open);
+      any = 0;
+      EACH(l) if (todo[l]) {
+        const Problem *a = &posed_[l];
+        double f[SIZE(ROWS)], moved_by[SIZE(ROWS)], change = 0.0;
+        int pulled = 0;
+        for (int j = 0; j < ROWS; ++j) f[j] = now.force[j][l];
+        respond(a, f, moved_by);
+        if (!way && !round) memcpy(wanted[l], moved_by, sizeof moved_by);
+        for (int j = 0; j < ROWS; ++j) change = fmax(change, fabs(moved_by[j] - wanted[l][j]));
+        const int i = worst(a, f, p, l, &pulled);
+        if (i == NEVER && change <= SPREAD * a->size) todo[l] = 0;
+        else if (i == NEVER || round == 2 * ELEMENTS) {
+          for (int k = 0; k < NP; ++k) p[k][l] = kept[k][l];
+          any |= i == NEVER;
+          if (way) todo[l] = 0;
+        } else {
+          const double *own = (way ? solutions[l].f : f) + elements[i].row;
+          const double drag = sqrt(dot(own, own, elements[i].slips)), load = elements[i].normal ? solutions[l].f[elements[i].row + elements[i].slips] : 1.0;
+          any = 1;
+          STICK(i) = 0.0;
+          if (pulled) {
+            CLOSED(i) = 0.0;
+            if (elements[i].slips) BORNE(i) = 0.0, FRICTION(i) = OWN(i);
+            continue;
+          }
+          for (int k = 0; k < elements[i].slips; ++k) DIRECTION(i, k) = drag > 0.0 ? -own[k] / drag : k == 0;
+          BORNE(i) = 1.0;
+          FRICTION(i) = !way ? a->laws[i].limit : load > 0.0 ? drag / load : 0.0;
+        }
+      }
+      if (!any) break;
+    }
+}
+
 /* Impacts and new modes of the lanes whose `event` is set; their state and its rates are then those after
    it. Doubts about them are counted. */
 static void changed(const Batch *a, long long block, State *s, V *p, const int *event, const int *cause) {
   Meeting m;
   State after;
-  const double rest = a->rest, weight = a->weight;
+  Problem asks[LANES];
+  Forces gives[LANES];
+  const double stands = fmax(STANDS, ROUGHLY * fmin(a->tolerance, 1e-5));
   long long *doubts = a->doubts + block * LANES;
   double notes[LANES][EVENT];
   int hit[LANES] = {0}, any = 0, touching[LANES][SIZE(ELEMENTS)] = {{0}};
@@ -385,7 +377,7 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
     memset(note, 0, sizeof notes[l]);
     noted(a, block, l, s, -1.0 - (double)number(a, block, l));
     modes(p, l, note + 2 + NW);
-    any |= hit[l] = struck(&m, s->w, p, l, touching[l], rest, note + 2 + NW + 2 * MODES);
+    any |= hit[l] = struck(&m, s->w, p, l, touching[l], a->rest, note + 2 + NW + 2 * MODES);
     note[0] = cause[l];
     note[1] = hit[l] > 0;
     for (int i = 0; i < NW; ++i) note[2 + i] = s->w[i][l];
@@ -394,12 +386,17 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
     int felt = 0;
     if (any || round) met(s, p, &m);
     EACH(l) if (event[l]) {
-      const int doubt = settled(&m, p, l, touching[l], cause[l], hit[l], weight) || hit[l] > 1;
+      if (!round) asked(&m, p, l, touching[l], cause[l], hit[l], stands, &asks[l]);
+      for (int j = 0; j < ROWS; ++j) asks[l].b[j] = m.b[j][l];
+      sized(&asks[l]);
+      const int doubt = solved(&asks[l], &gives[l], 1) || hit[l] > 1;
+      taken(&m, &asks[l], &gives[l], p, l);
       if (!round) doubts[l] += doubt;
       for (int i = 0; i < ELEMENTS; ++i) felt |= FELT(i) != CLOSED(i), FELT(i) = CLOSED(i);
     }
     if (!FEELS || !felt) break;
   }
+  if (ELEMENTS > 1) spread(s, p, event, asks, gives);
   EACH(l) if (event[l] && a->events) {
     const long long lane = block * LANES + l, k = a->happened[lane]++;
     modes(p, l, notes[l] + 2 + NW + MODES);
@@ -475,9 +472,9 @@ static int closer(Clock *c, const State *next, const V *p, int l, double weight)
 static void turned(const State *s, V *p, int l) {
   for (int i = 0; i < ELEMENTS; ++i) {
     const int t = elements[i].row;
-    if (elements[i].slips < 2 || CLOSED(i) == 0.0 || STICK(i) != 0.0) continue;
+    if (elements[i].slips < 2 || CLOSED(i) == 0.0 || HELD(i)) continue;
     const double x = s->rate[t][l], y = s->rate[t + 1][l], speed = sqrt(x * x + y * y);
-    if (speed > STILL) DIRECTION(i, 0) = x / speed, DIRECTION(i, 1) = y / speed;
+    if (speed > SLOW) DIRECTION(i, 0) = x / speed, DIRECTION(i, 1) = y / speed;
   }
 }
 
