@@ -228,6 +228,8 @@ class Batch:
             p[:, place["friction"]], p[:, place["static"]] = friction[:, :1], friction.max(1, keepdims=True)
             p[:, motion.slice("friction").start + i] = friction[:, 0]
             p[:, place["closed"]] = not x.normal
+            if "reference" in place:
+                p[:, place["reference"]] = np.eye(3)[motion.across(q, v, p, i)]
             at += x.size
         w = v[:, list(motion.choice.independent)]
         gaps, speeds = motion.apart(q, w, p)

@@ -385,6 +385,13 @@ class Motion:
         gaps, speeds = self._apart.batch(np.zeros(n), q, w, np.zeros((n, self.e.z.numel())), p)
         return np.reshape(gaps, (n, -1)), np.reshape(speeds, (n, -1))
 
+    def across(self, q: np.ndarray, v: np.ndarray, p: np.ndarray, i: int) -> np.ndarray:
+        """Number of the axis that is farthest from the normal of contact i, one per copy."""
+        assert isinstance(self.c, Touched)
+        base = p[:, : self.slice("block").stop]
+        normals = np.reshape(self.c.meeting.batch(np.zeros(len(q)), q, v, base)[4], (len(q), -1, 3))
+        return np.abs(normals[:, i]).argmin(axis=1)
+
     @cached_property
     def ends(self) -> ca.Function:
         """Whether a copy ends, of (t, q, w, z, p)."""

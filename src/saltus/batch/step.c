@@ -25,10 +25,10 @@ static const double PRESSED = 1e-7;    /* of the weight: and to this where a for
 static const double REST = 2e-5;       /* m/s: a contact that is pressed and leaves more slowly stays */
 static const double STILL = 1e-9, SLOW = 5e-7; /* m/s: slower than this nothing slips in the plane, in 3D */
 static const double MOVES = 1e-6;      /* m/s: what others hold and what is as fast is held no longer */
-static const double STANDS = 1e-8, ROUGHLY = 10.0; /* m/s, tolerances: a slip in 3D that is so slow where it turns back has ended */
+static const double STANDS = 1e-6, ROUGHLY = 10.0; /* m/s, tolerances: a slip in 3D that is so slow where it turns back has ended */
 static const double SPREAD = 1e-9;     /* of the largest force or motion: what rows that depend on others are known to */
 static const double GAINS = 1e-9;      /* of the energy of approach: an impact that gains more is not one */
-static const double SHORTEST = 1.0 / 1024; /* of a step: its parts are not shorter, whatever their error */
+static const double SHORTEST = 1e-6;   /* of a step: its parts are not shorter, whatever their error */
 enum { ROUNDS = 4, EVENTS = 8, TRIES = 20 };
 
 typedef struct {
@@ -122,7 +122,7 @@ static double guard(const State *s, const V *p, int l, int which, double weight,
   if (!slips || CLOSED(i) == 0.0) return 1.0;
   if (STICK(i) == 0.0) {
     for (int k = 0; k < slips; ++k) along += s->rate[row + k][l] * (BORNE(i) != 0.0 ? s->rate[row + k][l] : DIRECTION(i, k));
-    return BORNE(i) != 0.0 ? MOVES - sqrt(along) : along;
+    return BORNE(i) != 0.0 ? MOVES - sqrt(along) : slips < 2 ? along : along + SLOW; /* what starts in 3D has yet to find its way */
   }
   for (int k = 0; k < slips; ++k) along += s->force[row + k][l] * s->force[row + k][l];
   if (elements[i].normal) size = s->force[row + slips][l];
