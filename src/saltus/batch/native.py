@@ -13,6 +13,7 @@ import numpy as np
 from saltus.batch.motion import Motion
 from saltus.compile import build
 from saltus.compile.statements import VECTOR, Routine, declared, statements
+from saltus.ground import Ground
 from saltus.once import cached_property
 
 _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
@@ -20,7 +21,7 @@ _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree 
 
 BLOCKS = 8  # fewer are not worth a thread of their own
 _KEPT = ("entries", "events", "written", "happened")
-_ARRAYS = ("t", "x", "p", "v", "contact", "measured", "steps", "over", "fresh", "doubts")
+_ARRAYS = ("t", "x", "p", "v", "contact", "measured", "steps", "over", "fresh", "doubts", "land", "land_from", "land_to")
 
 
 class _Batch(ctypes.Structure):
@@ -59,16 +60,21 @@ def source(motion: Motion, gradient: bool) -> str:
         "FEELS": int(motion.feels),
         "RESTITUTIONS": motion.slice("restitution").start,
         "FRICTIONS": motion.slice("friction").start,
+        "STIFFNESSES": motion.slice("stiffness").start,
+        "GIVEN": motion.slice("given").start,
+        "PATCHED": int(motion.patched),
+        "SOFTS": int(any(x.soft for x in motion.elements)),
     }
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     for x in motion.elements:
-        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}}}")
+        feet = int(motion.patched and hasattr(x.part, "radius") and not hasattr(x.part, "face"))
+        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}, {int(x.soft)}, {feet and 1 + x.patch}}}")
         rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
     lines = [
         "#define SIZE(n) ((n) > 0 ? (n) : 1)",
         *(f"#define {name} {value}" for name, value in sizes.items()),
-        "static const struct { int slips, normal, row, p, hold; } elements[] = {"
-        + ", ".join(table or ["{0, 0, 0, 0, 0}"])
+        "static const struct { int slips, normal, row, p, hold, soft, patch; } elements[] = {"
+        + ", ".join(table or ["{0}"])
         + "};",
     ]
     routines = [motion.rates, motion.arrive, motion.meet, motion.report]
@@ -94,7 +100,8 @@ def _function(r: Routine) -> list[str]:
 class Native:
     """A compiled kernel and the memory of its copies: structure of arrays, `lanes` copies side by side."""
 
-    def __init__(self, motion: Motion, n: int, name: str, gradient: bool = False) -> None:
+    def __init__(self, motion: Motion, grounds: list[Ground], name: str, gradient: bool = False) -> None:
+        n = len(grounds)
         self._library = ctypes.CDLL(str(build(source(motion, gradient), _FUSED, name=f"{n} copies of {name}")))
         self.lanes = self._library.saltus_lanes()
         self._pool: ThreadPoolExecutor | None = None
@@ -109,6 +116,19 @@ class Native:
         self.measured = self.memory(len(motion.measured))
         self.steps, self.doubts = self.memory(1, np.int64), self.memory(1, np.int64)
         self.over, self.fresh = self.memory(1, np.int32), self.memory(1, np.int32)
+        self.land_from, self.land_to = self.memory(1, np.int64), self.memory(1, np.int64)
+        self.land = self._table(grounds if motion.patched else [])
+
+    def _table(self, grounds: list[Ground]) -> np.ndarray:
+        """Rows of `Ground.table` of all grounds; every copy is told from which to which are its own."""
+        parts, starts, at = list[np.ndarray](), dict[int, tuple[int, int]](), 0
+        for k, ground in enumerate(grounds):
+            if id(ground) not in starts:
+                parts.append(ground.table)
+                starts[id(ground)] = at, at + len(parts[-1])
+                at += len(parts[-1])
+            self.column(self.land_from)[k], self.column(self.land_to)[k] = starts[id(ground)]
+        return np.vstack(parts) if parts else np.zeros((0, 0))
 
     def memory(self, rows: int, kind: type = float) -> np.ndarray:
         """Zeros (blocks, rows, lanes), where a vector of copies may be read at once."""

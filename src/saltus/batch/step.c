@@ -15,6 +15,8 @@
 #define BORNE(i) p[elements[i].p + 5 + 2 * elements[i].slips][l]
 #define RESTITUTION(i) p[RESTITUTIONS + (i)][l]
 #define OWN(i) p[FRICTIONS + (i)][l] /* friction of slip; of one that others hold FRICTION is what it bears */
+#define STIFFNESS(i) p[STIFFNESSES + (i)][l]
+#define GROUND(i, k) p[elements[i].p + 6 + 2 * elements[i].slips + (k)][l] /* point, normal, corner and within of its patch */
 #define HELD(i) (STICK(i) != 0.0 || BORNE_BY_OTHERS(i))
 #define BORNE_BY_OTHERS(i) (elements[i].slips > 0 && BORNE(i) != 0.0)
 
@@ -42,6 +44,8 @@ typedef struct {
   int *over;                 /* [block][lane] 1: has ended, 2: its loops are open or its numbers not finite; stands still */
   int *fresh;                /* [block][lane] 1: the modes are to be found */
   long long *doubts;         /* [block][lane] events that other forces might have followed, steps with too many events */
+  const double *land;        /* [patch][PATCH] of all grounds: point, normal, friction, corner, within, second patch */
+  const long long *land_from, *land_to; /* [block][lane] the patches of a copy's own ground */
   double *entries, *events;  /* [block][room][fields][lane], what happened, for derivatives; NULL if nobody asks */
   long long *written, *happened; /* [block][lane] how many there are; beyond the room they are counted, not kept */
   long long room, event_room;
@@ -58,11 +62,12 @@ typedef struct {
 typedef struct {
   V t, q[SIZE(NQ)], w[SIZE(NW)], z[SIZE(NZ)];
   V q_dot[SIZE(NQ)], w_dot[SIZE(NW)], z_dot[SIZE(NZ)];
-  V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], over[1], open[1];
+  V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], inside[SIZE(PATCHED * ELEMENTS)], over[1], open[1];
 } State;
 
 typedef struct {
-  V G[SIZE(ROWS * ROWS)], b[SIZE(ROWS)], Y[SIZE(NW * ROWS)], hold[SIZE(HOLDS)], u[SIZE(ROWS)];
+  V G[SIZE(ROWS * ROWS)], b[SIZE(ROWS)], Y[SIZE(NW * ROWS)], hold[SIZE(HOLDS)], u[SIZE(ROWS)], gap[SIZE(ELEMENTS)];
+  V place[SIZE(2 * PATCHED * ELEMENTS)];
 } Meeting;
 
 /* ---- the flow ---------------------------------------------------------------------------------------------------- */
@@ -77,7 +82,8 @@ static void arrived(State *s, const V *p) {
   V q[SIZE(NQ)], w[SIZE(NW)];
   memcpy(q, s->q, sizeof q);
   memcpy(w, s->w, sizeof w);
-  arrive(s->t, q, w, s->z, p, s->q, s->w, s->q_dot, s->w_dot, s->z_dot, s->force, s->gap, s->rate, s->over, s->open);
+  arrive(s->t, q, w, s->z, p, s->q, s->w, s->q_dot, s->w_dot, s->z_dot, s->force, s->gap, s->rate, s->inside,
+         s->over, s->open);
 }
 
 /* One step; returned is the larger of its errors: of positions, and of velocities as a share of one plus their size. The rates at
@@ -107,15 +113,20 @@ static V attempt(const State *s, const V *p, V dt, State *out) {
   return worst * dt / 6;
 }
 
-/* ---- guards: two per contact, above zero while its mode lasts -------------------------------------------------------- */
+/* ---- guards: two per contact, above zero while its mode lasts, then those of patches of ground ------------------------ */
+
+#define GUARDS ((2 + PATCHED) * ELEMENTS)
+#define PATCH 13
 
 static double guard(const State *s, const V *p, int l, int which, double weight, double *fine) {
+  *fine = NEAR;
+  if (which >= 2 * ELEMENTS) return s->inside[which - 2 * ELEMENTS][l];
   const int i = which / 2, row = elements[i].row, slips = elements[i].slips;
   double along = 0.0, size = 1.0;
-  *fine = NEAR;
   if (which % 2 == 0) {
     if (!elements[i].normal) return 1.0;
     if (CLOSED(i) == 0.0) return s->gap[i][l];
+    if (elements[i].soft) return -s->gap[i][l];
     *fine = PRESSED * weight;
     return s->force[row + slips][l];
   }
@@ -153,6 +164,76 @@ static void modes(const V *p, int l, double *out) {
     for (int k = 0; k < 2; ++k) out[2 + k] = k < elements[i].slips ? DIRECTION(i, k) : 0.0;
     out[4] = FRICTION(i);
     out[5] = BORNE_BY_OTHERS(i);
+  }
+}
+
+/* Give feet the patches of ground that are nearest; one that is touched already keeps its mode. A foot at the border of its
+   patch, whose guard is the cause, goes on to the next one. */
+static void looked(const Batch *a, long long lane, const Meeting *m, V *p, int l, int cause) {
+  static const double nothing[PATCH] = {0.0, -1e9, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, -1.0, -1.0};
+  for (int i = 0; i < ELEMENTS; ++i) {
+    if (elements[i].patch != 1) continue;
+    const double x = m->place[2 * i][l], up = m->place[2 * i + 1][l], *best = NULL, *beside = nothing;
+    double least = INFINITY, old[2][4], kept[2][5];
+    int inside = 0;
+    for (long long n = a->land_from[lane]; n < a->land_to[lane]; ++n) {
+      const double *o = a->land + n * PATCH, dx = x - o[0], dy = up - o[1];
+      const double in = fmin(o[6] * x + o[7] * up - o[8], o[9] * x + o[10] * up - o[11]);
+      const double off = fmax(0.0, -in) + fabs(o[5] != 0.0 ? sqrt(dx * dx + dy * dy) : o[2] * dx + o[3] * dy);
+      const int within = in >= -2.0 * NEAR;
+      int left = cause == 2 * ELEMENTS + i;
+      for (int k = 5; k < 11; ++k) left &= GROUND(i, k) == o[k + 1];
+      if (left) continue;
+      if (within > inside || (within == inside && off < least)) best = o, least = off, inside = within;
+    }
+    if (best[PATCH - 1] >= 0.0) beside = a->land + (a->land_from[lane] + (long long)best[PATCH - 1]) * PATCH;
+    for (int c = 0; c < 2; ++c) {
+      for (int k = 0; k < 4; ++k) old[c][k] = GROUND(i + c, k);
+      kept[c][0] = CLOSED(i + c), kept[c][1] = STICK(i + c), kept[c][4] = BORNE(i + c);
+      for (int k = 0; k < 2; ++k) kept[c][2 + k] = k < elements[i].slips ? DIRECTION(i + c, k) : 0.0;
+    }
+    for (int c = 0; c < 2; ++c) {
+      const int e = i + c;
+      const double *o = c ? beside : best, own = p[GIVEN + 2 * e][l], most = p[GIVEN + 2 * e + 1][l];
+      const double *same = NULL, none[5] = {0.0};
+      for (int k = 0; k < 2; ++k)
+        if (!memcmp(old[k], o, sizeof old[k])) same = kept[k];
+      if (memcmp(old[c], o, sizeof old[c])) {
+        same = same ? same : none;
+        CLOSED(e) = same[0], STICK(e) = same[1], BORNE(e) = same[4];
+        for (int k = 0; k < elements[e].slips; ++k) DIRECTION(e, k) = same[2 + k];
+      }
+      for (int k = 0; k < 4; ++k) GROUND(e, k) = o[k];
+      for (int k = 4; k < 11; ++k) GROUND(e, k) = o[k + 1];
+      if (o == nothing) continue;
+      OWN(e) = own < 0.0 ? o[4] : fmin(own, o[4]); /* fmin leaves out what is not a number: ground that has no friction */
+      STATIC(e) = fmax(OWN(e), most < 0.0 ? o[4] : fmin(most, o[4]));
+      FRICTION(e) = OWN(e);
+    }
+  }
+}
+
+/* Modes of soft contacts, which follow from where they are and how they move. One that comes to rest sticks with the stretch
+   of its spring that leaves its force as it is. */
+static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
+  for (int i = 0; i < ELEMENTS; ++i) {
+    const int t = elements[i].row, slips = elements[i].slips;
+    double along[2] = {0.0}, length = 0.0;
+    if (!elements[i].soft) continue;
+    for (int k = 0; k < slips; ++k) along[k] = -s->force[t + k][l], length += along[k] * along[k];
+    for (int k = 0; k < slips && length == 0.0; ++k) along[k] = m->u[t + k][l];
+    length = sqrt(dot(along, along, slips));
+    if (CLOSED(i) == 0.0) {
+      CLOSED(i) = STICK(i) = m->gap[i][l] <= TOUCHING && m->u[t + slips][l] < 0.0;
+      for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->hold[elements[i].hold + k][l];
+    } else if (cause == 2 * i) CLOSED(i) = STICK(i) = 0.0;
+    else if (cause == 2 * i + 1 && STICK(i) != 0.0) {
+      STICK(i) = 0.0;
+      for (int k = 0; k < slips; ++k) DIRECTION(i, k) = length > 0.0 ? along[k] / length : 0.0;
+    } else if (cause == 2 * i + 1) {
+      STICK(i) = 1.0;
+      for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->hold[elements[i].hold + k][l] + s->force[t + k][l] / STIFFNESS(i);
+    }
   }
 }
 
@@ -231,7 +312,7 @@ static void asked(const Meeting *m, const V *p, int l, const int *touching, int 
     double speed = 0.0;
     for (int k = 0; k < slips; ++k) speed += m->u[t + k][l] * m->u[t + k][l];
     speed = sqrt(speed);
-    x->active = !elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= REST);
+    x->active = !elements[i].soft && (!elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= REST));
     x->rough = slips > 0 && (holds || speed <= (slips < 2 ? STILL : SLOW) || (cause == 2 * i + 1 && (slips < 2 || speed <= stands)));
     x->limit = STATIC(i);
     x->friction = OWN(i);
@@ -249,6 +330,7 @@ static void taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int
     const int t = elements[i].row, slips = elements[i].slips;
     const Law *x = &a->laws[i];
     double moves = 0.0;
+    if (elements[i].soft) continue;
     for (int k = 0; k < slips; ++k) moves += a->G[t + k][t + k];
     CLOSED(i) = x->active && (g->mode[i] != OPEN);
     STICK(i) = CLOSED(i) != 0.0 && g->mode[i] == STICKS;
@@ -283,7 +365,7 @@ static int worst(const Problem *a, const double *f, const V *p, int l, int *pull
 }
 
 static void met(const State *s, const V *p, Meeting *m) {
-  meet(s->t, s->q, s->w, s->z, p, m->G, m->b, m->Y, m->hold, m->u);
+  meet(s->t, s->q, s->w, s->z, p, m->G, m->b, m->Y, m->hold, m->u, m->gap, m->place);
 }
 
 static void copied(State *to, const State *from, int l) {
@@ -323,7 +405,8 @@ static void spread(const State *s, V *p, const int *event, const Problem *posed_
       V q[SIZE(NQ)], w[SIZE(NW)];
       memcpy(q, s->q, sizeof q);
       memcpy(w, s->w, sizeof w);
-      arrive(s->t, q, w, s->z, p, now.q, now.w, now.q_dot, now.w_dot, now.z_dot, now.force, now.gap, now.rate, now.over, now.open);
+      arrive(s->t, q, w, s->z, p, now.q, now.w, now.q_dot, now.w_dot, now.z_dot, now.force, now.gap, now.rate,
+             now.inside, now.over, now.open);
       any = 0;
       EACH(l) if (todo[l]) {
         const Problem *a = &posed_[l];
@@ -368,11 +451,16 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
   const double stands = fmax(STANDS, ROUGHLY * fmin(a->tolerance, 1e-5));
   long long *doubts = a->doubts + block * LANES;
   double notes[LANES][EVENT];
-  int hit[LANES] = {0}, any = 0, touching[LANES][SIZE(ELEMENTS)] = {{0}};
+  int hit[LANES] = {0}, any = SOFTS, touching[LANES][SIZE(ELEMENTS)] = {{0}};
   met(s, p, &m);
+  if (PATCHED) {
+    EACH(l) if (event[l]) looked(a, block * LANES + l, &m, p, l, cause[l]);
+    met(s, p, &m);
+  }
   EACH(l) if (event[l]) {
+    softened(s, &m, p, l, cause[l]);
     for (int i = 0; i < ELEMENTS; ++i)
-      touching[l][i] = elements[i].normal && (CLOSED(i) != 0.0 || s->gap[i][l] <= TOUCHING);
+      touching[l][i] = elements[i].normal && !elements[i].soft && (CLOSED(i) != 0.0 || m.gap[i][l] <= TOUCHING);
     double *note = notes[l];
     memset(note, 0, sizeof notes[l]);
     noted(a, block, l, s, -1.0 - (double)number(a, block, l));
@@ -426,8 +514,8 @@ static double slope(const State *s, int l, int which) {
 static int located(Clock *c, const State *now, const State *next, const V *p, int l, double weight) {
   double first = 2.0, fine, g0, g1;
   int found = NEVER;
-  for (int which = 0; which < 2 * ELEMENTS; ++which) {
-    const int cubic = which % 2 == 0 && CLOSED(which / 2) == 0.0;
+  for (int which = 0; which < GUARDS; ++which) {
+    const int cubic = which < 2 * ELEMENTS && which % 2 == 0 && CLOSED(which / 2) == 0.0;
     g1 = guard(next, p, l, which, weight, &fine);
     if (!(g1 < -fine)) continue;
     g0 = fmax(guard(now, p, l, which, weight, &fine), 0.0);
