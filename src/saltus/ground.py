@@ -53,7 +53,7 @@ class Ground:
 
     @property
     def table(self) -> np.ndarray:
-        """All patches, one row each: point, normal, friction (NaN: none), corner, within, row of its second patch or -1."""
+        """All patches, a row each: point, normal, friction (NaN: none), corner, within, row of a second patch or -1."""
         raise NotImplementedError
 
     def height(self, x: Any, y: Any = 0.0) -> Any:
@@ -212,8 +212,8 @@ class Profile(Ground):
         return -1 if none else other
 
     @cached_property
-    def table(self) -> np.ndarray:  # type: ignore[override]
-        """All patches, one row each: point, normal, friction (NaN: none), corner, within, row of its second patch or -1."""
+    def table(self) -> np.ndarray:
+        """All patches, a row each: point, normal, friction (NaN: none), corner, within, row of a second patch or -1."""
         rough = [math.nan if f.friction is None else f.friction for f in self._features]
         return np.array(
             [

@@ -37,6 +37,7 @@ from saltus.hybrid.touched import Touched, constrained
 from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, number
+from saltus.model.touching import Foot
 from saltus.once import cached_property
 
 NEWTON = 2  # steps onto the loops after each step of the integration; it starts within the step's error of them
@@ -72,7 +73,7 @@ class Acted(Schedule):
 
 @dataclass(frozen=True, eq=False)
 class Meeting:
-    """Of all contacts, one row per copy: gaps, their rates, tangential places by contact, normals, x and height of feet."""
+    """Of all contacts, one row per copy: gaps, their rates, tangential places by contact, normals, feet (x, height)."""
 
     gaps: np.ndarray
     speeds: np.ndarray
@@ -286,10 +287,12 @@ class Motion:
         G, pairs = ca.mtimes(A, Y), list(zip(self.elements, self.geometry, strict=True))
         pushes = ca.vertcat(SX(0, 1), *[x.push(g) if x.soft else SX(x.rows, 1) for x, g in pairs])
         holds = ca.vertcat(SX(0, 1), *[g.hold if g.hold.numel() else SX.zeros(x.slips) for x, g in pairs])
-        gaps, up = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry]), 2 if self.mechanism.spatial else 1
-        feet = [self.e.position(x.part.point)[[0, up]] if x.patch == 0 and g.inside is not None else SX(2, 1) for x, g in pairs]
+        gaps, flat = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry]), [0, 2 if self.mechanism.spatial else 1]
+        feet = [self.e.position(x.part.point)[flat] if isinstance(x.part, Foot) else SX(2, 1) for x in self.elements]
         places = ca.vertcat(SX(0, 1), *(feet if self.patched else []))
-        doc = "Mobility of the contacts, their accelerations with no hard one closed, response of w, and where they are."
+        doc = (
+            "Mobility of the contacts, their accelerations with no hard one closed, response of w, and where they are."
+        )
         outputs = [G, b + ca.mtimes(G, pushes), Y, holds, self._rates, gaps, places]
         return self._routine("meet", doc, outputs, "G b Y hold u gap place")
 

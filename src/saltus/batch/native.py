@@ -14,6 +14,7 @@ from saltus.batch.motion import Motion
 from saltus.compile import build
 from saltus.compile.statements import VECTOR, Routine, declared, statements
 from saltus.ground import Ground
+from saltus.model.touching import Foot
 from saltus.once import cached_property
 
 _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
@@ -21,7 +22,21 @@ _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree 
 
 BLOCKS = 8  # fewer are not worth a thread of their own
 _KEPT = ("entries", "events", "written", "happened")
-_ARRAYS = ("t", "x", "p", "v", "contact", "measured", "steps", "over", "fresh", "doubts", "land", "land_from", "land_to")
+_ARRAYS = (
+    "t",
+    "x",
+    "p",
+    "v",
+    "contact",
+    "measured",
+    "steps",
+    "over",
+    "fresh",
+    "doubts",
+    "land",
+    "land_from",
+    "land_to",
+)
 
 
 class _Batch(ctypes.Structure):
@@ -67,8 +82,8 @@ def source(motion: Motion, gradient: bool) -> str:
     }
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     for x in motion.elements:
-        feet = int(motion.patched and hasattr(x.part, "radius") and not hasattr(x.part, "face"))
-        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}, {int(x.soft)}, {feet and 1 + x.patch}}}")
+        patch = 1 + x.patch if motion.patched and isinstance(x.part, Foot) else 0
+        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}, {int(x.soft)}, {patch}}}")
         rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
     lines = [
         "#define SIZE(n) ((n) > 0 ? (n) : 1)",

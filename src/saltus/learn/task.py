@@ -119,7 +119,7 @@ class Copies:
         return self._late[0].astype(np.float32)
 
     def act(self, actions: np.ndarray) -> np.ndarray:
-        """Do one action per copy: rewards. `over` are then those that have ended, `t` beyond `last` those to cut off."""
+        """Do one action per copy: rewards. `over` says which have ended, `t` beyond `last` which are to be cut off."""
         self.batch.step(actions, self.task.times)
         measures = self.batch.measures
         self._late = [*self._late[1:], self._seen(measures)]
