@@ -360,7 +360,7 @@ def test_two_feet_of_one_body_share_what_they_bear():
     assert pressed == pytest.approx(np.array([[0.0, 2 * G]] * 2), abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", [20, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 40, 160, 170))])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 4, 16, 17))])
 def test_random_batches_follow_the_event_exact_run(seed):
     """Machines of the campaign that once came out wrong, or have stairs, loops and many contacts."""
     batches = pytest.importorskip("robust.batches")

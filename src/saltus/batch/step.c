@@ -141,12 +141,25 @@ static double guard(const State *s, const V *p, int l, int which, double weight,
   return STATIC(i) * size - sqrt(along);
 }
 
-/* Share of a step after which a guard reaches zero, of a gap by the cubic that has its rates at both ends too. */
-static double crossing(double g0, double g1, double d0, double d1, int cubic) {
+/* Share of a step after which a guard reaches zero, of a gap by the cubic that has its rates at both ends too. What starts on
+   the surface and leaves it comes back later: then *low is a share at which it is off, and *g_low how far. */
+static double crossing(double *g_low, double g1, double d0, double d1, int cubic, double fine, double *low) {
+  const double g0 = *g_low;
   double s = g0 / (g0 - g1);
   if (!cubic) return s;
+  const double a = 2.0 * (g0 - g1) + d0 + d1, b = 3.0 * (g1 - g0) - 2.0 * d0 - d1;
+  if (g0 <= fine && d0 > 0.0) {
+    double from = 0.0, to = 1.0;
+    for (int k = 0; k < TRIES; ++k) {
+      s = (from + to) / 2.0;
+      if (((a * s + b) * s + d0) * s + g0 > 0.0) from = s;
+      else to = s;
+    }
+    *low = s / 2.0;
+    *g_low = ((a * *low + b) * *low + d0) * *low + g0;
+    return s;
+  }
   for (int k = 0; k < 6; ++k) {
-    const double a = 2.0 * (g0 - g1) + d0 + d1, b = 3.0 * (g1 - g0) - 2.0 * d0 - d1;
     const double value = ((a * s + b) * s + d0) * s + g0, slope = (3.0 * a * s + 2.0 * b) * s + d0;
     const double next = s - value / slope;
     if (!(next > 0.0 && next < 1.0)) break;
@@ -520,17 +533,18 @@ static int located(Clock *c, const State *now, const State *next, const V *p, in
     if (!(g1 < -fine)) continue;
     g0 = fmax(guard(now, p, l, which, weight, &fine), 0.0);
     const double d0 = cubic ? c->trial * slope(now, l, which) : 0.0, d1 = cubic ? c->trial * slope(next, l, which) : 0.0;
-    const double at = crossing(g0, g1, d0, d1, cubic);
+    double low = 0.0;
+    const double at = crossing(&g0, g1, d0, d1, cubic, fine, &low);
     if (at < first) {
       first = at;
       found = which;
+      c->low = c->trial * low;
       c->g_low = g0;
       c->g_high = g1;
     }
   }
   if (found == NEVER) return 0;
   c->target = found;
-  c->low = 0.0;
   c->high = c->trial;
   c->trial *= first;
   c->tries = c->side = 0;
