@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from stable_baselines3.common.vec_env import VecEnv
 
 import saltus as sl
 from saltus.learn.environments import Env, VectorEnv
+from saltus.learn.policy import Policy
 from saltus.learn.task import Task
 from saltus.learn.tasks import task as named
 
 STEPS, BATCH, EPOCHS = 32, 4096, 5
 SHAPE = (64, 64)
+SHOWN = 2.0  # s of a judged run that its report shows
 FIELDS = ("samples", "seconds", "reward", "length")
 
 
@@ -154,6 +157,7 @@ def train(
     """Train a policy for so many seconds in all, a checkpoint `every` so many; what `folder` holds is gone on with."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)  # the network is small: a second thread waits more than it computes
     env = Copies(VectorEnv(named(task) if isinstance(task, str) else task, copies, seed=seed))
     env.seed(seed)
     done = _last(folder)
@@ -182,25 +186,11 @@ def train(
 # ---- what it learned ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Policy:
-    """The mean action of a trained policy as a plain function of what it sees: tanh layers, then a linear one."""
-
-    layers: Sequence[tuple[np.ndarray, np.ndarray]]
-
-    @classmethod
-    def of(cls, model: PPO) -> Policy:
-        """Take the weights out of a model."""
-        net = [*model.policy.mlp_extractor.policy_net, model.policy.action_net]
-        linear = [x for x in net if isinstance(x, torch.nn.Linear)]
-        return cls([(x.weight.detach().numpy().astype(float), x.bias.detach().numpy().astype(float)) for x in linear])
-
-    def __call__(self, seen: np.ndarray) -> np.ndarray:
-        """Action between -1 and 1."""
-        for weight, bias in self.layers[:-1]:
-            seen = np.tanh(weight @ seen + bias)
-        weight, bias = self.layers[-1]
-        return np.clip(weight @ seen + bias, -1.0, 1.0)
+def policy_of(model: PPO) -> Policy:
+    """Take the weights out of a model."""
+    net = [*model.policy.mlp_extractor.policy_net, model.policy.action_net]
+    linear = [x for x in net if isinstance(x, torch.nn.Linear)]
+    return Policy([(x.weight.detach().numpy().astype(float), x.bias.detach().numpy().astype(float)) for x in linear])
 
 
 @dataclass(frozen=True)
@@ -220,13 +210,17 @@ class Judgement:
     ended: str
 
 
-def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> Judgement:
-    """Run one episode of a task in the event-exact simulator, over so many seconds, and say what came out."""
-    env = Env(replace(task, seconds=seconds), exact=True)
+def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> tuple[Judgement, sl.Trajectory]:
+    """Run one episode of a task in the event-exact simulator; what came out, and its last seconds as one run."""
+    calm = replace(task, seconds=seconds, noise=0.0, pushes={name: (0.0, 0.0) for name in task.pushes})
+    env = Env(calm, exact=True)
     seen, _ = env.reset(seed=seed)
     start, reward, over, cut = env.state, 0.0, False, False
+    states, actions = [], []
     while not (over or cut):
-        seen, earned, over, cut, _ = env.step(policy(seen))
+        states.append(env.state)
+        actions.append(policy(seen))
+        seen, earned, over, cut, _ = env.step(actions[-1])
         reward += earned
     runs = env.copies.batch.engine.runs[0]
     work = sum(_work(run, task.machine.inputs) for run in runs)
@@ -234,17 +228,26 @@ def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> Judge
     touches = sum(event.name.endswith(" touches") for run in runs for event in run.events)
     command = start.params.get("command", math.nan)
     ended = "fell" if over else "lasted"
-    return Judgement(command, float(lasted), float(way / lasted), touches, float(work / abs(way)), reward, ended)
+    found = Judgement(command, float(lasted), float(way / lasted), touches, float(work / abs(way)), reward, ended)
+    lasts = task.step * task.times
+    first = max(0, len(actions) - round(SHOWN / lasts))
+    rows = np.pad(np.array(actions[first:]), ((0, 0), (0, len(task.pushes))))
+    law = sl.control.Scheduled(calm.effort, lasts * np.arange(first, len(actions)), rows)
+    ground = {"ground": env.copies.batch.grounds[0]} if task.ground is not None else {}
+    run = sl.simulate(
+        task.machine, states[first], begin=first * lasts, until=len(actions) * lasts, control=law, **ground
+    )
+    return found, run
 
 
 def _work(run: sl.Trajectory, names: Iterable[str]) -> float:
     """Positive work of all motors (J)."""
-    power = [np.maximum(run.torques[n] * run.v[n], 0.0) for n in names]
+    power = [np.maximum(run.torques[n] * run.v[n], 0.0) for n in names if n in run.v]
     return float(sum(np.trapezoid(p, run.t) for p in power))
 
 
-def curve(folder: Path) -> Path:
-    """Draw the learning curve."""
+def curve(folder: str | Path) -> Any:
+    """The learning curve as a figure."""
     from matplotlib.figure import Figure
 
     rows = _rows(Path(folder) / "progress.csv")
@@ -253,6 +256,31 @@ def curve(folder: Path) -> Path:
     ax.plot([float(r["seconds"]) for r in rows], [float(r["reward"]) for r in rows])
     ax.set_xlabel("s of training")
     ax.set_ylabel("reward of an episode")
-    path = Path(folder) / "learning.png"
-    figure.savefig(path, dpi=120)
-    return path
+    return figure
+
+
+def judged(policy: Policy, task: Task, folder: str | Path, *, seconds: float) -> list[Judgement]:
+    """Judge a policy through the range of commands; judgement.json, report.html with the animation, the policy in C."""
+    folder = Path(folder)
+    found, run = list[Judgement](), None
+    for share in (0.0, 0.5, 1.0):
+        asked = {name: (low + share * (high - low),) * 2 for name, (low, high) in task.params.items()}
+        one, shown = judge(policy, replace(task, params=asked), seconds=seconds)
+        found.append(one)
+        run = shown if share == 0.5 or run is None else run
+    (folder / "judgement.json").write_text(json.dumps([asdict(x) for x in found], indent=2))
+    learning = curve(folder)
+    learning.savefig(folder / "learning.png", dpi=120)
+    assert run is not None
+    sl.view.report(run, folder / "report.html", figures={"Learning": learning}, summary=[told(x) for x in found])
+    policy.export(task, folder)
+    return found
+
+
+def told(found: Judgement) -> tuple[str, str]:
+    """A judgement in words."""
+    asked = "" if math.isnan(found.command) else f"asked for {found.command:.2f}"
+    return asked or "judged", (
+        f"{found.speed:.2f} m/s, {found.touches} touches of the ground, {found.energy:.0f} J/m, reward "
+        f"{found.reward:.1f}, {found.ended} for {found.seconds:.1f} s"
+    )
