@@ -197,10 +197,10 @@ def test_training_that_is_killed_loses_no_more_than_one_checkpoint(tmp_path):
         told = [int(child.stdout.readline()) for _ in range(3)]
         child.kill()
     assert child.returncode == -signal.SIGKILL
-    kept = training._rows(tmp_path / "progress.csv")
+    kept = training.progress(tmp_path)
     assert int(kept[-1]["samples"]) >= told[-2]
     model = training.train("bolt-run", tmp_path, seconds=float(kept[-1]["seconds"]) + 0.2, copies=64, every=0.0)
-    rows = training._rows(tmp_path / "progress.csv")
+    rows = training.progress(tmp_path)
     assert rows[: len(kept)] == kept
     assert int(rows[len(kept)]["samples"]) > int(kept[-1]["samples"])
     assert model.num_timesteps == int(rows[-1]["samples"])

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from stable_baselines3 import PPO
@@ -34,7 +35,7 @@ FIELDS = ("samples", "seconds", "reward", "length")
 class Copies(VecEnv):
     """A VectorEnv behind the interface of stable-baselines3."""
 
-    def __init__(self, env: VectorEnv) -> None:
+    def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
         self.env = env
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
         self._actions = np.zeros(0)
@@ -122,17 +123,18 @@ def keep(model: BaseAlgorithm, folder: Path, row: dict[str, float]) -> None:
     part = folder / "checkpoint.part.zip"
     model.save(part)
     os.replace(part, folder / "checkpoint.zip")
-    path = folder / "progress.csv"
-    rows = [r for r in _rows(path) if float(r["samples"]) < row["samples"]] + [row]
+    rows = [r for r in progress(folder) if float(r["samples"]) < row["samples"]] + [row]
     part = folder / "progress.part.csv"
     with part.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
         writer.writerows(rows)
-    os.replace(part, path)
+    os.replace(part, folder / "progress.csv")
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def progress(folder: str | Path) -> list[dict[str, Any]]:
+    """Lines of the learning curve that were kept."""
+    path = Path(folder) / "progress.csv"
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -140,7 +142,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _last(folder: Path) -> dict[str, Any]:
-    rows = _rows(folder / "progress.csv")
+    rows = progress(folder)
     return rows[-1] if rows and (folder / "checkpoint.zip").exists() else {}
 
 
@@ -153,12 +155,17 @@ def train(
     every: float = 20.0,
     seed: int = 0,
     tell: Callable[[dict[str, float]], None] = lambda row: None,
+    world: Any = None,
 ) -> PPO:
-    """Train a policy for so many seconds in all, a checkpoint `every` so many; what `folder` holds is gone on with."""
+    """Train a policy for so many seconds in all, a checkpoint `every` so many; what `folder` holds is gone on with.
+
+    `world` is a vector environment in place of a batch of `copies`.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # the network is small: a second thread waits more than it computes
-    env = Copies(VectorEnv(named(task) if isinstance(task, str) else task, copies, seed=seed))
+    env = Copies(world or VectorEnv(named(task) if isinstance(task, str) else task, copies, seed=seed))
+    copies = env.num_envs
     env.seed(seed)
     done = _last(folder)
     if done:
@@ -250,7 +257,7 @@ def curve(folder: str | Path) -> Any:
     """The learning curve as a figure."""
     from matplotlib.figure import Figure
 
-    rows = _rows(Path(folder) / "progress.csv")
+    rows = progress(folder)
     figure = Figure(figsize=(6, 3.2), layout="constrained")
     ax = figure.subplots()
     ax.plot([float(r["seconds"]) for r in rows], [float(r["reward"]) for r in rows])
