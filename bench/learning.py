@@ -21,7 +21,10 @@ COPIES, STRIDES = 1024, 50
 
 
 class Rolled:
-    """The task bolt-run in mujoco.rollout, behind what a vector environment of Gymnasium has."""
+    """The task bolt-run in mujoco.rollout, behind what a vector environment of Gymnasium has.
+
+    Its motor has the limit of torque, not that of power, for which MuJoCo has no element.
+    """
 
     def __init__(self, task: Any, copies: int) -> None:
         import gymnasium
@@ -30,7 +33,7 @@ class Rolled:
         one = sl.learn.Env(task)
         self.single_observation_space, self.single_action_space = one.observation_space, one.action_space
         self.task, self.num_envs, self.rng = task, copies, np.random.default_rng(0)
-        limit = task.machine.params["torque_limit"].default
+        limit = task.starts[0].params["torque_limit"]
         acting = (
             f'<actuator><general joint="q1" gainprm="1" biastype="affine" biasprm="0 0 -1" '
             f'forcerange="-{limit} {limit}"/></actuator>'
