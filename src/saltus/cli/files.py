@@ -188,3 +188,8 @@ def export(
         written = [sl.write(found.system, directory / f"{stem}{suffix}", partial=reading["partial"])]
     for path in written:
         out.print(escape(str(path)), soft_wrap=True)
+    if to == "c":
+        from saltus.files.code.c_library import build_line
+
+        name = next(path.stem for path in written if path.suffix == ".h")
+        out.print(f"Build and run: cd {escape(str(directory))} && {build_line(name)}", soft_wrap=True)
