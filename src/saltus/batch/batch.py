@@ -172,7 +172,7 @@ class Batch:
         if self._engine is None:
             self._prepare(q[0], theta[0])
         q = self._closed(which, q, theta)
-        self._begin(which, q, v, theta)
+        self.engine.begin(which, q, *self.parameters(self.motion, self.grounds, which, q, v, theta))
 
     def _prepare(self, q: np.ndarray, theta: np.ndarray) -> None:
         self.motion = Motion(self.machine, self.grounds[0], self._law, self._until, self._measure, q, theta)
@@ -208,8 +208,12 @@ class Batch:
             )
         return q
 
-    def _begin(self, which: np.ndarray, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> None:
-        motion, n = self.motion, len(which)
+    @staticmethod
+    def parameters(
+        motion: Motion, grounds: Sequence[Ground], which: np.ndarray, q: np.ndarray, v: np.ndarray, theta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Independent velocities and run-time parameters with which some copies start."""
+        n = len(which)
         p = np.zeros((n, motion.p.numel()))
         p[:, motion.slice("params")] = theta
         laws = np.reshape(motion.laws(theta), (n, -1, 3))
@@ -220,7 +224,7 @@ class Batch:
             place = {key: slice(at + s.start, at + s.stop) for key, s in x.places.items()}
             friction = laws[:, i, :2]
             if isinstance(x.part, Foot):
-                patches = [self.grounds[k].near(0.0, 0.0)[0] for k in which]
+                patches = [grounds[k].near(0.0, 0.0)[0] for k in which]
                 rough = np.array([math.nan if o.friction is None else o.friction for o in patches])
                 friction = _rough(x.part.name, friction, rough)
                 p[:, place["point"]] = [o.point for o in patches]
@@ -244,8 +248,7 @@ class Batch:
                 p[:, at] = (gaps[:, i] <= START) & (np.abs(speeds[:, i]) <= START)
             p[:, at + x.places["felt"].start] = p[:, at]
             at += x.size
-        assert self._engine is not None
-        self._engine.begin(which, q, w, p)
+        return w, p
 
     # ---- stepping --------------------------------------------------------------------------------------------------
 

@@ -371,11 +371,22 @@ class Motion:
         return np.asarray(self.c.laws.batch(theta)) if isinstance(self.c, Touched) else np.zeros((len(theta), 0))
 
     @cached_property
-    def _apart(self) -> Kernel:
+    def near(self) -> Routine:
+        """Gaps of all contacts and their rates."""
         gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
         normal = [self._rates[sum(x.rows for x in self.elements[: i + 1]) - 1] for i in range(len(self.elements))]
-        r = self._routine("apart", "", [gaps, ca.vertcat(SX(0, 1), *normal)], "gap speed")
-        return Kernel(r.function, native=False)
+        return self._routine(
+            "near", "Gaps of all contacts, and their rates.", [gaps, ca.vertcat(SX(0, 1), *normal)], "gap speed"
+        )
+
+    @cached_property
+    def commands(self) -> Routine:
+        """What the law asks of the inputs."""
+        return self._routine("commands", "What the controller asks of the inputs.", [self.u], "u")
+
+    @cached_property
+    def _apart(self) -> Kernel:
+        return Kernel(self.near.function, native=False)
 
     def apart(self, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gaps of all contacts and their rates at the start, one row per copy."""

@@ -196,6 +196,12 @@ def declared(count: int, kind: str) -> list[str]:
     return [f"  {kind} " + ", ".join(f"a{i}" for i in group) + ";" for group in groups]
 
 
+def unused(r: Routine, used: set[int]) -> list[str]:
+    """Lines in C that say which arguments and results a body leaves alone."""
+    names = [n for i, (n, _) in enumerate(r.inputs) if i not in used] + [n for n, (a, b) in r.outputs if a * b == 0]
+    return [f"  (void){n};" for n in names]
+
+
 def statements(function: ca.Function, language: int) -> tuple[list[str], int, set[int]]:
     """Lines of the body, how many locals they use, and which arguments; results go to NAME[i], row by row."""
     f = function
