@@ -13,6 +13,7 @@ from saltus.compile.statements import identifier
 from saltus.errors import BadModel, BadValue
 from saltus.files.code.c_library import vectors
 from saltus.files.code.routines import Exported
+from saltus.files.code.touching import Touching
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 STRICT = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -22,9 +23,9 @@ def control_of(thing):
     return next(iter(thing.controls.values()), None) if isinstance(thing, sl.HybridSystem) else None
 
 
-def built(directory, name, *more):
+def built(directory, name, *more, flags=STRICT):
     subprocess.run(
-        ["cc", *STRICT, "-shared", "-fPIC", "-o", "lib.so", f"{name}.c", *more, "-lm"], cwd=directory, check=True
+        ["cc", *flags, "-shared", "-fPIC", "-o", "lib.so", f"{name}.c", *more, "-lm"], cwd=directory, check=True
     )
     return ctypes.CDLL(str(directory / "lib.so"))
 
@@ -60,7 +61,7 @@ class Stepper:
         getattr(self.library, f"{name}_start")(
             ctypes.byref(s), self.exported.index(domain), ctypes.c_double(0.0), *numbers
         )
-        s.tolerance = tolerance
+        s.tolerance = tolerance or s.tolerance
         return s
 
     def run(self, domain, until, steps, u=(), tolerance=0.0):
@@ -440,3 +441,86 @@ def test_numpy_module_agrees(name, tmp_path):
 )
 def test_identifiers(text, name):
     assert identifier(text) == name
+
+
+class Contacts(Stepper):
+    """The compiled stepper of a machine with feet, stops or walls."""
+
+    def __init__(self, thing, directory, start, **options):
+        sl.export(thing, directory, start=start, **options)
+        self.exported = e = Touching(thing, start, **options)
+        self.library = built(directory, e.name, flags=[x for x in STRICT if x != "-pedantic"])
+        count, real, m = len(e.contacts), ctypes.c_double, e.mechanism
+        self.real, self.start = real, start
+        fields = [("t", real), ("tolerance", real), ("domain", ctypes.c_int), ("ended", ctypes.c_int)]
+        fields += [("x", real * (len(m.q_names) + len(e.w) + e.motion.e.z.numel())), ("p", real * len(e.p))]
+        fields += [
+            ("v", real * (len(m.v_names) + 1)),
+            ("force", real * (3 * count)),
+            ("touching", ctypes.c_ubyte * count),
+        ]
+        fields += [
+            ("doubts", ctypes.c_longlong),
+            ("over", ctypes.c_int),
+            ("fresh", ctypes.c_int),
+            ("stays", ctypes.c_int),
+        ]
+        self.kind = type("State", (ctypes.Structure,), {"_fields_": fields})
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["bouncing_ball", "bolt_on_ground", "biped", "kneed_walker"])
+def test_contacts_step_as_a_batch_does(name, tmp_path):
+    """Feet and stops that find their own modes, with closed loops: the steps of sl.Batch, near simulate."""
+    m = getattr(sl.zoo, name)()
+    start, law = m.keyframe(list(m.keyframes)[-1]), next(iter(m.controls.values()), None)
+    ground = sl.ground.Slope(-0.067) if name == "kneed_walker" else None
+    stepper = Contacts(m, tmp_path, start, control=law, ground=ground)
+    batch = sl.Batch(m, 1, step=1e-3, control=law, ground=ground)
+    batch.reset(start)
+    q, events, s = stepper.run(None, 0.25, 250)
+    for _ in range(250):
+        batch.step()
+    assert np.abs(q - batch.state.q[0]).max() < 1e-12
+    assert np.abs(np.array(s.v[:-1]) - batch.state.v[0]).max() < 1e-10
+    force = np.hstack([x[0] for x in batch.forces.values()])
+    size = {n: x.shape[1] for n, x in batch.forces.items()}
+    own = np.hstack([s.force[3 * i : 3 * i + size[n]] for i, n in enumerate(size)])
+    assert own == pytest.approx(force, abs=1e-7)
+    run = sl.simulate(m, start, until=0.25, control=law, ground=ground, tolerance=1e-11)
+    q, events, s = stepper.run(None, 0.25, 250, tolerance=1e-10)
+    assert events >= len(run.events)  # the first modes are an event here
+    assert np.abs(q - run.end.positions).max() < 1e-7
+
+
+@needs_compiler
+def test_contacts_take_params_inputs_and_measurements(tmp_path):
+    """A block that a motor pushes along the ground: friction is a Param, and who touches may be told."""
+    m = sl.Mechanism("block")
+    block = m.link("block", mass=2.0)
+    m.slide("x", m.ground, block, axes="x", motor=True)
+    m.slide("y", block, foot := m.link("foot", mass=1.0), axes="y")
+    m.foot("foot", foot.origin, friction=m.param("mu", 0.5))
+    start = m.assemble(x=0.0, y=0.0, rates={"x": 0.2})
+    pushed = Contacts(m, tmp_path / "pushed", start)
+    for mu in (0.5, 0.2):
+        start.params["mu"] = pushed.exported.params[0] = mu
+        run = sl.simulate(m, start, until=0.5, control=lambda t, s: {"x": 3.0})
+        q, *_, s = pushed.run(None, 0.5, 100, [3.0])
+        assert q == pytest.approx(run.end.positions, abs=1e-9)
+        assert list(s.touching) == [1]
+    law = sl.control.Scheduled(lambda t, s, row: {"x": row[0] * (1 + s.touching.foot)}, [0.0, 0.1], [[1.0], [-2.0]])
+    told = Contacts(m, tmp_path / "told", start, control=law)
+    s, u, q = told.begun(None), (ctypes.c_double * 1)(), (ctypes.c_double * 2)(0.0, 0.0)
+    for t, touches, effort in ((0.05, 1, 2.0), (0.15, 0, -2.0), (0.2, 1, -4.0)):
+        s.touching[0] = touches
+        told.library.block_control(ctypes.byref(s), 0, ctypes.c_double(t), q, q, u)
+        assert u[0] == effort
+
+
+def test_contacts_that_cannot_be_exported_are_named(tmp_path):
+    m = sl.zoo.bouncing_ball()
+    with pytest.raises(BadModel, match="NumPy"):
+        sl.export(m, tmp_path, to="numpy")
+    with pytest.raises(BadValue, match=r"sl\.simulate"):
+        sl.export(m, tmp_path, ground=sl.ground.Stairs(0.1, 0.3, 4))

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from saltus.compile.statements import C, Routine, declared, identifier, labels, literal, statements
+from saltus.compile.statements import C, Routine, declared, identifier, labels, literal, statements, unused
 from saltus.errors import BadValue
-from saltus.files.code import c_stepper
+from saltus.files.code import c_stepper, c_touching
 from saltus.files.code.c_programs import (
     ASSEMBLE,
     ASSEMBLE_HEADER,
@@ -26,6 +26,7 @@ from saltus.files.code.c_programs import (
     SELF_TEST,
 )
 from saltus.files.code.routines import Machine
+from saltus.files.code.touching import Touching
 
 Table = tuple[Sequence[float], Any]  # grid, and one row of values a grid point
 VECTORS = 4  # sets of arguments a routine is tested with
@@ -78,7 +79,7 @@ def _table(name: str, grid: Sequence[float], rows: Any) -> tuple[np.ndarray, np.
 
 def kit(exported: Machine) -> Any:
     """What writes the stepper."""
-    return c_stepper
+    return c_touching if isinstance(exported, Touching) else c_stepper
 
 
 # ---- header and source --------------------------------------------------------------------------------------------
@@ -192,10 +193,7 @@ def source(exported: Machine, tables: Mapping[str, Any]) -> str:
 def _function(name: str, r: Routine) -> list[str]:
     body, count, used = statements(r.function, C)
     lines = [_prototype(name, r) + " {"]
-    lines += declared(count, "real")
-    lines += [f"  (void){n};" for i, (n, _) in enumerate(r.inputs) if i not in used]
-    lines += [f"  (void){n};" for n, (a, b) in r.outputs if a * b == 0]
-    return [*lines, *(f"  {line}" for line in body), "}", ""]
+    return [*lines, *declared(count, "real"), *unused(r, used), *(f"  {line}" for line in body), "}", ""]
 
 
 def _assemble(exported: Machine) -> str:

@@ -56,7 +56,7 @@ int main(void) {
   static NAME_state s;
   static real u[NAMES_NU + 1];
   int k, i, events;
-  NAME_start(&s, FIRST, 0.0, q, v, NAME_params);
+  if (NAME_start(&s, FIRST, 0.0, q, v, NAME_params)) return 2;
   for (k = 0; k < 1000 && !s.ended; ++k) {
     for (i = 0, events = 0; i < SUBSTEPS && events >= 0; ++i) {
       const int more = NAME_step(&s, 1e-3 / SUBSTEPS, u);
@@ -185,9 +185,9 @@ Compare every function with numbers from Python:
 
     cc -O2 selftest.c NAME.c -lm -o selftest && ./selftest
 
-`-DNAMES_FLOAT` computes in float, in the library and in what includes its header; time stays double. `loop_1khz.c` is a
-loop with a histogram of its timing. `make test`, or CMake, build the same. `NAME_hash()` is the hash of the library that
-was linked, `NAMES_HASH` that of the header.
+`-DNAMES_FLOAT` computes in float, in the library and in what includes its header; time stays double. `loop_1khz.c` is
+a loop with a histogram of its timing. `make test`, or CMake, build the same. `NAME_hash()` is the hash of the library
+that was linked, `NAMES_HASH` that of the header.
 """
 
 ASSEMBLE_HEADER = """\

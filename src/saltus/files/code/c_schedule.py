@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from saltus.compile.statements import C, literal
-from saltus.files.code.routines import Exported
+from saltus.files.code.routines import Machine
 from saltus.hybrid.laws import Table
 
 
-def schedule_source(exported: Exported) -> str:
+def schedule_source(exported: Machine) -> str:
     """Data of all tables, and the function that loads the row in use."""
     domains = exported.domains
     if not any(d.tables for d in domains):
@@ -21,7 +21,7 @@ def schedule_source(exported: Exported) -> str:
         .replace("@TABLES@", _listed([_entry(i, table) for i, table in enumerate(tables)]))
         .replace("@FIRST@", _listed([k if d.tables else -1 for k, d in zip(before, domains, strict=True)]))
         .replace("@LAST@", _listed([max(0, len(d.tables) - 1) for d in domains]))
-        .replace("@PLACES@", _listed([_listed([d.mode.layout.slice(n).start for n in places]) for d in domains]))
+        .replace("@PLACES@", _listed([_listed([d.slice(n).start for n in places]) for d in domains]))
     )
 
 

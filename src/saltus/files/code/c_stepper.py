@@ -44,8 +44,8 @@ typedef struct {{
   int stays[{len(d)}];          /* in each domain so far, for tables of the controller */
 }} {name}_state;
 
-/* Begin in a domain at (q, v). */
-void {name}_start({name}_state *s, int domain, double t, const {real} *q, const {real} *v, const {real} *params);
+/* Begin in a domain at (q, v); returns 0. */
+int {name}_start({name}_state *s, int domain, double t, const {real} *q, const {real} *v, const {real} *params);
 
 /* Advance by h seconds through any events and knots of the controller's tables; u[{upper}_NU] are {inputs}.
    Returns how many events there were, -1 if the chosen coordinates became singular or a slip ended, -2 for more than
@@ -185,8 +185,8 @@ static void project(int domain, real t, real *x, const real *p) {
 
 @SCHEDULE@
 /* One step of the classical Runge-Kutta method, order four. Where a tolerance asks for it, its error: the rates at its
-   end make a fifth stage, with which (k1 + 2 k2 + 2 k3 + k5) / 6 is of third order. Velocities count as a share of one plus
-   their size. */
+   end make a fifth stage, with which (k1 + 2 k2 + 2 k3 + k5) / 6 is of third order. Velocities count as a share of one
+   plus their size. */
 static real advance(const NAME_state *s, real h, real *out) {
   real k1[NX], k2[NX], k3[NX], k4[NX], y[NX], error = 0;
   const real t = (real)s->t, half = h / 2;
@@ -284,11 +284,12 @@ static void enter(NAME_state *s, int domain, double t, const real *q, const real
   (void)load_row(s);
 }
 
-void NAME_start(NAME_state *s, int domain, double t, const real *q, const real *v, const real *params) {
+int NAME_start(NAME_state *s, int domain, double t, const real *q, const real *v, const real *params) {
   const real z[@NZ@] = {0};
   memset(s, 0, sizeof *s);
   s->last_event = -1;
   enter(s, domain, t, q, v, z, params);
+  return 0;
 }
 
 void NAME_velocity(const NAME_state *s, real *v) {
@@ -399,8 +400,8 @@ int NAME_step(NAME_state *s, double h, const real *u) {
 CONTROL_HEADER = """
 /* The controller for a robot: efforts u[UPPER_NU] from measured q[UPPER_NQ] and v[UPPER_NV] at time t. `s` is its
    memory: begin with NAME_start. `domain` says where the robot is (a touchdown is best known by a sensor), or -1 lets
-   the guards tell from one measurement to the next, which asks for clean ones. Nothing is reset, since impacts are in what is
-   measured. Returns how many domains were left, 0 or 1. */
+   the guards tell from one measurement to the next, which asks for clean ones. Nothing is reset, since impacts are in
+   what is measured. Returns how many domains were left, 0 or 1. */
 int NAME_control(NAME_state *s, int domain, double t, const NAME_real *q, const NAME_real *v, NAME_real *u);
 """
 

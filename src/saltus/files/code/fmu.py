@@ -15,14 +15,14 @@ from saltus.compile.statements import C, literal
 from saltus.compile.toolchain import find_compiler
 from saltus.errors import BadValue, NoCompiler
 from saltus.files.code.c_library import header, source
-from saltus.files.code.routines import Exported
+from saltus.files.code.routines import Machine
 from saltus.files.xml.tree import Element
 from saltus.sealed import put
 
 SYSTEMS = {"Linux": ("linux", ".so"), "Darwin": ("darwin", ".dylib"), "Windows": ("win", ".dll")}
 
 
-def export_fmu(exported: Exported, directory: Path) -> Path:
+def export_fmu(exported: Machine, directory: Path) -> Path:
     """Write NAME.fmu: Params are parameters, inputs (if no controller) inputs, q, v, commands and domain outputs."""
     compiler = find_compiler()
     if compiler is None:
@@ -69,7 +69,7 @@ def export_fmu(exported: Exported, directory: Path) -> Path:
     return path
 
 
-def _variables(exported: Exported) -> list[tuple[str, str, float | None]]:
+def _variables(exported: Machine) -> list[tuple[str, str, float | None]]:
     """Name, causality and start value of every variable; the number of a variable is its reference."""
     m = exported.mechanism
     out: list[tuple[str, str, float | None]] = [
@@ -83,7 +83,7 @@ def _variables(exported: Exported) -> list[tuple[str, str, float | None]]:
     return [*out, ("domain", "output", None)]
 
 
-def _description(exported: Exported, variables: list[tuple[str, str, float | None]], guid: str) -> str:
+def _description(exported: Machine, variables: list[tuple[str, str, float | None]], guid: str) -> str:
     root = Element(
         "fmiModelDescription",
         {
@@ -125,7 +125,7 @@ def _description(exported: Exported, variables: list[tuple[str, str, float | Non
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', *root.lines()]) + "\n"
 
 
-def _wrapper(exported: Exported, variables: list[tuple[str, str, float | None]]) -> str:
+def _wrapper(exported: Machine, variables: list[tuple[str, str, float | None]]) -> str:
     m, s = exported.mechanism, exported.start
     kinds = [v[1] for v in variables]
     n_params, n_inputs = kinds.count("parameter"), kinds.count("input")

@@ -17,7 +17,7 @@ from saltus.compile.statements import Routine, identifier, labels, routine
 from saltus.dynamics.choice import Choice, choose
 from saltus.dynamics.formulations import SPF, Formulation, Projection
 from saltus.errors import BadModel, UnknownName
-from saltus.hybrid.constrained import tree_of
+from saltus.hybrid.constrained import Constrained, tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
 from saltus.hybrid.mode import action, mode
@@ -44,6 +44,7 @@ class Machine:
     """What exports of all kinds have in common: the equations of a mechanism, near a start."""
 
     stable_step: float
+    domains: Sequence[Any]
 
     def __init__(self, system: HybridSystem, start: State | None, control: Any, name: str | None) -> None:
         self.system = system
@@ -72,7 +73,7 @@ class Machine:
     def loops(self) -> Choice:
         """Independent rows of the loops and independent velocities at the start."""
         c = constrained(self.system, next(iter(self.system.domains.values())))
-        base = held(c, 0.0, self.start.positions, self.start.velocities, self.params)
+        base = np.append(self.params, np.zeros(c.anchors.numel()))
         return choose(self.mechanism, c.unitless(0.0, self.start.positions, base)[: c.loops])
 
     @property
@@ -251,7 +252,12 @@ class Exported(Machine):
         domain = next((d for d in self.domains if r in d.routines), self.domains[0])
         z = np.zeros(domain.mode.layout.n_z)
         x, p = domain.entered(float(out["t"][0]), out["q"], out["v"], z)
-        return out | {"z": z, "x": x, "p": p, "anchors": p[domain.mode.layout.slice("anchors")]}
+        return out | {"z": z, "x": x, "p": p, "anchors": p[domain.slice("anchors")]}
+
+
+def tables_of(law: Any, c: Constrained) -> list[Table]:
+    """Tables of a law for the stays in a domain, the last one for all later ones; none of a plain law."""
+    return [law.table(c, stay) for stay in range(law.stays(c) + 1)] if isinstance(law, Schedule) else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,12 +282,15 @@ class DomainCode:
         base = held(c, 0.0, state.positions, state.velocities, owner.params)
         self.choice = choose(owner.mechanism, c.unitless(0.0, state.positions, base))
         law = law_in(owner.control, domain.name)
-        stays = law.stays(c) + 1 if isinstance(law, Schedule) else 0
-        self.tables: list[Table] = [law.table(c, stay) for stay in range(stays)]
+        self.tables = tables_of(law, c)
         self.mode = mode(c, owner.formulation, self.choice, action(c, self.choice, law))
         layout = self.mode.layout
         self.kept = [*range(layout.nq + layout.nw), *range(layout.z.start, layout.z.stop)]
         self.n_x, self.n_p = len(self.kept), layout.n_p
+
+    def slice(self, name: str) -> slice:
+        """Place of a block of p."""
+        return self.mode.layout.slice(name)
 
     @cached_property
     def _symbols(self) -> tuple[SX, SX, SX]:
@@ -378,7 +387,7 @@ class DomainCode:
         """State and run-time parameters at entry, with the first row of the law's table."""
         x, p = (np.asarray(a).ravel() for a in self.entry.function(t, q, v, z, self.owner.params))
         if self.tables:
-            p[self.mode.layout.slice("row")] = self.tables[0].rows[0]
+            p[self.slice("row")] = self.tables[0].rows[0]
         return x, p
 
     # ---- leaving ------------------------------------------------------------------------------------------------
