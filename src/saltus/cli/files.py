@@ -161,11 +161,12 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            help="c (C99 with self-test and example), fmu (co-simulation, FMI 2.0), numpy (a Python module), mjcf, "
+            help="c (C99 with self-test and example), fmu (co-simulation), numpy (a Python module), mjcf, "
             "urdf, yaml or json (model files)."
         ),
     ],
     directory: Annotated[Path, typer.Option("--out", help="Directory to write to.")] = Path("."),
+    fmi: Annotated[int, typer.Option(help="Version of the interface of an FMU, 2 or 3.")] = 2,
     reading: Any = None,
 ) -> None:
     """Write a machine as C, FMU, NumPy code, MJCF, URDF or a model file."""
@@ -181,7 +182,7 @@ def export(
         if start is None and keyframes:
             start = found.system.mechanism.keyframe(list(keyframes)[-1])
         control = found.control or next(iter(found.system.controls.values()), None)
-        written = sl.export(found.system, directory, to=to, start=start, control=control, domain=found.domain)
+        written = sl.export(found.system, directory, to=to, start=start, control=control, domain=found.domain, fmi=fmi)
     else:
         suffix = {"mjcf": ".xml", "urdf": ".urdf"}.get(to, f".saltus.{to}")
         stem = re.sub(r"\W+", "_", found.name)

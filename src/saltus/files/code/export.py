@@ -29,12 +29,13 @@ def export(
     name: str | None = None,
     tables: Mapping[str, Any] | None = None,
     ground: Any = None,
+    fmi: int = 2,
 ) -> list[Path]:
     """Write a Mechanism or a HybridSystem as code; return the files.
 
     "c": a C99 library with equations, guards, resets and a fixed-step hybrid stepper, self-test and examples; "fmu":
-    one FMU for co-simulation (FMI 2.0); "numpy": a Python module to read. Rows and independent coordinates are chosen
-    at `start` (the last keyframe unless given), for single domains at the states `at`. With `control` None the inputs
+    one FMU for co-simulation (`fmi` 2 or 3); "numpy": a Python module to read. Rows and independent coordinates are
+    chosen at `start` (the last keyframe unless given), for single domains at the states `at`. With `control` None the inputs
     are arguments. Runs begin in `domain`, the first unless given. `tables` are looked up in C, {name: (grid, rows)}.
     A machine with feet, stops or walls stands on `ground`; it has the steps of `sl.Batch`.
     """
@@ -64,7 +65,7 @@ def export(
     if to == "fmu":
         from saltus.files.code.fmu import export_fmu
 
-        return [export_fmu(exported, path)]
+        return [export_fmu(exported, path, fmi)]
     from saltus.files.code.numpy_module import export_numpy
 
     assert isinstance(exported, Exported)
