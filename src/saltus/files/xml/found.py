@@ -12,6 +12,9 @@ from saltus.files.xml.tree import Element
 from saltus.model.mechanism import Mechanism
 
 
+FAR = 1e6  # rad, m: a limit so far away is none
+
+
 @dataclass(frozen=True, eq=False)
 class Shape:
     """A geometric shape on a link: `size` in m as the format counts it, `friction` the sliding coefficient.
