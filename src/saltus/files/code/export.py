@@ -33,11 +33,12 @@ def export(
 ) -> list[Path]:
     """Write a Mechanism or a HybridSystem as code; return the files.
 
-    "c": a C99 library with equations, guards, resets and a fixed-step hybrid stepper, self-test and examples; "fmu":
-    one FMU for co-simulation (`fmi` 2 or 3); "numpy": a Python module to read. Rows and independent coordinates are
-    chosen at `start` (the last keyframe unless given), for single domains at the states `at`. With `control` None the inputs
-    are arguments. Runs begin in `domain`, the first unless given. `tables` are looked up in C, {name: (grid, rows)}.
-    A machine with feet, stops or walls stands on `ground`; it has the steps of `sl.Batch`.
+    "c": a C99 library with equations, guards, resets and a fixed-step hybrid stepper, self-test and examples;
+    "fmu": one FMU for co-simulation (`fmi` 2 or 3); "numpy": a Python module to read. Rows and independent
+    coordinates are chosen at `start` (the last keyframe unless given), for single domains at the states `at`. With
+    `control` None the inputs are arguments. Runs begin in `domain`, the first unless given. `tables` are looked up
+    in C, {name: (grid, rows)}. A machine with feet, stops or walls stands on `ground`; it has the steps of
+    `sl.Batch`.
     """
     if to not in FORMS:
         raise UnknownName("export", to, FORMS)

@@ -190,9 +190,11 @@ class _Writer:
         body.add("geom", type="sphere", pos=mass.com, size=0.01, contype=0, conaffinity=0, group=1)
 
     def _floats(self, placement: Placement) -> bool:
-        """Whether a joint is what MuJoCo calls free: between the origins of world and body, with nothing acting in it."""
+        """Whether a joint is what MuJoCo calls free: between origins of world and body, with nothing acting in it."""
         joint, m = placement.joint, self.m
         acting = [getattr(x, "coordinate", "") for x in (*m.forces.values(), *m.touching.values())] + list(m.armatures)
+        tied = [self.n.affine(c.phi[i]) for c in m.constraints.values() for i in range(c.phi.numel())]
+        acting += [name for given in tied if given is not None for name in given[1]]
         return (
             joint.kind == "free"
             and not placement.reversed
@@ -202,7 +204,6 @@ class _Writer:
                 for p in map(self.n.pose, (joint.a, joint.b))
             )
             and joint.motor is None
-            and not m.constraints
             and not set(acting) & set(joint.v_names)
         )
 
