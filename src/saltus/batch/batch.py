@@ -98,6 +98,11 @@ class Batch:
     def __repr__(self) -> str:
         return f"Batch({self.machine.name!r}, {self.copies}, step={self.step_length:g})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self._engine is not None:
+            raise BadValue(f"{self!r} runs on machine code; pickle it before its first reset, or pickle its state")
+        return self.__dict__
+
     # ---- what was given ------------------------------------------------------------------------------------------
 
     def _per_copy(self, name: str, value: ArrayLike, n: int) -> np.ndarray:

@@ -64,9 +64,9 @@ class _Writer:
                 )
         for name, force in m.forces.items():
             self._force(name, force)
-        for part in m.touching.values():
-            self._touching(part)
-        if any(isinstance(part, Foot) for part in m.touching.values()):
+        for touching in m.touching.values():
+            self._touching(touching)
+        if any(isinstance(x, Foot) for x in m.touching.values()):
             up = np.array([0, 0, 1]) if m.spatial else np.array([0, 1, 0])
             still = {"friction": "0 0 0", "contype": 0, "conaffinity": 1}  # feet bring their own
             world.add("geom", name="ground", type="plane", size="5 5 0.1", zaxis=up, **still)

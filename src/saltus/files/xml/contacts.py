@@ -25,7 +25,7 @@ def let_touch(found: Found, chosen: bool | Sequence[str]) -> tuple[Ground | None
     m, kept = found.mechanism, found.kept
     left: list[str] = []
     for name, (low, high) in kept.ranges.items():
-        if -FAR >= low and high >= FAR:
+        if low <= -FAR and high >= FAR:
             continue
         if name in m.v_names and low < high:
             m.stop(name, lower=low if low > -FAR else None, upper=high if high < FAR else None)
