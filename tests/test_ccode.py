@@ -524,3 +524,8 @@ def test_contacts_that_cannot_be_exported_are_named(tmp_path):
         sl.export(m, tmp_path, to="numpy")
     with pytest.raises(BadValue, match=r"sl\.simulate"):
         sl.export(m, tmp_path, ground=sl.ground.Stairs(0.1, 0.3, 4))
+    soft = sl.Mechanism("soft ball")
+    soft.slide("y", soft.ground, ball := soft.link("ball", mass=1.0), axes="y")
+    soft.foot("ball", ball.origin, friction=0.5, stiffness=1e4)
+    with pytest.raises(BadModel, match="'ball' soft"):
+        sl.export(soft, tmp_path)

@@ -10,6 +10,7 @@ import numpy as np
 from saltus.batch.batch import Batch
 from saltus.batch.motion import Acted, Motion
 from saltus.compile.statements import Routine, routine
+from saltus.errors import BadModel, BadValue
 from saltus.files.code.routines import Machine, tables_of
 from saltus.ground import Ground
 from saltus.hybrid.graph import HybridSystem
@@ -37,7 +38,18 @@ class Touching(Machine):
         ground: Ground | float | None = None,
         name: str | None = None,
     ) -> None:
+        soft = [n for n, x in mechanism.touching.items() if getattr(x, "stiffness", None) is not None]
+        if soft:
+            raise BadModel(
+                f"exported contacts are hard, and {', '.join(map(repr, soft))} soft; give no stiffness", soft=soft
+            )
         grounds = Batch(mechanism, 1, step=STEP, ground=ground).grounds
+        if grounds[0].patches > 1:
+            raise BadValue(
+                f"ground is {grounds[0]!r}; exported contacts stand on a plane or a smooth sl.ground.Terrain: corners "
+                "are for sl.simulate",
+                given=ground,
+            )
         super().__init__(HybridSystem.alone(mechanism, grounds[0]), start, control, name)
         law = Acted(None, len(mechanism.inputs)) if control is None else control
         q, v, theta = self.start.positions, self.start.velocities, self.params
@@ -62,6 +74,8 @@ class Touching(Machine):
         at, out = motion.slice("block").start, {}
         for i, x in enumerate(motion.elements):
             own = [given[3 * i + k] for k in range(3)]
+            if "given" in motion.blocks:
+                out |= {motion.slice("given").start + 2 * i + k: own[k] for k in range(2)}
             rough = self.ground.near(0.0, 0.0)[0].friction if isinstance(x.part, Foot) else None
             if rough is not None:  # the smaller one; below zero, a foot has none of its own
                 own[:2] = [ca.if_else(f < 0, rough, ca.fmin(f, rough)) for f in own[:2]]
