@@ -71,7 +71,8 @@ class Touching(Machine):
         """What of p follows from the Params, by its place: friction and restitution of every contact."""
         motion, p = self.motion, self.mechanism.p
         given = motion.c.laws.function(p) if isinstance(motion.c, Touched) else SX(0, 1)
-        at, out = motion.slice("block").start, {}
+        at = motion.slice("block").start
+        out: dict[int, SX] = {}
         for i, x in enumerate(motion.elements):
             own = [given[3 * i + k] for k in range(3)]
             if "given" in motion.blocks:
@@ -81,7 +82,9 @@ class Touching(Machine):
                 own[:2] = [ca.if_else(f < 0, rough, ca.fmin(f, rough)) for f in own[:2]]
             out[at + x.places["friction"].start] = own[0]
             out[at + x.places["static"].start] = ca.fmax(own[0], own[1])
-            out[motion.slice("restitution").start + i] = own[2]
+            for block, value in (("restitution", own[2]), ("friction", own[0])):
+                if block in motion.blocks:
+                    out[motion.slice(block).start + i] = value
             at += x.size
         return out
 
