@@ -99,6 +99,11 @@ class Batch:
     def __repr__(self) -> str:
         return f"Batch({self.machine.name!r}, {self.copies}, step={self.step_length:g})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self._engine is not None:
+            raise BadValue(f"{self!r} runs on machine code; pickle it before its first reset, or pickle its state")
+        return self.__dict__
+
     # ---- what was given ------------------------------------------------------------------------------------------
 
     def _per_copy(self, name: str, value: ArrayLike, n: int) -> np.ndarray:
@@ -173,7 +178,7 @@ class Batch:
         if self._engine is None:
             self._prepare(q[0], theta[0])
         q = self._closed(which, q, theta)
-        self._begin(which, q, v, theta)
+        self.engine.begin(which, q, *self.parameters(self.motion, self.grounds, which, q, v, theta))
 
     def _prepare(self, q: np.ndarray, theta: np.ndarray) -> None:
         self.motion = Motion(self.machine, self.grounds[0], self._law, self._until, self._measure, q, theta)
@@ -213,8 +218,12 @@ class Batch:
             )
         return q
 
-    def _begin(self, which: np.ndarray, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> None:
-        motion, n = self.motion, len(which)
+    @staticmethod
+    def parameters(
+        motion: Motion, grounds: Sequence[Ground], which: np.ndarray, q: np.ndarray, v: np.ndarray, theta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Independent velocities and run-time parameters with which some copies start."""
+        n = len(which)
         p = np.zeros((n, motion.p.numel()))
         p[:, motion.slice("params")] = theta
         laws = np.reshape(motion.laws(theta), (n, -1, 3))
@@ -222,7 +231,7 @@ class Batch:
         p[:, motion.slice("given")] = laws[:, :, :2].reshape(n, -1)
         p[:, motion.slice("entry_q")], p[:, motion.slice("entry_v")] = q, v
         meeting, at = motion.meeting(q, v, p), motion.slice("block").start
-        near = [[self.grounds[k].near(*place) for place in feet] for k, feet in zip(which, meeting.feet, strict=True)]
+        near = [[grounds[k].near(*place) for place in feet] for k, feet in zip(which, meeting.feet, strict=True)]
         for i, x in enumerate(motion.elements):
             place = {key: slice(at + s.start, at + s.stop) for key, s in x.places.items()}
             friction = laws[:, i, :2]
@@ -258,8 +267,7 @@ class Batch:
                 p[:, at] = (gap <= START) & (np.abs(meeting.speeds[:, i]) <= START)
             p[:, at + x.places["felt"].start] = p[:, at]
             at += x.size
-        assert self._engine is not None
-        self._engine.begin(which, q, w, p)
+        return w, p
 
     # ---- stepping --------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from saltus.batch.motion import Motion
 from saltus.compile import build
-from saltus.compile.statements import VECTOR, Routine, declared, statements
+from saltus.compile.statements import VECTOR, Routine, declared, statements, unused
 from saltus.ground import Ground
 from saltus.model.touching import Foot
 from saltus.once import cached_property
@@ -102,14 +102,14 @@ def source(motion: Motion, gradient: bool) -> str:
 
 
 def _function(r: Routine) -> list[str]:
-    body, count, _ = statements(r.function, VECTOR)
+    body, count, used = statements(r.function, VECTOR)
     arguments = [
         "V t",
         *(f"const V *restrict {n}" for n, _ in r.inputs[1:]),
         *(f"V *restrict {n}" for n, _ in r.outputs),
     ]
     head = f"static __attribute__((noinline)) void {r.name}({', '.join(arguments)}) {{"
-    return [head, *declared(count, "V"), *(f"  {line}" for line in body), "}"]
+    return [head, *declared(count, "V"), *unused(r, used), *(f"  {line}" for line in body), "}"]
 
 
 class Native:
