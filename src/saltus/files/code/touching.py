@@ -81,7 +81,9 @@ class Touching(Machine):
                 own[:2] = [ca.if_else(f < 0, rough, ca.fmin(f, rough)) for f in own[:2]]
             out[at + x.places["friction"].start] = own[0]
             out[at + x.places["static"].start] = ca.fmax(own[0], own[1])
-            out[motion.slice("restitution").start + i] = own[2]
+            for block, value in (("restitution", own[2]), ("friction", own[0])):
+                if block in motion.blocks:
+                    out[motion.slice(block).start + i] = value
             at += x.size
         return out
 
