@@ -71,7 +71,8 @@ class Touching(Machine):
         """What of p follows from the Params, by its place: friction and restitution of every contact."""
         motion, p = self.motion, self.mechanism.p
         given = motion.c.laws.function(p) if isinstance(motion.c, Touched) else SX(0, 1)
-        at, out = motion.slice("block").start, {}
+        at = motion.slice("block").start
+        out: dict[int, SX] = {}
         for i, x in enumerate(motion.elements):
             own = [given[3 * i + k] for k in range(3)]
             if "given" in motion.blocks:
