@@ -162,16 +162,19 @@ def _independence(e: Equations, rows: list[int]) -> SX | None:
 
 
 def _projected(e: Equations, recursion: Recursion, rows: list[int], iterations: int) -> SX:
-    """Positions and velocities moved onto the constraints along M^-1 J'."""
-    still = SX(e.nv, 1)
-    shift, _ = recursion.solve(still, -e.phi[rows])
-    step = ca.Function("step", [e.t, e.q, e.p], [e.kinematics.displaced(shift)])
-    q = e.q
+    """Positions and velocities moved onto the constraints along M^-1 J', both taken where the step ended.
+
+    What is taken out is so small that M and J change by less than a step of Newton's method leaves over.
+    """
+    still, q = SX(e.nv, 1), e.q
+    gap = ca.Function("gap", [e.t, e.q, e.p], [ca.densify(e.phi[rows])])
+    speed = ca.Function("speed", [e.t, e.q, e.v, e.p], [ca.densify(e.phi_dot[rows])])
+    shift = SX.sym("shift", e.nv)
+    moved = ca.Function("moved", [e.q, shift], [e.kinematics.displaced(shift)])
     for _ in range(iterations):
-        q = step(e.t, q, e.p)
-    v = e.v + recursion.solve(still, -e.phi_dot[rows])[0]
-    velocity = ca.Function("velocity", [e.t, e.q, e.v, e.p], [v])
-    return ca.cse(ca.densify(ca.vertcat(q, velocity(e.t, q, e.v, e.p))))
+        q = moved(q, ca.densify(recursion.solve(still, -gap(e.t, q, e.p))[0]))
+    v = e.v + recursion.solve(still, -speed(e.t, q, e.v, e.p))[0]
+    return ca.cse(ca.densify(ca.vertcat(q, v)))
 
 
 # ---- independent velocities in the state --------------------------------------------------------------------------
