@@ -7,7 +7,8 @@
 
    Written in front of this text, by native.py: the C of the flow as CasADi gives it,
      saltus_rhs(t, x, p) -> f,  saltus_guards(t, x, p, xdot) -> (g, dg/dt),  saltus_project(t, x, p) -> x,
-   and N (states), G (guards), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite). */
+   and N (states), G (guards), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite), RATES (0: there is
+   no saltus_guards, saltus_rhs gives (f, g), and the rates of guards are differences). */
 
 #include <float.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #define SIZE(count) ((count) > 0 ? (count) : 1) /* C has no empty arrays */
 #define DEGREE (DENSE ? 7 : 3)
 #define SAMPLES 5 /* points of a step, ends included, at which the guards are looked at */
+#define SLOPE(rate) (RATES ? (rate) : NULL) /* rates at samples, which follow from all five where there are none */
 
 enum { END, EVENT, LIMIT, NOT_FINITE, STEP_TOO_SMALL, NO_MEMORY };
 
@@ -45,7 +47,7 @@ typedef struct {
   int degree;
   double t, h;             /* the step poly stands for */
   double g[SAMPLES][SIZE(G)], g_rate[SAMPLES][SIZE(G)]; /* guards and their time derivatives */
-  double probe_g[SIZE(G)], probe_rate[SIZE(G)];
+  double probe_g[SIZE(G)], probe_rate[SIZE(G)], ahead[SIZE(G)], unused[SIZE(N > G ? N : G)];
   double armed_at[SIZE(G)], root[SIZE(G)], sign[SIZE(G)], delay[SIZE(G)];
 } Work;
 
@@ -119,15 +121,28 @@ static int finite_all(const double *v, int n) {
 /* A function that reports failure (a solver inside it) counts as not finite. */
 static void rhs(Work *w, double t, const double *x, double *f) {
   w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = f;
+  if (!RATES) w->res[1] = w->unused;
   ++w->run->evaluations;
   if (saltus_rhs(w->arg, w->res, w->iw, w->w, 0) && N > 0) f[0] = NAN;
 }
 
+/* Guards that need accelerations cost as much as these do, and exact rates of them three times as much. A difference
+   over a ten thousandth of the step tells a graze from a near miss as well; no rate is asked for where it is NULL. */
 static void guards(Work *w, double t, const double *x, const double *xdot, double *g, double *g_rate) {
-#if G > 0
+#if G > 0 && RATES
   w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->arg[3] = xdot;
   w->res[0] = g, w->res[1] = g_rate;
   saltus_guards(w->arg, w->res, w->iw, w->w, 0);
+#elif G > 0
+  const double tick = 1e-4 * w->h;
+  double y[SIZE(N)];
+  w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = w->unused, w->res[1] = g;
+  ++w->run->evaluations;
+  saltus_rhs(w->arg, w->res, w->iw, w->w, 0);
+  if (!g_rate) return;
+  for (int i = 0; i < N; ++i) y[i] = x[i] + tick * xdot[i];
+  guards(w, t + tick, y, xdot, w->ahead, NULL);
+  for (int i = 0; i < G; ++i) g_rate[i] = (w->ahead[i] - g[i]) / tick;
 #else
   (void)w, (void)t, (void)x, (void)xdot, (void)g, (void)g_rate;
 #endif
@@ -375,12 +390,25 @@ static int may_cross(const Work *w) {
   return 0;
 }
 
+/* Rates of the guards at the samples: those of the polynomial through all of them. */
+static void fit(Work *w) {
+  static const double DIFFERENCE[SAMPLES][SAMPLES] = {
+      {-25, 48, -36, 16, -3}, {-3, -10, 18, -6, 1}, {1, -8, 0, 8, -1}, {-1, 6, -18, 10, 3}, {3, -16, 36, -48, 25}};
+  for (int k = 0; k < SAMPLES; ++k)
+    for (int i = 0; i < G; ++i) {
+      double sum = 0;
+      for (int j = 0; j < SAMPLES; ++j) sum += DIFFERENCE[k][j] * w->g[j][i];
+      w->g_rate[k][i] = sum / (3 * w->h);
+    }
+}
+
 /* Look for events in the finished step from x. Return the s of the first one, infinity for none. */
 static double find_events(Work *w, double t, const double *x, double h) {
   double first = INFINITY;
-  guards(w, t + h, w->x_new, w->k[12], w->g[SAMPLES - 1], w->g_rate[SAMPLES - 1]);
+  guards(w, t + h, w->x_new, w->k[12], w->g[SAMPLES - 1], SLOPE(w->g_rate[SAMPLES - 1]));
   for (;;) {
-    for (int k = 1; k + 1 < SAMPLES; ++k) look(w, k / (SAMPLES - 1.0), w->g[k], w->g_rate[k]);
+    for (int k = 1; k + 1 < SAMPLES; ++k) look(w, k / (SAMPLES - 1.0), w->g[k], SLOPE(w->g_rate[k]));
+    if (!RATES) fit(w);
     if (w->degree == 7) break;
     if (!may_cross(w)) return first;
     interpolate(w, t, x, h);
@@ -483,7 +511,7 @@ static int integrate(Work *w) {
   int halvings = 0, failed_before = 0;
   rhs(w, t, r->x, w->k[0]);
   if (!finite_all(r->x, N) || !finite_all(w->k[0], N)) return NOT_FINITE;
-  guards(w, t, r->x, w->k[0], w->g[0], w->g_rate[0]);
+  guards(w, t, r->x, w->k[0], w->g[0], SLOPE(w->g_rate[0]));
   for (int i = 0; i < G; ++i) w->armed_at[i] = INFINITY;
   arm(w, 0, w->g[0]);
   if (t >= r->t_end) return END;
@@ -560,7 +588,7 @@ static void grow_work(int (*work)(casadi_int *, casadi_int *, casadi_int *, casa
 EXPORT void saltus_run(Run *r) {
   casadi_int most[4] = {1, 1, 1, 1};
   grow_work(saltus_rhs_work, most);
-#if G > 0
+#if G > 0 && RATES
   grow_work(saltus_guards_work, most);
 #endif
 #if PROJECT

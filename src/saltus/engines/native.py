@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +18,7 @@ from saltus.errors import BadValue
 
 _STOPS = (Stop.END, Stop.EVENT, Stop.LIMIT, Stop.NOT_FINITE, Stop.STEP_TOO_SMALL)
 _NO_MEMORY = len(_STOPS)
+LONG = 10_000  # instructions: a flow that is long to compile
 _KEPT = Kept()
 
 # Fused products and one division where many have the same divisor: a fifth faster, and here there is no virtual
@@ -177,14 +179,23 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
     )
 
 
+def _shared(flow: Flow) -> ca.Function | None:
+    """Right-hand side and guards in one, where guards repeat so much of a long flow that their rates would treble it."""
+    if flow.both is None or flow.both.n_instructions() < LONG:
+        return None
+    return flow.both if 2 * flow.guards.n_instructions() > flow.rhs.n_instructions() else None
+
+
 def _source(flow: Flow, dense: bool) -> str:
     """The whole translation unit: sizes, the flow in C, the integrator."""
-    functions = [densified(flow.rhs, "saltus_rhs")]
-    if flow.n_guards:
+    shared = _shared(flow)
+    functions = [densified(shared or flow.rhs, "saltus_rhs")]
+    if flow.n_guards and shared is None:
         functions.append(guards_with_rates(flow))
     if flow.project is not None:
         functions.append(densified(flow.project, "saltus_project"))
     sizes = {"N": flow.n, "G": flow.n_guards, "PROJECT": int(flow.project is not None), "DENSE": int(dense)}
+    sizes["RATES"] = int(shared is None)
     defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
     integrator = Path(__file__).with_name("dop853.c").read_text()
     # The sizes come after the flow's C, whose own names they must not touch.
