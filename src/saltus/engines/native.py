@@ -180,7 +180,10 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
 
 
 def _shared(flow: Flow) -> ca.Function | None:
-    """Right-hand side and guards in one, where guards repeat so much of a long flow that their rates would treble it."""
+    """Right-hand side and guards in one, where guards repeat so much of a long flow that rates would treble it.
+
+    None where they do not.
+    """
     if flow.both is None or flow.both.n_instructions() < LONG:
         return None
     return flow.both if 2 * flow.guards.n_instructions() > flow.rhs.n_instructions() else None
