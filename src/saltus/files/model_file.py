@@ -24,14 +24,25 @@ from saltus.model.mechanism import Mechanism
 XML = (".xml", ".mjcf", ".urdf")
 
 
+@dataclass(frozen=True)
+class Held:
+    """A law that holds its inputs, as a keyframe's `ctrl` says."""
+
+    values: dict[str, float]
+
+    def __call__(self, t: Any, s: Any) -> dict[str, float]:
+        """The inputs, whatever the state."""
+        return self.values
+
+
 @dataclass(frozen=True, eq=False)
 class ModelFile:
     """A machine from a file, and what the file says about running it.
 
     `system` is what `sl.simulate` takes: the HybridSystem, or the Mechanism where the file names no domains.
     `notes` lists by name and line what a foreign file holds and Saltus has no part for, then what was `kept` and
-    does not act, and what was passed over. `commands` are the inputs a foreign file's keyframes hold, `ground` what its
-    feet meet, for `sl.simulate(..., ground=model.ground)`.
+    does not act, and what was passed over. `commands` are the inputs a foreign file's keyframes hold, and its `control`
+    holds those of the start; `ground` is what its feet meet, for `sl.simulate(..., ground=model.ground)`.
     """
 
     mechanism: Mechanism
@@ -80,11 +91,19 @@ def read_model(
         if repair:
             said += [f"{path}: {text}" for text in repaired(m, found.keyframe)]
         if contacts:
-            ground, left = let_touch(found, contacts)
-            said += [f"{path}: kept, not acting: {text}" for text in left]
+            ground, texts = let_touch(found, contacts)
+            said += [f"{path}: {text}" for text in texts]
         notes = (*said, *found.left.notes(found.kept if not contacts else Kept()))
+        held = found.commands.get(found.keyframe or "")
         return ModelFile(
-            m, m, keyframe=found.keyframe, notes=notes, kept=found.kept, ground=ground, commands=found.commands
+            m,
+            m,
+            control=Held(held) if held else None,
+            keyframe=found.keyframe,
+            notes=notes,
+            kept=found.kept,
+            ground=ground,
+            commands=found.commands,
         )
     if base is not None or repair or contacts:
         raise BadValue("base, repair and contacts belong to MJCF and URDF; a file of Saltus says these things itself")
