@@ -125,5 +125,5 @@ def test_model_files_hold_what_touches_and_remembers(tmp_path, suffix):
 
 def test_options_of_foreign_files_are_refused_for_our_own(tmp_path):
     path = sl.write(everything_that_touches(), tmp_path / "m.saltus.yaml")
-    with pytest.raises(BadValue, match="belong to MJCF and URDF"):
+    with pytest.raises(BadValue, match="belong to MJCF, URDF and SDF"):
         sl.read(path, contacts=True)

@@ -21,7 +21,7 @@ from saltus.hybrid.guards import When
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 
-XML = (".xml", ".mjcf", ".urdf")
+XML = (".xml", ".mjcf", ".urdf", ".sdf", ".world", ".xacro")
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ def read_model(
     repair: bool = False,
     contacts: bool | Sequence[str] = False,
 ) -> ModelFile:
-    """Read a model file: .yaml or .json of Saltus, or MJCF or URDF (.xml, .urdf).
+    """Read a model file: .yaml or .json of Saltus, or MJCF, URDF or SDF (.xml, .urdf, .sdf).
 
     BadFile says what is wrong with file, line and path. Opening a file never runs code. A foreign file with
     features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list. The root
-    of a URDF stands still or floats by `base`, "fixed" or "free". `closing` (m) is what loops may leave open where the
-    numbers of a file are rounded; `repair` moves the ends of loops by as little as closes them and says how far.
+    of a URDF or SDF stands still or floats by `base`, "fixed" or "free". `closing` (m) is what loops may leave open
+    where the numbers of a file are rounded; `repair` moves the ends of loops by as little as closes them, and says so.
     `contacts` lets joint limits, dry friction and the shapes of the outermost links (or of those named) act.
     """
     path = Path(path)
@@ -106,7 +106,9 @@ def read_model(
             commands=found.commands,
         )
     if base is not None or repair or contacts:
-        raise BadValue("base, repair and contacts belong to MJCF and URDF; a file of Saltus says these things itself")
+        raise BadValue(
+            "base, repair and contacts belong to MJCF, URDF and SDF; a file of Saltus says these things itself"
+        )
     model = build(documents.read(path))
     model.mechanism.closing = closing
     return model
