@@ -38,6 +38,7 @@ JOINT_QUIET = {
     "hardwareInterface",
     "safety_limits",
     "property",
+    "joint_properties",
 }
 LINK_QUIET = {
     "visual",
@@ -188,7 +189,12 @@ class _Reader:
         if inertial is None:
             return NOTHING
         mass_tag, tensor_tag = inertial.first("mass"), inertial.first("inertia")
-        i = {k: scalar(tensor_tag, k) if tensor_tag else 0.0 for k in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")}
+        given = tensor_tag.attributes if tensor_tag is not None else {}
+        empty = [k for k, text in given.items() if not text.strip()]
+        if empty:
+            self.left.remark(inertial, f"{', '.join(empty)} of link {e.get('name')!r} is empty: zero")
+        tensor_tag = inertial.with_attributes({k: text for k, text in given.items() if k not in empty})
+        i = {k: scalar(tensor_tag, k) for k in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")}
         tensor = np.array(
             [[i["ixx"], i["ixy"], i["ixz"]], [i["ixy"], i["iyy"], i["iyz"]], [i["ixz"], i["iyz"], i["izz"]]]
         )

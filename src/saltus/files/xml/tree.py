@@ -18,6 +18,7 @@ from saltus.errors import BadFile, SaltusError
 LARGEST = 20_000_000  # bytes
 DEEPEST = 200
 LONGEST = 10_000  # characters of text in an element
+COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 
 
 @dataclass
@@ -117,6 +118,7 @@ def read_tree(path: Path) -> Element:
 
 def parse_tree(data: bytes, file: str) -> Element:
     """Parse text."""
+    data = COMMENT.sub(lambda found: b"\n" * found.group().count(b"\n"), data)  # robots' files have "--" in them
     parser = xml.parsers.expat.ParserCreate()
     root, stack = Element("", {}), []  # type: Element, list[Element]
 
