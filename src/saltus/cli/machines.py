@@ -44,6 +44,7 @@ class Model:
     control: Any = None
     domain: str | None = None
     until: float | None = None
+    ground: Any = None
     run: Any = None
 
     @property
@@ -154,7 +155,7 @@ def _from_model_file(path: Path, reading: Mapping[str, Any]) -> Model:
         raise BadValue(f"{path} holds no machine; give a model file, a Python file or a name of `saltus zoo`")
     name = path.name.split(".")[0]
     system = _as_system(found.system, found.ground)
-    return Model(name, system, found.start, found.control, found.domain, found.until)
+    return Model(name, system, found.start, found.control, found.domain, found.until, found.ground)
 
 
 def _from_python(path: Path) -> Model:

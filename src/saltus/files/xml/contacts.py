@@ -58,6 +58,8 @@ def let_touch(found: Found, chosen: bool | Sequence[str]) -> tuple[Ground | None
                 friction=friction,
             )
     said = [f"kept, not acting: {text}" for text in left]
+    if not any(isinstance(part, Foot) for part in m.touching.values()):
+        return None, said
     return ground, [*said, *_lifted(m, ground or Level())]
 
 
