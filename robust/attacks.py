@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from robust import attacks_data, attacks_files, attacks_studio, attacks_threads
+from robust import attacks_data, attacks_files, attacks_robots, attacks_studio, attacks_threads
 from robust.gathering import command_line, gathered, renew
 from robust.wrong import Wrong
 from saltus.errors import SaltusError
@@ -52,7 +52,8 @@ Attack = Callable[[int, Path], str]  # of a seed and an empty folder; says how i
 def campaigns() -> dict[str, tuple[int, Attack]]:
     """Share of a thousand, and the attack, by name."""
     return {
-        "model files": (380, attacks_files.model_file),
+        "model files": (180, attacks_files.model_file),
+        "robots": (200, attacks_robots.robot),
         "runs": (220, attacks_data.run_file),
         "families": (20, attacks_data.family_file),
         "sweep stores": (96, attacks_data.sweep_store),
