@@ -91,7 +91,8 @@ def numbers(element: Element, name: str, default: str, count: int | None = None)
         out = np.array([float(x) for x in text.split()])
     except ValueError:
         out = np.array([np.nan])
-    if not np.isfinite(out).all() or (count is not None and len(out) != count):
+    empty = not len(out) and (name in element.attributes and text != default)
+    if not np.isfinite(out).all() or (count is not None and len(out) != count) or empty:
         want = "numbers" if count is None else f"{count} number(s)"
         raise bad(element, f"<{element.tag}> {name}={text[:60]!r}; expected {want}")
     return out
