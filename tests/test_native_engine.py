@@ -8,19 +8,12 @@ import numpy as np
 import pytest
 
 from saltus.compile import find_compiler
-from saltus.engines import native
 from saltus.engines.native import NativeEngine
 from saltus.engines.port import Flow, Request, Stop
 from saltus.errors import BadValue
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 GRAVITY = 9.81
-
-
-@pytest.fixture(params=["exact", "differences"])
-def rates(request, monkeypatch):
-    """Rates of guards: exact, or differences, as in flows that are long and whose guards repeat them."""
-    monkeypatch.setattr(native, "_shared", lambda flow: flow.both if request.param == "differences" else None)
 
 
 def flow(n, rhs, guards=lambda t, x, p: ca.SX(0, 1), project=None, parameters=0):
@@ -30,8 +23,7 @@ def flow(n, rhs, guards=lambda t, x, p: ca.SX(0, 1), project=None, parameters=0)
         return ca.Function(name, [t, x, p], [expression(t, x, p)])
 
     projection = project and function("project", project)
-    both = ca.Function("both", [t, x, p], [rhs(t, x, p), guards(t, x, p)])
-    return Flow("test", function("rhs", rhs), function("guards", guards), projection, both)
+    return Flow("test", function("rhs", rhs), function("guards", guards), projection)
 
 
 def request(x, t_end, directions=(), tolerance=1e-10, **others):
@@ -117,7 +109,6 @@ def test_pieces_join_with_their_slopes():
     np.testing.assert_allclose(end[-1], segment.x, atol=1e-14)
 
 
-@pytest.mark.usefixtures("rates")
 @pytest.mark.parametrize("dense", [True, False])
 def test_falling_ball_lands_on_time(dense):
     segment = ball(dense=dense).run(request([1.0, 0.0], 10.0, [-1]))
@@ -128,7 +119,6 @@ def test_falling_ball_lands_on_time(dense):
     np.testing.assert_allclose(segment.coefficients[-1].sum(axis=0), segment.x, atol=1e-14)
 
 
-@pytest.mark.usefixtures("rates")
 def test_event_of_a_nonlinear_flow_is_as_exact_as_the_steps():
     """x = 1 / (2 - sin t) reaches 2/3 at t = pi / 6."""
     t = np.pi / 6
@@ -140,7 +130,6 @@ def test_event_of_a_nonlinear_flow_is_as_exact_as_the_steps():
         assert abs(segment.x[0] - 2 / 3) < 1e-15
 
 
-@pytest.mark.usefixtures("rates")
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("above", [1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("t_end", [1.3, 1.7, 2.0])
@@ -161,7 +150,6 @@ def test_graze_inside_one_step_is_seen_if_and_only_if_it_crosses(above, t_end, d
             assert len(segment.breaks) == 2
 
 
-@pytest.mark.usefixtures("rates")
 def test_direction_selects_the_crossing():
     rising, falling, both = (
         ball(lambda t, x, p: x[0] - 1.0).run(request([0.0, GRAVITY], 3.0, [d])).breaks[-1] for d in (1, -1, 0)
@@ -170,7 +158,6 @@ def test_direction_selects_the_crossing():
     np.testing.assert_allclose([rising, falling, both], [1 - root, 1 + root, 1 - root], atol=1e-13)
 
 
-@pytest.mark.usefixtures("rates")
 @pytest.mark.parametrize("direction", [-1, 0])
 @pytest.mark.parametrize("speed", [1e-5, 1e-2, 3.0])
 def test_unarmed_guard_leaves_first_even_within_one_step(direction, speed):
@@ -181,14 +168,12 @@ def test_unarmed_guard_leaves_first_even_within_one_step(direction, speed):
     np.testing.assert_allclose(segment.breaks[-1], 2 * speed / GRAVITY, rtol=1e-12)
 
 
-@pytest.mark.usefixtures("rates")
 def test_unarmed_guard_that_never_leaves_never_fires():
     segment = ball().run(request([0.0, 0.0], 1.0, [-1], armed=np.zeros(1, bool)))
     assert segment.stop is Stop.END
     assert not segment.armed.any()
 
 
-@pytest.mark.usefixtures("rates")
 def test_guard_arms_only_up_to_the_event():
     def guards(t, x, p):
         return ca.vertcat(t - 0.3, 0.8 - t)
@@ -199,7 +184,6 @@ def test_guard_arms_only_up_to_the_event():
     assert segment.armed.tolist() == [True, False]
 
 
-@pytest.mark.usefixtures("rates")
 def test_ties_are_all_listed_and_later_ones_are_not():
     landing = np.sqrt(2 / GRAVITY)
 
@@ -210,7 +194,6 @@ def test_ties_are_all_listed_and_later_ones_are_not():
     assert sorted(segment.fired) == [1, 2, 3]
 
 
-@pytest.mark.usefixtures("rates")
 def test_nearly_equal_events_come_in_the_order_of_time():
     def guards(t, x, p):
         return ca.vertcat(x[0] - 1e-9, x[0], x[0] - 2e-9)

@@ -162,18 +162,21 @@ def _independence(e: Equations, rows: list[int]) -> SX | None:
 
 
 def _projected(e: Equations, recursion: Recursion, rows: list[int], iterations: int) -> SX:
-    """Positions and velocities moved onto the constraints along M^-1 J', both taken where the step ended.
+    """Positions and velocities moved onto the constraints along M^-1 J'.
 
-    What is taken out is so small that M and J change by less than a step of Newton's method leaves over.
+    M and J stay those of the first position: a step's drift is small, and so is what it changes them by.
     """
-    still, q = SX(e.nv, 1), e.q
-    gap = ca.Function("gap", [e.t, e.q, e.p], [ca.densify(e.phi[rows])])
-    speed = ca.Function("speed", [e.t, e.q, e.v, e.p], [ca.densify(e.phi_dot[rows])])
-    shift = SX.sym("shift", e.nv)
-    moved = ca.Function("moved", [e.q, shift], [e.kinematics.displaced(shift)])
+    still = SX(e.nv, 1)
+    off, step = SX.sym("off", len(rows)), SX.sym("step", e.nv)
+    at = [e.t, e.q, e.p]
+    gap = ca.Function("gap", at, [e.phi[rows]])
+    gap_rate = ca.Function("gap_rate", [*at, e.v], [e.phi_dot[rows]])
+    moved = ca.Function("moved", [*at, step], [e.kinematics.displaced(step)])
+    back = ca.Function("back", [*at, off], [recursion.solve(still, -off)[0]])
+    q = e.q
     for _ in range(iterations):
-        q = moved(q, ca.densify(recursion.solve(still, -gap(e.t, q, e.p))[0]))
-    v = e.v + recursion.solve(still, -speed(e.t, q, e.v, e.p))[0]
+        q = moved(e.t, q, e.p, back(*at, gap(e.t, q, e.p)))
+    v = e.v + back(*at, gap_rate(e.t, q, e.p, e.v))
     return ca.cse(ca.densify(ca.vertcat(q, v)))
 
 

@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saltus.compile import CompileError, build, c_source, densified, left_as_it_is
-from saltus.engines.events import guards_with_rates
 from saltus.engines.port import Flow, Kept, Request, Segment, Stepper, Stop, check_times
 from saltus.errors import BadValue
 
 _STOPS = (Stop.END, Stop.EVENT, Stop.LIMIT, Stop.NOT_FINITE, Stop.STEP_TOO_SMALL)
 _NO_MEMORY = len(_STOPS)
-LONG = 10_000  # instructions: a flow that is long to compile
 _KEPT = Kept()
 
 # Fused products and one division where many have the same divisor: a fifth faster, and here there is no virtual
@@ -179,26 +177,22 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
     )
 
 
-def _shared(flow: Flow) -> ca.Function | None:
-    """Right-hand side and guards in one, where guards repeat so much of a long flow that rates would treble it.
-
-    None where they do not.
-    """
-    if flow.both is None or flow.both.n_instructions() < LONG:
-        return None
-    return flow.both if 2 * flow.guards.n_instructions() > flow.rhs.n_instructions() else None
+def _both(flow: Flow) -> ca.Function:
+    """(t, x, p) -> (derivatives, guards), which share most of what they compute."""
+    if flow.both is not None:
+        return densified(flow.both, "saltus_flow")
+    symbol: Any = ca.SX if flow.rhs.is_a("SXFunction") and flow.guards.is_a("SXFunction") else ca.MX
+    inputs = [symbol.sym(name, *flow.rhs.size_in(i)) for i, name in enumerate(("t", "x", "p"))]
+    outputs = [ca.densify(f.call(inputs, True, False)[0]) for f in (flow.rhs, flow.guards)]
+    return ca.Function("saltus_flow", inputs, ca.cse(outputs))
 
 
 def _source(flow: Flow, dense: bool) -> str:
     """The whole translation unit: sizes, the flow in C, the integrator."""
-    shared = _shared(flow)
-    functions = [densified(shared or flow.rhs, "saltus_rhs")]
-    if flow.n_guards and shared is None:
-        functions.append(guards_with_rates(flow))
+    functions = [_both(flow)]
     if flow.project is not None:
         functions.append(densified(flow.project, "saltus_project"))
     sizes = {"N": flow.n, "G": flow.n_guards, "PROJECT": int(flow.project is not None), "DENSE": int(dense)}
-    sizes["RATES"] = int(shared is None)
     defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
     integrator = Path(__file__).with_name("dop853.c").read_text()
     # The sizes come after the flow's C, whose own names they must not touch.

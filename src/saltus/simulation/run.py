@@ -618,7 +618,7 @@ class _Run:
         """Edge or contacts that a jump of the control has carried beyond the forces that they can bear."""
         if not len(now.directions):
             return None
-        side = now.directions * np.ravel(now.guards(self.t, x, p)[0])
+        side = now.directions * np.ravel(now.guards(self.t, x, p))
         for edge, beyond in zip(now.edges, side, strict=False):
             if edge.guard.forbids == "force" and beyond > WATCH:
                 return edge
@@ -630,7 +630,8 @@ class _Run:
         """Judge the guards at entry; what is past its surface at the start of a run is refused or noted."""
         if not len(now.directions):
             return Armed(np.zeros(0, bool))
-        g, rate = (np.ravel(value) for value in now.guards(self.t, x, p))
+        g = np.ravel(now.guards(self.t, x, p))
+        rate = np.ravel(now.edge_rates(self.t, x, p)) if now.edges else np.zeros(0)
         for edge, value in zip(now.edges, g, strict=False):
             if math.isnan(value):
                 raise BadValue(

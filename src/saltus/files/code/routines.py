@@ -238,7 +238,7 @@ class DomainCode:
         ]
         if flow.n_guards:
             out.append(self._of_flow("guards", f"Guards of {title}.", flow.guards, None, "guard"))
-            rates = ca.Function("rates", [now.equations.t, now.x, now.p], [self._guard_rates()])
+            rates = ca.Function("rates", [now.equations.t, now.x, now.p], [now.guard_rates()])
             out.append(self._of_flow("guard_rates", f"Rates of the guards of {title}.", rates, None, "rate"))
         if flow.project is not None:
             out.append(
@@ -275,10 +275,6 @@ class DomainCode:
             "t q v params anchors",
             "rho H C g",
         )
-
-    def _guard_rates(self) -> SX:
-        now = self.mode
-        return now.guards.function(now.equations.t, now.x, now.p)[1]
 
     # ---- entering -----------------------------------------------------------------------------------------------
 
