@@ -181,7 +181,8 @@ def results(seeds: list[int]) -> Iterator[dict[str, Any]]:
 
 HEAD = "## Attacks"
 ABOUT = """Written by `python -m robust attacks`. A seed gives one attack: a mutant of a model file (YAML, JSON,
-MJCF, URDF, an expression); a saved run with flipped bits, cut, or with a hostile header or contents under a right
+MJCF, URDF, an expression); a robot as people have it (MJCF, URDF, SDF) with other numbers and names, elements left out
+or doubled, and parts outside of its folder, read with any options to its start and its equations; a saved run with flipped bits, cut, or with a hostile header or contents under a right
 checksum, and the name of a Python file that lies beside it; a family of orbits and a study's result with other numbers
 and names; a sweep store with flipped bits and missing chunks; names made of markup, formulas, escapes and control
 characters through every output; requests to the studio with foreign origins, hosts, cookies and broken heads; kills of
