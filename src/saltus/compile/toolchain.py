@@ -241,7 +241,7 @@ def _compile(
     units: int,
 ) -> None:
     """Compile into a file of our own and rename it, so that no reader ever sees half a library."""
-    command = [compiler.path, *options, "-x", "c", "-", "-lm", "-o"]
+    command, long = [compiler.path, *options, "-x", "c", "-", "-lm", "-o"], f"{len(source)} characters of C"
     part: Path | None = None
     objects: list[str] = []
     try:
@@ -258,15 +258,17 @@ def _compile(
             _hung.add(compiler.path)
             raise _error(
                 compiler,
-                f"{compiler.path} was stopped after {patience:g} s with {len(source)} characters of C. "
+                f"{compiler.path} was stopped after {patience:g} s with {long}. "
                 "Set SALTUS_COMPILE_SECONDS if it needs longer",
                 shlex.join([*command, name]),
             )
         if code:
-            tail = "\n".join(printed.strip().splitlines()[-15:])
+            end = f"signal {-code}" if code < 0 else f"code {code}"
+            said = printed.strip() or f"ended with {end}, without a word"
+            tail = "\n".join(said.splitlines()[-15:])
             raise _error(
                 compiler,
-                f"{compiler.path} could not build {len(source)} characters of C:\n{tail}",
+                f"{compiler.path} could not build {long}:\n{tail}",
                 shlex.join([*command, name]),
                 tail,
                 full="No space left" in printed,
