@@ -1,7 +1,9 @@
 """`python -m bench robots DIRECTORY`: read every robot's file there and compare with the tool that owns its format.
 
 MJCF is compared with MuJoCo, URDF with Pinocchio, at random states: mass matrix, bias, applied efforts, space of the
-constraint Jacobian, and accelerations from an exact solve of the other tool's M and J. Then one second of motion.
+constraint Jacobian, and accelerations from an exact solve of the other tool's M and J. Where the latter differ since M
+is badly conditioned, the efforts that ours leave unbalanced in the other tool's equations are round-off all the same.
+Then one second of motion.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Result:
     loops: int = 0
     gap: float = 0.0
     differs: dict[str, float] = field(default_factory=dict)
+    unbalanced: float = 0.0  # share of the efforts that our accelerations leave in the other tool's equations
     moved: str = ""
 
     @property
@@ -125,6 +128,11 @@ def compared(model: ModelFile, peer: Peer, states: int, out: Result) -> dict[str
         ):
             difference = np.abs(one - two).max(initial=0.0) / max(1.0, np.abs(two).max(initial=0.0))
             worst[name] = max(worst.get(name, 0.0), float(difference))
+        load = theirs.Q - theirs.h
+        rest = theirs.M @ a - load
+        rest -= _space(theirs.J, least) @ rest  # reactions may have any size
+        size = np.abs(theirs.M) @ np.abs(a) + np.abs(load)
+        out.unbalanced = max(out.unbalanced, float(np.abs(rest).max() / size.max()))
     return worst
 
 
@@ -173,7 +181,8 @@ def run(directory: Path, states: int = 20, move: bool = True, write: Path | None
         worst = "" if found.agrees is None else f"{max(found.differs.values()):.1e}"
         print(
             f"{found.file}: {found.read}, {found.velocities} velocities, {found.loops} loops, "
-            f"closed to {found.gap:.0e}, differs by {worst or '-'}, {found.seconds:.1f} s {found.moved} {found.why}",
+            f"closed to {found.gap:.0e}, differs by {worst or '-'}, unbalanced by {found.unbalanced:.0e}, "
+            f"{found.seconds:.1f} s {found.moved} {found.why}",
             flush=True,
         )
         if write is not None:

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from robust import attacks_data, attacks_files, attacks_studio, attacks_threads
+from robust import attacks_data, attacks_files, attacks_robots, attacks_studio, attacks_threads
 from robust.gathering import command_line, gathered, renew
 from robust.wrong import Wrong
 from saltus.errors import SaltusError
@@ -52,7 +52,8 @@ Attack = Callable[[int, Path], str]  # of a seed and an empty folder; says how i
 def campaigns() -> dict[str, tuple[int, Attack]]:
     """Share of a thousand, and the attack, by name."""
     return {
-        "model files": (380, attacks_files.model_file),
+        "model files": (180, attacks_files.model_file),
+        "robots": (200, attacks_robots.robot),
         "runs": (220, attacks_data.run_file),
         "families": (20, attacks_data.family_file),
         "sweep stores": (96, attacks_data.sweep_store),
@@ -180,16 +181,18 @@ def results(seeds: list[int]) -> Iterator[dict[str, Any]]:
 
 HEAD = "## Attacks"
 ABOUT = """Written by `python -m robust attacks`. A seed gives one attack: a mutant of a model file (YAML, JSON,
-MJCF, URDF, an expression); a saved run with flipped bits, cut, or with a hostile header or contents under a right
-checksum, and the name of a Python file that lies beside it; a family of orbits and a study's result with other numbers
-and names; a sweep store with flipped bits and missing chunks; names made of markup, formulas, escapes and control
-characters through every output; requests to the studio with foreign origins, hosts, cookies and broken heads; kills of
-sweeps, workers and pages; five threads at once that simulate on every engine, assemble, find orbits, plan, draw, read
-and write, on one machine and on several, whose results must have the bits they have alone. *Refused* means an error of
-the library that says what is the matter. *Harmless* means that it was accepted and is right: a mutant that is still a
-machine, a flip in a byte that nothing uses, a name that came out as the text it is. Anything else is *wrong*: code that
-ran, another exception, a number that changed, a process that crashed, more than 10 s of processor. `python -m robust
-attacks --seed N` shows one again."""
+MJCF, URDF, an expression); a robot as people have it (MJCF, URDF, SDF) with other numbers and names, elements left out
+or doubled, and parts outside of its folder, read with any options to its start and its equations; a saved run with
+flipped bits, cut, or with a hostile header or contents under a right checksum, and the name of a Python file that lies
+beside it; a family of orbits and a study's result with other numbers and names; a sweep store with flipped bits and
+missing chunks; names made of markup, formulas, escapes and control characters through every output; requests to the
+studio with foreign origins, hosts, cookies and broken heads; kills of sweeps, workers and pages; five threads at once
+that simulate on every engine, assemble, find orbits, plan, draw, read and write, on one machine and on several, whose
+results must have the bits they have alone. *Refused* means an error of the library that says what is the matter.
+*Harmless* means that it was accepted and is right: a mutant that is still a machine, a flip in a byte that nothing
+uses, a name that came out as the text it is. Anything else is *wrong*: code that ran, another exception, a number
+that changed, a process that crashed, more than 10 s of processor. `python -m robust attacks --seed N` shows one
+again."""
 
 
 def section(records: list[dict[str, Any]]) -> str:

@@ -219,6 +219,16 @@ def test_shapes_fitted_to_a_mesh(tmp_path, kind):
     agree(tmp_path, mjcf(body, first=asset), {"c.obj": CUBE}, tolerance=AXES)
 
 
+@pytest.mark.parametrize("corners", [100, 101])
+def test_faces_of_more_than_a_hundred_corners_are_left_out_as_mujoco_does(tmp_path, corners):
+    angles = 2 * np.pi * np.arange(corners) / corners
+    points = [f"v {float(np.cos(x))!r} {float(np.sin(x))!r} 1" for x in angles]
+    disc = "\n".join([*points, "f " + " ".join(str(-corners + k) for k in range(corners))])
+    asset = '<asset><mesh name="c" file="c.obj" scale=".1 .2 .3" inertia="shell"/></asset>'
+    body = '<body><joint axis="1 2 3"/><geom type="mesh" mesh="c" mass="2"/></body>'
+    agree(tmp_path, mjcf(body, first=asset), {"c.obj": CUBE + "\n" + disc + "\n"}, tolerance=AXES)
+
+
 def test_balanced_inertia(tmp_path):
     body = '<body><joint axis="1 2 3"/><inertial pos="0 0 .1" mass="1" diaginertia="1 1 5"/></body>'
     agree(tmp_path, mjcf(body, first='<compiler balanceinertia="true" boundmass="2" boundinertia="0.1"/>'))

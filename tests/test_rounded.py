@@ -59,6 +59,32 @@ def test_shapes_limits_and_friction_act_when_asked(tmp_path):
         sl.read(tmp_path / "m.xml", contacts=["hand"])
 
 
+def test_keyframes_in_the_ground_are_lifted_out_of_it_and_it_is_said(tmp_path):
+    """The plane lies at 0.3 m, the ball of 0.1 m at 0.375: 25 mm in it."""
+    (tmp_path / "m.xml").write_text(BALL.replace('pos="0 0 1"', 'pos="0 0 .375"'))
+    found = sl.read(tmp_path / "m.xml", contacts=True)
+    assert found.start.q["f.z"] == pytest.approx(0.4, abs=1e-15)
+    assert any("'qpos0' is lifted by 0.025 m" in note for note in found.notes)
+    assert sl.read(tmp_path / "m.xml").start.q["f.z"] == 0.375
+    run = sl.simulate(found.mechanism, found.start, until=0.2, ground=found.ground)
+    assert run["f.z"][-1] == pytest.approx(0.4, abs=1e-9)
+
+
+def test_servos_hold_what_the_keyframe_commands(tmp_path):
+    """kp (ctrl - q) = m g l sin q at rest, m = 1 kg at l = 0.5 m: found by iteration."""
+    text = """<mujoco><worldbody><body name="a"><joint name="h" axis="0 1 0" damping="3"/>
+      <inertial mass="1" pos="0 0 -.5" diaginertia=".01 .01 .01"/></body></worldbody><actuator>
+      <position name="s" joint="h" kp="40"/></actuator>
+      <keyframe><key name="up" qpos=".5" ctrl=".6"/></keyframe></mujoco>"""
+    (tmp_path / "m.xml").write_text(text)
+    model = sl.read(tmp_path / "m.xml")
+    run = sl.simulate(model.system, model.start, until=6.0, control=model.control)
+    q = 0.5
+    for _ in range(50):
+        q = 0.6 - 0.5 * 9.81 * np.sin(q) / 40
+    assert run["h"][-1] == pytest.approx(q, abs=1e-7)
+
+
 def everything_that_touches():
     m = sl.Mechanism("toucher")
     r = m.param("r", 0.05)
@@ -99,5 +125,5 @@ def test_model_files_hold_what_touches_and_remembers(tmp_path, suffix):
 
 def test_options_of_foreign_files_are_refused_for_our_own(tmp_path):
     path = sl.write(everything_that_touches(), tmp_path / "m.saltus.yaml")
-    with pytest.raises(BadValue, match="belong to MJCF and URDF"):
+    with pytest.raises(BadValue, match="belong to MJCF, URDF and SDF"):
         sl.read(path, contacts=True)

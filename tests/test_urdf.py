@@ -304,6 +304,41 @@ def test_loops_beside_the_file_and_couplings(tmp_path):
     assert q.rocker == pytest.approx(3 * (0.2 + 0.3))
 
 
+def test_welded_loops_close_the_right_way_round_from_turned_over(tmp_path):
+    """Five balls whose tips must turn by 180 degrees: all rows are met at zero, so chance would take 4^5 tries."""
+    inertia = "<inertial><mass value='1'/><inertia ixx='.1' iyy='.1' izz='.1'/></inertial>"
+    text = "<robot name='balls'><link name='base'/>"
+    for i in range(5):
+        text += f"<link name='arm{i}'>{inertia}</link><link name='tip{i}'/><link name='goal{i}'/>"
+        for name, kind, parent, child, rpy in (
+            (f"ball{i}", "revolute", "base", f"arm{i}", "0 0 0"),
+            (f"at{i}", "fixed", f"arm{i}", f"tip{i}", "3.141592653589793 0 0"),
+            (f"to{i}", "fixed", "base", f"goal{i}", "0 0 0"),
+        ):
+            text += f"<joint name='{name}' type='{kind}'><parent link='{parent}'/><child link='{child}'/>"
+            text += f"<origin xyz='0 0 0' rpy='{rpy}'/><joint_properties friction='0'/></joint>"
+    (tmp_path / "robot.urdf").write_text(text + "</robot>")
+    pairs = ", ".join(f"[tip{i}, goal{i}]" for i in range(5))
+    names = ", ".join(f"ball{i}" for i in range(5))
+    kinds = ", ".join(["SPHERICAL"] * 5)
+    (tmp_path / "robot.yaml").write_text(
+        f"closed_loop: [{pairs}]\ntype: ['6d', '6d', '6d', '6d', '6d']\njoint_name: [{names}]\njoint_type: [{kinds}]\n"
+    )
+    start = sl.read(tmp_path / "robot.urdf").start
+    assert start.gap < 1e-12
+    for i in range(5):
+        assert abs(start.q[f"ball{i}.qx"]) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_dashes_in_comments_and_empty_moments_are_read_as_others_read_them():
+    text = """<robot name='r'><!-- a -- b
+      --><link name='a'/><link name='b'><inertial><mass value='2'/><inertia ixx='1' ixy='' iyy='1' izz='1'/></inertial>
+      </link><joint name='j' type='revolute'><parent link='a'/><child link='b'/></joint></robot>"""
+    found = build_xml(parse_xml(text), "m", partial=False)
+    assert found.mechanism.links["b"].mass == 2
+    assert any(":2: ixy of link 'b' is empty" in note for note in found.left.remarks)
+
+
 def test_what_urdf_cannot_hold_is_named(tmp_path):
     with pytest.raises(BadModel, match="constraint 'bisecting_hip'"):
         sl.write(sl.zoo.compass().mechanism, tmp_path / "m.urdf")

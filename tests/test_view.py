@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import saltus as sl
 from saltus.model.geometry import skeleton
 from saltus.view.colours import PALETTE
+from saltus.view.placing import seen
 from saltus.view.style import svg
 
 UNIT = re.compile(r"\((m|m/s|deg|deg/s|rad/s|s|N|Nm|J|1)\)")
@@ -318,3 +319,19 @@ def test_a_gallery_of_strangers_results(tmp_path):
     assert "1 studies" in page
     assert "<script>" not in page
     assert "<img src=x" not in page
+
+
+def test_machines_in_3d_are_seen_in_perspective():
+    """Points of the middle plane stay; lines along y meet where the eye looks straight; two legs are drawn apart."""
+    width = np.array([[[x, y, z] for x in (0.0, 1.0) for y in (-0.2, 0.2) for z in (0.0, 1.0)] + [[0.3, 0.0, 0.4]]])
+    width[0, -1] = [0.5, 0.0, 0.5]
+    flat = seen(width)[0]
+    assert flat[-1] == pytest.approx([0.5, 0.5])
+    near, far = flat[[0, 1, 4, 5]], flat[[2, 3, 6, 7]]
+    assert np.linalg.norm(near - far, axis=1).min() > 0.05
+    assert np.ptp(near[:, 0]) > 1 > np.ptp(far[:, 0])
+    eye = np.array([0.5, 0.5]) + 4.0 * np.array([-0.5, 0.35])
+    for a, b in zip(near, far, strict=True):  # all such lines lead to one point
+        (u, v), (x, y) = b - a, eye - a
+        assert u * y - v * x == pytest.approx(0.0, abs=1e-12)
+    assert seen(width * [1, 0, 1])[0] == pytest.approx(width[0][:, [0, 2]])

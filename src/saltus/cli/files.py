@@ -33,17 +33,20 @@ def zoo() -> None:
     out.print(table)
 
 
+@reads
 def new(
     name: Annotated[str, typer.Argument(help="Name of the machine; the file is NAME.saltus.yaml.")],
     kind: Annotated[
         str, typer.Option(help="hopper: one leg with a loop, a model file; biped: two legs with feet, a Python file.")
     ] = "hopper",
     robot: Annotated[
-        Path | None, typer.Option("--from", help="A robot to start from instead: URDF, MJCF or another model file.")
+        Path | None,
+        typer.Option("--from", help="A robot to start from instead: URDF, MJCF, SDF or another model file."),
     ] = None,
     directory: Annotated[Path, typer.Option("--out", help="Directory of the file.")] = Path("."),
+    reading: Any = None,
 ) -> None:
-    """Write a file to start from: a hopper, a biped, or a robot that comes as URDF or MJCF."""
+    """Write a file to start from: a hopper, a biped, or a robot that comes as URDF, MJCF or SDF."""
     from saltus.files.model.template import biped, template
 
     if kind not in ("hopper", "biped"):
@@ -57,29 +60,29 @@ def new(
     check_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
     if robot is not None:
-        _convert(robot, path)
+        _convert(robot, path, {**reading, "partial": True})
     else:
         path.write_text(biped(name) if kind == "biped" else template(name), encoding="utf-8")
     following = "run" if suffix == ".py" else "check"
     out.print(f"Wrote {escape(str(path))}. Next: saltus {following} {escape(str(path))}", soft_wrap=True)
 
 
-def _convert(robot: Path, path: Path) -> None:
+def _convert(robot: Path, path: Path, reading: dict[str, Any]) -> None:
     """Write a robot's file as a model file, and say what it held beyond Saltus."""
     import saltus as sl
     from saltus.files.model_file import ModelFile
 
-    model = sl.read(robot, partial=True)
+    model = sl.read(robot, **reading)
     if not isinstance(model, ModelFile):
-        raise BadValue(f"{robot} holds no robot; give a URDF, an MJCF or a model file")
+        raise BadValue(f"{robot} holds no robot; give a URDF, an MJCF, an SDF or a model file")
     for note in model.notes:
         out.print(f"[yellow]left out[/]: {escape(note)}", soft_wrap=True)
-    sl.write(model.system, path)
+    sl.write(model, path)
 
 
 @reads
 def check(
-    file: Annotated[Path, typer.Argument(help="A model file: .saltus.yaml, .json, MJCF or URDF.")],
+    file: Annotated[Path, typer.Argument(help="A model file: .saltus.yaml, .json, MJCF, URDF or SDF.")],
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Where to draw it.", show_default="beside the file")
     ] = None,
@@ -95,7 +98,7 @@ def check(
         check_file(target)
     model = sl.read(file, **reading)
     if not isinstance(model, ModelFile):
-        raise BadValue(f"{file} holds no machine; give a model file (.saltus.yaml, .json, MJCF or URDF)")
+        raise BadValue(f"{file} holds no machine; give a model file (.saltus.yaml, .json, MJCF, URDF or SDF)")
     m = model.mechanism
     closing = [*(j.name for j in m.loops), *m.constraints]
     moving = len(m.placements) - sum(p.joint.kind == "weld" for p in m.placements)

@@ -15,13 +15,13 @@ import typer
 
 from saltus.errors import BadValue, SaltusError, UnknownName
 
-MODEL_FILES = (".yaml", ".yml", ".json", ".xml", ".mjcf", ".urdf")
+MODEL_FILES = (".yaml", ".yml", ".json", ".xml", ".mjcf", ".urdf", ".sdf", ".world", ".xacro")
 READING: dict[str, tuple[Any, Any]] = {  # options of `sl.read` for model files, with their defaults
     "partial": (
         Annotated[bool, typer.Option("--partial", help="Leave out what a foreign file and Saltus cannot share.")],
         False,
     ),
-    "base": (Annotated[str | None, typer.Option(help="fixed or free: what holds the root of a URDF.")], None),
+    "base": (Annotated[str | None, typer.Option(help="fixed or free: what holds the root of a URDF or SDF.")], None),
     "closing": (Annotated[float, typer.Option(help="How far loops may stay open (m), for rounded files.")], 0.0),
     "repair": (
         Annotated[bool, typer.Option("--repair", help="Move the ends of rounded loops until they close.")],
@@ -44,6 +44,7 @@ class Model:
     control: Any = None
     domain: str | None = None
     until: float | None = None
+    ground: Any = None
     run: Any = None
 
     @property
@@ -154,7 +155,7 @@ def _from_model_file(path: Path, reading: Mapping[str, Any]) -> Model:
         raise BadValue(f"{path} holds no machine; give a model file, a Python file or a name of `saltus zoo`")
     name = path.name.split(".")[0]
     system = _as_system(found.system, found.ground)
-    return Model(name, system, found.start, found.control, found.domain, found.until)
+    return Model(name, system, found.start, found.control, found.domain, found.until, found.ground)
 
 
 def _from_python(path: Path) -> Model:

@@ -89,7 +89,7 @@ def run(
         domain=first,
         control=law,
         params=params,
-        ground=ground_of(ground),
+        ground=machine.ground if ground is None else ground_of(ground),
         formulation=formulation_of(formulation),
         engine=engine,
         tolerance=tolerance,

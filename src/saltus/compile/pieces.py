@@ -44,13 +44,12 @@ def cut(source: str, length: int = LENGTH) -> str:
 
 def _pieces(found: re.Match[str], length: int) -> str:
     name, body = found.groups()
-    lines = body.splitlines()
-    if len(lines) <= 2 * length:
+    if body.count("\n") <= 2 * length:
         return found.group(0)
     # A missing argument counts as zeros, a result nobody wants is thrown away: decided once, not at every access.
     given, zeros = _ends(_INPUT, body, "arg", "const casadi_real* ", "x")
     asked, sinks = _ends(_OUTPUT, body, "res", "casadi_real* ", "y")
-    lines = [_OUTPUT.sub(r"y[\1][\2]=", _INPUT.sub(r"x[\1][\2]", line)) for line in lines]
+    lines = _OUTPUT.sub(r"y[\1][\2]=", _INPUT.sub(r"x[\1][\2]", body)).splitlines()
     parts = [lines[i : i + length] for i in range(0, len(lines), length)]
     read, written = zip(*[_variables(part) for part in parts], strict=True)
     left: list[set[str]] = []  # what a piece must leave behind, from the last to the first

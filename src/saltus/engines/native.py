@@ -179,6 +179,8 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
 
 def _both(flow: Flow) -> ca.Function:
     """(t, x, p) -> (derivatives, guards), which share most of what they compute."""
+    if flow.both is not None:
+        return densified(flow.both, "saltus_flow")
     symbol: Any = ca.SX if flow.rhs.is_a("SXFunction") and flow.guards.is_a("SXFunction") else ca.MX
     inputs = [symbol.sym(name, *flow.rhs.size_in(i)) for i, name in enumerate(("t", "x", "p"))]
     outputs = [ca.densify(f.call(inputs, True, False)[0]) for f in (flow.rhs, flow.guards)]

@@ -43,7 +43,8 @@ class Flow:
     """A smooth vector field with its guards and its projection, as symbols.
 
     `rhs(t, x, p) -> dx/dt`, `guards(t, x, p) -> g` (possibly no rows),
-    `project(t, x, p) -> x`, applied after each accepted step (None: nothing to project).
+    `project(t, x, p) -> x`, applied after each accepted step (None: nothing to project). `both` gives right-hand side
+    and guards in one, where these share most of what they compute.
 
     A flow is equal to itself only: what engines compile is kept by the flow it was made of, see `Kept`.
     """
@@ -52,6 +53,7 @@ class Flow:
     rhs: ca.Function
     guards: ca.Function
     project: ca.Function | None = None
+    both: ca.Function | None = None
 
     @property
     def n(self) -> int:

@@ -21,7 +21,18 @@ from saltus.hybrid.guards import When
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 
-XML = (".xml", ".mjcf", ".urdf")
+XML = (".xml", ".mjcf", ".urdf", ".sdf", ".world", ".xacro")
+
+
+@dataclass(frozen=True)
+class Held:
+    """A law that holds its inputs, as a keyframe's `ctrl` says."""
+
+    values: dict[str, float]
+
+    def __call__(self, t: Any, s: Any) -> dict[str, float]:
+        """The inputs, whatever the state."""
+        return self.values
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +41,8 @@ class ModelFile:
 
     `system` is what `sl.simulate` takes: the HybridSystem, or the Mechanism where the file names no domains.
     `notes` lists by name and line what a foreign file holds and Saltus has no part for, then what was `kept` and
-    does not act, and what was passed over. `commands` are the inputs a foreign file's keyframes hold, `ground` what its
-    feet meet, for `sl.simulate(..., ground=model.ground)`.
+    does not act, and what was passed over. `commands` are the inputs a foreign file's keyframes hold, and its `control`
+    holds those of the start; `ground` is what its feet meet, for `sl.simulate(..., ground=model.ground)`.
     """
 
     mechanism: Mechanism
@@ -62,12 +73,12 @@ def read_model(
     repair: bool = False,
     contacts: bool | Sequence[str] = False,
 ) -> ModelFile:
-    """Read a model file: .yaml or .json of Saltus, or MJCF or URDF (.xml, .urdf).
+    """Read a model file: .yaml or .json of Saltus, or MJCF, URDF or SDF (.xml, .urdf, .sdf).
 
     BadFile says what is wrong with file, line and path. Opening a file never runs code. A foreign file with
     features Saltus has no part for is refused with their list; `partial` reads the rest and keeps the list. The root
-    of a URDF stands still or floats by `base`, "fixed" or "free". `closing` (m) is what loops may leave open where the
-    numbers of a file are rounded; `repair` moves the ends of loops by as little as closes them and says how far.
+    of a URDF or SDF stands still or floats by `base`, "fixed" or "free". `closing` (m) is what loops may leave open
+    where the numbers of a file are rounded; `repair` moves the ends of loops by as little as closes them, and says so.
     `contacts` lets joint limits, dry friction and the shapes of the outermost links (or of those named) act.
     """
     path = Path(path)
@@ -80,14 +91,24 @@ def read_model(
         if repair:
             said += [f"{path}: {text}" for text in repaired(m, found.keyframe)]
         if contacts:
-            ground, left = let_touch(found, contacts)
-            said += [f"{path}: kept, not acting: {text}" for text in left]
+            ground, texts = let_touch(found, contacts)
+            said += [f"{path}: {text}" for text in texts]
         notes = (*said, *found.left.notes(found.kept if not contacts else Kept()))
+        held = found.commands.get(found.keyframe or "")
         return ModelFile(
-            m, m, keyframe=found.keyframe, notes=notes, kept=found.kept, ground=ground, commands=found.commands
+            m,
+            m,
+            control=Held(held) if held else None,
+            keyframe=found.keyframe,
+            notes=notes,
+            kept=found.kept,
+            ground=ground,
+            commands=found.commands,
         )
     if base is not None or repair or contacts:
-        raise BadValue("base, repair and contacts belong to MJCF and URDF; a file of Saltus says these things itself")
+        raise BadValue(
+            "base, repair and contacts belong to MJCF, URDF and SDF; a file of Saltus says these things itself"
+        )
     model = build(documents.read(path))
     model.mechanism.closing = closing
     return model

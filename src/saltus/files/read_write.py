@@ -27,12 +27,12 @@ def read(
 ) -> Any:
     """Read a file by what it is.
 
-    A model (.yaml or .json of Saltus, MJCF or URDF as .xml, .mjcf, .urdf) gives a ModelFile, a run (.nc) a
+    A model (.yaml or .json of Saltus, MJCF, URDF or SDF as .xml, .mjcf, .urdf, .sdf) gives a ModelFile, a run (.nc) a
     Trajectory, the store of a sweep an xarray Dataset. A family of orbits needs `like`, an orbit of the same machine
     and control. Opening a file never runs code. A foreign model with features Saltus has no part for is refused with
     their list; `partial` reads the rest and keeps the list in `notes`. `base` ("fixed" or "free") says what holds
-    the root of a URDF, `closing` (m) how far loops may stay open where a file's numbers are rounded; `repair` moves the
-    ends of such loops by as little as closes them. `contacts` lets the joint limits, dry friction and shapes of a
+    the root of a URDF or SDF, `closing` (m) how far loops may stay open where a file's numbers are rounded; `repair`
+    moves the ends of such loops by as little as closes them. `contacts` lets joint limits, dry friction and shapes of a
     foreign file act: True for shapes of the outermost links, or a list of shapes and links.
     """
     path = Path(path)

@@ -273,12 +273,17 @@ class Mode:
     def flow(self) -> Flow:
         """Right-hand side, guards and projection for an engine."""
         powers, e = ca.vertcat(SX(0, 1), *self._channels.values()), self.equations
-        rhs = self.function("rhs", ca.vertcat(self.ode.rhs, powers, e.z_dot))
-        guards = self.function("guards", ca.vertcat(SX(0, 1), *self._guards))
+        rates, values = ca.vertcat(self.ode.rhs, powers, e.z_dot), ca.vertcat(SX(0, 1), *self._guards)
+        both = self.function("both", rates, values)
+        inputs = [e.t, self.x, self.p]
+        rhs, guards = (
+            ca.Function(name, inputs, [out], ["t", "x", "p"], ["out0"])
+            for name, out in zip(("rhs", "guards"), both(*inputs), strict=True)
+        )
         project = None
         if self.ode.project is not None:
             project = self.function("project", ca.vertcat(self.ode.project, self.work, e.z))
-        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project)
+        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, both)
 
     @cached_property
     def _guards(self) -> list[SX]:

@@ -212,7 +212,10 @@ class Assembler:
             spread = 0.1 + np.pi * attempt / TRIES
             step = np.zeros(self.nv)
             step[list(free)] = generator.uniform(-spread, spread, len(free))
-            candidate, gap = self.newton(self.move(q, step * sizes, p), free, p)
+            near = self.move(q, step * sizes, p)
+            if self._way.numel():
+                near, _ = self.newton(near, free, p, aiming=True)
+            candidate, gap = self.newton(near, free, p)
             mirrored |= gap <= closed
             if gap <= closed and self.right_way_round(candidate, p):
                 found.append(candidate)
@@ -239,14 +242,19 @@ class Assembler:
             positions=best,
         )
 
-    def newton(self, q: np.ndarray, free: Sequence[int], p: np.ndarray, t: float = 0.0) -> tuple[np.ndarray, float]:
+    def newton(
+        self, q: np.ndarray, free: Sequence[int], p: np.ndarray, t: float = 0.0, *, aiming: bool = False
+    ) -> tuple[np.ndarray, float]:
         """Gauss-Newton with least-norm steps, limited to CAP per coordinate and shortened until the gap shrinks.
 
-        Returns the positions and the gap left, in machine lengths or rad.
+        Returns the positions and the gap left, in machine lengths or rad. `aiming` adds rows that vanish the right way
+        round only, not turned over by 180 degrees too.
         """
         free = [i for i in free if self.moved_by[:, i].any()]
-        phi, J = self.closure(t, q, p)
+        closure = self._aimed if aiming else self.closure
+        phi, J = closure(t, q, p)
         columns, rows = self.scale.of_columns(p), self.scale.of_rows(p)
+        rows = np.append(rows, np.ones(len(phi) - len(rows)))
         for _ in range(60):
             if np.abs(phi / rows).max(initial=0.0) < EXACT or not free:
                 break
@@ -256,14 +264,38 @@ class Assembler:
             step *= min(1.0, CAP / largest) if largest > 0 else 1.0
             for _ in range(12):
                 trial = self.move(q, step * columns, p)
-                phi_new, J_new = self.closure(t, trial, p)
+                phi_new, J_new = closure(t, trial, p)
                 if np.linalg.norm(phi_new / rows) < np.linalg.norm(phi / rows):
                     break
                 step /= 2
             else:
                 break
             q, phi, J = trial, phi_new, J_new
-        return q, float(np.abs(phi / self.scale.of_rows(p)).max(initial=0.0))
+        return q, float(np.abs(phi / rows).max(initial=0.0))
+
+    @cached_property
+    def _way(self) -> SX:
+        """Of loop joints that could be closed turned over: how far axes, or of a weld all directions, are apart."""
+        k, out = self.kinematics, [SX(0, 1)]
+        for joint in self.mechanism.loops:
+            a, b = k.relative(joint.a, joint.b)
+            R, axis = ca.mtimes(a.R.T, b.R), joint.kept_direction
+            if axis is not None:
+                out.append(ca.vec(ca.densify(ca.mtimes(R - SX.eye(3), axis))))
+        rows = ca.vertcat(*out)
+        return rows[[i for i in range(rows.numel()) if not rows[i].is_constant()]]
+
+    def _aimed(self, t: float, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """phi and J with the rows of `_way`."""
+        phi, J = self.closure(t, q, p)
+        way, slopes = self._aim(t, q, p)
+        return np.append(phi, way), np.vstack([J, np.reshape(slopes, (-1, self.nv))])
+
+    @cached_property
+    def _aim(self) -> Kernel:
+        k = self.kinematics
+        outputs = ca.cse([ca.densify(self._way), ca.densify(ca.jacobian(k.rate(self._way), k.v))])
+        return Kernel(ca.Function("aim", [k.t, k.q, k.p], outputs, ["t", "q", "p"], ["way", "J"]), native=False)
 
     def right_way_round(self, q: np.ndarray, p: np.ndarray) -> bool:
         """Whether no loop joint is closed in its mirror image."""

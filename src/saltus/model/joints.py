@@ -162,15 +162,18 @@ class Joint:
         keep = [i for i, zero in enumerate(_vanishes(phi, offset)) if not zero]
         return phi[keep], [what[i] for i in keep]
 
-    def is_right_way_round(self, rotation: np.ndarray) -> bool:
-        """Tell a closed joint from its mirror image, which fulfils the same equations turned by 180 degrees."""
+    @property
+    def kept_direction(self) -> np.ndarray | None:
+        """What a closed joint leaves as it is: its axis, or all directions where it does not turn; None if neither."""
         turns = [p for p in self.primitives if isinstance(p, Turn)]
         if any(isinstance(p, Ball) for p in self.primitives) or len(turns) > 1:
-            return True
-        if not turns:
-            return bool(np.trace(rotation) > 0)
-        axis = np.array(turns[0].axis)
-        return bool(axis @ rotation @ axis > 0)
+            return None
+        return np.array([turns[0].axis]).T if turns else np.eye(3)
+
+    def is_right_way_round(self, rotation: np.ndarray) -> bool:
+        """Tell a closed joint from its mirror image, which fulfils the same equations turned by 180 degrees."""
+        kept = self.kept_direction
+        return kept is None or bool(np.trace(kept.T @ rotation @ kept) > 0)
 
 
 def leaves_plane(primitives: Sequence[Primitive]) -> bool:

@@ -312,7 +312,7 @@ class _Run:
             if seen[text] == stop_after.get(text, -1) and log.outcome is None:
                 log.outcome = Outcome("stopped", f"after {seen[text]} events {text!r}", self.t)
             if out.rests and word == "touches":
-                self._due.append((self.t + out.rests, f"{name} rests"))
+                self._due = sorted([*self._due, (self.t + out.rests, f"{name} rests")])
         self._loosened = {} if not out.same else {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
 
     def _stand(self, domain: Domain) -> None:
@@ -560,7 +560,7 @@ class _Run:
                 t_end = self._row(table, now, p, until)
             if (table or sampled) and (p != before).any() and (forced := self._forced(now, x, p)) is not None:
                 return forced, None
-            if self._due and self._due[0][0] <= self.t + 1e-15:
+            while self._due and self._due[0][0] <= self.t + 1e-15:
                 log.events.append(self._mark(self._due.pop(0)[1], now.domain.name))
             if self._due:
                 t_end = min(t_end, self._due[0][0])

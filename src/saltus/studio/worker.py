@@ -165,7 +165,7 @@ class _Jobs:
             control=self._control(control),
             formulation=getattr(sl.formulations, formulation)(),
             params=params,
-            ground=sl.ground.Slope(slope, "deg") if slope else None,
+            ground=sl.ground.Slope(slope, "deg") if slope else self.model.ground,
             rate=min(500.0, SAMPLES / until),
             progress=lambda t, end, events: self._tell((t / end, events)),
         )

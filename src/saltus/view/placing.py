@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from saltus.model.mechanism import Mechanism
     from saltus.simulation.trajectory import Trajectory
 
+EYE = 4.0  # machine sizes from the eye to the middle of a machine in 3D
+SIDE = (-0.5, 0.35)  # of that distance: where the eye is along x, and above
+
 
 def has_contacts(run: Trajectory) -> bool:
     """Whether the system has contacts with the ground at all."""
@@ -55,11 +58,24 @@ def mechanism_of(run: Trajectory, mechanism: Mechanism | None) -> Mechanism:
 def places(
     mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], t: Any = 0.0
 ) -> np.ndarray:
-    """Positions of the skeleton's points in the plane of the picture: x and y, in 3D x and z."""
+    """Positions of the skeleton's points in the plane of the picture: x and y, in 3D x and z as `seen`."""
     from saltus.model.geometry import trace
 
     world = trace(mechanism, q, bones.frames, params=params, t=t)
-    return world if world.shape[2] == 2 else world[:, :, [0, 2]]
+    return world if world.shape[2] == 2 else seen(world)
+
+
+def seen(world: np.ndarray) -> np.ndarray:
+    """Points (rows, points, 3) in perspective, from the side, a little from behind and above: x and z (m).
+
+    The plane through the middle of the machine is drawn as it is, so that axes hold there; what lies nearer is larger
+    and lower, what lies farther smaller and higher, and two legs side by side are two.
+    """
+    middle = world.mean(axis=1, keepdims=True)
+    away = EYE * max(float(np.ptp(world, axis=1).max()), 1e-9)  # from the eye to that plane
+    eye = middle[:, :, [0, 2]] + away * np.array(SIDE)
+    share = away / (away + world[:, :, [1]] - middle[:, :, [1]])
+    return np.asarray(eye + (world[:, :, [0, 2]] - eye) * share)
 
 
 def extent(bones: Skeleton, points: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,9 @@ import numpy as np
 from saltus.errors import BadValue
 from saltus.files.urdf.beside import Beside
 from saltus.files.urdf.loops import Loops
+from saltus.files.xml.bodies import add_body
 from saltus.files.xml.found import Found, Kept, Left, Shape, bounds
-from saltus.files.xml.rigid import IDENTITY, UPRIGHT, Mass, Pose, carried, frame_at, from_rpy, stands_alone
+from saltus.files.xml.rigid import IDENTITY, UPRIGHT, Mass, Pose, carried, frame_at, from_rpy
 from saltus.files.xml.tree import Element, Names, bad, located, numbers, scalar
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Motor
@@ -38,6 +38,7 @@ JOINT_QUIET = {
     "hardwareInterface",
     "safety_limits",
     "property",
+    "joint_properties",
 }
 LINK_QUIET = {
     "visual",
@@ -188,7 +189,12 @@ class _Reader:
         if inertial is None:
             return NOTHING
         mass_tag, tensor_tag = inertial.first("mass"), inertial.first("inertia")
-        i = {k: scalar(tensor_tag, k) if tensor_tag else 0.0 for k in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")}
+        given = tensor_tag.attributes if tensor_tag is not None else {}
+        empty = [k for k, text in given.items() if not text.strip()]
+        if empty:
+            self.left.remark(inertial, f"{', '.join(empty)} of link {e.get('name')!r} is empty: zero")
+        tensor_tag = inertial.with_attributes({k: text for k, text in given.items() if k not in empty})
+        i = {k: scalar(tensor_tag, k) for k in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")}
         tensor = np.array(
             [[i["ixx"], i["ixy"], i["ixz"]], [i["ixy"], i["iyy"], i["iyz"]], [i["ixz"], i["iyz"], i["izz"]]]
         )
@@ -197,7 +203,7 @@ class _Reader:
         return Mass(mass, np.zeros(3), tensor).moved(self.pose(inertial))
 
     def _link(self, e: Element, mass: Mass) -> str:
-        name, m = self.names.new(e.get("name"), "link"), self.m
+        name = self.names.new(e.get("name"), "link")
         for child in e.children:
             if child.tag == "collision":
                 self._shape(child, name)
@@ -211,22 +217,7 @@ class _Reader:
                 self.left.over(child)
             elif child.tag != "inertial":
                 self.left.out(child, f"element <{child.tag}> of link {name!r}")
-        if mass.mass == 0 and not mass.inertia.any():
-            m.massless(name)
-            return name
-        mass = mass.moved(UPRIGHT.inverse) if self.plane == "xz" else mass
-        tensor = (mass.inertia + mass.inertia.T) / 2
-        if mass.mass > 0 and not stands_alone(mass):
-            least = np.linalg.eigvalsh(tensor)
-            moments = ", ".join(f"{x:.4g}" for x in least)
-            say = self.left.out if least[0] < 0 else self.left.remark  # positive ones give energies that are positive
-            say(e, f"inertia of link {name!r}: no body has principal moments {moments} kg m2; taken as given")
-            m.massless(name)
-            m.links[name] = replace(m.links[name], mass=mass.mass, com=SX(mass.com), inertia=SX(tensor))
-        elif m.spatial:
-            m.link(name, mass=mass.mass, com=list(mass.com), inertia=tensor.tolist())
-        else:
-            m.link(name, mass=mass.mass, com=list(mass.com[:2]), inertia=float(tensor[2, 2]))
+        add_body(self.m, self.left, e, name, mass.moved(UPRIGHT.inverse) if self.plane == "xz" else mass)
         return name
 
     def _shape(self, e: Element, link: str) -> None:

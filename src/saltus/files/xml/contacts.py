@@ -8,19 +8,22 @@ from itertools import product
 
 import numpy as np
 
-from saltus.errors import UnknownName
+from saltus.errors import SaltusError, UnknownName
 from saltus.files.xml.found import FAR, Found, Shape
 from saltus.files.xml.rigid import Pose, frame_at
 from saltus.files.xml.tree import Names
 from saltus.ground import Ground, Level, Slope
+from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
+from saltus.model.touching import Foot
 
 
 def let_touch(found: Found, chosen: bool | Sequence[str]) -> tuple[Ground | None, list[str]]:
-    """Let what the file keeps act: returns the ground it has, and what still does not act.
+    """Let what the file keeps act: returns the ground it has, and what there is to say about it.
 
     `chosen` names shapes or links whose shapes are feet; with True they are those of the outermost links. Friction
-    between a foot and the file's plane is the larger of theirs, as in MuJoCo; contacts are hard.
+    between a foot and the file's plane is the larger of theirs, as in MuJoCo; contacts are hard, so that keyframes of
+    floating machines whose feet are in the ground are lifted out of it.
     """
     m, kept = found.mechanism, found.kept
     left: list[str] = []
@@ -56,7 +59,34 @@ def let_touch(found: Found, chosen: bool | Sequence[str]) -> tuple[Ground | None
                 radius=radius,
                 friction=friction,
             )
-    return ground, left
+    said = [f"kept, not acting: {text}" for text in left]
+    if not any(isinstance(part, Foot) for part in m.touching.values()):
+        return None, said
+    return ground, [*said, *_lifted(m, ground or Level())]
+
+
+def _lifted(m: Mechanism, ground: Slope) -> Iterator[str]:
+    """Lift what floats until no foot is in the ground, keyframe by keyframe; says how far."""
+    above = {p.child.name: p for p in m.placements}
+    feet: dict[str, list[Foot]] = {}
+    for foot in (x for x in m.touching.values() if isinstance(x, Foot)):
+        link = foot.point.link.name
+        while above[link].parent.name != "ground":
+            link = above[link].parent.name
+        if above[link].joint.kind == "free":
+            feet.setdefault(f"{above[link].joint.name}.z", []).append(foot)
+    for label, given in m.keyframes.items() if feet else ():
+        try:
+            positions = m.keyframe(label).positions
+        except SaltusError:
+            continue  # whoever asks for it is told why it does not assemble
+        where = given.get("near", given)
+        for coordinate, own in feet.items():
+            at = trace(m, positions, [foot.point for foot in own])[0]
+            deepest = (ground.depth(*at.T) + [float(foot.radius) for foot in own]).max() / math.cos(ground.angle)
+            if deepest > 0:
+                where[coordinate] = where.get(coordinate, 0.0) + float(deepest)
+                yield f"keyframe {label!r} is lifted by {deepest:.4g} m ({coordinate!r}): its feet were in the ground"
 
 
 def _feet(m: Mechanism, shapes: Sequence[Shape], chosen: bool | Sequence[str]) -> list[Shape]:
@@ -90,7 +120,7 @@ def _points(shape: Shape) -> Iterator[tuple[np.ndarray, float]]:
         yield from ((half * np.array(corner), 0.0) for corner in product((-1, 1), repeat=3))
 
 
-def _ground(plane: Shape | None, spatial: bool) -> Ground | None:
+def _ground(plane: Shape | None, spatial: bool) -> Slope | None:
     """The plane as ground: level, or rising along x."""
     if plane is None:
         return None

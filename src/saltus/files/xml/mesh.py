@@ -12,6 +12,7 @@ from saltus.files.xml.tree import Element, bad
 
 LARGEST = 200_000_000  # bytes
 MOST = 5_000_000  # triangles
+MOST_CORNERS = 100  # of a face in an OBJ file: MuJoCo leaves out those that have more
 
 
 def read_mesh(path: Path, element: Element) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +73,7 @@ def _obj(text: str) -> tuple[np.ndarray, np.ndarray]:
         first, second = (((kept[q[:, i]] - kept[q[:, i + 2]]) ** 2).sum(axis=1) for i in (0, 1))
         q = np.where((first < second)[:, None], q, np.roll(q, -1, axis=1))
         cut += [q[:, [0, 1, 2]], q[:, [0, 2, 3]]]
-    more = [ear for f in faces if len(f) > 4 for ear in _ears(kept, f)]
+    more = [ear for f in faces if 4 < len(f) <= MOST_CORNERS for ear in _ears(kept, f)]
     return kept.astype(float), np.concatenate([*cut, np.array(more, int).reshape(-1, 3)])
 
 

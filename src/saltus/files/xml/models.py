@@ -7,6 +7,7 @@ from pathlib import Path
 from saltus.errors import BadFile, BadModel, SaltusError
 from saltus.files.mjcf.read import mjcf_mechanism
 from saltus.files.mjcf.write import mjcf_tree
+from saltus.files.sdf.read import sdf_mechanism
 from saltus.files.urdf.read import urdf_mechanism
 from saltus.files.urdf.write import urdf_tree
 from saltus.files.xml.found import Found
@@ -14,20 +15,32 @@ from saltus.files.xml.tree import Element, parse_tree, read_tree
 from saltus.hybrid.graph import HybridSystem
 from saltus.model.mechanism import Mechanism
 
-KINDS = {"mujoco": "MJCF", "robot": "URDF"}
+KINDS = {"mujoco": "MJCF", "robot": "URDF", "sdf": "SDF"}
+
+
+XACRO = "run `xacro FILE.xacro > FILE.urdf` first (it comes with ROS, or by `pip install xacro`) and read that"
 
 
 def read_xml(path: Path, partial: bool, base: str | None = None) -> Found:
-    """Machine of a MJCF or URDF file with the list of what was left out."""
+    """Machine of a MJCF, URDF or SDF file with the list of what was left out."""
+    if path.suffix.lower() == ".xacro":
+        raise BadFile(f"{path} is a program that writes a URDF, and no program is run here; {XACRO}", file=str(path))
     return build_xml(read_tree(path), str(path), partial, path.parent, base)
 
 
 def build_xml(root: Element, file: str, partial: bool, folder: Path | None = None, base: str | None = None) -> Found:
     """Machine of a parsed document; files beside it are read from its folder only."""
     if root.tag not in KINDS:
-        raise BadFile(f"{file}:{root.line}: <{root.tag}> is neither MJCF (<mujoco>) nor URDF (<robot>)", file=file)
+        known = ", ".join(f"{kind} (<{tag}>)" for tag, kind in KINDS.items())
+        raise BadFile(f"{file}:{root.line}: <{root.tag}> is not the beginning of {known}", file=file)
+    macro = next((e for e in root.children if e.tag.startswith("xacro:")), None)
+    if macro is not None:
+        raise BadFile(f"{macro.place}: <{macro.tag}> is a part of xacro, not of {KINDS[root.tag]}; {XACRO}", file=file)
     try:
-        found = mjcf_mechanism(root, file, folder) if root.tag == "mujoco" else urdf_mechanism(root, file, folder, base)
+        if root.tag == "mujoco":
+            found = mjcf_mechanism(root, file, folder)
+        else:
+            found = sdf_mechanism(root, file, base) if root.tag == "sdf" else urdf_mechanism(root, file, folder, base)
         if found.left.refused and not partial:
             raise _refusal(file, found.left.refused)
         found.mechanism.check()
@@ -55,6 +68,8 @@ def parse_xml(text: str, file: str = "text") -> Element:
 
 def write_xml(thing: Mechanism | HybridSystem, suffix: str, partial: bool) -> str:
     """Text of a MJCF (.xml, .mjcf) or URDF (.urdf) file."""
+    if suffix not in (".xml", ".mjcf", ".urdf"):
+        raise BadModel(f"{suffix} is read and not written; write .xml (MJCF) or .urdf", suffix=suffix)
     mechanism = thing.mechanism if isinstance(thing, HybridSystem) else thing
     mechanism.check()
     root, left = (urdf_tree if suffix == ".urdf" else mjcf_tree)(mechanism)

@@ -15,6 +15,7 @@ from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, number
 
+FAR = 1e30  # m, kg, kg m2: numbers beyond would overflow when they are multiplied
 AXIS = {"x": np.array([1.0, 0, 0]), "y": np.array([0, 1.0, 0]), "z": np.array([0, 0, 1.0])}
 
 
@@ -24,6 +25,10 @@ class Pose:
 
     R: np.ndarray
     p: np.ndarray
+
+    def __post_init__(self) -> None:
+        if not np.abs(self.p).max() < FAR:
+            raise BadModel(f"a place at {np.abs(self.p).max():.3g} m is none of a machine", place=self.p)
 
     def __matmul__(self, other: Pose) -> Pose:
         return Pose(self.R @ other.R, self.p + self.R @ other.p)
@@ -105,6 +110,11 @@ class Mass:
     mass: float
     com: np.ndarray
     inertia: np.ndarray
+
+    def __post_init__(self) -> None:
+        largest = max(abs(self.mass), np.abs(self.inertia).max())
+        if not largest < FAR:
+            raise BadModel(f"a mass or moment of {largest:.3g} kg or kg m2 is none of a machine", mass=self.mass)
 
     def moved(self, pose: Pose) -> Mass:
         """Seen from the frame in which this one has the pose."""

@@ -18,6 +18,7 @@ from saltus.errors import BadFile, SaltusError
 LARGEST = 20_000_000  # bytes
 DEEPEST = 200
 LONGEST = 10_000  # characters of text in an element
+COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 
 
 @dataclass
@@ -90,7 +91,8 @@ def numbers(element: Element, name: str, default: str, count: int | None = None)
         out = np.array([float(x) for x in text.split()])
     except ValueError:
         out = np.array([np.nan])
-    if not np.isfinite(out).all() or (count is not None and len(out) != count):
+    empty = not len(out) and (name in element.attributes and text != default)
+    if not np.isfinite(out).all() or (count is not None and len(out) != count) or empty:
         want = "numbers" if count is None else f"{count} number(s)"
         raise bad(element, f"<{element.tag}> {name}={text[:60]!r}; expected {want}")
     return out
@@ -117,6 +119,7 @@ def read_tree(path: Path) -> Element:
 
 def parse_tree(data: bytes, file: str) -> Element:
     """Parse text."""
+    data = COMMENT.sub(lambda found: b"\n" * found.group().count(b"\n"), data)  # robots' files have "--" in them
     parser = xml.parsers.expat.ParserCreate()
     root, stack = Element("", {}), []  # type: Element, list[Element]
 
