@@ -79,6 +79,11 @@ class Now:
         """Open, stick or slip."""
         return "open" if not self.closed else "stick" if self.stick or self.borne is not None else "slip"
 
+    def like(self, other: Now) -> bool:
+        """Whether it does the same as another, wherever it is held."""
+        modes = [(x.closed, x.stick, x.borne, x.friction, x.patch) for x in (self, other)]
+        return modes[0] == modes[1] and np.allclose(self.direction, other.direction, rtol=0.0, atol=1e-9)
+
     def block(self, felt: bool) -> np.ndarray:
         """Its run-time parameters."""
         x = self.element
@@ -359,7 +364,7 @@ class Contacts:
         NoForces where the laws of contact have no solution, or several.
         """
         stopped, leaving = self._ends(fired)
-        before, block = [(one.mode, one.direction.copy()) for one in self.now], self.block
+        before, kept = [(one.mode, one.direction.copy()) for one in self.now], self.kept
         self.look(t, q, v)
         c, names = self.c, [x.name for x in self.c.elements]
         base = self.base
@@ -409,9 +414,8 @@ class Contacts:
                 changes.append((names[i], word))
             elif one.mode == "slip" and one.element.slips == 1 and way.size and one.direction @ way < 0:
                 changes.append((names[i], "turns back"))
-        return Settled(
-            v, impact, changes, rests, tuple(touching) if struck else (), not struck and (block == self.block).all()
-        )
+        same = not struck and all(one.like(was) for one, was in zip(self.now, kept, strict=True))
+        return Settled(v, impact, changes, rests, tuple(touching) if struck else (), same)
 
     def _soften(
         self,
