@@ -164,11 +164,12 @@ def _temporary_cache(refused: str) -> Path:
     return path
 
 
-def build(source: str, flags: Sequence[str] = (), name: str = "C code") -> Path:
+def build(source: str, flags: Sequence[str] = (), name: str = "C code", huge: int = HUGE) -> Path:
     """Return the shared library of a C source, from the cache if it was built before.
 
-    `flags` are added to `FLAGS` and to the level that goes with the length of the source. `name` is what a listener
-    of `on_progress` reads. Raises CompileError if nothing comes out, after `PATIENCE` at the latest.
+    `flags` are added to `FLAGS` and to the level that goes with the length of the source; from `huge` characters on
+    nothing is optimised. `name` is what a listener of `on_progress` reads.
+    Raises CompileError if nothing comes out, after `PATIENCE` at the latest.
     """
     compiler = find_compiler()
     if compiler is None:
@@ -178,7 +179,7 @@ def build(source: str, flags: Sequence[str] = (), name: str = "C code") -> Path:
             looked_for=["SALTUS_CC", "CC", "cc", "gcc", "clang"],
         )
     level: tuple[str, ...] = ("-O2",)
-    if left_as_it_is(source):
+    if left_as_it_is(source, huge):
         source, level = cut(source), ("-O0",)
     elif len(source) > LONG:
         source, level = cut(source), _PIECEWISE
@@ -188,9 +189,9 @@ def build(source: str, flags: Sequence[str] = (), name: str = "C code") -> Path:
     return _build(compiler, source, (*level, *flags), name, _patience(), units)
 
 
-def left_as_it_is(source: str) -> bool:
+def left_as_it_is(source: str, huge: int = HUGE) -> bool:
     """Whether a source is so long that it is compiled without optimisation."""
-    return len(source) > HUGE
+    return len(source) > huge
 
 
 def _patience() -> float:
