@@ -16,7 +16,6 @@ from saltus.compile.statements import VECTOR, Routine, declared, statements
 from saltus.once import cached_property
 
 _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
-_HUGE = 5_000_000  # characters of C: copies run for long, so a minute of the compiler pays (six times on the quadruped)
 
 
 BLOCKS = 8  # fewer are not worth a thread of their own
@@ -94,7 +93,7 @@ class Native:
     """A compiled kernel and the memory of its copies: structure of arrays, `lanes` copies side by side."""
 
     def __init__(self, motion: Motion, n: int, name: str, gradient: bool = False) -> None:
-        self._library = ctypes.CDLL(str(build(source(motion, gradient), _FUSED, f"{n} copies of {name}", _HUGE)))
+        self._library = ctypes.CDLL(str(build(source(motion, gradient), _FUSED, name=f"{n} copies of {name}")))
         self.lanes = self._library.saltus_lanes()
         self._pool: ThreadPoolExecutor | None = None
         self._last: tuple[Any, Any] = None, None

@@ -30,13 +30,13 @@ FLAGS = ("-std=c99", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off")
 """Flags of every build. NaN and infinity keep their meaning: the integrators look for them. Products and
 sums stay apart, so that native code gives the virtual machine's numbers to the last bit."""
 
-LONG, HUGE = 300_000, 800_000  # characters of C, 24 an instruction
+LONG, HUGE = 300_000, 8_000_000  # characters of C, 24 an instruction
 """How much is optimised, since a compiler's time grows faster than a function does. Up to LONG all of it, at -O2; from
 there on functions are cut into pieces first, and beyond HUGE nothing is optimised. Measured with gcc 12 on a flow of
 0.5 MB, seconds of the processor and time of one evaluation in a run: whole at -O2 9.6 s and 1.8 us, in pieces of 500
 statements at -O2 5.8 s and 2.3 us, in pieces of 150 at _PIECEWISE 3.0 s and 2.35 us. Half of the time goes into the
-allocation of registers, which sees little of a function at once. At -O0 evaluations take three times as long; the
-virtual machine takes 5 ns an instruction."""
+allocation of registers, which sees little of a function at once. At -O0 evaluations take three times as long, of
+machines on many feet seven times; the virtual machine takes 5 ns an instruction."""
 
 SHARED = 60_000  # characters from which on a source is shared out among the processors
 
@@ -164,12 +164,11 @@ def _temporary_cache(refused: str) -> Path:
     return path
 
 
-def build(source: str, flags: Sequence[str] = (), name: str = "C code", huge: int = HUGE) -> Path:
+def build(source: str, flags: Sequence[str] = (), name: str = "C code") -> Path:
     """Return the shared library of a C source, from the cache if it was built before.
 
-    `flags` are added to `FLAGS` and to the level that goes with the length of the source; from `huge` characters on
-    nothing is optimised. `name` is what a listener of `on_progress` reads.
-    Raises CompileError if nothing comes out, after `PATIENCE` at the latest.
+    `flags` are added to `FLAGS` and to the level that goes with the length of the source. `name` is what a listener
+    of `on_progress` reads. Raises CompileError if nothing comes out, after `PATIENCE` at the latest.
     """
     compiler = find_compiler()
     if compiler is None:
@@ -179,7 +178,7 @@ def build(source: str, flags: Sequence[str] = (), name: str = "C code", huge: in
             looked_for=["SALTUS_CC", "CC", "cc", "gcc", "clang"],
         )
     level: tuple[str, ...] = ("-O2",)
-    if left_as_it_is(source, huge):
+    if left_as_it_is(source):
         source, level = cut(source), ("-O0",)
     elif len(source) > LONG:
         source, level = cut(source), _PIECEWISE
@@ -189,9 +188,9 @@ def build(source: str, flags: Sequence[str] = (), name: str = "C code", huge: in
     return _build(compiler, source, (*level, *flags), name, _patience(), units)
 
 
-def left_as_it_is(source: str, huge: int = HUGE) -> bool:
+def left_as_it_is(source: str) -> bool:
     """Whether a source is so long that it is compiled without optimisation."""
-    return len(source) > huge
+    return len(source) > HUGE
 
 
 def _patience() -> float:
