@@ -21,6 +21,7 @@ GAITS = {
     "pace": (0.0, math.pi, 0.0, math.pi),
     "bound": (0.0, 0.0, math.pi, math.pi),
     "pronk": (0.0, 0.0, 0.0, 0.0),
+    "amble": (0.0, math.pi, -math.pi / 2, math.pi / 2),
     "trot": (0.0, math.pi, math.pi, 0.0),
 }
 
@@ -54,7 +55,8 @@ def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
     trot, all hind ones later by `lag`; it starts from rest within `ramp` (s). Roll and yaw shift the cranks of both
     sides against each other, pitch those of both ends; the tail is held at its `rest` angle and pushed by the same. Yaw
     is measured from a heading that turns at `turn` (rad/s). All of it are Params: gains of zero leave a clock. The
-    keyframes "trot", "pace", "bound" and "pronk" have their cranks at the phases of `GAITS`, "standing" at STANDING.
+    keyframes "trot", "pace", "amble", "bound" and "pronk" have their cranks at the phases of `GAITS`, "standing" all
+    at STANDING.
     """
     m = sl.Mechanism("quadruped", spatial=True)
     D, W = m.param("D", 0.76, "m"), m.param("W", 0.36, "m")
@@ -72,7 +74,8 @@ def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
     raised = {name: m.params["rest"].value * share for name, share in list(bends.items())[:1]}
     for pose, phases in {"standing": (STANDING - START,) * 4, **GAITS}.items():
         at = dict(zip(LEGS, phases, strict=True))
-        m.keyframes[pose] = {"body": (0.0, 0.0, 0.45, 1.0, 0.0, 0.0, 0.0), **_pose(at), **raised}
+        hips = 0.475 if pose == "amble" else 0.45  # m: with one leg stretched, or none
+        m.keyframes[pose] = {"body": (0.0, 0.0, hips, 1.0, 0.0, 0.0, 0.0), **_pose(at), **raised}
     return m
 
 
@@ -154,14 +157,14 @@ def planar_quadruped() -> sl.Mechanism:
     D = m.param("D", 0.76, "m")
     motors, frame = 4 * m.param("m_motor", 2.26, "kg"), m.param("m_frame", 3.0, "kg")
     inertia = motors * D * D / 4 + frame * D * D / 12
-    body = m.link("body", mass=motors + frame, inertia=inertia, com=(m.param("x_body", -0.092, "m"), 0))
+    body = m.link("body", mass=motors + frame, inertia=inertia, com=(m.param("x_body", -0.1005, "m"), 0))
     m.free("body", m.ground, body)
     for leg, side in (("front", 1), ("hind", -1)):
         _leg(m, body, leg, (side * D / 2,), 2)
-    phase = -2.398
+    phase = -2.626
     phases = {"front_q1": 0.0, "hind_q1": m.param("phase", phase, "rad")}
-    m.controls["clock"] = clock(m, phases, omega=-23.38, K_P=51.18, K_D=10.43, h=-0.4822, b=1.368)
-    m.keyframes["bound"] = {"body": (0.0, 0.45, 0.0), **_pose({"front": 0.0, "hind": phase})}
+    m.controls["clock"] = clock(m, phases, omega=-32.53, K_P=39.86, K_D=4.58, h=-0.4984, b=1.878)
+    m.keyframes["bound"] = {"body": (0.0, 0.46, 0.0), **_pose({"front": 0.0, "hind": phase})}
     return m
 
 
