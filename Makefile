@@ -46,6 +46,7 @@ wheel: .venv/installed
 robust: .venv/installed
 	$(BIN)/python -m robust --write docs/robustness.md
 	$(BIN)/python -m robust contacts --write docs/robustness.md
+	$(BIN)/python -m robust batches --write docs/robustness.md
 	$(BIN)/python -m robust attacks --write docs/robustness.md
 
 clean:

@@ -75,6 +75,12 @@ def main() -> None:
 
         print(table(robots.TITLE, robots.main(words[1:]).rows))
         return
+    if words[:1] == ["learning"]:  # twenty minutes
+        from bench import learning
+
+        report = learning.run()
+        print(table(learning.TITLE, report.rows) + f"\n{report.text}\n")
+        return
     given = parser.parse_args(words)
     unknown = sorted(set(given.names) - set(SUBJECTS))
     if unknown:

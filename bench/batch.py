@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +19,8 @@ TITLE = "1,024 copies of BOLT on hard ground, friction 0.8, steps of 1 ms (CPU t
 COPIES, STEP, UNTIL = 1024, 1e-3, 0.3
 OMEGA, KP, KD, TORQUE, FRICTION = -36.0, 76.0, 3.1, 30.0, 0.8
 NEAR = {"q2": -2.13, "q3": -0.80, "q4": -1.13, "q5": -1.14}
+WALKING = 256  # copies of other machines
+WALKERS = {"biped": {"left": 1e-4, "right": 1e-4}, "planar_quadruped": {"front_toe": 0.015, "hind_toe": 0.015}}
 GROUND = f"""
     <geom type="plane" size="50 50 1" zaxis="0 1 0" friction="{FRICTION} 0 0" solref="0.002 1"/>
 ---<geom type="sphere" size="1e-4" pos="{peers.L5} 0 0" friction="{FRICTION} 0 0" solref="0.002 1"/>---
@@ -92,6 +97,10 @@ def run() -> Report:
             lines.append(line)
             what = f"steps per CPU second, times those of mujoco.rollout with {integrator}"
             rows.append(Row.at_least(what, default / pace, 10))
+        for name, feet in WALKERS.items():
+            more, line = walker(name, feet)
+            rows += more
+            lines.append(line)
     rows += gradients()
     if peers.installed("gymnasium"):
         rows += environments()
@@ -183,6 +192,66 @@ def environments() -> list[Row]:
         Row("env.step of 1 ms, one copy, per CPU second", f"{1 / one:,.0f}", ">= 100,000", 1 / one >= 100_000),
         Row.at_most("share of Python in a step of 1,024 copies, 10 ms", 100 * (1 - inside[0] / whole), 10, " %"),
     ]
+
+
+def walker(name: str, feet: dict[str, float]) -> tuple[list[Row], str]:
+    """A machine of the zoo that sinks onto its feet, motors off, and the same from its MJCF with balls for feet."""
+    m = getattr(sl.zoo, name)()
+    start = m.assemble(**next(iter(m.keyframes.values())))
+    speeds = np.random.default_rng(0).uniform(0.2, 0.8, WALKING)
+    given = []
+    for v in speeds:
+        given.append(sl.State(m, start.positions, np.array([v, *start.velocities[1:]]), start.params))
+    times = round(0.15 / STEP)
+    batch = sl.Batch(m, WALKING, step=STEP, threads=1)
+    least = math.inf
+    for _ in range(3):
+        batch.reset(given)
+        begin = time.process_time()
+        batch.step(np.zeros(len(m.inputs)), times=times)
+        least = min(least, time.process_time() - begin)
+    ours = WALKING * times / least
+    gap = max(batch.state[k].gap for k in range(0, WALKING, 16))
+    pace, worst = mujocos(m, feet, given, times)
+    said = f"{ours:,.0f} of Saltus, loops {gap:.0e} m; {pace:,.0f} of mujoco.rollout, loops {worst:.0e} m"
+    what = f"steps per CPU second of the {m.name}, times those of mujoco.rollout with Euler"
+    return [Row.at_least(what, ours / pace, 3)], f"| {m.name}: {said} | | | | |"
+
+
+def mujocos(m: sl.Mechanism, feet: dict[str, float], given: list[sl.State], times: int) -> tuple[float, float]:
+    """Steps per CPU second in mujoco.rollout, and the largest gap of a loop."""
+    import mujoco
+    from mujoco import rollout
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "machine.xml"
+        sl.write(m, path, partial=True)
+        text = path.read_text()
+    rough = f'friction="{FRICTION} 0 0" solref="0.002 1"'
+    for foot, radius in feet.items():
+        ball = rf'<geom type="sphere" size="{radius}" \1 {rough}/><site name="{foot}" \1'
+        text = re.sub(rf'<site name="{foot}" (pos="[^"]*")', ball, text)
+    text = text.replace("<worldbody>", f'<worldbody><geom type="plane" size="50 50 1" zaxis="0 1 0" {rough}/>')
+    text = re.sub(r'timestep="[^"]*"', f'timestep="{STEP}"', text).replace('solref="0.004 1"', 'solref="0.002 1"')
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    states = np.zeros((len(given), mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)))
+    for k, x in enumerate(given):
+        data.qpos[:], data.qvel[:], data.time = x.positions, x.velocities, 0.0
+        mujoco.mj_getState(model, data, states[k], mujoco.mjtState.mjSTATE_FULLPHYSICS)
+    control, least = np.zeros((len(given), times, model.nu)), math.inf
+    for _ in range(2):
+        begin = time.process_time()
+        found, _ = rollout.rollout(model, data, states, control)
+        least = min(least, time.process_time() - begin)
+    worst = 0.0
+    for k in range(0, len(given), 16):
+        data.qpos[:] = found[k, -1, 1 : 1 + model.nq]
+        mujoco.mj_kinematics(model, data)
+        for i in range(model.neq):
+            a, b = (data.site_xpos[x[i]] for x in (model.eq_obj1id, model.eq_obj2id))
+            worst = max(worst, float(np.linalg.norm(a - b)))
+    return len(given) * times / least, worst
 
 
 def rolled(integrator: str, given: list[sl.State], times: int, exact: np.ndarray) -> tuple[float, str]:

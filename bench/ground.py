@@ -79,16 +79,18 @@ def run() -> Report:
         import mujoco
     except ImportError:
         return Report([Row("MuJoCo", "skipped, not installed")], "\n".join(lines))
-    enough = None
+    enough, nearest = None, (np.inf, np.inf)
     for step in STEPS:
         seconds, deep, end = theirs(mujoco, step)
         miss = float(np.abs(end - exact).max())
         lines.append(f"| MuJoCo {mujoco.__version__} | {step:g} s | {seconds:.3g} | {deep:.1g} | {miss:.1g} |")
-        enough = enough or (seconds if deep < DEEP else None)
+        enough, nearest = enough or (seconds if deep < DEEP else None), min(nearest, (miss, seconds))
     rows = [
-        Row.at_least(f"MuJoCo with feet less than {DEEP:g} m deep, by Saltus at 1e-8", (enough or np.inf) / least, 5.0)
+        Row.at_least(f"MuJoCo with feet less than {DEEP:g} m deep, by Saltus at 1e-8", (enough or np.inf) / least, 5.0),
+        Row.at_least(f"MuJoCo with its end {nearest[0]:.1g} m off, the nearest, by the same", nearest[1] / least, 5.0),
     ]
     text = "\n".join(lines)
-    text += "\n\nEnd off: of the body's place after a second, from a run at 1e-10. Most of Saltus's time goes into "
-    text += "evaluations of equations with rows for all contacts, in the short steps in which a slip starts from rest."
+    text += "\n\nEnd off: of the body's place after a second, from a run at 1e-10. MuJoCo's steps are of first order "
+    text += "at a contact, and which foot slips or lifts first hangs on them: none of its runs comes as near. Of "
+    text += "Saltus's time two thirds go into its two dozen events, a third into the motion between them."
     return Report(rows, text)

@@ -238,4 +238,8 @@ if __name__ == "__main__":
         from robust import contacts
 
         raise SystemExit(contacts.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["batches"]:
+        from robust import batches
+
+        raise SystemExit(batches.main(sys.argv[2:]))
     raise SystemExit(main())

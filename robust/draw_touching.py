@@ -90,7 +90,8 @@ class _Toucher(_Maker):
     def joint(self, i: int, bodies: list[Body]) -> Pin:
         """The joint that places link i; the first one mostly leaves it free."""
         out = super().joint(i, bodies)
-        if i or self.r.random() < (0.85 if self.kind == "hung" else 0.2):
+        keeps = i or self.r.random() < (0.85 if self.kind == "hung" else 0.2)
+        if keeps and (self.n > 1 or out.kind != "weld"):
             return out
         free = ("free" if self.r.random() < 0.6 else "euler") if self.spatial else "planar"
         return Pin("j0", free, "ground", bodies[0].name, _HERE, _HERE, (Z,))

@@ -46,7 +46,8 @@ class Touching:
 
     def __init__(self, given: Toucher, now: Instant, forces: dict[str, np.ndarray]) -> None:
         self.given, self.now, self.forces = given, now, forces
-        self.step = 1e-3 / (1.0 + float(np.abs(now.v).max(initial=0.0)))
+        fastest = float(np.abs(now.v).max(initial=0.0)), float(np.sqrt(np.abs(now.a).max(initial=0.0)))
+        self.step = 1e-3 / (1.0 + sum(fastest))
         self.corners: list[tuple[str, list[Side], np.ndarray]] = []  # feet between two pieces
         self.sides = [side for x in given.touches for side in self._sides(x)]
 

@@ -52,3 +52,29 @@ def strange(points, generators):
     """Not-a-numbers with other bits than numpy's own."""
     odd = np.frombuffer(np.uint64(0xFFF8000000000123).tobytes(), float)[0]
     return {"odd": np.full(len(points["a"]), odd), "half": np.where(points["a"] > 3, points["a"], odd)}
+
+
+def told(name, thing):
+    """A number that something of a name says of itself once it is in another process."""
+    import saltus as sl
+
+    return float(
+        {
+            "mechanism": lambda: sl.simulate(thing, thing.keyframe("middle"), until=0.05).end.positions.sum(),
+            "system": lambda: sl.simulate(thing, thing.keyframes["takeoff"], domain="flight", until=0.3).end.q.z_U,
+            "state": lambda: thing.position("tracer")[0],
+            "trajectory": lambda: thing.at(0.123).q.z_U,
+            "plan": lambda: sl.plan.solve(thing).objective,
+            "motion": lambda: thing.objective,
+            "orbit": lambda: thing.simulate(2).end.q.z_U,
+            "family": lambda: thing.orbits[-1].period,
+            "robot": lambda: sl.simulate(thing.system, thing.start, until=0.05).end.positions.sum(),
+            "batch": lambda: _stepped(thing),
+        }[name]()
+    ), os.getpid()
+
+
+def _stepped(batch):
+    batch.reset(batch.machine.keyframe("drop"))
+    batch.step(times=20)
+    return batch.state.q.sum()

@@ -122,6 +122,7 @@ def test_mass_of_params_is_checked_with_their_values():
     m = planar()
     half = m.param("half", 0.5)
     refused(BadValue, lambda: m.link("a", mass=half - 1), "link 'a': mass is -0.5; it must be positive")
+    refused(BadValue, lambda: m.link("a", mass=0.0), "may have 1e-9 kg")
     arm = m.link("b", mass=half, inertia=half - 0.2)
     m.revolute("pin", m.ground, arm)
     refused(BadValue, lambda: m.assemble(params={"half": -2.0}), "link 'b': mass is -2 for the given Params")

@@ -229,13 +229,16 @@ def test_wrong_starts_of_a_cascade(step, family):
 
 @pytest.mark.parametrize("foot", [1e-6, 1e-9, 1e-10, 1e-11, 1e-12])
 def test_error_covers_the_distance_from_the_massless_gait(foot):
-    """Down to the massless limit; the true gait is Garcia's plus 0.16 foot, found by SciPy."""
+    """Down to the massless limit; the true gait is Garcia's plus 0.16 foot, found by SciPy.
+
+    At 1e-12 kg the pivots of the reactions are at their floor of round-off, which costs two digits more.
+    """
     system, start = simplest_walker(foot)
     orbit = sl.find_orbit(system, start, swap={"left": "right"})
     true, _ = garcia_gait(0.009, 1, [0.2, -0.2])
     off = np.array([-orbit.start.q.left, -orbit.start.v.left]) - true
     assert np.abs(off).max() < orbit.error + 0.2 * foot + 1e-9
-    assert orbit.error < 1e-7
+    assert orbit.error < (max(100 * np.abs(off).max(), 1e-9) if foot >= 1e-11 else 1e-7)
     again = orbit.simulate()  # another formulation
     assert again.outcome.ok
     ends, starts = (np.sort(np.abs(state.positions[2:])) for state in (again.end, orbit.start))

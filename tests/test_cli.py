@@ -1,6 +1,8 @@
 """The command line: results, exit codes, bad input, interruption."""
 
+import csv
 import json
+import math
 import re
 import signal
 import subprocess
@@ -15,6 +17,7 @@ import saltus as sl
 from saltus import studies
 from saltus.cli import app as cli
 from saltus.cli import machines
+from saltus.cli.console import speaking
 from saltus.studies.result import Comparison, StudyResult
 
 runner = CliRunner()
@@ -272,6 +275,55 @@ system, control = m, sl.control.Sampled(slowly, rate=500)
     assert process.returncode == 130, err
     assert json.loads(out)["outcome"] == "interrupted"
     assert sl.read(tmp_path / "out" / "run.nc").duration > 0
+
+
+def test_ctrl_c_is_not_lost_among_symbols():
+    """Code of casadi.py drops what is raised while it runs; the signal is sent again until it is heard."""
+    deaf = "def ask(send, number):\n    try:\n        send(number)\n    except BaseException:\n        pass\n"
+    names = {}
+    exec(compile(deaf, "casadi.py", "exec"), names)
+
+    def press():
+        names["ask"](signal.raise_signal, signal.SIGINT)
+        time.sleep(30)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            speaking(press)()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# ---- inverse dynamics ----------------------------------------------------------------------------------------
+
+
+def test_inverse_of_a_slider_crank_at_its_dead_centre(tmp_path):
+    """Outstretched at speed w the crank pin has r w^2, the slider (1 + r / l) times it, rods the mean of both ends."""
+    result = call("inverse", "slider-crank", "--turn", "crank=3000", "--out", tmp_path, "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    r, length, accel = 0.040, 0.120, 0.040 * (100 * math.pi) ** 2
+    slider = 0.20 * accel * (1 + r / length)
+    rod, crank = 0.10 * accel * (1 + r / length / 2), 0.05 * accel / 2
+    assert found["duration"] == pytest.approx(0.02)
+    assert found["rows"]["force in wrist"] == pytest.approx({"largest": slider, "at": 0.0}, rel=1e-6)
+    assert found["rows"]["shaking force"] == pytest.approx({"largest": slider + rod + crank, "at": 0.0}, rel=1e-6)
+    with open(tmp_path / "loads.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 361
+    largest = max(abs(float(row["effort.crank"])) for row in rows)
+    assert largest == pytest.approx(found["rows"]["effort crank"]["largest"])
+    assert (tmp_path / "loads.svg").exists()
+
+
+def test_inverse_says_what_is_missing(tmp_path):
+    result = call("inverse", "four-bar", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "give --turn COORDINATE=RPM, with one of those that turn: crank, coupler, rocker" in message(result)
+    assert "as in --turn crank=300" in message(call("inverse", "four-bar", "--turn", "crank"))
+    assert "free to move" in message(call("inverse", "five-bar", "--turn", "left=30"))
 
 
 # ---- studies, zoo, doctor --------------------------------------------------------------------------------

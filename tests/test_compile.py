@@ -250,7 +250,7 @@ TROUBLES = {
     "hangs": ("sleep 600", "stopped after 0.5 s"),
     "hangs with children": ("(sleep 600) & sleep 600", "stopped after 0.5 s"),
     "fills the disk": ("echo 'cannot write: No space left on device' >&2; exit 1", "No space left"),
-    "is killed": ("kill -9 $$", "could not build"),
+    "is killed": ("kill -9 $$", "ended with signal 9"),
     "builds rubbish": ('while [ "$1" != -o ]; do shift; done; echo rubbish > "$2"', "cannot be loaded"),
 }
 

@@ -127,3 +127,19 @@ def test_four_feet_on_springs():
     assert np.abs(run.v["body.y"]).max() < 1e-9  # nothing pushes it aside
     account = run.energy_account
     assert abs(account["relative residual"]) < 1e-6
+
+
+@pytest.mark.parametrize("g", [0.1, 9.81, 5000.0])
+def test_bounces_end_however_strongly_a_ball_is_pressed(g):
+    """Dropped from h, a ball with restitution e has bounced its last after sqrt(2 h / g) (1 + e) / (1 - e)."""
+    h, e = 0.05, 0.3
+    m = sl.Mechanism("ball", gravity=(0, -g))
+    ball = m.link("ball", mass=1.0, inertia=0.01)
+    m.slide("way", m.ground, ball, axes="y")
+    m.foot("sole", ball.origin, friction=0.0, restitution=e)
+    last = math.sqrt(2 * h / g) * (1 + e) / (1 - e)
+    run = sl.simulate(m, m.assemble(way=h), until=2 * last)
+    assert run.outcome.ok
+    assert len(run.events) < 20
+    assert next(x.t for x in run.events if x.name == "sole rests") == pytest.approx(last, rel=1e-4)
+    assert abs(run.end.positions[0]) < 1e-9

@@ -688,12 +688,24 @@ def test_feedback_that_falls_is_found_out(swung):
     assert found.largest == pytest.approx(held.max(), rel=1e-6)
     assert found.name == m.q_names[int(held.max(axis=0).argmax())]
     assert f"LQR does not hold the reference: {found.name}" in found.detail
+    assert found.detail in run.report()
     weak = sl.control.LQR(swung, Q=1e-6, R=1e6, final=0.0)
     off = sl.simulate(m, m.assemble(x=0.0, swing=-math.pi / 2 + 0.1), until=2.0, control=weak)
     assert not sl.control.following(off, weak).holds
     assert sl.plan.fly(swung, sl.control.LQR(swung))[1].follows
     with pytest.raises(BadValue, match="follows no reference"):
         sl.control.following(run, sl.control.PD("x", 0.0, 1.0, 1.0))
+
+
+def test_the_law_that_falls_is_named_where_another_holds(swung):
+    """LQR with a limit of 6 N, where the plan takes 10, lets the pole fall; Track without one brings it up."""
+    track, lqr = (sl.plan.fly(swung, law)[1] for law in (None, sl.control.LQR(swung, limit=6.0)))
+    assert track.follows
+    assert not lqr.follows
+    assert "LQR does not hold the reference: swing is" in lqr.detail
+    assert "or use Track" in lqr.detail
+    other = sl.plan.fly(swung, sl.control.PD("x", 0.0, 1.0, 1.0))[1]
+    assert "follows no reference: use Track" in other.detail
 
 
 def test_a_gait_goes_on_under_lqr():

@@ -340,6 +340,8 @@ def test_what_the_machine_is_given_in_time_counts():
         (BadValue, lambda m, s: inverse(s, crank=lambda t: 2 * t), "until"),
         (BadValue, lambda m, s: inverse(s, crank=lambda t: math.sin(t), until=1.0), "sl.math"),
         (BadValue, lambda m, s: inverse(s, crank=m.q.rocker, until=1.0), "uses rocker"),
+        (BadValue, lambda m, s: inverse(s, crank="fast", until=1.0), "'fast' is no number"),
+        (BadValue, lambda m, s: m.prescribe("crank", lambda t: 2 * t), "is no number; give .* an expression"),
         (BadValue, lambda m, s: inverse(s, crank=Turning(1.0), samples=1), "samples"),
         (BadValue, lambda m, s: inverse(s, crank=Turning(1.0), until=-1.0), "until"),
         (BadValue, lambda m, s: Turning(0.0), "other than zero"),
@@ -388,3 +390,29 @@ def test_a_constraint_written_by_hand_has_no_place():
     m.constraint("gear", m.q.q2 - 0.5 * m.q.q1**2)
     with pytest.raises(BadModel, match="'gear', written by hand"):
         forward(m.assemble(near={"q1": 0.5, "q3": 1.5})).force("pin")
+
+
+def test_an_arm_in_space_against_mujoco(tmp_path):
+    """Efforts of three joints with given motions, as MuJoCo's inverse dynamics has them at the same instants."""
+    mujoco = pytest.importorskip("mujoco")
+    m = sl.Mechanism("arm", spatial=True)
+    base = m.link("base", mass=2.0, com=(0.02, 0, 0.1), inertia=(0.02, 0.03, 0.04))
+    upper = m.link("upper", mass=1.0, com=(0.15, 0.01, 0), inertia=(0.002, 0.01, 0.011))
+    hand = m.link("hand", mass=0.5, com=(0.1, 0, 0.02), inertia=(0.001, 0.003, 0.002))
+    m.revolute("turn", m.ground, base, axis=(0, 0, 1))
+    m.revolute("lift", base.at(0.05, 0, 0.2), upper, axis=(0, 1, 0))
+    m.revolute("bend", upper.at(0.3, 0, 0), hand, axis=(0.6, 0.8, 0))
+    motions = {
+        "turn": lambda t: 0.8 * sl.math.sin(3 * t),
+        "lift": lambda t: -0.4 + 0.5 * sl.math.cos(5 * t),
+        "bend": lambda t: 0.7 * sl.math.sin(4 * t + 0.3),
+    }
+    moved = sl.inverse(m, motions, until=1.0, samples=21)
+    model = mujoco.MjModel.from_xml_path(str(sl.write(m, tmp_path / "arm.xml")))
+    data = mujoco.MjData(model)
+    place = [int(model.joint(name).dofadr[0]) for name in motions]
+    for k in range(len(moved.t)):
+        for name, at in zip(motions, place, strict=True):
+            data.qpos[at], data.qvel[at], data.qacc[at] = moved.q[name][k], moved.v[name][k], moved.a[name][k]
+        mujoco.mj_inverse(model, data)
+        assert [moved.effort[n][k] for n in motions] == pytest.approx(data.qfrc_inverse[place], abs=1e-9)

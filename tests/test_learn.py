@@ -1,6 +1,11 @@
 """Environments: the checkers of Gymnasium and stable-baselines3, autoreset, seeds, noise and delay."""
 
+import ctypes
 import dataclasses
+import shutil
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -16,14 +21,75 @@ def task():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_gymnasium_and_stable_baselines_accept_it(task):
+@pytest.mark.parametrize("name", ["bolt-run", "hopper", "biped", "rat-righting", "quadruped"])
+def test_gymnasium_and_stable_baselines_accept_them(name):
     from gymnasium.utils.env_checker import check_env
 
-    env = sl.learn.Env(task, render_mode="rgb_array")
-    check_env(env, skip_render_check=False)
+    env = sl.learn.Env(name, render_mode="rgb_array")
+    check_env(env, skip_render_check=True)
+    assert env.render().ndim == 3
+    many = sl.learn.VectorEnv(env.task, 8, threads=1)
+    many.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        seen, rewards, *_ = many.step(rng.uniform(-1, 1, many.action_space.shape))
+        assert np.isfinite(seen).all()
+        assert np.isfinite(rewards).all()
+    assert not many.copies.batch.lost.any()
     baselines = pytest.importorskip("stable_baselines3.common.env_checker")
     baselines.check_env(env)
-    assert env.render().ndim == 3
+
+
+def test_every_task_is_registered():
+    assert set(sl.learn.TASKS) == {"bolt-run", "hopper", "biped", "rat-righting", "quadruped"}
+
+
+def cart():
+    m = sl.Mechanism("cart")
+    body = m.link("body", mass=2.0)
+    m.slide("x", m.ground, body, axes="x", motor=sl.Motor(torque=6.0))
+    m.force("wind", body.at(0, 0), [m.input("wind"), 0.0])
+    return m
+
+
+def test_a_machine_of_ones_own():
+    """Without control, starts or range: efforts of the motors within their limits, from the assembled state."""
+    m = cart()
+    own = {"observe": lambda t, s: [s.q.x, s.v.x], "reward": lambda t, s, a: -(s.q.x**2), "pushes": {"wind": (0, 0)}}
+    env = sl.learn.Env(m, until=lambda t, s: s.q.x > 0.5, **own)
+    env.reset(seed=0)
+    assert env.action_space.shape == (1,)
+    seen = env.step(np.array([0.5]))[0]
+    assert seen == pytest.approx([1.5 * 0.01**2 / 2, 1.5 * 0.01], rel=1e-5)
+    with pytest.raises(sl.errors.BadValue, match="low and high"):
+        sl.learn.Env(m, **own | {"pushes": {}})
+
+
+def test_pushes_come_now_and_then_and_last():
+    """Impulses of a wind on carts that nobody drives: their share of the time, their size, from one seed."""
+    own = {"observe": lambda t, s: [s.v.x], "reward": lambda t, s, a: s.q.x}
+
+    def speeds(seed, threads=1):
+        env = sl.learn.VectorEnv(
+            cart(), 400, threads=threads, pushes={"wind": (10.0, 10.0)}, pushed=(1.0, 0.05), seconds=9.0, **own
+        )
+        env.reset(seed=seed)
+        return np.array([env.step(np.zeros((400, 1)))[0][:, 0] for _ in range(200)])
+
+    one = speeds(3)
+    gains = np.diff(one, axis=0)
+    assert gains.max() == pytest.approx(10.0 * 0.01 / 2.0, rel=1e-4)
+    pushed = gains.mean() / gains.max()
+    assert pushed == pytest.approx(0.05 / 1.05, rel=0.1)  # a calm of a second in the mean, then 0.05 s
+    assert (speeds(3, 2) == one).all()
+    assert not (speeds(4) == one).all()
+
+
+def test_copies_have_grounds_of_their_own(task):
+    grounds = [sl.ground.Level(0.0), sl.ground.Level(-0.05)]
+    many = sl.learn.VectorEnv(task, 5, threads=1, ground=grounds)
+    many.reset(seed=0)
+    assert [g.offset for g in many.copies.batch.grounds] == [0.0, -0.05, 0.0, -0.05, 0.0]
 
 
 def test_registered_by_name():
@@ -111,36 +177,57 @@ def test_params_are_drawn_for_every_episode(task):
 
 
 def test_a_task_that_cannot_be_is_refused(task):
-    for change, said in (({"low": (1.0,), "high": (0.0,)}, "low"), ({"starts": []}, "start"), ({"delay": -1}, "delay")):
+    for change, said in (({"low": (1.0,), "high": (0.0,)}, "low"), ({"delay": -1}, "delay")):
         with pytest.raises(sl.errors.BadValue, match=said):
             dataclasses.replace(task, **change)
 
 
-def test_training_goes_on_where_it_was_killed(tmp_path):
-    """Every checkpoint is whole; a second call goes on from it, its clock and its samples included."""
+TRAINING = """
+import sys
+from saltus.learn import training
+tell = lambda row: print(row["samples"], flush=True)
+training.train("bolt-run", sys.argv[1], seconds=1e6, copies=64, every=0.0, tell=tell)
+"""
+
+
+def test_training_that_is_killed_loses_no_more_than_one_checkpoint(tmp_path):
+    """kill -9 while it learns; the second call goes on from what was kept, its clock and its samples included."""
     training = pytest.importorskip("saltus.learn.training")
-    rows = []
-    training.train("bolt-run", tmp_path, seconds=2.0, copies=64, every=0.0, tell=rows.append)
-    first = training._rows(tmp_path / "progress.csv")
-    assert len(first) > 1
-    (tmp_path / "checkpoint.part.zip").write_bytes(b"torn")  # what a kill while writing leaves behind
-    longer = float(first[-1]["seconds"]) + 2.0
-    model = training.train("bolt-run", tmp_path, seconds=longer, copies=64, every=0.0, tell=rows.append)
-    second = training._rows(tmp_path / "progress.csv")
-    assert second[: len(first)] == first
-    assert float(second[len(first)]["samples"]) > float(first[-1]["samples"])
-    assert model.num_timesteps == int(second[-1]["samples"])
-    assert training.curve(tmp_path).exists()
-    policy = training.Policy.of(model)
+    with subprocess.Popen([sys.executable, "-c", TRAINING, str(tmp_path)], stdout=subprocess.PIPE, text=True) as child:
+        told = [int(child.stdout.readline()) for _ in range(3)]
+        child.kill()
+    assert child.returncode == -signal.SIGKILL
+    kept = training.progress(tmp_path)
+    assert int(kept[-1]["samples"]) >= told[-2]
+    model = training.train("bolt-run", tmp_path, seconds=float(kept[-1]["seconds"]) + 0.2, copies=64, every=0.0)
+    rows = training.progress(tmp_path)
+    assert rows[: len(kept)] == kept
+    assert int(rows[len(kept)]["samples"]) > int(kept[-1]["samples"])
+    assert model.num_timesteps == int(rows[-1]["samples"])
+    policy = training.policy_of(model)
     seen = np.random.default_rng(0).normal(size=7)
     mean = model.predict(seen.astype(np.float32), deterministic=True)[0]
     assert policy(seen) == pytest.approx(mean, abs=1e-5)
 
 
-def test_a_policy_is_judged_by_the_exact_simulator(task):
+def test_a_policy_in_c_is_the_policy(task, tmp_path):
+    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    rng = np.random.default_rng(1)
+    policy = sl.learn.Policy([(rng.normal(size=(n, m)), rng.normal(size=n)) for n, m in ((5, 7), (4, 5), (1, 4))])
+    policy.export(task, tmp_path)
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O1", "-shared", "-fPIC"]
+    subprocess.run([compiler, *flags, "policy.c", "-o", "policy.so", "-lm"], cwd=tmp_path, check=True)
+    function = ctypes.CDLL(str(tmp_path / "policy.so")).policy
+    for seen in rng.normal(size=(20, 7)):
+        out = np.zeros(1)
+        function(seen.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p))
+        assert out == pytest.approx(-40.0 + 35.0 * policy(seen), rel=1e-12)
+
+
+def test_a_policy_is_judged_by_the_exact_simulator(task, tmp_path):
     training = pytest.importorskip("saltus.learn.training")
-    still = training.Policy([(np.zeros((1, 7)), np.zeros(1))])
-    found = training.judge(still, task, seconds=0.3, seed=3)
+    still = sl.learn.Policy([(np.zeros((1, 7)), np.zeros(1))])
+    found, run = training.judge(still, task, seconds=0.3, seed=3)
     env = sl.learn.Env(dataclasses.replace(task, tolerance=1e-9))
     env.reset(seed=3)
     begin = env.state
@@ -150,3 +237,8 @@ def test_a_policy_is_judged_by_the_exact_simulator(task):
     assert found.speed == pytest.approx((env.state.positions[0] - begin.positions[0]) / 0.3, abs=1e-4)
     assert found.touches >= 1
     assert found.energy > 0
+    assert run.end.positions == pytest.approx(env.state.positions, abs=1e-4)
+    (tmp_path / "progress.csv").write_text("samples,seconds,reward,length\n1,1,0,1\n2,2,1,2\n")
+    rows = training.judged(still, task, tmp_path, seconds=0.1)
+    assert [r.command for r in rows] == pytest.approx([0.8, 1.5, 2.2])
+    assert {"judgement.json", "report.html", "learning.png", "policy.c"} <= {x.name for x in tmp_path.iterdir()}

@@ -273,3 +273,54 @@ def test_what_mjcf_cannot_hold_is_named(tmp_path):
 def test_broken_files_are_refused(text):
     with pytest.raises(sl.errors.SaltusError):
         build_xml(parse_xml(text, "broken.xml"), "broken.xml", partial=True)
+
+
+def stepped(machine, state, ground):
+    return sl.simulate(machine, state, until=0.05, tolerance=1e-11, ground=ground).end
+
+
+@pytest.mark.parametrize("name", ["kneed_walker", "biped", "kangaroo_rat"])
+def test_what_touches_and_how_it_starts_come_back(name, tmp_path):
+    """Feet, stops and keyframes with their velocities: written, read, written and read again, the same motion."""
+    thing = getattr(sl.zoo, name)()
+    m = thing if isinstance(thing, sl.Mechanism) else thing.mechanism
+    path, label = tmp_path / "m.xml", list(m.keyframes)[-1]
+    start, ground = m.keyframe(label), sl.ground.Slope(-0.067) if name == "kneed_walker" else None
+    end = stepped(m, start, ground)
+    model = mujoco.MjModel.from_xml_path(str(sl.write(m, path, partial=True)))
+    data = mujoco.MjData(model)
+    mujoco.mj_resetDataKeyframe(model, data, mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_KEY, label))
+    mujoco.mj_forward(model, data)
+    for foot in (x for x in m.touching.values() if hasattr(x, "point")):
+        place = data.geom(foot.name).xpos[: 3 if m.spatial else 2]
+        assert place == pytest.approx(np.array(start.position(foot.point)), abs=1e-12)
+    for _ in range(2):
+        again = sl.read(path, contacts=bool(m.touching))
+        own = {n: n if n in again.mechanism.q_names else n.replace(".", "_") for n in m.q_names}
+        assert [x.replace(".", "_") for x in sorted(m.touching)] == sorted(again.mechanism.touching)
+        there = again.mechanism.keyframe(label)
+        found = stepped(again.mechanism, there, ground)
+        assert [there.q[own[n]] for n in m.q_names] == pytest.approx(start.positions, abs=1e-12)
+        assert [found.q[own[n]] for n in m.q_names] == pytest.approx(end.positions, abs=1e-10)
+        sl.write(again.mechanism, path, partial=True)
+
+
+def test_ends_and_dry_friction_of_joints(tmp_path):
+    m = sl.Mechanism("arm")
+    arm, hand = m.rod("arm", mass=1.0, length=0.3), m.rod("hand", mass=0.5, length=0.2)
+    m.revolute("shoulder", m.ground, arm.start)
+    m.revolute("elbow", arm.end, hand.start)
+    m.stop("shoulder", lower=-1.0, upper=0.5)
+    m.stop("elbow", lower=-0.2)
+    m.rub("elbow", 0.03)
+    path = sl.write(m, tmp_path / "arm.xml")
+    model = mujoco.MjModel.from_xml_path(str(path))
+    assert list(model.jnt_range[0]) == [-1.0, 0.5]
+    assert list(model.dof_frictionloss) == [0.0, 0.03]
+    again = sl.read(path, contacts=True).mechanism
+    assert (again.touching["elbow"].lower, again.touching["elbow"].upper) == (-0.2, None)
+    assert sorted(again.touching) == sorted(m.touching)
+    m.foot("tip", hand.end, friction=0.4, static=0.6, restitution=0.5)
+    with pytest.raises(BadModel) as caught:
+        sl.write(m, tmp_path / "arm.xml")
+    assert caught.value.left == ["foot 'tip': its restitution", "foot 'tip': its static"]

@@ -1,12 +1,17 @@
 """Machines, systems, states, runs and plans pickle: what comes back does the same, to the last bit."""
 
+import os
 import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
 
 import saltus as sl
+import sweep_tasks
 from saltus.dynamics.equations import Equations
+from saltus.errors import BadValue
 
 
 def again(thing):
@@ -74,3 +79,55 @@ def test_a_plan_is_solved_alike():
     one, two = (sl.plan.solve(p) for p in (plan, again(plan)))
     assert one.objective == pytest.approx(12.0, rel=1e-6)  # u = 6 - 12 t, the integral of its square is 12
     assert two.objective == one.objective
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory):
+    """One of each kind that workers may be sent."""
+    hopper, four_bar = sl.zoo.hopper(), sl.zoo.four_bar()
+    run = sl.simulate(hopper, hopper.keyframes["takeoff"], domain="flight", until=0.3)
+    m = sl.Mechanism("cart", gravity=0.0)
+    m.slide("x", m.ground, m.link("cart", mass=1.0), motor=True)
+    plan = sl.Plan(m, duration=1.0, intervals=10)
+    plan.require(plan.start.q.x == 0, plan.start.v.x == 0, plan.end.q.x == 1, plan.end.v.x == 0)
+    plan.minimise(plan.integral(plan.u.x**2))
+    orbit = sl.find_orbit(hopper, hopper.mechanism.keyframe("takeoff", z_U=1.05))
+    path = sl.write(four_bar, tmp_path_factory.mktemp("robot") / "robot.xml")
+    return {
+        "mechanism": four_bar,
+        "system": hopper,
+        "state": four_bar.keyframe("middle"),
+        "trajectory": run,
+        "plan": plan,
+        "motion": sl.plan.solve(plan),
+        "orbit": orbit,
+        "family": sl.orbits.follow(orbit, "k", to=(orbit.params["k"], 1.01 * orbit.params["k"])),
+        "robot": sl.read(path),
+        "batch": sl.Batch(sl.zoo.bouncing_ball(), 3, step=1e-3),
+    }
+
+
+@pytest.fixture(scope="module")
+def worker():
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mechanism", "system", "state", "trajectory", "plan", "motion", "orbit", "family", "robot", "batch"],
+)
+def test_a_worker_process_finds_the_same(name, things, worker):
+    """Through a real process that starts with nothing: what arrives there says what it says here."""
+    number, process = worker.submit(sweep_tasks.told, name, things[name]).result()
+    assert process != os.getpid()
+    assert number == sweep_tasks.told(name, things[name])[0]
+
+
+def test_a_batch_that_runs_says_why_it_stays():
+    m = sl.zoo.bouncing_ball()
+    batch = sl.Batch(m, 2, step=1e-3)
+    batch.reset(m.keyframe("drop"))
+    with pytest.raises(BadValue, match="before its first reset"):
+        pickle.dumps(batch)
+    assert np.array_equal(again(batch.state).q, batch.state.q)

@@ -182,28 +182,39 @@ def test_ctrl_c_between_two_meshes_keeps_the_solution(monkeypatch):
     assert best.flight.follows
 
 
+def interrupt(*_):
+    """Press Ctrl-C."""
+    other = threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGINT))
+    other.start()
+    other.join()
+
+
 def test_a_finer_mesh_that_is_not_solved_on_leaves_the_coarse_solution():
-    """The pendulum's swing-up takes a few iterations more on every mesh; the limit is hit on the second one."""
+    """The second mesh is stopped in the middle: what the first one gave is returned, flown and marked as coarse."""
     plan = swing_up(pendulum())
     first = sl.plan.solve(plan, tolerance=None, fly=False)
-    best = sl.plan.solve(plan, tolerance=1e-9, limits=sl.plan.Limits(iterations=first.rounds[0].iterations + 1))
+    best = sl.plan.solve(plan, tolerance=1e-9, progress=lambda what, *_: what == "finer mesh" and interrupt())
     assert best.coarse
     assert best.objective == pytest.approx(first.objective, rel=1e-6)
     assert best.mesh_error == pytest.approx(first.mesh_error, rel=1e-3)
-    assert best.rounds[-1].status != "solved"
+    assert [r.status for r in best.rounds] == ["solved", "Interrupted"]
+    assert best.rounds[1].intervals > best.rounds[0].intervals
     assert "on a coarse mesh" in best.report()
-    assert "the solver ended with Maximum" in best.report()
+    assert "the solver ended with Interrupted" in best.report()
     assert best.outcome.ok == best.flight.follows
+
+
+def test_every_mesh_has_its_own_iterations():
+    """A first mesh that needs nearly all it may have leaves as many to the finer ones."""
+    plan = swing_up(pendulum())
+    most = sl.plan.solve(plan, tolerance=None, fly=False).rounds[0].iterations
+    best = sl.plan.solve(plan, tolerance=1e-6, fly=False, limits=sl.plan.Limits(iterations=most))
+    assert sum(r.iterations for r in best.rounds) > most >= max(r.iterations for r in best.rounds)
+    assert not best.coarse
 
 
 def test_ctrl_c_returns_the_best_iterate(tmp_path):
     """SIGINT in the middle of a solution: NotSolved with a motion that is saved, read, drawn and gone on from."""
-
-    def interrupt(*_):
-        other = threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGINT))
-        other.start()
-        other.join()
-
     before = signal.getsignal(signal.SIGINT)
     plan = swing_up(pendulum())
     with pytest.raises(NotSolved) as caught:

@@ -84,7 +84,7 @@ if __name__ == "__main__":
 def test_client_killed_then_resumed(tmp_path, how, monkeypatch):
     store, log, script = tmp_path / "store", tmp_path / "log", tmp_path / "client.py"
     script.write_text(CLIENT)
-    slowly = environment(log) | {"SWEEP_PAUSE": "0.3"}  # so that a busy machine does not finish it before the signal
+    slowly = environment(log) | {"SWEEP_PAUSE": "1.0"}  # so that a busy machine does not finish it before the signal
     client = subprocess.Popen([sys.executable, str(script), str(store)], env=slowly, stderr=subprocess.DEVNULL)
     wait_for(lambda: len(done_in(store)) >= 4)
     client.send_signal(how)

@@ -51,6 +51,11 @@ class Ground:
         """Patches nearest to a place, as many as `patches`, the nearest first."""
         raise NotImplementedError
 
+    @property
+    def table(self) -> np.ndarray:
+        """All patches, a row each: point, normal, friction (NaN: none), corner, within, row of a second patch or -1."""
+        raise NotImplementedError
+
     def height(self, x: Any, y: Any = 0.0) -> Any:
         """Height (m) at a place."""
         raise NotImplementedError
@@ -196,11 +201,26 @@ class Profile(Ground):
             gap = float(np.linalg.norm(place - f.point) if f.corner else (place - f.point) @ f.normal)
             distance.append((max(0.0, -inside), abs(gap)))
         best = min(range(len(features)), key=lambda i: (distance[i][0] > 1e-12, distance[i][0] + distance[i][1]))
-        first = features[best]
-        other = best - 1 if first.key % 4 == 0 else best + 1
-        if first.corner or not 0 <= other < len(features) or not self._meet(first, features[other]):
-            return [first, NONE]
-        return [first, features[other]]
+        beside = self._beside(best)
+        return [features[best], NONE if beside < 0 else features[beside]]
+
+    def _beside(self, i: int) -> int:
+        """Number of the piece that a piece meets on its side in a corner that goes in; -1 if there is none."""
+        features = self._features
+        other = i - 1 if features[i].key % 4 == 0 else i + 1
+        none = features[i].corner or not 0 <= other < len(features) or not self._meet(features[i], features[other])
+        return -1 if none else other
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """All patches, a row each: point, normal, friction (NaN: none), corner, within, row of a second patch or -1."""
+        rough = [math.nan if f.friction is None else f.friction for f in self._features]
+        return np.array(
+            [
+                [*f.point, *f.normal, rough[i], f.corner, *(x for row in f.within for x in row), self._beside(i)]
+                for i, f in enumerate(self._features)
+            ]
+        )
 
     @staticmethod
     def _meet(a: Patch, b: Patch) -> bool:

@@ -22,6 +22,7 @@ class Alone:
     def __init__(self, motion: Motion, grounds: list[Ground], law: Any) -> None:
         self.motion, self.grounds, self.law = motion, grounds, law
         self._report = Kernel(motion.report.function, native=False)
+        self._unknown = np.zeros(motion.rows)  # forces are those of the runs
         n, e = len(grounds), motion.e
         if motion.looks_at_entry():
             raise BadValue("copies that run in sl.simulate one by one cannot have a law that looks at s.entry")
@@ -48,7 +49,7 @@ class Alone:
         self.x[which, :nq], self.x[which, nq : nq + nw], self.p[which] = q, w, p
         self.t[which], self.over[which] = 0.0, 0
         for k in which:
-            self.v[k], _, self.measured[k] = self._report(self.t[k], *self._split(k), self.p[k])
+            self.v[k], _, self.measured[k] = self._report(self.t[k], *self._split(k), self.p[k], self._unknown)
             self.contact[k] = 0.0
             self.runs[k] = []
 
@@ -93,7 +94,7 @@ class Alone:
             if float(motion.ends(self.t[k], q, w, z, self.p[k])) > 0:
                 self.over[k] = 1
                 break
-        self.measured[k] = self._report(self.t[k], q, w, z, self.p[k])[2]
+        self.measured[k] = self._report(self.t[k], q, w, z, self.p[k], self._unknown)[2]
         sample = int(np.argmin(np.abs(run.t - self.t[k, 0])))
         for i, x in enumerate(motion.elements):
             force = run.force(x.name)[sample]

@@ -60,10 +60,12 @@ static void stepped_back(V t, V dt, const State *s, const V *p, Adjoint *at) {
 }
 
 static void put(V *p, int l, const double *note) {
-  for (int i = 0; i < ELEMENTS; ++i) {
-    CLOSED(i) = FELT(i) = note[4 * i];
-    STICK(i) = note[4 * i + 1];
-    for (int k = 0; k < elements[i].slips; ++k) DIRECTION(i, k) = note[4 * i + 2 + k];
+  for (int i = 0; i < ELEMENTS; ++i, note += MODE) {
+    CLOSED(i) = FELT(i) = note[0];
+    STICK(i) = note[1];
+    for (int k = 0; k < elements[i].slips; ++k) DIRECTION(i, k) = note[2 + k];
+    FRICTION(i) = note[4];
+    if (elements[i].slips) BORNE(i) = note[5];
   }
 }
 

@@ -15,7 +15,7 @@ from saltus.batch.motion import Acted, Motion, asked
 from saltus.batch.native import Native
 from saltus.compile import CompileError, find_compiler
 from saltus.errors import BadModel, BadValue, UnknownName
-from saltus.ground import Ground
+from saltus.ground import NONE, Ground, Patch
 from saltus.hybrid.laws import stepwise
 from saltus.hybrid.signals import Signals
 from saltus.model.assembly import State
@@ -26,6 +26,7 @@ from saltus.simulation.asked import ground_of
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: nothing bounces more slowly, and nothing whose flight would be shorter than a step
+STARTS = 1e-6  # m/s: a slip in 3D that starts has the direction it started in up to this; step.c knows the half of it
 CLOSINGS = 30  # Newton steps that a start may need onto its loops
 
 
@@ -98,6 +99,11 @@ class Batch:
     def __repr__(self) -> str:
         return f"Batch({self.machine.name!r}, {self.copies}, step={self.step_length:g})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self._engine is not None:
+            raise BadValue(f"{self!r} runs on machine code; pickle it before its first reset, or pickle its state")
+        return self.__dict__
+
     # ---- what was given ------------------------------------------------------------------------------------------
 
     def _per_copy(self, name: str, value: ArrayLike, n: int) -> np.ndarray:
@@ -115,10 +121,10 @@ class Batch:
         many = one * self.copies if not isinstance(given, Sequence) else one
         if len(many) != self.copies:
             raise BadValue(f"{len(many)} grounds for {self.copies} copies; give one, or one per copy", given=given)
-        if many[0].patches > 1 or len({x.kind for x in {id(x): x for x in many}.values()}) > 1:
+        if len({x.kind for x in {id(x): x for x in many}.values()}) > 1:
             raise BadValue(
-                f"ground is {many[0]!r}; a batch runs on planes, or on one smooth sl.ground.Terrain: steps and corners "
-                "are for sl.simulate",
+                "copies have grounds of several kinds; give all of them planes, all of them profiles or stairs "
+                "(sl.ground.Profile(x, heights)), or one sl.ground.Terrain for all",
                 given=given,
             )
         return many
@@ -172,14 +178,18 @@ class Batch:
         if self._engine is None:
             self._prepare(q[0], theta[0])
         q = self._closed(which, q, theta)
-        self._begin(which, q, v, theta)
+        self.engine.begin(which, q, *self.parameters(self.motion, self.grounds, which, q, v, theta))
 
     def _prepare(self, q: np.ndarray, theta: np.ndarray) -> None:
         self.motion = Motion(self.machine, self.grounds[0], self._law, self._until, self._measure, q, theta)
         self._slow = max(REST, self.motion.gravity * self.step_length / 2)
+        soft = [x.name for x in self.motion.elements if x.soft]
+        if self._gradient and (soft or self.motion.patched):
+            what = f"{', '.join(map(repr, soft))} are soft" if soft else f"{self.grounds[0]!r} has corners"
+            raise BadModel(f"derivatives need hard contacts on planes or one smooth terrain, and {what}", contacts=soft)
         try:
             if find_compiler() is not None and not self._exact:
-                self._engine = Native(self.motion, self.copies, self.machine.name, self._gradient)
+                self._engine = Native(self.motion, self.grounds, self.machine.name, self._gradient)
         except CompileError as problem:
             self.notes.append(f"the kernel could not be compiled: {problem}")
         if self._engine is None and not self._exact:
@@ -208,44 +218,56 @@ class Batch:
             )
         return q
 
-    def _begin(self, which: np.ndarray, q: np.ndarray, v: np.ndarray, theta: np.ndarray) -> None:
-        motion, n = self.motion, len(which)
+    @staticmethod
+    def parameters(
+        motion: Motion, grounds: Sequence[Ground], which: np.ndarray, q: np.ndarray, v: np.ndarray, theta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Independent velocities and run-time parameters with which some copies start."""
+        n = len(which)
         p = np.zeros((n, motion.p.numel()))
         p[:, motion.slice("params")] = theta
         laws = np.reshape(motion.laws(theta), (n, -1, 3))
-        p[:, motion.slice("restitution")] = laws[:, :, 2]
+        p[:, motion.slice("restitution")], p[:, motion.slice("stiffness")] = laws[:, :, 2], motion.stiffness(theta)
+        p[:, motion.slice("given")] = laws[:, :, :2].reshape(n, -1)
         p[:, motion.slice("entry_q")], p[:, motion.slice("entry_v")] = q, v
-        at = motion.slice("block").start
+        meeting, at = motion.meeting(q, v, p), motion.slice("block").start
+        near = [[grounds[k].near(*place) for place in feet] for k, feet in zip(which, meeting.feet, strict=True)]
         for i, x in enumerate(motion.elements):
             place = {key: slice(at + s.start, at + s.stop) for key, s in x.places.items()}
             friction = laws[:, i, :2]
             if isinstance(x.part, Foot):
-                patches = [self.grounds[k].near(0.0, 0.0)[0] for k in which]
-                rough = np.array([math.nan if o.friction is None else o.friction for o in patches])
-                friction = _rough(x.part.name, friction, rough)
-                p[:, place["point"]] = [o.point for o in patches]
-                p[:, place["up"]] = [o.normal for o in patches]
+                patches = [found[i][x.patch] for found in near]
+                friction = _rough(x.part.name, friction, patches)
+                for key, of in (("point", "point"), ("up", "normal"), ("corner", "corner"), ("within", "within")):
+                    p[:, place[key]] = np.reshape([getattr(o, of) for o in patches], (n, -1))
             p[:, place["friction"]], p[:, place["static"]] = friction[:, :1], friction.max(1, keepdims=True)
+            p[:, motion.slice("friction").start + i] = friction[:, 0]
             p[:, place["closed"]] = not x.normal
+            if "starts" in place:
+                p[:, place["starts"]] = STARTS
+            if "reference" in place:
+                p[:, place["reference"]] = np.eye(3)[np.abs(meeting.normals[:, i]).argmin(axis=1)]
             at += x.size
         w = v[:, list(motion.choice.independent)]
-        gaps, speeds = motion.apart(q, w, p)
-        at = motion.slice("block").start
+        meeting, at = motion.meeting(q, v, p), motion.slice("block").start
         for i, x in enumerate(motion.elements):
-            if x.normal:
-                deep = int(np.argmin(gaps[:, i]))
-                if gaps[deep, i] < -START:
+            gap, deep = meeting.gaps[:, i], int(np.argmin(meeting.gaps[:, i]))
+            if x.soft:
+                p[:, at] = p[:, at + 1] = gap < 0
+                if x.slips:
+                    p[:, at + x.places["anchor"].start : at + x.places["anchor"].stop] = meeting.holds[i]
+            elif x.normal:
+                if gap[deep] < -START:
                     raise BadValue(
-                        f"copy {which[deep]} starts with {x.name!r} {-gaps[deep, i]:.4g} inside of what it touches; "
+                        f"copy {which[deep]} starts with {x.name!r} {-gap[deep]:.4g} inside of what it touches; "
                         "assemble it outside",
                         copy=int(which[deep]),
                         contact=x.name,
                     )
-                p[:, at] = (gaps[:, i] <= START) & (np.abs(speeds[:, i]) <= START)
+                p[:, at] = (gap <= START) & (np.abs(meeting.speeds[:, i]) <= START)
             p[:, at + x.places["felt"].start] = p[:, at]
             at += x.size
-        assert self._engine is not None
-        self._engine.begin(which, q, w, p)
+        return w, p
 
     # ---- stepping --------------------------------------------------------------------------------------------------
 
@@ -324,13 +346,15 @@ class Batch:
         return self.engine.column(self.engine.doubts).copy()
 
 
-def _rough(foot: str, own: np.ndarray, ground: np.ndarray) -> np.ndarray:
-    """Friction of a foot: its own (below zero: none) or the ground's (NaN: none), the smaller where both have one."""
-    out = np.where(own < 0, ground[:, None], np.fmin(own, ground[:, None]))
-    if np.isnan(out).any():
+def _rough(foot: str, own: np.ndarray, patches: Sequence[Patch]) -> np.ndarray:
+    """Friction of a foot: its own (below zero: none) or the ground's, the smaller where both have one."""
+    ground = np.array([[math.nan if o.friction is None else o.friction] for o in patches])
+    out = np.where(own < 0, ground, np.fmin(own, ground))
+    none = np.array([[o is NONE] for o in patches])
+    if np.isnan(np.where(none, 0.0, out)).any():
         raise BadValue(
             f"foot {foot!r} has no friction, and neither has the ground; give m.foot(..., friction=0.7) or a ground "
             "with friction=",
             foot=foot,
         )
-    return out
+    return np.where(none, np.fmax(own, 0.0), out)

@@ -2,7 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#if defined(__AVX512F__)
+#if defined(LANES) /* as whoever includes this says */
+#elif defined(__AVX512F__)
 #define LANES 8
 #elif defined(__AVX__)
 #define LANES 4

@@ -26,7 +26,7 @@ from saltus.compile import Kernel
 from saltus.compile.statements import Routine, routine
 from saltus.dynamics.choice import Choice, choose
 from saltus.dynamics.formulations import Reduced
-from saltus.errors import BadModel, BadValue
+from saltus.errors import BadValue
 from saltus.ground import Ground
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import HybridSystem
@@ -37,6 +37,7 @@ from saltus.hybrid.touched import Touched, constrained
 from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, number
+from saltus.model.touching import Foot
 from saltus.once import cached_property
 
 NEWTON = 2  # steps onto the loops after each step of the integration; it starts within the step's error of them
@@ -70,6 +71,17 @@ class Acted(Schedule):
         return self.function(t, s, row)
 
 
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """Of all contacts, one row per copy: gaps, their rates, tangential places by contact, normals, feet (x, height)."""
+
+    gaps: np.ndarray
+    speeds: np.ndarray
+    holds: Sequence[np.ndarray]
+    normals: np.ndarray
+    feet: np.ndarray
+
+
 class Motion:
     """Expressions of a machine on a ground under a law, with loop rows and coordinates chosen at one configuration."""
 
@@ -82,13 +94,6 @@ class Motion:
         self.e = e = c.tree
         self.elements = c.elements
         self.geometry = c.geometry if isinstance(c, Touched) else []
-        soft = [x.name for x in c.elements if x.soft]
-        if soft:
-            raise BadModel(
-                f"a batch has hard contacts, and {', '.join(map(repr, soft))} are soft; give them no stiffness, or use "
-                "sl.simulate",
-                contacts=soft,
-            )
         base = np.concatenate([params, np.zeros(c.anchors.numel())])
         J = c.unitless(0.0, q, base)[: c.loops]
         self.choice: Choice = choose(m, J)
@@ -105,6 +110,9 @@ class Motion:
             "entry_v": ca.vertcat(SX(0, 1), *entry.v),
             "row": act.row,
             "restitution": SX.sym("restitution", len(c.elements)),
+            "friction": SX.sym("friction", len(c.elements)),
+            "stiffness": SX.sym("stiffness", len(c.elements)),
+            "given": SX.sym("given", 2 * len(c.elements)),
         }
         self.p = ca.vertcat(*self.blocks.values())
         self.until = self._until(until)
@@ -177,6 +185,11 @@ class Motion:
         fixed, at = SX(G.shape[0], 1), 0
         for x, g in zip(self.elements, self.geometry, strict=True):
             s = x.symbols
+            if x.soft:
+                weights += [SX(0)] * x.rows
+                fixed[at : at + x.rows] = SX(x.rows, 1) if impact else x.push(g)
+                at += x.rows
+                continue
             weights += [s["closed"] * s["stick"]] * x.slips + [s["closed"]] * x.normal
             if x.slips:
                 way = s["direction"] if impact else x.direction(g.rates[: x.slips])
@@ -200,14 +213,15 @@ class Motion:
 
     # ---- functions --------------------------------------------------------------------------------------------------
 
-    def _routine(self, name: str, doc: str, outputs: Sequence[SX], results: str) -> Routine:
+    def _routine(self, name: str, doc: str, outputs: Sequence[SX], results: str, **more: SX) -> Routine:
         """Insert law, velocities and Params of the domain."""
-        e = self.e
+        e, names = self.e, " ".join(["t q w z p", *more])
         out = [ca.densify(x) for x in outputs]
         if e.u.numel():
             out = ca.substitute(out, [e.u], [ca.densify(self.u)])
         out = ca.substitute(out, [e.v], [self._velocity])
-        return routine(name, doc, [e.t, e.q, self.w, e.z, self.p], self.c.with_params(out), "t q w z p", results)
+        inputs = [e.t, e.q, self.w, e.z, self.p, *more.values()]
+        return routine(name, doc, inputs, self.c.with_params(out), names, results)
 
     @cached_property
     def _moving(self) -> tuple[list[SX], SX, SX, Callable[[SX, bool], SX]]:
@@ -239,8 +253,9 @@ class Motion:
             shift = ca.mtimes(r.rho, ca.mtimes(Y, forces(off, False)))
             q = e.kinematics.displaced(ca.densify(shift))
             w = w + ca.mtimes(Y, forces(self._rates, False))
-        names = "q1 w1 q_dot w_dot z_dot force gap rate over"
-        here = self._routine("here", "", [q, w, *rates, f, gaps, self._rates, self.until], names).function
+        names = "q1 w1 q_dot w_dot z_dot force gap rate inside over"
+        outputs = [q, w, *rates, f, gaps, self._rates, self._inside, self.until]
+        here = self._routine("here", "", outputs, names).function
         inputs = [e.t, e.q, self.w, e.z, self.p]
         closing, theta = self.closing.function, self.mechanism.p
         at = e.q
@@ -253,18 +268,33 @@ class Motion:
         doc = "The end of a step: state on loops and contacts, rates, forces, gaps, slips, end, largest gap of a loop."
         return routine("arrive", doc, inputs, outputs, "t q w z p", f"{names} open")
 
+    @property
+    def patched(self) -> bool:
+        """Whether feet have a patch of ground, and another beside it."""
+        return any(g.inside is not None for g in self.geometry)
+
+    @cached_property
+    def _inside(self) -> SX:
+        """Above zero of every contact that is within its patch of ground; nothing where the ground is one patch."""
+        inside = [SX(1) if g.inside is None else g.inside for g in self.geometry]
+        return ca.vertcat(SX(0, 1), *(inside if self.patched else []))
+
     @cached_property
     def meet(self) -> Routine:
-        """What an event needs: mobility G, free accelerations b, Y, tangential places."""
+        """What an event needs: mobility G, free accelerations b, Y, tangential places, rates, gaps, places of feet."""
         H, _, A, b = self._free
         Y = H.solve(ca.densify(A.T)) if self.rows else SX(self.w.numel(), 0)
-        holds = [
-            g.hold if g.hold.numel() else SX.zeros(x.slips) for x, g in zip(self.elements, self.geometry, strict=True)
-        ]
-        doc = "Mobility of the contacts, their accelerations with none closed, response of w, places held, rates."
-        return self._routine(
-            "meet", doc, [ca.mtimes(A, Y), b, Y, ca.vertcat(SX(0, 1), *holds), self._rates], "G b Y hold u"
+        G, pairs = ca.mtimes(A, Y), list(zip(self.elements, self.geometry, strict=True))
+        pushes = ca.vertcat(SX(0, 1), *[x.push(g) if x.soft else SX(x.rows, 1) for x, g in pairs])
+        holds = ca.vertcat(SX(0, 1), *[g.hold if g.hold.numel() else SX.zeros(x.slips) for x, g in pairs])
+        gaps, flat = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry]), [0, 2 if self.mechanism.spatial else 1]
+        feet = [self.e.position(x.part.point)[flat] if isinstance(x.part, Foot) else SX(2, 1) for x in self.elements]
+        places = ca.vertcat(SX(0, 1), *(feet if self.patched else []))
+        doc = (
+            "Mobility of the contacts, their accelerations with no hard one closed, response of w, and where they are."
         )
+        outputs = [G, b + ca.mtimes(G, pushes), Y, holds, self._rates, gaps, places]
+        return self._routine("meet", doc, outputs, "G b Y hold u gap place")
 
     # ---- derivatives ------------------------------------------------------------------------------------------------
 
@@ -343,7 +373,7 @@ class Motion:
     @cached_property
     def report(self) -> Routine:
         """All velocities, force of every contact (N, world axes; of a stop or joint its effort), and measures."""
-        out, at, f = [SX(0, 1)], 0, self._moving[1]
+        out, at, f = [SX(0, 1)], 0, SX.sym("force", self.rows)
         for x, g in zip(self.elements, self.geometry, strict=True):
             own = f[at : at + x.rows]
             if g.normal is None:
@@ -353,8 +383,8 @@ class Motion:
                 out.append(sum((own[k] * t for k, t in enumerate(g.tangents)), across))
             at += x.rows
         measured = ca.vertcat(SX(0, 1), *self.measured.values())
-        doc = "All velocities, forces of the contacts, and what is measured."
-        return self._routine("report", doc, [self.e.v, ca.vertcat(*out), measured], "v contact measured")
+        doc = "All velocities, forces of the contacts by those along their rows, and what is measured."
+        return self._routine("report", doc, [self.e.v, ca.vertcat(*out), measured], "v contact measured", force=f)
 
     @cached_property
     def closing(self) -> Kernel:
@@ -371,17 +401,40 @@ class Motion:
         return np.asarray(self.c.laws.batch(theta)) if isinstance(self.c, Touched) else np.zeros((len(theta), 0))
 
     @cached_property
-    def _apart(self) -> Kernel:
+    def near(self) -> Routine:
+        """Gaps of all contacts and their rates."""
         gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
         normal = [self._rates[sum(x.rows for x in self.elements[: i + 1]) - 1] for i in range(len(self.elements))]
-        r = self._routine("apart", "", [gaps, ca.vertcat(SX(0, 1), *normal)], "gap speed")
-        return Kernel(r.function, native=False)
+        return self._routine(
+            "near", "Gaps of all contacts, and their rates.", [gaps, ca.vertcat(SX(0, 1), *normal)], "gap speed"
+        )
 
-    def apart(self, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gaps of all contacts and their rates at the start, one row per copy."""
+    @cached_property
+    def commands(self) -> Routine:
+        """What the law asks of the inputs."""
+        return self._routine("commands", "What the controller asks of the inputs.", [self.u], "u")
+
+    def stiffness(self, theta: np.ndarray) -> np.ndarray:
+        """Stiffness of every contact, zero of hard ones, one row per row of Params."""
+        none = np.zeros((len(theta), 0))
+        return np.reshape(self.c.stiffness.batch(theta), (len(theta), -1)) if isinstance(self.c, Touched) else none
+
+    def meeting(self, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> Meeting:
+        """Where all contacts are at the start."""
         n = len(q)
-        gaps, speeds = self._apart.batch(np.zeros(n), q, w, np.zeros((n, self.e.z.numel())), p)
-        return np.reshape(gaps, (n, -1)), np.reshape(speeds, (n, -1))
+        if not isinstance(self.c, Touched):
+            return Meeting(np.zeros((n, 0)), np.zeros((n, 0)), [], np.zeros((n, 0, 3)), np.zeros((n, 0, 2)))
+        base = p[:, : self.slice("block").stop]
+        gaps, rates, _, holds, normals, places = self.c.meeting.batch(np.zeros(n), q, v, base)
+        rows, slips = (np.cumsum([getattr(x, key) for x in self.elements]) for key in ("rows", "slips"))
+        up = 2 if self.mechanism.spatial else 1
+        return Meeting(
+            np.reshape(gaps, (n, -1)),
+            np.reshape(rates, (n, -1))[:, rows - 1],
+            np.split(np.reshape(holds, (n, -1)), slips[:-1], axis=1),
+            np.reshape(normals, (n, -1, 3)),
+            np.reshape(places, (n, -1, 3))[:, :, [0, up]],
+        )
 
     @cached_property
     def ends(self) -> ca.Function:

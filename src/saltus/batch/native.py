@@ -12,7 +12,9 @@ import numpy as np
 
 from saltus.batch.motion import Motion
 from saltus.compile import build
-from saltus.compile.statements import VECTOR, Routine, declared, statements
+from saltus.compile.statements import VECTOR, Routine, declared, statements, unused
+from saltus.ground import Ground
+from saltus.model.touching import Foot
 from saltus.once import cached_property
 
 _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
@@ -20,7 +22,21 @@ _FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree 
 
 BLOCKS = 8  # fewer are not worth a thread of their own
 _KEPT = ("entries", "events", "written", "happened")
-_ARRAYS = ("t", "x", "p", "v", "contact", "measured", "steps", "over", "fresh", "doubts")
+_ARRAYS = (
+    "t",
+    "x",
+    "p",
+    "v",
+    "contact",
+    "measured",
+    "steps",
+    "over",
+    "fresh",
+    "doubts",
+    "land",
+    "land_from",
+    "land_to",
+)
 
 
 class _Batch(ctypes.Structure):
@@ -58,15 +74,22 @@ def source(motion: Motion, gradient: bool) -> str:
         "HOLDS": sum(x.slips for x in motion.elements),
         "FEELS": int(motion.feels),
         "RESTITUTIONS": motion.slice("restitution").start,
+        "FRICTIONS": motion.slice("friction").start,
+        "STIFFNESSES": motion.slice("stiffness").start,
+        "GIVEN": motion.slice("given").start,
+        "PATCHED": int(motion.patched),
+        "SOFTS": int(any(x.soft for x in motion.elements)),
     }
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     for x in motion.elements:
-        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}}}")
+        patch = 1 + x.patch if motion.patched and isinstance(x.part, Foot) else 0
+        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}, {int(x.soft)}, {patch}}}")
         rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
     lines = [
+        "#define SIZE(n) ((n) > 0 ? (n) : 1)",
         *(f"#define {name} {value}" for name, value in sizes.items()),
-        "static const struct { int slips, normal, row, p, hold; } elements[] = {"
-        + ", ".join(table or ["{0, 0, 0, 0, 0}"])
+        "static const struct { int slips, normal, row, p, hold, soft, patch; } elements[] = {"
+        + ", ".join(table or ["{0}"])
         + "};",
     ]
     routines = [motion.rates, motion.arrive, motion.meet, motion.report]
@@ -74,25 +97,26 @@ def source(motion: Motion, gradient: bool) -> str:
         routines += [motion.look, *(motion.back(r) for r in (motion.rates, motion.look, motion.strike))]
     for r in routines:
         lines += _function(r)
-    before, after = (here.with_name(name).read_text() for name in ("lanes.c", "step.c"))
-    return before + "\n".join(lines) + "\n" + after + (here.with_name("back.c").read_text() if gradient else "")
+    before, *after = (here.with_name(name).read_text() for name in ("lanes.c", "contact.c", "step.c", "back.c"))
+    return "\n".join([before, *lines, *(after if gradient else after[:-1])])
 
 
 def _function(r: Routine) -> list[str]:
-    body, count, _ = statements(r.function, VECTOR)
+    body, count, used = statements(r.function, VECTOR)
     arguments = [
         "V t",
         *(f"const V *restrict {n}" for n, _ in r.inputs[1:]),
         *(f"V *restrict {n}" for n, _ in r.outputs),
     ]
     head = f"static __attribute__((noinline)) void {r.name}({', '.join(arguments)}) {{"
-    return [head, *declared(count, "V"), *(f"  {line}" for line in body), "}"]
+    return [head, *declared(count, "V"), *unused(r, used), *(f"  {line}" for line in body), "}"]
 
 
 class Native:
     """A compiled kernel and the memory of its copies: structure of arrays, `lanes` copies side by side."""
 
-    def __init__(self, motion: Motion, n: int, name: str, gradient: bool = False) -> None:
+    def __init__(self, motion: Motion, grounds: list[Ground], name: str, gradient: bool = False) -> None:
+        n = len(grounds)
         self._library = ctypes.CDLL(str(build(source(motion, gradient), _FUSED, name=f"{n} copies of {name}")))
         self.lanes = self._library.saltus_lanes()
         self._pool: ThreadPoolExecutor | None = None
@@ -107,6 +131,19 @@ class Native:
         self.measured = self.memory(len(motion.measured))
         self.steps, self.doubts = self.memory(1, np.int64), self.memory(1, np.int64)
         self.over, self.fresh = self.memory(1, np.int32), self.memory(1, np.int32)
+        self.land_from, self.land_to = self.memory(1, np.int64), self.memory(1, np.int64)
+        self.land = self._table(grounds if motion.patched else [])
+
+    def _table(self, grounds: list[Ground]) -> np.ndarray:
+        """Rows of `Ground.table` of all grounds; every copy is told from which to which are its own."""
+        parts, starts, at = list[np.ndarray](), dict[int, tuple[int, int]](), 0
+        for k, ground in enumerate(grounds):
+            if id(ground) not in starts:
+                parts.append(ground.table)
+                starts[id(ground)] = at, at + len(parts[-1])
+                at += len(parts[-1])
+            self.column(self.land_from)[k], self.column(self.land_to)[k] = starts[id(ground)]
+        return np.vstack(parts) if parts else np.zeros((0, 0))
 
     def memory(self, rows: int, kind: type = float) -> np.ndarray:
         """Zeros (blocks, rows, lanes), where a vector of copies may be read at once."""
@@ -117,6 +154,8 @@ class Native:
 
     def rows(self, memory: np.ndarray) -> np.ndarray:
         """One row per copy, as a copy."""
+        if self.n == 1:
+            return memory[:, :, 0].copy()
         return memory.transpose(0, 2, 1).copy().reshape(-1, memory.shape[1])[: self.n]
 
     def column(self, memory: np.ndarray) -> np.ndarray:
@@ -165,7 +204,7 @@ class Native:
     def keep(self, room: int, event_room: int) -> None:
         """Write down what happens from now on: so many parts of steps and events per copy, so many of them events."""
         n_w, elements = self.x.shape[1], self.contact.shape[1] // 3
-        fields = 2 + n_w, 2 + n_w + 13 * elements  # an event has no more than this
+        fields = 2 + n_w, 2 + n_w + 19 * elements  # an event has no more than this
         self.written, self.happened = self.memory(1, np.int64), self.memory(1, np.int64)
         self.entries = self.memory(room * fields[0])
         self.events = self.memory(event_room * fields[1])
@@ -196,7 +235,7 @@ class Native:
         """Step all copies that have not ended, blocks of them on several threads; none of them knows of another."""
         given = step, times, tolerance, rest, weight
         if given != self._last[0]:
-            self._last = given, self._batch(*given)
+            self._last = given, ctypes.pointer(self._batch(*given))
         batch = self._last[1]
         threads = min(threads, -(-self.blocks // BLOCKS))
         if threads == 1:

@@ -4,7 +4,6 @@
    the ground, a ground pulls, friction gives way, a slip ends), the step is repeated with the length that ends on
    the guard's surface, the impact and the new modes are found, and the rest of the step follows. */
 
-#define SIZE(n) ((n) > 0 ? (n) : 1)
 #define NEVER (-1)
 #define CLOSED(i) p[elements[i].p][l]
 #define STICK(i) p[elements[i].p + 1][l]
@@ -13,17 +12,26 @@
 #define STATIC(i) p[elements[i].p + 4][l]
 #define DIRECTION(i, k) p[elements[i].p + 5 + (k)][l]
 #define ANCHOR(i, k) p[elements[i].p + 5 + elements[i].slips + (k)][l]
+#define BORNE(i) p[elements[i].p + 5 + 2 * elements[i].slips][l]
 #define RESTITUTION(i) p[RESTITUTIONS + (i)][l]
+#define OWN(i) p[FRICTIONS + (i)][l] /* friction of slip; of one that others hold FRICTION is what it bears */
+#define STIFFNESS(i) p[STIFFNESSES + (i)][l]
+#define GROUND(i, k) p[elements[i].p + 6 + 2 * elements[i].slips + (k)][l] /* point, normal, corner and within of its patch */
+#define HELD(i) (STICK(i) != 0.0 || BORNE_BY_OTHERS(i))
+#define BORNE_BY_OTHERS(i) (elements[i].slips > 0 && BORNE(i) != 0.0)
 
 static const double CLOSURE = 1e-9;    /* m: loops are closed to this after every step */
 static const double TOUCHING = 1e-9;   /* m: a contact so near touches */
 static const double NEAR = 1e-10;      /* m, m/s: events are located to this */
 static const double PRESSED = 1e-7;    /* of the weight: and to this where a force decides */
 static const double REST = 2e-5;       /* m/s: a contact that is pressed and leaves more slowly stays */
-static const double STILL = 1e-8;      /* m/s: slower than this nothing slips */
+static const double STILL = 1e-9, SLOW = 5e-7; /* m/s: slower than this nothing slips in the plane, in 3D */
+static const double MOVES = 1e-6;      /* m/s: what others hold and what is as fast is held no longer */
+static const double STANDS = 1e-6, ROUGHLY = 10.0; /* m/s, tolerances: a slip in 3D that is so slow where it turns back has ended */
+static const double SPREAD = 1e-9;     /* of the largest force or motion: what rows that depend on others are known to */
 static const double GAINS = 1e-9;      /* of the energy of approach: an impact that gains more is not one */
-static const double SHORTEST = 1.0 / 1024; /* of a step: its parts are not shorter, whatever their error */
-enum { ROUNDS = 4, EVENTS = 8, TRIES = 20, SWEEPS = 1000, TURNS = 60, HALVINGS = 40 };
+static const double SHORTEST = 1e-6;   /* of a step: its parts are not shorter, whatever their error */
+enum { ROUNDS = 4, EVENTS = 8, TRIES = 20 };
 
 typedef struct {
   double step, tolerance, rest, weight; /* s, error of a part of a step, m/s below which nothing bounces, N */
@@ -36,6 +44,8 @@ typedef struct {
   int *over;                 /* [block][lane] 1: has ended, 2: its loops are open or its numbers not finite; stands still */
   int *fresh;                /* [block][lane] 1: the modes are to be found */
   long long *doubts;         /* [block][lane] events that other forces might have followed, steps with too many events */
+  const double *land;        /* [patch][PATCH] of all grounds: point, normal, friction, corner, within, second patch */
+  const long long *land_from, *land_to; /* [block][lane] the patches of a copy's own ground */
   double *entries, *events;  /* [block][room][fields][lane], what happened, for derivatives; NULL if nobody asks */
   long long *written, *happened; /* [block][lane] how many there are; beyond the room they are counted, not kept */
   long long room, event_room;
@@ -43,19 +53,21 @@ typedef struct {
 
 /* An entry: what it is (s of a part of a step, or -1 less the number of an event), its time, the state before it. */
 #define ENTRY (2 + NQ + NW + NZ)
-/* An event: guard, whether there was an impact, w after it; of every contact closed, stick and direction before, after, and
-   at the impact; share of the speed with which it bounced. */
-#define MODES (4 * ELEMENTS)
+/* An event: guard, whether there was an impact, w after it; of every contact closed, stick, direction, friction and whether
+   others hold it, before, after, and at the impact; share of the speed with which it bounced. */
+#define MODE 6
+#define MODES (MODE * ELEMENTS)
 #define EVENT (2 + NW + 3 * MODES + ELEMENTS)
 
 typedef struct {
   V t, q[SIZE(NQ)], w[SIZE(NW)], z[SIZE(NZ)];
   V q_dot[SIZE(NQ)], w_dot[SIZE(NW)], z_dot[SIZE(NZ)];
-  V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], over[1], open[1];
+  V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], inside[SIZE(PATCHED * ELEMENTS)], over[1], open[1];
 } State;
 
 typedef struct {
-  V G[SIZE(ROWS * ROWS)], b[SIZE(ROWS)], Y[SIZE(NW * ROWS)], hold[SIZE(HOLDS)], u[SIZE(ROWS)];
+  V G[SIZE(ROWS * ROWS)], b[SIZE(ROWS)], Y[SIZE(NW * ROWS)], hold[SIZE(HOLDS)], u[SIZE(ROWS)], gap[SIZE(ELEMENTS)];
+  V place[SIZE(2 * PATCHED * ELEMENTS)];
 } Meeting;
 
 /* ---- the flow ---------------------------------------------------------------------------------------------------- */
@@ -70,7 +82,8 @@ static void arrived(State *s, const V *p) {
   V q[SIZE(NQ)], w[SIZE(NW)];
   memcpy(q, s->q, sizeof q);
   memcpy(w, s->w, sizeof w);
-  arrive(s->t, q, w, s->z, p, s->q, s->w, s->q_dot, s->w_dot, s->z_dot, s->force, s->gap, s->rate, s->over, s->open);
+  arrive(s->t, q, w, s->z, p, s->q, s->w, s->q_dot, s->w_dot, s->z_dot, s->force, s->gap, s->rate, s->inside,
+         s->over, s->open);
 }
 
 /* One step; returned is the larger of its errors: of positions, and of velocities as a share of one plus their size. The rates at
@@ -100,22 +113,27 @@ static V attempt(const State *s, const V *p, V dt, State *out) {
   return worst * dt / 6;
 }
 
-/* ---- guards: two per contact, above zero while its mode lasts -------------------------------------------------------- */
+/* ---- guards: two per contact, above zero while its mode lasts, then those of patches of ground ------------------------ */
+
+#define GUARDS ((2 + PATCHED) * ELEMENTS)
+#define PATCH 13
 
 static double guard(const State *s, const V *p, int l, int which, double weight, double *fine) {
+  *fine = NEAR;
+  if (which >= 2 * ELEMENTS) return s->inside[which - 2 * ELEMENTS][l];
   const int i = which / 2, row = elements[i].row, slips = elements[i].slips;
   double along = 0.0, size = 1.0;
-  *fine = NEAR;
   if (which % 2 == 0) {
     if (!elements[i].normal) return 1.0;
     if (CLOSED(i) == 0.0) return s->gap[i][l];
+    if (elements[i].soft) return -s->gap[i][l];
     *fine = PRESSED * weight;
     return s->force[row + slips][l];
   }
   if (!slips || CLOSED(i) == 0.0) return 1.0;
   if (STICK(i) == 0.0) {
-    for (int k = 0; k < slips; ++k) along += s->rate[row + k][l] * DIRECTION(i, k);
-    return along;
+    for (int k = 0; k < slips; ++k) along += s->rate[row + k][l] * (BORNE(i) != 0.0 ? s->rate[row + k][l] : DIRECTION(i, k));
+    return BORNE(i) != 0.0 ? MOVES - sqrt(along) : slips < 2 ? along : along + SLOW; /* what starts in 3D has yet to find its way */
   }
   for (int k = 0; k < slips; ++k) along += s->force[row + k][l] * s->force[row + k][l];
   if (elements[i].normal) size = s->force[row + slips][l];
@@ -123,12 +141,25 @@ static double guard(const State *s, const V *p, int l, int which, double weight,
   return STATIC(i) * size - sqrt(along);
 }
 
-/* Share of a step after which a guard reaches zero, of a gap by the cubic that has its rates at both ends too. */
-static double crossing(double g0, double g1, double d0, double d1, int cubic) {
+/* Share of a step after which a guard reaches zero, of a gap by the cubic that has its rates at both ends too. What starts on
+   the surface and leaves it comes back later: then *low is a share at which it is off, and *g_low how far. */
+static double crossing(double *g_low, double g1, double d0, double d1, int cubic, double fine, double *low) {
+  const double g0 = *g_low;
   double s = g0 / (g0 - g1);
   if (!cubic) return s;
+  const double a = 2.0 * (g0 - g1) + d0 + d1, b = 3.0 * (g1 - g0) - 2.0 * d0 - d1;
+  if (g0 <= fine && d0 > 0.0) {
+    double from = 0.0, to = 1.0;
+    for (int k = 0; k < TRIES; ++k) {
+      s = (from + to) / 2.0;
+      if (((a * s + b) * s + d0) * s + g0 > 0.0) from = s;
+      else to = s;
+    }
+    *low = s / 2.0;
+    *g_low = ((a * *low + b) * *low + d0) * *low + g0;
+    return s;
+  }
   for (int k = 0; k < 6; ++k) {
-    const double a = 2.0 * (g0 - g1) + d0 + d1, b = 3.0 * (g1 - g0) - 2.0 * d0 - d1;
     const double value = ((a * s + b) * s + d0) * s + g0, slope = (3.0 * a * s + 2.0 * b) * s + d0;
     const double next = s - value / slope;
     if (!(next > 0.0 && next < 1.0)) break;
@@ -139,151 +170,129 @@ static double crossing(double g0, double g1, double d0, double d1, int cubic) {
 
 /* ---- events ------------------------------------------------------------------------------------------------------- */
 
-typedef struct {
-  int active, rough;  /* takes part; may stick */
-  double limit, friction, way[2], bounce;
-} Law;
-
-static double motion(const Meeting *m, int l, const double *b, const double *f, int row) {
-  double out = b[row];
-  for (int j = 0; j < ROWS; ++j) out += m->G[row * ROWS + j][l] * f[j];
-  return out;
-}
-
-/* Normal force of one contact that slips along `way`, and its motion along the face. Where the friction it causes presses it
-   ever more, its laws have no solution or several (Painleve): that is noted. */
-static double slipping(
-    const double G[3][3], const double *b, int slips, double friction, const double *way, double *w, int *doubt) {
-  const int n = slips;
-  double across = G[n][n], f = 0.0;
-  for (int k = 0; k < slips; ++k) across -= friction * way[k] * G[n][k];
-  if (across <= 1e-9 * G[n][n]) {
-    *doubt = 1;
-    across = G[n][n];
-  }
-  f = fmax(0.0, -b[n] / across);
-  for (int i = 0; i < slips; ++i) {
-    w[i] = b[i] + G[i][n] * f;
-    for (int k = 0; k < slips; ++k) w[i] -= G[i][k] * friction * f * way[k];
-  }
-  return f;
-}
-
-/* Solve the first n of three equations, without pivoting: mobilities are positive definite. */
-static void solved(const double G[3][3], const double *b, int n, double *x) {
-  double A[3][3];
-  memcpy(A, G, sizeof A);
-  for (int i = 0; i < n; ++i) x[i] = -b[i];
-  for (int k = 0; k < n; ++k)
-    for (int i = k + 1; i < n; ++i) {
-      const double share = A[i][k] / A[k][k];
-      for (int j = k; j < n; ++j) A[i][j] -= share * A[k][j];
-      x[i] -= share * x[k];
-    }
-  for (int k = n - 1; k >= 0; --k) {
-    for (int j = k + 1; j < n; ++j) x[k] -= A[k][j] * x[j];
-    x[k] /= A[k][k];
-  }
-}
-
-/* Forces f of one contact with motions w = G f + b: sticks if it can, else slips against w, or is open. */
-static void alone(const double G[3][3], const double *b, int slips, int normal, const Law *law, double *f, int *doubt) {
-  double w[2], way[2] = {law->way[0], law->way[1]}, size = 1.0, length = 0.0;
-  if (!law->rough) {
-    if (normal) size = slipping(G, b, slips, law->friction, way, w, doubt);
-    for (int k = 0; k < slips; ++k) f[k] = -law->friction * size * way[k];
-    if (normal) f[slips] = size;
-    return;
-  }
-  solved(G, b, slips + normal, f);
-  if (normal) size = f[slips];
-  for (int k = 0; k < slips; ++k) length += f[k] * f[k];
-  length = sqrt(length);
-  if (length <= law->limit * size) return;
-  for (int k = 0; k < slips; ++k) way[k] = -f[k] / length;
-  if (!normal) size = 1.0;
-  else if (slips == 1) { /* the way along which it then moves; the other one where this fails */
-    size = slipping(G, b, 1, law->limit, way, w, doubt);
-    if (w[0] * way[0] < 0.0) way[0] = -way[0], size = slipping(G, b, 1, law->limit, way, w, doubt);
-  } else
-    for (int turn = 0; turn < TURNS; ++turn) {
-      double change = 0.0;
-      size = slipping(G, b, 2, law->limit, way, w, doubt);
-      length = sqrt(w[0] * w[0] + w[1] * w[1]);
-      for (int k = 0; k < 2 && length > 0.0; ++k) {
-        change = fmax(change, fabs(w[k] / length - way[k]));
-        way[k] = w[k] / length;
-      }
-      if (change < 1e-14) break;
-    }
-  for (int k = 0; k < slips; ++k) f[k] = -law->limit * size * way[k];
-  if (normal) f[slips] = size;
-}
-
-/* Forces of all contacts that take part, w = G f + b, contact by contact until none of them changes; 1 if they are in doubt. */
-static int forces(const Meeting *m, int l, const double *b, const Law *laws, double *f) {
-  int doubt = 0;
-  for (int j = 0; j < ROWS; ++j) f[j] = 0.0;
-  for (int sweep = 0; sweep < SWEEPS; ++sweep) {
-    double change = 0.0, largest = 1e-300;
-    int active = 0;
-    for (int i = 0; i < ELEMENTS; ++i) {
-      const int t = elements[i].row, slips = elements[i].slips, n = slips + elements[i].normal;
-      double G[3][3] = {{0.0}}, own[3] = {0.0}, before[3] = {0.0};
-      if (!laws[i].active) continue;
-      ++active;
-      for (int k = 0; k < n; ++k) {
-        before[k] = f[t + k];
-        f[t + k] = 0.0;
-        for (int j = 0; j < n; ++j) G[k][j] = m->G[(t + k) * ROWS + t + j][l];
-      }
-      for (int k = 0; k < n; ++k) own[k] = motion(m, l, b, f, t + k);
-      alone(G, own, slips, elements[i].normal, &laws[i], f + t, &doubt);
-      for (int k = 0; k < n; ++k) {
-        change = fmax(change, fabs(f[t + k] - before[k]));
-        largest = fmax(largest, fabs(f[t + k]));
-      }
-    }
-    if (active < 2 || change <= 1e-15 * largest) return doubt;
-  }
-  return 1;
-}
-
 static void modes(const V *p, int l, double *out) {
-  for (int i = 0; i < ELEMENTS; ++i) {
-    out[4 * i] = CLOSED(i);
-    out[4 * i + 1] = STICK(i);
-    for (int k = 0; k < 2; ++k) out[4 * i + 2 + k] = k < elements[i].slips ? DIRECTION(i, k) : 0.0;
+  for (int i = 0; i < ELEMENTS; ++i, out += MODE) {
+    out[0] = CLOSED(i);
+    out[1] = STICK(i);
+    for (int k = 0; k < 2; ++k) out[2 + k] = k < elements[i].slips ? DIRECTION(i, k) : 0.0;
+    out[4] = FRICTION(i);
+    out[5] = BORNE_BY_OTHERS(i);
   }
 }
+
+/* Give feet the patches of ground that are nearest; one that is touched already keeps its mode. A foot at the border of its
+   patch, whose guard is the cause, goes on to the next one. */
+static void looked(const Batch *a, long long lane, const Meeting *m, V *p, int l, int cause) {
+  static const double nothing[PATCH] = {0.0, -1e9, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, -1.0, -1.0};
+  for (int i = 0; i < ELEMENTS; ++i) {
+    if (elements[i].patch != 1) continue;
+    const double x = m->place[2 * i][l], up = m->place[2 * i + 1][l], *best = NULL, *beside = nothing;
+    double least = INFINITY, old[2][4], kept[2][5];
+    int inside = 0;
+    for (long long n = a->land_from[lane]; n < a->land_to[lane]; ++n) {
+      const double *o = a->land + n * PATCH, dx = x - o[0], dy = up - o[1];
+      const double in = fmin(o[6] * x + o[7] * up - o[8], o[9] * x + o[10] * up - o[11]);
+      const double off = fmax(0.0, -in) + fabs(o[5] != 0.0 ? sqrt(dx * dx + dy * dy) : o[2] * dx + o[3] * dy);
+      const int within = in >= -2.0 * NEAR;
+      int left = cause == 2 * ELEMENTS + i;
+      for (int k = 5; k < 11; ++k) left &= GROUND(i, k) == o[k + 1];
+      if (left) continue;
+      if (within > inside || (within == inside && off < least)) best = o, least = off, inside = within;
+    }
+    if (best[PATCH - 1] >= 0.0) beside = a->land + (a->land_from[lane] + (long long)best[PATCH - 1]) * PATCH;
+    for (int c = 0; c < 2; ++c) {
+      for (int k = 0; k < 4; ++k) old[c][k] = GROUND(i + c, k);
+      kept[c][0] = CLOSED(i + c), kept[c][1] = STICK(i + c), kept[c][4] = BORNE(i + c);
+      for (int k = 0; k < 2; ++k) kept[c][2 + k] = k < elements[i].slips ? DIRECTION(i + c, k) : 0.0;
+    }
+    for (int c = 0; c < 2; ++c) {
+      const int e = i + c;
+      const double *o = c ? beside : best, own = p[GIVEN + 2 * e][l], most = p[GIVEN + 2 * e + 1][l];
+      const double *same = NULL, none[5] = {0.0};
+      for (int k = 0; k < 2; ++k)
+        if (!memcmp(old[k], o, sizeof old[k])) same = kept[k];
+      if (memcmp(old[c], o, sizeof old[c])) {
+        same = same ? same : none;
+        CLOSED(e) = same[0], STICK(e) = same[1], BORNE(e) = same[4];
+        for (int k = 0; k < elements[e].slips; ++k) DIRECTION(e, k) = same[2 + k];
+      }
+      for (int k = 0; k < 4; ++k) GROUND(e, k) = o[k];
+      for (int k = 4; k < 11; ++k) GROUND(e, k) = o[k + 1];
+      if (o == nothing) continue;
+      OWN(e) = own < 0.0 ? o[4] : fmin(own, o[4]); /* fmin leaves out what is not a number: ground that has no friction */
+      STATIC(e) = fmax(OWN(e), most < 0.0 ? o[4] : fmin(most, o[4]));
+      FRICTION(e) = OWN(e);
+    }
+  }
+}
+
+/* Modes of soft contacts, which follow from where they are and how they move. One that comes to rest sticks with the stretch
+   of its spring that leaves its force as it is. */
+static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
+  for (int i = 0; i < ELEMENTS; ++i) {
+    const int t = elements[i].row, slips = elements[i].slips;
+    double along[2] = {0.0}, length = 0.0;
+    if (!elements[i].soft) continue;
+    for (int k = 0; k < slips; ++k) along[k] = -s->force[t + k][l], length += along[k] * along[k];
+    for (int k = 0; k < slips && length == 0.0; ++k) along[k] = m->u[t + k][l];
+    length = sqrt(dot(along, along, slips));
+    if (CLOSED(i) == 0.0) {
+      CLOSED(i) = STICK(i) = m->gap[i][l] <= TOUCHING && m->u[t + slips][l] < 0.0;
+      for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->hold[elements[i].hold + k][l];
+    } else if (cause == 2 * i) CLOSED(i) = STICK(i) = 0.0;
+    else if (cause == 2 * i + 1 && STICK(i) != 0.0) {
+      STICK(i) = 0.0;
+      for (int k = 0; k < slips; ++k) DIRECTION(i, k) = length > 0.0 ? along[k] / length : 0.0;
+    } else if (cause == 2 * i + 1) {
+      STICK(i) = 1.0;
+      for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->hold[elements[i].hold + k][l] + s->force[t + k][l] / STIFFNESS(i);
+    }
+  }
+}
+
+static void posed(const Meeting *m, int l, Problem *a) {
+  memset(a, 0, sizeof *a);
+  for (int i = 0; i < ROWS; ++i)
+    for (int j = 0; j < ROWS; ++j) a->G[i][j] = m->G[i * ROWS + j][l];
+}
+
+static void sized(Problem *a) { a->size = fmax(largest(a->b, ROWS), 1e-12); }
 
 /* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. 0: there was no
    impact, 2: its impulses are in doubt. */
 static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching, double rest, double *note) {
-  double u[SIZE(ROWS)], b[SIZE(ROWS)], f[SIZE(ROWS)], fastest = 0.0, low = 0.0, high = 1.0, share = 1.0, bounces = 0.0;
-  Law laws[SIZE(ELEMENTS)] = {{0}};
+  double u[SIZE(ROWS)], bounce[SIZE(ELEMENTS)] = {0.0}, low = 0.0, high = 1.0, share = 1.0, bounces = 0.0;
+  Problem a;
+  Forces g;
   int hit = 0, doubt = 0;
-  for (int j = 0; j < ROWS; ++j) u[j] = m->u[j][l], fastest = fmax(fastest, fabs(u[j]));
+  posed(m, l, &a);
+  for (int j = 0; j < ROWS; ++j) u[j] = m->u[j][l];
+  const double slow = 1e-9 * (1.0 + largest(u, ROWS));
   for (int i = 0; i < ELEMENTS; ++i) {
     const double speed = -u[elements[i].row + elements[i].slips];
     if (!touching[i]) continue;
-    laws[i].active = 1;
-    laws[i].rough = elements[i].slips > 0;
-    laws[i].limit = FRICTION(i);
-    laws[i].bounce = RESTITUTION(i) * speed > rest ? RESTITUTION(i) : 0.0;
-    bounces += laws[i].bounce;
-    hit |= speed > 1e-9 * (1.0 + fastest);
+    a.laws[i].active = a.laws[i].rough = 1;
+    a.laws[i].limit = a.laws[i].friction = OWN(i);
+    bounce[i] = RESTITUTION(i) * speed > rest ? RESTITUTION(i) : 0.0;
+    bounces += bounce[i];
+    hit |= speed > slow;
   }
   if (!hit) return 0;
   for (int k = 0; k <= HALVINGS; ++k) {
     double gained = 0.0, lost = 0.0;
-    memcpy(b, u, sizeof b);
+    memcpy(a.b, u, sizeof u);
     for (int i = 0; i < ELEMENTS; ++i)
-      if (touching[i]) b[elements[i].row + elements[i].slips] *= 1.0 + share * laws[i].bounce;
-    doubt = forces(m, l, b, laws, f);
+      if (touching[i]) a.b[elements[i].row + elements[i].slips] *= 1.0 + share * bounce[i];
+    sized(&a);
+    doubt = solved(&a, &g, 0);
+    if (k == 0 && doubt && bounces > 0.0) { /* where friction jams a contact it cannot bounce */
+      share = bounces = 0.0;
+      k = -1;
+      continue;
+    }
     for (int j = 0; j < ROWS; ++j) {
-      gained += f[j] * (u[j] + motion(m, l, u, f, j)) / 2.0;
-      lost += fabs(f[j] * u[j]);
+      gained += g.f[j] * (u[j] + dot(a.G[j], g.f, ROWS) / 2.0);
+      lost += fabs(g.f[j] * u[j]);
     }
     if (k == 0 && (gained <= GAINS * lost || bounces == 0.0)) break;
     if (k > 0 && gained <= 0.0) low = share;
@@ -291,59 +300,85 @@ static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching
     share = k == HALVINGS - 1 ? low : (low + high) / 2.0;
   }
   for (int i = 0; i < ELEMENTS; ++i) {
-    const int t = elements[i].row, slips = elements[i].slips;
-    const double size = elements[i].normal ? f[t + slips] : 0.0;
-    double length = 0.0;
-    for (int k = 0; k < slips; ++k) length += f[t + k] * f[t + k];
-    length = sqrt(length);
-    note[4 * i] = touching[i] && size > 0.0;
-    note[4 * i + 1] = note[4 * i] != 0.0 && slips && length < laws[i].limit * size * (1.0 - 1e-9);
-    for (int k = 0; k < 2; ++k) note[4 * i + 2 + k] = k < slips && length > 0.0 ? -f[t + k] / length : 0.0;
-    note[MODES + i] = share * laws[i].bounce;
+    double *mine = note + MODE * i;
+    mine[0] = touching[i] && g.mode[i] != OPEN;
+    mine[1] = mine[0] != 0.0 && g.mode[i] == STICKS;
+    for (int k = 0; k < 2; ++k) mine[2 + k] = k < elements[i].slips ? g.way[i][k] : 0.0;
+    mine[4] = OWN(i);
+    mine[5] = 0.0;
+    note[MODES + i] = share * bounce[i];
   }
   for (int i = 0; i < NW; ++i)
-    for (int j = 0; j < ROWS; ++j) w[i][l] += m->Y[i * ROWS + j][l] * f[j];
+    for (int j = 0; j < ROWS; ++j) w[i][l] += m->Y[i * ROWS + j][l] * g.f[j];
   return 1 + doubt;
 }
 
-/* Modes that the accelerations ask for. `cause` is the guard on whose surface this is, NEVER if none: a slip has ended
-   there, and a force that has fallen to its limit counts as beyond it. */
-static int settled(const Meeting *m, V *p, int l, const int *touching, int cause, int hit, double weight) {
-  double b[SIZE(ROWS)], f[SIZE(ROWS)], largest = 0.0;
-  Law laws[SIZE(ELEMENTS)] = {{0}};
-  for (int j = 0; j < ROWS; ++j) b[j] = m->b[j][l];
+/* Pose the question which modes the accelerations ask for. `cause` is the guard on whose surface this is, NEVER if none: a
+   slip has ended there, or a force has come to its limit. */
+static void asked(const Meeting *m, const V *p, int l, const int *touching, int cause, int hit, double stands, Problem *a) {
+  posed(m, l, a);
+  for (int j = 0; j < ROWS; ++j) a->b[j] = m->b[j][l];
+  sized(a);
   for (int i = 0; i < ELEMENTS; ++i) {
-    const int t = elements[i].row, slips = elements[i].slips;
+    const int t = elements[i].row, slips = elements[i].slips, holds = CLOSED(i) != 0.0 && HELD(i) && !hit;
+    Law *x = &a->laws[i];
     double speed = 0.0;
     for (int k = 0; k < slips; ++k) speed += m->u[t + k][l] * m->u[t + k][l];
     speed = sqrt(speed);
-    laws[i].active = !elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= REST);
-    laws[i].rough = slips > 0 && ((CLOSED(i) != 0.0 && STICK(i) != 0.0 && !hit) || cause == 2 * i + 1 || speed <= STILL);
-    laws[i].limit = STATIC(i);
-    laws[i].friction = FRICTION(i);
-    for (int k = 0; k < slips; ++k) laws[i].way[k] = laws[i].rough ? 0.0 : m->u[t + k][l] / speed;
+    x->active = !elements[i].soft && (!elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= REST));
+    x->rough = slips > 0 && (holds || speed <= (slips < 2 ? STILL : SLOW) || (cause == 2 * i + 1 && (slips < 2 || speed <= stands)));
+    x->limit = STATIC(i);
+    x->friction = OWN(i);
+    if (cause == 2 * i && CLOSED(i) != 0.0 && !hit) x->leaving = NORMAL;
+    if (cause == 2 * i + 1 && holds) x->leaving = ALONG;
+    for (int k = 0; k < slips; ++k) x->way[k] = x->rough ? 0.0 : m->u[t + k][l] / speed;
   }
-  const int doubt = forces(m, l, b, laws, f);
-  for (int j = 0; j < ROWS; ++j) largest = fmax(largest, fabs(f[j]));
+}
+
+/* Modes of a solution; one that is at its limit and does not start to slip is held by others. Rows that do not move, since
+   loops hold them, are left to the loops. */
+static void taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int l) {
+  const double small = FINE * fmax(largest(g->w, ROWS), 1.0);
   for (int i = 0; i < ELEMENTS; ++i) {
     const int t = elements[i].row, slips = elements[i].slips;
-    const double size = elements[i].normal ? f[t + slips] : 1.0;
-    const double fine = cause / 2 == i && cause != NEVER ? 2.0 * PRESSED * (elements[i].normal ? weight : STATIC(i)) : 0.0;
-    double length = 0.0;
-    for (int k = 0; k < slips; ++k) length += f[t + k] * f[t + k];
-    length = sqrt(length);
-    CLOSED(i) = laws[i].active && (!elements[i].normal || size > fmax(1e-12 * largest, fine));
-    STICK(i) = CLOSED(i) != 0.0 && laws[i].rough && length < laws[i].limit * size * (1.0 - 1e-7) - fine;
+    const Law *x = &a->laws[i];
+    double moves = 0.0;
+    if (elements[i].soft) continue;
+    for (int k = 0; k < slips; ++k) moves += a->G[t + k][t + k];
+    CLOSED(i) = x->active && (g->mode[i] != OPEN);
+    STICK(i) = CLOSED(i) != 0.0 && g->mode[i] == STICKS;
+    FRICTION(i) = OWN(i);
     for (int k = 0; k < slips; ++k) {
-      DIRECTION(i, k) = !laws[i].rough ? laws[i].way[k] : length > 0.0 ? -f[t + k] / length : 0.0;
+      DIRECTION(i, k) = x->active ? g->way[i][k] : 0.0;
       ANCHOR(i, k) = m->hold[elements[i].hold + k][l];
     }
+    if (slips)
+      BORNE(i) = g->mode[i] == SLIPS && rubs(x, i) && x->leaving == STAYS && sqrt(dot(g->w + t, g->w + t, slips)) <= small;
+    if (slips && CLOSED(i) != 0.0 && !(moves > 0.0)) {
+      STICK(i) = FRICTION(i) = 0.0;
+      BORNE(i) = DIRECTION(i, 0) = 1.0;
+      if (slips > 1) DIRECTION(i, 1) = 0.0;
+    }
+    if (elements[i].normal && CLOSED(i) != 0.0 && !(a->G[t + slips][t + slips] > 0.0)) CLOSED(i) = STICK(i) = 0.0;
   }
-  return doubt;
+}
+
+/* Contact whose forces break the laws most, and whether they pull it; NEVER if none does. */
+static int worst(const Problem *a, const double *f, const V *p, int l, int *pulled) {
+  double most = SPREAD * largest(f, ROWS);
+  int found = NEVER;
+  for (int i = 0; i < ELEMENTS; ++i) {
+    const double *own = f + elements[i].row, bears = elements[i].normal ? own[elements[i].slips] : 1.0;
+    const double drag = STICK(i) != 0.0 ? sqrt(dot(own, own, elements[i].slips)) : 0.0;
+    const double beyond[2] = {drag - a->laws[i].limit * fmax(bears, 0.0), -bears};
+    for (int k = 0; k < 2; ++k)
+      if (a->laws[i].active && CLOSED(i) != 0.0 && beyond[k] > most) most = beyond[k], found = i, *pulled = k;
+  }
+  return found;
 }
 
 static void met(const State *s, const V *p, Meeting *m) {
-  meet(s->t, s->q, s->w, s->z, p, m->G, m->b, m->Y, m->hold, m->u);
+  meet(s->t, s->q, s->w, s->z, p, m->G, m->b, m->Y, m->hold, m->u, m->gap, m->place);
 }
 
 static void copied(State *to, const State *from, int l) {
@@ -368,24 +403,82 @@ static void noted(const Batch *a, long long block, int l, const State *s, double
   for (int i = 0; i < NZ; ++i) out[(2 + NQ + NW + i) * LANES] = s->z[i][l];
 }
 
+/* Change modes until the forces of the flow meet the laws where rows depend on each other, of the lanes whose `event` is set.
+   A contact that they would pull is open, and one that they put outside of its cone bears what its limit allows; if others
+   cannot bear the rest, what it has in the solution. None of this changes the motion, or all stays as it is. */
+static void spread(const State *s, V *p, const int *event, const Problem *posed_, const Forces *solutions) {
+  V kept[SIZE(NP)];
+  double wanted[LANES][SIZE(ROWS)];
+  int todo[LANES], any = 0;
+  memcpy(kept, p, sizeof kept);
+  EACH(l) todo[l] = event[l];
+  for (int way = 0; way < 2; ++way)
+    for (int round = 0; round <= 2 * ELEMENTS; ++round) {
+      State now = *s;
+      V q[SIZE(NQ)], w[SIZE(NW)];
+      memcpy(q, s->q, sizeof q);
+      memcpy(w, s->w, sizeof w);
+      arrive(s->t, q, w, s->z, p, now.q, now.w, now.q_dot, now.w_dot, now.z_dot, now.force, now.gap, now.rate,
+             now.inside, now.over, now.open);
+      any = 0;
+      EACH(l) if (todo[l]) {
+        const Problem *a = &posed_[l];
+        double f[SIZE(ROWS)], moved_by[SIZE(ROWS)], change = 0.0;
+        int pulled = 0;
+        for (int j = 0; j < ROWS; ++j) f[j] = now.force[j][l];
+        respond(a, f, moved_by);
+        if (!way && !round) memcpy(wanted[l], moved_by, sizeof moved_by);
+        for (int j = 0; j < ROWS; ++j) change = fmax(change, fabs(moved_by[j] - wanted[l][j]));
+        const int i = worst(a, f, p, l, &pulled);
+        if (i == NEVER && change <= SPREAD * a->size) todo[l] = 0;
+        else if (i == NEVER || round == 2 * ELEMENTS) {
+          for (int k = 0; k < NP; ++k) p[k][l] = kept[k][l];
+          any |= i == NEVER;
+          if (way) todo[l] = 0;
+        } else {
+          const double *own = (way ? solutions[l].f : f) + elements[i].row;
+          const double drag = sqrt(dot(own, own, elements[i].slips)), load = elements[i].normal ? solutions[l].f[elements[i].row + elements[i].slips] : 1.0;
+          any = 1;
+          STICK(i) = 0.0;
+          if (pulled) {
+            CLOSED(i) = 0.0;
+            if (elements[i].slips) BORNE(i) = 0.0, FRICTION(i) = OWN(i);
+            continue;
+          }
+          for (int k = 0; k < elements[i].slips; ++k) DIRECTION(i, k) = drag > 0.0 ? -own[k] / drag : k == 0;
+          BORNE(i) = 1.0;
+          FRICTION(i) = !way ? a->laws[i].limit : load > 0.0 ? drag / load : 0.0;
+        }
+      }
+      if (!any) break;
+    }
+}
+
 /* Impacts and new modes of the lanes whose `event` is set; their state and its rates are then those after
    it. Doubts about them are counted. */
 static void changed(const Batch *a, long long block, State *s, V *p, const int *event, const int *cause) {
   Meeting m;
   State after;
-  const double rest = a->rest, weight = a->weight;
+  Problem asks[LANES];
+  Forces gives[LANES];
+  const double stands = fmax(STANDS, ROUGHLY * fmin(a->tolerance, 1e-5));
   long long *doubts = a->doubts + block * LANES;
   double notes[LANES][EVENT];
-  int hit[LANES] = {0}, any = 0, touching[LANES][SIZE(ELEMENTS)] = {{0}};
+  int hit[LANES] = {0}, any = SOFTS, touching[LANES][SIZE(ELEMENTS)] = {{0}};
   met(s, p, &m);
+  if (PATCHED) {
+    EACH(l) if (event[l]) looked(a, block * LANES + l, &m, p, l, cause[l]);
+    met(s, p, &m);
+  }
   EACH(l) if (event[l]) {
+    softened(s, &m, p, l, cause[l]);
     for (int i = 0; i < ELEMENTS; ++i)
-      touching[l][i] = elements[i].normal && (CLOSED(i) != 0.0 || s->gap[i][l] <= TOUCHING);
+      touching[l][i] = elements[i].normal && !elements[i].soft && (CLOSED(i) != 0.0 || m.gap[i][l] <= TOUCHING);
     double *note = notes[l];
     memset(note, 0, sizeof notes[l]);
     noted(a, block, l, s, -1.0 - (double)number(a, block, l));
     modes(p, l, note + 2 + NW);
-    any |= hit[l] = struck(&m, s->w, p, l, touching[l], rest, note + 2 + NW + 2 * MODES);
+    any |= hit[l] = struck(&m, s->w, p, l, touching[l], a->rest, note + 2 + NW + 2 * MODES);
     note[0] = cause[l];
     note[1] = hit[l] > 0;
     for (int i = 0; i < NW; ++i) note[2 + i] = s->w[i][l];
@@ -394,12 +487,17 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
     int felt = 0;
     if (any || round) met(s, p, &m);
     EACH(l) if (event[l]) {
-      const int doubt = settled(&m, p, l, touching[l], cause[l], hit[l], weight) || hit[l] > 1;
+      if (!round) asked(&m, p, l, touching[l], cause[l], hit[l], stands, &asks[l]);
+      for (int j = 0; j < ROWS; ++j) asks[l].b[j] = m.b[j][l];
+      sized(&asks[l]);
+      const int doubt = solved(&asks[l], &gives[l], 1) || hit[l] > 1;
+      taken(&m, &asks[l], &gives[l], p, l);
       if (!round) doubts[l] += doubt;
       for (int i = 0; i < ELEMENTS; ++i) felt |= FELT(i) != CLOSED(i), FELT(i) = CLOSED(i);
     }
     if (!FEELS || !felt) break;
   }
+  if (ELEMENTS > 1) spread(s, p, event, asks, gives);
   EACH(l) if (event[l] && a->events) {
     const long long lane = block * LANES + l, k = a->happened[lane]++;
     modes(p, l, notes[l] + 2 + NW + MODES);
@@ -429,23 +527,24 @@ static double slope(const State *s, int l, int which) {
 static int located(Clock *c, const State *now, const State *next, const V *p, int l, double weight) {
   double first = 2.0, fine, g0, g1;
   int found = NEVER;
-  for (int which = 0; which < 2 * ELEMENTS; ++which) {
-    const int cubic = which % 2 == 0 && CLOSED(which / 2) == 0.0;
+  for (int which = 0; which < GUARDS; ++which) {
+    const int cubic = which < 2 * ELEMENTS && which % 2 == 0 && CLOSED(which / 2) == 0.0;
     g1 = guard(next, p, l, which, weight, &fine);
     if (!(g1 < -fine)) continue;
     g0 = fmax(guard(now, p, l, which, weight, &fine), 0.0);
     const double d0 = cubic ? c->trial * slope(now, l, which) : 0.0, d1 = cubic ? c->trial * slope(next, l, which) : 0.0;
-    const double at = crossing(g0, g1, d0, d1, cubic);
+    double low = 0.0;
+    const double at = crossing(&g0, g1, d0, d1, cubic, fine, &low);
     if (at < first) {
       first = at;
       found = which;
+      c->low = c->trial * low;
       c->g_low = g0;
       c->g_high = g1;
     }
   }
   if (found == NEVER) return 0;
   c->target = found;
-  c->low = 0.0;
   c->high = c->trial;
   c->trial *= first;
   c->tries = c->side = 0;
@@ -475,9 +574,9 @@ static int closer(Clock *c, const State *next, const V *p, int l, double weight)
 static void turned(const State *s, V *p, int l) {
   for (int i = 0; i < ELEMENTS; ++i) {
     const int t = elements[i].row;
-    if (elements[i].slips < 2 || CLOSED(i) == 0.0 || STICK(i) != 0.0) continue;
+    if (elements[i].slips < 2 || CLOSED(i) == 0.0 || HELD(i)) continue;
     const double x = s->rate[t][l], y = s->rate[t + 1][l], speed = sqrt(x * x + y * y);
-    if (speed > STILL) DIRECTION(i, 0) = x / speed, DIRECTION(i, 1) = y / speed;
+    if (speed > SLOW) DIRECTION(i, 0) = x / speed, DIRECTION(i, 1) = y / speed;
   }
 }
 
@@ -591,7 +690,9 @@ static void block(const Batch *a, long long k) {
   memcpy(x, now.q, NQ * sizeof(V));
   memcpy(x + NQ, now.w, NW * sizeof(V));
   memcpy(x + NQ + NW, now.z, NZ * sizeof(V));
-  report(now.t, now.q, now.w, now.z, p, (V *)a->v + k * NV, (V *)a->contact + k * 3 * ELEMENTS, (V *)a->measured + k * MEASURES);
+  report(
+      now.t, now.q, now.w, now.z, p, now.force, (V *)a->v + k * NV, (V *)a->contact + k * 3 * ELEMENTS,
+      (V *)a->measured + k * MEASURES);
 }
 
 int saltus_lanes(void) { return LANES; }

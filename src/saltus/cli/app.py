@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from saltus import __version__
-from saltus.cli import doctor, files, learning, pages, running, studying, sweeping
+from saltus.cli import doctor, files, learning, pages, running, studying, sweeping, turning
 from saltus.cli.console import out, speaking
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ def _common(
 for command in (
     running.run,
     running.demo,
+    turning.inverse,
     files.zoo,
     files.new,
     files.check,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import typer
@@ -29,12 +32,35 @@ def speaking(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            with _heard():
+                return function(*args, **kwargs)
         except (SaltusError, OSError) as problem:
             err.print(f"[bold red]error:[/] {escape(str(problem))}", soft_wrap=True)
             raise typer.Exit(BAD_INPUT) from None
 
     return wrapper
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    """See to it that Ctrl-C arrives: symbols that ask each other for their shape drop whatever is raised meanwhile."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if frame is None or Path(frame.f_code.co_filename).name != "casadi.py":
+            raise KeyboardInterrupt
+        again = threading.Timer(0.01, signal.raise_signal, [number])
+        again.daemon = True
+        again.start()
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

@@ -161,11 +161,12 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            help="c (C99 with self-test and example), fmu (co-simulation, FMI 2.0), numpy (a Python module), mjcf, "
+            help="c (C99 with self-test and example), fmu (co-simulation), numpy (a Python module), mjcf, "
             "urdf, yaml or json (model files)."
         ),
     ],
     directory: Annotated[Path, typer.Option("--out", help="Directory to write to.")] = Path("."),
+    fmi: Annotated[int, typer.Option(help="Version of the interface of an FMU, 2 or 3.")] = 2,
     reading: Any = None,
 ) -> None:
     """Write a machine as C, FMU, NumPy code, MJCF, URDF or a model file."""
@@ -181,10 +182,15 @@ def export(
         if start is None and keyframes:
             start = found.system.mechanism.keyframe(list(keyframes)[-1])
         control = found.control or next(iter(found.system.controls.values()), None)
-        written = sl.export(found.system, directory, to=to, start=start, control=control, domain=found.domain)
+        written = sl.export(found.system, directory, to=to, start=start, control=control, domain=found.domain, fmi=fmi)
     else:
         suffix = {"mjcf": ".xml", "urdf": ".urdf"}.get(to, f".saltus.{to}")
         stem = re.sub(r"\W+", "_", found.name)
         written = [sl.write(found.system, directory / f"{stem}{suffix}", partial=reading["partial"])]
     for path in written:
         out.print(escape(str(path)), soft_wrap=True)
+    if to == "c":
+        from saltus.files.code.c_library import build_line
+
+        name = next(path.stem for path in written if path.suffix == ".h")
+        out.print(f"Build and run: cd {escape(str(directory))} && {build_line(name)}", soft_wrap=True)

@@ -220,7 +220,7 @@ def ground_of(text: str | None) -> Any:
         ) from None
 
 
-def numbers_of(pairs: list[str]) -> dict[str, float]:
+def numbers_of(pairs: list[str], option: str = "--set", example: str = "l_1=0.02") -> dict[str, float]:
     """Turn ["l_1=0.02"] into numbers by name."""
     given: dict[str, float] = {}
     for pair in pairs:
@@ -230,9 +230,10 @@ def numbers_of(pairs: list[str]) -> dict[str, float]:
                 raise ValueError
             number = float(value)
         except ValueError:
-            raise BadValue(f"--set {pair!r}: write PARAM=NUMBER, as in --set l_1=0.02", given=pair) from None
+            raise BadValue(f"{option} {pair!r}: write NAME=NUMBER, as in {option} {example}", given=pair) from None
         if name.strip() in given:
-            raise BadValue(f"--set gives {name.strip()} both {given[name.strip()]:g} and {number:g}; give one of them")
+            both = f"both {given[name.strip()]:g} and {number:g}"
+            raise BadValue(f"{option} gives {name.strip()} {both}; give one of them")
         given[name.strip()] = number
     return given
 

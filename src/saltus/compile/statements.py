@@ -15,7 +15,8 @@ import casadi as ca
 
 from saltus.errors import BadModel
 
-# Every operation in C99 and in NumPy; {0} and {1} are the operands, names or numbers in both.
+# Every operation in C99 and in NumPy; {0} and {1} are the operands, names or numbers in both. Constants are whole
+# numbers, which leave the precision to the operands.
 OPERATIONS: dict[int, tuple[str, str]] = {
     ca.OP_ASSIGN: ("{0}", "{0}"),
     ca.OP_LIFT: ("{0}", "{0}"),
@@ -25,8 +26,8 @@ OPERATIONS: dict[int, tuple[str, str]] = {
     ca.OP_MUL: ("{0} * {1}",) * 2,
     ca.OP_DIV: ("{0} / {1}",) * 2,
     ca.OP_SQ: ("{0} * {0}",) * 2,
-    ca.OP_TWICE: ("2.0 * {0}",) * 2,
-    ca.OP_INV: ("1.0 / {0}",) * 2,
+    ca.OP_TWICE: ("2 * {0}",) * 2,
+    ca.OP_INV: ("1 / {0}",) * 2,
     ca.OP_POW: ("pow({0}, {1})", "{0} ** {1}"),
     ca.OP_CONSTPOW: ("pow({0}, {1})", "{0} ** {1}"),
     ca.OP_SQRT: ("sqrt({0})", "np.sqrt({0})"),
@@ -48,7 +49,7 @@ OPERATIONS: dict[int, tuple[str, str]] = {
     ca.OP_ATANH: ("atanh({0})", "np.arctanh({0})"),
     ca.OP_ERF: ("erf({0})", "np.vectorize(math.erf)({0})"),
     ca.OP_FABS: ("fabs({0})", "np.abs({0})"),
-    ca.OP_SIGN: ("({0} > 0.0 ? 1.0 : ({0} < 0.0 ? -1.0 : {0}))", "np.sign({0})"),
+    ca.OP_SIGN: ("({0} > 0 ? 1 : ({0} < 0 ? -1 : {0}))", "np.sign({0})"),
     ca.OP_FLOOR: ("floor({0})", "np.floor({0})"),
     ca.OP_CEIL: ("ceil({0})", "np.ceil({0})"),
     ca.OP_ATAN2: ("atan2({0}, {1})", "np.arctan2({0}, {1})"),
@@ -57,14 +58,14 @@ OPERATIONS: dict[int, tuple[str, str]] = {
     ca.OP_FMAX: ("fmax({0}, {1})", "np.fmax({0}, {1})"),
     ca.OP_FMOD: ("fmod({0}, {1})", "np.fmod({0}, {1})"),
     ca.OP_COPYSIGN: ("copysign({0}, {1})", "np.copysign({0}, {1})"),
-    ca.OP_NOT: ("(double)({0} == 0.0)", "1.0 * ({0} == 0.0)"),
-    ca.OP_LT: ("(double)({0} < {1})", "1.0 * ({0} < {1})"),
-    ca.OP_LE: ("(double)({0} <= {1})", "1.0 * ({0} <= {1})"),
-    ca.OP_EQ: ("(double)({0} == {1})", "1.0 * ({0} == {1})"),
-    ca.OP_NE: ("(double)({0} != {1})", "1.0 * ({0} != {1})"),
-    ca.OP_AND: ("(double)({0} != 0.0 && {1} != 0.0)", "1.0 * (({0} != 0.0) & ({1} != 0.0))"),
-    ca.OP_OR: ("(double)({0} != 0.0 || {1} != 0.0)", "1.0 * (({0} != 0.0) | ({1} != 0.0))"),
-    ca.OP_IF_ELSE_ZERO: ("({0} != 0.0 ? {1} : 0.0)", "np.where({0} != 0.0, {1}, 0.0)"),
+    ca.OP_NOT: ("({0} == 0)", "1.0 * ({0} == 0.0)"),
+    ca.OP_LT: ("({0} < {1})", "1.0 * ({0} < {1})"),
+    ca.OP_LE: ("({0} <= {1})", "1.0 * ({0} <= {1})"),
+    ca.OP_EQ: ("({0} == {1})", "1.0 * ({0} == {1})"),
+    ca.OP_NE: ("({0} != {1})", "1.0 * ({0} != {1})"),
+    ca.OP_AND: ("({0} != 0 && {1} != 0)", "1.0 * (({0} != 0.0) & ({1} != 0.0))"),
+    ca.OP_OR: ("({0} != 0 || {1} != 0)", "1.0 * (({0} != 0.0) | ({1} != 0.0))"),
+    ca.OP_IF_ELSE_ZERO: ("({0} != 0 ? {1} : 0)", "np.where({0} != 0.0, {1}, 0.0)"),
 }
 C, NUMPY, VECTOR = 0, 1, 2
 
@@ -159,6 +160,17 @@ def identifier(text: str, fallback: str = "model") -> str:
     return f"{name}_c" if name in _C_WORDS or keyword.iskeyword(name) else name
 
 
+def labels(names: Sequence[str], fallback: str = "model") -> list[str]:
+    """Identifiers of several names, each its own: one that is taken gets its number."""
+    out: list[str] = []
+    for i, name in enumerate(names):
+        label = identifier(name, fallback)
+        while label in out:
+            label += f"_{i}"
+        out.append(label)
+    return out
+
+
 def literal(value: float, language: int) -> str:
     """A number as source text that reads back as the same double."""
     if math.isnan(value):
@@ -182,6 +194,12 @@ def declared(count: int, kind: str) -> list[str]:
     """Declarations of the locals of a body in C."""
     groups = [range(at, min(at + 16, count)) for at in range(0, count, 16)]
     return [f"  {kind} " + ", ".join(f"a{i}" for i in group) + ";" for group in groups]
+
+
+def unused(r: Routine, used: set[int]) -> list[str]:
+    """Lines in C that say which arguments and results a body leaves alone."""
+    names = [n for i, (n, _) in enumerate(r.inputs) if i not in used] + [n for n, (a, b) in r.outputs if a * b == 0]
+    return [f"  (void){n};" for n in names]
 
 
 def statements(function: ca.Function, language: int) -> tuple[list[str], int, set[int]]:

@@ -5,10 +5,11 @@ with, for every contact,
 
     0 <= f_n, 0 <= w_n, f_n w_n = 0,    |f_t| <= friction f_n,    f_t = -friction f_n w_t / |w_t| where w_t is not zero;
 
-a contact that slips already has f_t = -friction f_n d with its direction d. Projected sweeps over the contacts guess
-who is open, sticks or slips; a linear solve for that guess gives the forces to round-off, and only a solution that
-meets every condition is returned. In the plane, where friction is so strong that there may be none or several
-(Painleve), all guesses are looked at.
+a contact that slips already has f_t = -friction f_n d with its direction d. A guess of who is open, sticks or slips
+gives forces by a linear solve to round-off, and only a solution that meets every condition is returned. Projected
+sweeps over the contacts give guesses; where a few of them do not lead there, guesses change the mode of a contact
+whose law they break, one after the other. In the plane, where friction is so strong that there may be none or several
+solutions (Painleve), all guesses are looked at.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import numpy as np
 
 from saltus.errors import SaltusError
 
-SWEEPS = (3, 10, 30, 100, 300, 1000, 3000)  # after each of these the guess is tried
-TURNS, HALVINGS, TURN = 30, 20, 1e-7  # steps, halvings of one and difference (rad) by which slips in 3D find their way
+GUESSES = 100  # that follow from each other
+FEW, MANY = (0, 3, 10, 30), (100, 300, 1000, 3000)  # sweeps, after each of which the guess is tried
+TURNS, HALVINGS, TURN = 30, 20, 1e-6  # steps, halvings of one and difference (rad) by which slips in 3D find their way
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
@@ -84,7 +86,7 @@ def solve(
         return found[0]
     found_one = problem.released(leaving) if leaving else None
     if found_one is None:
-        found_one = problem.swept()
+        found_one = problem.swept(FEW) or problem.changed() or problem.swept(MANY)
     if found_one is None and len(laws) <= MOST and problem.planar:
         found_one = next(iter(problem.all()), None)
     if found_one is None:
@@ -149,22 +151,59 @@ class _Problem:
                 out.append(found)
         return out
 
-    def swept(self) -> Forces | None:
-        """The solution that projected sweeps lead to; first of all, that in which nothing that is at rest moves."""
-        ways = [x.direction for x in self.laws]
-        still = ["stick" if x.rough else "slip" for x in self.laws]
-        found = self._tried(np.zeros(self.n), still, ways)
-        if found is not None:
-            return found
+    def changed(self) -> Forces | None:
+        """The solution that is reached from rest by changing the mode of one contact at a time, each law it breaks."""
+        still = tuple("stick" if x.rough else "slip" for x in self.laws)
+        waiting: list[tuple[tuple[str, ...], list[np.ndarray | None]]] = [(still, [x.direction for x in self.laws])]
+        known = {still}
+        for modes, ways in waiting:
+            f = self._forces(np.zeros(self.n), modes, ways)
+            if f is None:
+                continue
+            w = self.G @ f + self.b
+            found = self._judged(f, w, modes, ways)
+            if found is not None or len(known) > GUESSES:
+                return found
+            for i, mode, way in self._broken(f, w, modes, ways):
+                after = (*modes[:i], mode, *modes[i + 1 :])
+                if after not in known:
+                    known.add(after)
+                    waiting.append((after, [*ways[:i], way, *ways[i + 1 :]]))
+        return None
+
+    def _broken(
+        self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
+    ) -> list[tuple[int, str, np.ndarray | None]]:
+        """Contacts whose laws a guess breaks, with the mode and direction that mends it, worst first."""
+        out: list[tuple[float, int, str, np.ndarray | None]] = []
+        size = max(float(np.abs(f).max(initial=0.0)), 1e-300)
+        for i, x in enumerate(self.laws):
+            t, way = list(x.tangential), ways[i]
+            load = float(f[x.normal]) if x.normal is not None else 1.0
+            if modes[i] == "open":
+                assert x.normal is not None  # nothing else opens
+                out.append((-float(w[x.normal]) / self.size, i, "stick" if x.rough else "slip", x.direction))
+            elif load < 0:
+                out.append((-load / size, i, "open", None))
+            elif modes[i] == "stick":
+                drag = float(np.linalg.norm(f[t]))
+                out.append(((drag - x.static * load) / size, i, "slip", -f[t] / max(drag, 1e-300)))
+            elif x.rough and way is not None:
+                out.append((-float(w[t] @ way) / self.size, i, "stick", None))
+        return [(i, mode, way) for share, i, mode, way in sorted(out, key=lambda one: -one[0]) if share > 0]
+
+    def swept(self, counts: Sequence[int]) -> Forces | None:
+        """The solution that projected sweeps lead to; before the first one all that is at rest stays so."""
         f, done, own = np.zeros(self.n), 0, [self._own(x) for x in self.laws]
-        for sweeps in SWEEPS:
+        for sweeps in counts:
             for _ in range(sweeps - done):
                 for x, mobility in zip(self.laws, own, strict=True):
                     self._sweep(f, x, *mobility)
             done = sweeps
             if not np.isfinite(f).all():
                 return None
-            found = self._tried(f, *self._guess(f))
+            still = ["stick" if x.rough else "slip" for x in self.laws], [x.direction for x in self.laws]
+            found = self._tried(f, *(self._guess(f) if sweeps else still))
             if found is not None:
                 return found
         return None
@@ -267,15 +306,20 @@ class _Problem:
     # ---- a guess made exact ---------------------------------------------------------------------------------------
 
     def _tried(self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None]) -> Forces | None:
-        turning = [i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough and len(x.tangential) == 2]
-        ways = self._turned(f, modes, list(directions), turning) if turning else list(directions)
-        found = self._held(f, modes, ways)
+        ways = list(directions)
+        found = self._forces(f, modes, ways)
         return None if found is None else self._judged(found, self.G @ found + self.b, modes, ways)
 
-    def _turned(
-        self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None], turning: Sequence[int]
-    ) -> list[np.ndarray | None]:
+    def _forces(self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None]) -> np.ndarray | None:
+        """Forces near f of a guess, with the directions along which its slips start put into `ways`."""
+        self._turn(f, modes, ways)
+        return self._held(f, modes, ways)
+
+    def _turn(self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None]) -> None:
         """Directions along which slips start: d x w = 0 of every contact that turns; by Newton on their angles."""
+        turning = [i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough and len(x.tangential) == 2]
+        if not turning:
+            return
         angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
 
         def off(at: np.ndarray) -> np.ndarray:
@@ -286,25 +330,28 @@ class _Problem:
                 return np.full(len(at), np.nan)
             w = [self.G[list(self.laws[i].tangential)] @ found + self.b[list(self.laws[i].tangential)] for i in turning]
             pairs = zip((ways[i] for i in turning), w, strict=True)
-            return np.array([math.atan2(d[0] * x[1] - d[1] * x[0], d @ x) for d, x in pairs if d is not None])
+            return np.array([d[0] * x[1] - d[1] * x[0] for d, x in pairs if d is not None])
 
         now = off(angle)
         for _ in range(TURNS):
-            if not np.isfinite(now).all() or np.abs(now).max() < 1e-14:
+            if not np.isfinite(now).all() or np.abs(now).max() < 1e-16 * self.size:
                 break
-            slope = np.column_stack([(off(angle + TURN * e) - now) / TURN for e in np.eye(len(angle))])
-            step = -np.linalg.lstsq(slope, now, rcond=None)[0] if np.isfinite(slope).all() else now
+            slope = np.column_stack(
+                [(off(angle + TURN * e) - off(angle - TURN * e)) / (2 * TURN) for e in np.eye(len(angle))]
+            )
+            if not np.isfinite(slope).all():
+                break
+            step = -np.linalg.lstsq(slope, now, rcond=1e-14)[0]
             step *= min(1.0, 1.0 / max(np.abs(step).max(), 1e-300))  # rad
             for _ in range(HALVINGS):
                 ahead = off(angle + step)
-                if np.abs(ahead).max() < np.abs(now).max():
+                if np.linalg.norm(ahead) < np.linalg.norm(now):
                     break
                 step = step / 2
             else:
                 break
             angle, now = angle + step, ahead
         off(angle)
-        return ways
 
     def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f with w = 0 along the rows that are held."""

@@ -162,16 +162,22 @@ def _independence(e: Equations, rows: list[int]) -> SX | None:
 
 
 def _projected(e: Equations, recursion: Recursion, rows: list[int], iterations: int) -> SX:
-    """Positions and velocities moved onto the constraints along M^-1 J'."""
+    """Positions and velocities moved onto the constraints along M^-1 J'.
+
+    M and J stay those of the first position: a step's drift is small, and so is what it changes them by.
+    """
     still = SX(e.nv, 1)
-    shift, _ = recursion.solve(still, -e.phi[rows])
-    step = ca.Function("step", [e.t, e.q, e.p], [e.kinematics.displaced(shift)])
+    off, step = SX.sym("off", len(rows)), SX.sym("step", e.nv)
+    at = [e.t, e.q, e.p]
+    gap = ca.Function("gap", at, [e.phi[rows]])
+    gap_rate = ca.Function("gap_rate", [*at, e.v], [e.phi_dot[rows]])
+    moved = ca.Function("moved", [*at, step], [e.kinematics.displaced(step)])
+    back = ca.Function("back", [*at, off], [recursion.solve(still, -off)[0]])
     q = e.q
     for _ in range(iterations):
-        q = step(e.t, q, e.p)
-    v = e.v + recursion.solve(still, -e.phi_dot[rows])[0]
-    velocity = ca.Function("velocity", [e.t, e.q, e.v, e.p], [v])
-    return ca.cse(ca.densify(ca.vertcat(q, velocity(e.t, q, e.v, e.p))))
+        q = moved(e.t, q, e.p, back(*at, gap(e.t, q, e.p)))
+    v = e.v + back(*at, gap_rate(e.t, q, e.p, e.v))
+    return ca.cse(ca.densify(ca.vertcat(q, v)))
 
 
 # ---- independent velocities in the state --------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from saltus.errors import BadModel, BadValue, Singular, UnknownName
 from saltus.model.assembly import CLOSED, State, assembler
 from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
-from saltus.model.symbols import SX, Named, Param
+from saltus.model.symbols import SX, Named, Param, number
 
 UNITS = {"rad/s": 1.0, "deg/s": math.pi / 180, "rpm": math.pi / 30}
 JUMP = 0.3  # rad or machine lengths: a coordinate goes no farther from one configuration to the next
@@ -99,6 +99,20 @@ class Inverse:
     def at(self, index: int) -> State:
         """State at one of the times."""
         return State(self.mechanism, self.positions[index], self.velocities[index], self.params)
+
+    @property
+    def loads(self) -> dict[str, Load]:
+        """What each joint transmits, by name; none of them where a constraint written by hand leaves that open."""
+        known = not isinstance(self._wrenches, BadModel)
+        return {name: self.load(name) for name in self.mechanism.joints} if known else {}
+
+    def records(self) -> list[dict[str, float]]:
+        """One record per time, for a table: positions, efforts, forces of joints and the shaking force."""
+        columns = {"t": self.t, **{f"q.{n}": x for n, x in self.q.items()}}
+        columns |= {f"effort.{n}": x for n, x in self.effort.items()}
+        for name, found in {**self.loads, "shaking": self.shaking}.items():
+            columns |= {f"force.{name}.{c}": x for c, x in zip("xyz", found.vector.T, strict=False)}
+        return [dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def __repr__(self) -> str:
         efforts = ", ".join(f"{n} up to {np.abs(x).max():.6g}" for n, x in self.effort.items())
@@ -189,7 +203,7 @@ def _law(m: Mechanism, given: Mapping[str, Motion], known: Mapping[str, float]) 
         elif callable(motion) and not isinstance(motion, SX | Param):
             value = _traced(name, motion, m.time)
         else:
-            value = SX(motion.symbol) if isinstance(motion, Param) else SX(motion)
+            value = number(motion)
         unknown = {s.name() for s in ca.symvar(value)} - {m.time.name(), *m.params}
         if value.numel() != 1 or unknown:
             raise BadValue(

@@ -29,10 +29,6 @@ from saltus.model.parts import Frame, Plane, Round
 from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
-# m/s: a slip in 3D that starts from rest is given the direction in which it starts until it is as fast as this, for at
-# no speed it has none. Such a slip grows from nothing, and its direction settles the quicker the slower it is: steps
-# are then as short as this allows.
-SLOWEST = 1e-6
 TINY = 1e-300
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
@@ -65,7 +61,9 @@ class Element:
             sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
             sizes |= {"reference": 3}
-        sizes["stands"] = int(slips == 2)  # m/s: a slip in 3D that is slower has come to rest
+        # m/s, of slips in 3D: a slower one has come to rest; a slower one that starts has the direction it started in,
+        # for at no speed it has none.
+        sizes |= {"stands": int(slips == 2), "starts": int(slips == 2)}
         self.symbols = {key: SX.sym(f"{key}_{name}", size) for key, size in sizes.items() if size}
         self.block = ca.vertcat(*self.symbols.values())
         self.size = int(self.block.numel())
@@ -103,7 +101,8 @@ class Element:
         d = self.symbols["direction"]
         if self.slips < 2:
             return d
-        along = slip + d * SLOWEST**3 / (SLOWEST**2 + ca.sumsqr(slip))
+        starts = self.symbols["starts"]
+        along = slip + d * starts**3 / (starts**2 + ca.sumsqr(slip))
         along[0] += 1 - self.slipping  # whatever direction, but one: its series must exist
         borne = self.symbols["borne"]
         return borne * d + (1 - borne) * along / ca.sqrt(ca.sumsqr(along) + TINY)

@@ -6,7 +6,7 @@
    Beyond Hairer's code a step is also judged by the error inside it, see error_inside.
 
    Written in front of this text, by native.py: the C of the flow as CasADi gives it,
-     saltus_rhs(t, x, p) -> f,  saltus_guards(t, x, p, xdot) -> (g, dg/dt),  saltus_project(t, x, p) -> x,
+     saltus_flow(t, x, p) -> (f, g), derivatives and guards,  saltus_project(t, x, p) -> x,
    and N (states), G (guards), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite). */
 
 #include <float.h>
@@ -16,6 +16,7 @@
 #define SIZE(count) ((count) > 0 ? (count) : 1) /* C has no empty arrays */
 #define DEGREE (DENSE ? 7 : 3)
 #define SAMPLES 5 /* points of a step, ends included, at which the guards are looked at */
+#define SHARE 3e-5 /* of a step: the width of differences of guards */
 
 enum { END, EVENT, LIMIT, NOT_FINITE, STEP_TOO_SMALL, NO_MEMORY };
 
@@ -45,7 +46,7 @@ typedef struct {
   int degree;
   double t, h;             /* the step poly stands for */
   double g[SAMPLES][SIZE(G)], g_rate[SAMPLES][SIZE(G)]; /* guards and their time derivatives */
-  double probe_g[SIZE(G)], probe_rate[SIZE(G)];
+  double g_end[SIZE(G)], probe_g[SIZE(G)], probe_rate[SIZE(G)], spare_g[SIZE(G)];
   double armed_at[SIZE(G)], root[SIZE(G)], sign[SIZE(G)], delay[SIZE(G)];
 } Work;
 
@@ -116,21 +117,30 @@ static int finite_all(const double *v, int n) {
   return 1;
 }
 
-/* A function that reports failure (a solver inside it) counts as not finite. */
-static void rhs(Work *w, double t, const double *x, double *f) {
-  w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = f;
+/* Derivatives and guards. A function that reports failure (a solver inside it) counts as not finite. */
+static void flow(Work *w, double t, const double *x, double *f, double *g) {
+  w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = f, w->res[1] = g;
   ++w->run->evaluations;
-  if (saltus_rhs(w->arg, w->res, w->iw, w->w, 0) && N > 0) f[0] = NAN;
+  if (saltus_flow(w->arg, w->res, w->iw, w->w, 0) && N > 0) f[0] = NAN;
 }
 
-static void guards(Work *w, double t, const double *x, const double *xdot, double *g, double *g_rate) {
-#if G > 0
-  w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->arg[3] = xdot;
-  w->res[0] = g, w->res[1] = g_rate;
-  saltus_guards(w->arg, w->res, w->iw, w->w, 0);
-#else
-  (void)w, (void)t, (void)x, (void)xdot, (void)g, (void)g_rate;
-#endif
+static void rhs(Work *w, double t, const double *x, double *f) { flow(w, t, x, f, w->spare_g); }
+
+static void guards(Work *w, double t, const double *x, double *g) {
+  double f[SIZE(N)];
+  flow(w, t, x, f, g);
+}
+
+/* Time derivatives of the guards along xdot, by differences over a share of the step: what they depend on (forces) may
+   be the larger part of the flow, whose derivative would be three times as long. */
+static void guard_rates(Work *w, double t, const double *x, const double *xdot, double h, double *g_rate) {
+  const double d = fmax(SHARE * h, 1e-10 * fmax(1, fabs(t)));
+  double y[SIZE(N)], ahead[SIZE(G)];
+  for (int i = 0; i < N; ++i) y[i] = x[i] + d * xdot[i];
+  guards(w, t + d, y, ahead);
+  for (int i = 0; i < N; ++i) y[i] = x[i] - d * xdot[i];
+  guards(w, t - d, y, g_rate);
+  for (int i = 0; i < G; ++i) g_rate[i] = (ahead[i] - g_rate[i]) / (2 * d);
 }
 
 /* ---- one step ---- */
@@ -178,7 +188,7 @@ static int finish(Work *w, double t_new) {
   w->arg[0] = &t_new, w->arg[1] = y, w->arg[2] = w->run->p, w->res[0] = w->x_new;
   if (saltus_project(w->arg, w->res, w->iw, w->w, 0)) return 0;
 #endif
-  rhs(w, t_new, w->x_new, w->k[12]);
+  flow(w, t_new, w->x_new, w->k[12], w->g_end);
   return finite_all(w->x_new, N) && finite_all(w->k[12], N);
 }
 
@@ -272,15 +282,29 @@ static double error_inside(Work *w) {
   return N > 0 ? share * sqrt(sum / N) : 0;
 }
 
-/* The guards at s on the interpolant. */
-static void look(Work *w, double s, double *g, double *g_rate) {
+static Point probe(Work *w, int i, double s) {
   place(w, s);
-  guards(w, w->t + s * w->h, w->stage, w->rate, g, g_rate);
+  guards(w, w->t + s * w->h, w->stage, w->probe_g);
+  return (Point){s, w->probe_g[i], NAN};
 }
 
-static Point probe(Work *w, int i, double s) {
-  look(w, s, w->probe_g, w->probe_rate);
-  return (Point){s, w->probe_g[i], w->probe_rate[i]};
+static Point probe_with_rate(Work *w, int i, double s) {
+  Point m = probe(w, i, s);
+  guard_rates(w, w->t + s * w->h, w->stage, w->rate, w->h, w->probe_rate);
+  m.rate = w->probe_rate[i];
+  return m;
+}
+
+/* Rates of the guards at the samples, of the polynomial through them. */
+static void rates_at_samples(Work *w) {
+  static const double slope[SAMPLES][SAMPLES] = {{-25, 48, -36, 16, -3}, {-3, -10, 18, -6, 1}, {1, -8, 0, 8, -1},
+                                                 {-1, 6, -18, 10, 3},    {3, -16, 36, -48, 25}};
+  for (int k = 0; k < SAMPLES; ++k)
+    for (int i = 0; i < G; ++i) {
+      double sum = 0;
+      for (int j = 0; j < SAMPLES; ++j) sum += slope[k][j] * w->g[j][i];
+      w->g_rate[k][i] = sum * (SAMPLES - 1) / (12 * w->h);
+    }
 }
 
 static Point sample(const Work *w, int i, int k) {
@@ -289,18 +313,26 @@ static Point sample(const Work *w, int i, int k) {
 
 /* ---- events ---- */
 
-/* The root of guard i between a (sign * g < 0) and b (sign * g >= 0): Newton's method kept in its bracket. */
+/* The root of guard i between a (sign * g < 0) and b (sign * g >= 0): false position; of an end that stays for a second
+   time half the value counts (Illinois). */
 static double root(Work *w, int i, double sign, Point a, Point b) {
-  double s = a.s + (b.s - a.s) * (a.g / (a.g - b.g)), before = b.s - a.s;
+  double value_a = a.g, value_b = b.g, s = b.s;
+  int moved = 0;
   for (int pass = 0; pass < 100 && b.g != 0; ++pass) {
+    const double before = s;
+    s = a.s + (b.s - a.s) * (value_a / (value_a - value_b));
+    if (!(s > a.s && s < b.s)) s = 0.5 * (a.s + b.s);
+    if (fabs(s - before) <= DBL_EPSILON * s) return s;
     const Point m = probe(w, i, s);
-    if (sign * m.g < 0) a = m;
-    else b = m;
-    double next = s - m.g / (m.rate * w->h);
-    if (!(next > a.s && next < b.s && fabs(next - s) < 0.5 * before)) next = 0.5 * (a.s + b.s);
-    before = fabs(next - s);
-    s = next;
-    if (before <= DBL_EPSILON * s) return s;
+    if (sign * m.g < 0) {
+      a = m, value_a = m.g;
+      if (moved < 0) value_b *= 0.5;
+      moved = -1;
+    } else {
+      b = m, value_b = m.g;
+      if (moved > 0) value_a *= 0.5;
+      moved = 1;
+    }
   }
   return b.g == 0 ? b.s : s;
 }
@@ -316,7 +348,7 @@ static Point top(Work *w, int i, double sign, Point a, Point b, double level) {
   for (int pass = 0; pass < 100 && b.s - a.s > 4 * DBL_EPSILON * b.s; ++pass) {
     double s = a.s + (b.s - a.s) * (weight_a / (weight_a - weight_b));
     if (!(s > a.s && s < b.s)) s = 0.5 * (a.s + b.s);
-    const Point m = probe(w, i, s);
+    const Point m = probe_with_rate(w, i, s);
     if (sign * m.g > sign * best.g) best = m;
     if (sign * m.g >= level || m.rate == 0) break;
     if (sign * m.rate > 0) a = m, weight_a = m.rate, weight_b *= 0.5;
@@ -378,9 +410,14 @@ static int may_cross(const Work *w) {
 /* Look for events in the finished step from x. Return the s of the first one, infinity for none. */
 static double find_events(Work *w, double t, const double *x, double h) {
   double first = INFINITY;
-  guards(w, t + h, w->x_new, w->k[12], w->g[SAMPLES - 1], w->g_rate[SAMPLES - 1]);
+  memcpy(w->g[SAMPLES - 1], w->g_end, sizeof w->g_end);
   for (;;) {
-    for (int k = 1; k + 1 < SAMPLES; ++k) look(w, k / (SAMPLES - 1.0), w->g[k], w->g_rate[k]);
+    for (int k = 1; k + 1 < SAMPLES; ++k) {
+      const double s = k / (SAMPLES - 1.0);
+      place(w, s);
+      guards(w, w->t + s * w->h, w->stage, w->g[k]);
+    }
+    rates_at_samples(w);
     if (w->degree == 7) break;
     if (!may_cross(w)) return first;
     interpolate(w, t, x, h);
@@ -394,32 +431,38 @@ static double find_events(Work *w, double t, const double *x, double h) {
 }
 
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
-   method on the guards. Lists the guards that fired. Return the length, or NaN if a step was not finite. */
-static double land(Work *w, double t, const double *x, double h, double first) {
+   method on the guards. Lists the guards that fired. Return the length, or NaN if a step was not finite or its error
+   more than `most` tolerances: what is unstable may by chance pass in a longer one. */
+static double land(Work *w, double t, const double *x, double h, double first, double most) {
   Run *r = w->run;
-  double *g = w->g[0], *g_rate = w->g_rate[0], length = first * h, soonest = INFINITY;
+  double *g = w->g[0], *g_rate = w->g_rate[0], length = first * h, soonest = INFINITY, off = INFINITY;
+  int nearest = 0;
   for (int pass = 0;; ++pass) {
     const double before = soonest;
     if (t + length == t) {
       memcpy(w->x_new, x, N * sizeof(double));
       memcpy(w->k[12], w->k[0], N * sizeof(double));
+      guards(w, t, x, w->g_end);
       length = 0;
-    } else if (!isfinite(attempt(w, t, x, length)) || !finish(w, t + length)) {
+    } else if (!(attempt(w, t, x, length) <= most) || !finish(w, t + length)) {
       return NAN;
     }
-    guards(w, t + length, w->x_new, w->k[12], g, g_rate);
+    memcpy(g, w->g_end, sizeof w->g_end);
+    guard_rates(w, t + length, w->x_new, w->k[12], h, g_rate);
+    const int jumps = fabs(before) > 1e-10 * length && fabs(g[nearest]) > 0.5 * off;
     soonest = INFINITY;
     for (int i = 0; i < G; ++i) {
       /* Only guards with a root here; the interpolant may have swapped those that are very near. */
       w->delay[i] = w->root[i] - first > 1e-4 ? INFINITY
                     : w->sign[i] * g_rate[i] > 0 ? -g[i] / g_rate[i]
                                                  : (w->root[i] - first) * h;
-      soonest = fmin(soonest, w->delay[i]);
+      if (w->delay[i] < soonest) soonest = w->delay[nearest = i];
     }
+    off = fabs(g[nearest]);
     /* A large correction means that the guard barely touches: the interpolant's root then stays. */
     if (pass == 3 || length == 0 || fabs(soonest) > 1e-2 * length) break;
-    if (fabs(soonest) <= DBL_EPSILON * fmax(fabs(t + length), length)) break;
-    if (fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) { /* it jumps: the interpolant's root stays, too */
+    if (!jumps && fabs(soonest) <= DBL_EPSILON * fmax(fabs(t + length), length)) break;
+    if (jumps || fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) { /* the interpolant's root stays, too */
       pass = 2, length = first * h;
       continue;
     }
@@ -481,9 +524,8 @@ static int integrate(Work *w) {
   Run *r = w->run;
   double t = r->t, h = r->step, error_before = 1e-4;
   int halvings = 0, failed_before = 0;
-  rhs(w, t, r->x, w->k[0]);
+  flow(w, t, r->x, w->k[0], w->g[0]);
   if (!finite_all(r->x, N) || !finite_all(w->k[0], N)) return NOT_FINITE;
-  guards(w, t, r->x, w->k[0], w->g[0], w->g_rate[0]);
   for (int i = 0; i < G; ++i) w->armed_at[i] = INFINITY;
   arm(w, 0, w->g[0]);
   if (t >= r->t_end) return END;
@@ -517,7 +559,7 @@ static int integrate(Work *w) {
     if (sound) {
       if (G > 0) event = find_events(w, t, r->x, length);
       if (isfinite(event)) {
-        landed = land(w, t, r->x, length, event);
+        landed = land(w, t, r->x, length, event, halvings < 20 ? 1 : DBL_MAX);
         sound = isfinite(landed);
       }
     }
@@ -538,7 +580,6 @@ static int integrate(Work *w) {
     if (G > 0) {
       arm(w, 1, w->g[SAMPLES - 1]);
       memcpy(w->g[0], w->g[SAMPLES - 1], sizeof w->g[0]);
-      memcpy(w->g_rate[0], w->g_rate[SAMPLES - 1], sizeof w->g_rate[0]);
     }
     const double change = pow(error, power) / pow(error_before, beta) / safety;
     double next = length / fmax(grow, fmin(shrink, change));
@@ -559,10 +600,7 @@ static void grow_work(int (*work)(casadi_int *, casadi_int *, casadi_int *, casa
 
 EXPORT void saltus_run(Run *r) {
   casadi_int most[4] = {1, 1, 1, 1};
-  grow_work(saltus_rhs_work, most);
-#if G > 0
-  grow_work(saltus_guards_work, most);
-#endif
+  grow_work(saltus_flow_work, most);
 #if PROJECT
   grow_work(saltus_project_work, most);
 #endif

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from saltus.compile import CompileError, build, c_source, densified, left_as_it_is
-from saltus.engines.events import guards_with_rates
 from saltus.engines.port import Flow, Kept, Request, Segment, Stepper, Stop, check_times
 from saltus.errors import BadValue
 
@@ -177,11 +177,17 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
     )
 
 
+def _both(flow: Flow) -> ca.Function:
+    """(t, x, p) -> (derivatives, guards), which share most of what they compute."""
+    symbol: Any = ca.SX if flow.rhs.is_a("SXFunction") and flow.guards.is_a("SXFunction") else ca.MX
+    inputs = [symbol.sym(name, *flow.rhs.size_in(i)) for i, name in enumerate(("t", "x", "p"))]
+    outputs = [ca.densify(f.call(inputs, True, False)[0]) for f in (flow.rhs, flow.guards)]
+    return ca.Function("saltus_flow", inputs, ca.cse(outputs))
+
+
 def _source(flow: Flow, dense: bool) -> str:
     """The whole translation unit: sizes, the flow in C, the integrator."""
-    functions = [densified(flow.rhs, "saltus_rhs")]
-    if flow.n_guards:
-        functions.append(guards_with_rates(flow))
+    functions = [_both(flow)]
     if flow.project is not None:
         functions.append(densified(flow.project, "saltus_project"))
     sizes = {"N": flow.n, "G": flow.n_guards, "PROJECT": int(flow.project is not None), "DENSE": int(dense)}

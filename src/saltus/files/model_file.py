@@ -128,7 +128,7 @@ def _check_formulas(system: HybridSystem, builder: Builder) -> None:
                 edge.guard.expression(Recorder(system, edge.source.name).signals)
             if hasattr(edge.reset, "function"):
                 edge.reset.function(Recorder(system, "", forces=False).signals)
-    for i, (_, guard) in enumerate(system._outcomes):
+    for i, (_, guard) in enumerate(system.outcomes):
         with builder.at("ends", i):
             if isinstance(guard, When):
                 guard.expression(Recorder(system, first).signals)

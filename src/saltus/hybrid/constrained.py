@@ -19,6 +19,7 @@ from saltus.hybrid.signals import Entry, Signals
 from saltus.model.assembly import assembler
 from saltus.model.kinematics import Closure
 from saltus.model.parts import Frame
+from saltus.model.scale import Scale
 from saltus.model.symbols import SX, Named
 from saltus.once import cached_property
 
@@ -164,9 +165,13 @@ class Constrained:
 
     def sizes(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Size of every constraint row and of every velocity coordinate: a length for metres, 1 for angles."""
-        scale, theta = assembler(self.mechanism).scale, p[: len(self.mechanism.params)]
+        scale, theta = self._scale, p[: len(self.mechanism.params)]
         own = scale.of_rows(theta)[: self.loops]
         return np.append(own, np.full(len(self.rows) - len(own), scale.metres(theta))), scale.of_columns(theta)
+
+    @cached_property
+    def _scale(self) -> Scale:
+        return assembler(self.mechanism).scale
 
     def gaps(self, t: np.ndarray, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """phi at many times, one row per time."""

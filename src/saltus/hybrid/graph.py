@@ -69,7 +69,7 @@ class HybridSystem(Packed):
         self.domains: dict[str, Domain] = {}
         self.edges: list[Edge] = []
         self.controls: dict[str, Any] = {}
-        self._outcomes: list[tuple[str, Guard]] = []
+        self.outcomes: list[tuple[str, Guard]] = []
         self._derived = Derived()
 
     @classmethod
@@ -92,7 +92,7 @@ class HybridSystem(Packed):
         """Return the same system with one edge more."""
         out = HybridSystem(self.mechanism, ground=self.ground, through=self.through)
         out.domains, out.edges = dict(self.domains), [*self.edges, edge]
-        out.controls, out._outcomes, out.terrain = dict(self.controls), list(self._outcomes), self.terrain
+        out.controls, out.outcomes, out.terrain = dict(self.controls), list(self.outcomes), self.terrain
         return out
 
     # ---- what was derived of it ---------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class HybridSystem(Packed):
     def contents(self) -> Hashable:
         """All that equations of the system depend on: another one, and what was derived is derived again."""
         domains = tuple((n, Same(d), tuple((k, Same(x)) for k, x in d.params.items())) for n, d in self.domains.items())
-        edges, ends = tuple(map(Same, self.edges)), tuple((n, Same(g)) for n, g in self._outcomes)
+        edges, ends = tuple(map(Same, self.edges)), tuple((n, Same(g)) for n, g in self.outcomes)
         return self.mechanism.contents, self.ground, self.through, domains, edges, ends
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -131,7 +131,7 @@ class HybridSystem(Packed):
         Those of contacts and touchdowns, and where there are any, every named point.
         """
         m = self.mechanism
-        guards = [*(e.guard for e in self.edges), *(g for _, g in self._outcomes)]
+        guards = [*(e.guard for e in self.edges), *(g for _, g in self.outcomes)]
         radii = [(c.point, getattr(c, "radius", 0.0)) for d in self.domains.values() for c in d.contacts]
         radii += [(g.point, g.radius) for g in guards if isinstance(g, Touchdown)]
         if not radii:
@@ -211,12 +211,12 @@ class HybridSystem(Packed):
     def ends(self, name: str, guard: Guard) -> None:
         """End any run with outcome `name` when the guard fires, whatever the domain."""
         self._check_guard(guard, f"end {name!r}")
-        self._outcomes.append((name, guard))
+        self.outcomes.append((name, guard))
 
     def leaving(self, domain: Domain) -> list[Edge]:
         """Edges out of a domain, those that end the run last."""
         out = [e for e in self.edges if e.source is domain]
-        return out + [Edge(name, domain, None, guard, Continuous()) for name, guard in self._outcomes]
+        return out + [Edge(name, domain, None, guard, Continuous()) for name, guard in self.outcomes]
 
     def check(self, start: Domain) -> list[str]:
         """Say what looks wrong with the graph seen from a start domain (unreachable domains)."""

@@ -111,6 +111,10 @@ class Schedule(ABC):
     def law(self, t: Any, s: Any, row: Any) -> Mapping[str, Any]:
         """Efforts by input, as symbols."""
 
+    def judged(self, run: Any, control: Any) -> str:
+        """What the report of a run shall say of this law, which acts in `control`; nothing if all is well."""
+        return ""
+
 
 @dataclass(frozen=True, eq=False)
 class Scheduled(Schedule):

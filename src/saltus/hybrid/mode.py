@@ -326,12 +326,20 @@ class Mode:
 
     @cached_property
     def guards(self) -> Kernel:
-        """Guards and their rates along the flow."""
+        """All guards."""
+        return Kernel(self.flow.guards, native=False)
+
+    def guard_rates(self, count: int | None = None) -> SX:
+        """Rates of the guards along the flow, or of the first of them."""
         f, e = self.flow, self.equations
-        g = f.guards(e.t, self.x, self.p)
-        rate = ca.jtimes(g, ca.vertcat(e.t, self.x), ca.vertcat(1, f.rhs(e.t, self.x, self.p)))
-        outputs = ca.cse([ca.densify(g), ca.densify(rate)])
-        return Kernel(ca.Function("guard_rates", [e.t, self.x, self.p], outputs), native=False)
+        g = f.guards(e.t, self.x, self.p)[:count]
+        return ca.cse(ca.densify(ca.jtimes(g, ca.vertcat(e.t, self.x), ca.vertcat(1, f.rhs(e.t, self.x, self.p)))))
+
+    @cached_property
+    def edge_rates(self) -> Kernel:
+        """Rates of the guards of the edges along the flow."""
+        inputs = [self.equations.t, self.x, self.p]
+        return Kernel(ca.Function("edge_rates", inputs, [self.guard_rates(len(self.edges))]), native=False)
 
     @cached_property
     def slip_acceleration(self) -> Kernel:

@@ -11,7 +11,7 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.dynamics.equations import Equations
 from saltus.dynamics.formulations import ODE
-from saltus.dynamics.unilateral import SLOWEST, Element, Geometry, elements, geometry
+from saltus.dynamics.unilateral import Element, Geometry, elements, geometry
 from saltus.errors import BadModel
 from saltus.ground import Ground
 from saltus.hybrid.constrained import SLIP_ENDS, Constrained, rare
@@ -181,7 +181,7 @@ class Touched(Constrained):
                 else:  # one that started from rest has ended when it goes against the direction it was given
                     young, along = ca.sumsqr(s["direction"]), ca.dot(slip, s["direction"])
                     fast = ca.sqrt(ca.sumsqr(slip) + 1e-300) - s["stands"]
-                    moving = young * (along + SLOWEST / 2) + (1 - young) * fast
+                    moving = young * (along + s["starts"] / 2) + (1 - young) * fast
                 moving = s["borne"] * (SLIP_ENDS - _size(slip)) + (1 - s["borne"]) * moving
                 out.append(s["closed"] * (s["stick"] * cone + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out

@@ -57,7 +57,7 @@ class Armed:
 
 
 def arm(g: np.ndarray, rate: np.ndarray, directions: np.ndarray, edges: Sequence[Edge]) -> Armed:
-    """Judge the guards of a domain by their values and rates at entry.
+    """Judge the guards of a domain by their values at entry, and those of edges by their rates.
 
     On its surface a guard fires if it is being crossed in its direction and waits if not. Beyond it one that forbids a
     force fires at once, one that forbids a place unless the motion leads out of it, any other after it has come back.
@@ -98,13 +98,13 @@ class Watch:
         """Guards that left their surface on the way; they are watched no longer."""
         if not self.watched or len(segment.breaks) < 2:
             return []
-        s = np.array([0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
+        s = np.array([0.1, 0.5, 1.0])
         powers = s[:, None] ** np.arange(segment.coefficients.shape[1])
         x = np.einsum("sj,kjn->ksn", powers, segment.coefficients[:, :, : self._mode.x.numel()])
         t = segment.breaks[:-1, None] + s * np.diff(segment.breaks)[:, None]
         flat = np.zeros((x.shape[0] * x.shape[1], self._mode.x.numel()))
         flat[:, : x.shape[2]] = x.reshape(-1, x.shape[2])
-        g = self._mode.guards.batch(t.reshape(-1, 1), flat, self._p)[0].reshape(len(flat), -1)
+        g = np.reshape(self._mode.guards.batch(t.reshape(-1, 1), flat, self._p), (len(flat), -1))
         d = self._mode.directions
         out = [i for i in self.watched if (d[i] * (g[:, i] + self._p[self._first + i])).min() < -WATCH]
         for i in out:

@@ -8,10 +8,11 @@ except ImportError as problem:
     raise SaltusError("sl.learn needs Gymnasium, which is an extra: pip install 'saltus[learn]'") from problem
 
 from saltus.learn.environments import Env, VectorEnv
+from saltus.learn.policy import Policy
 from saltus.learn.task import Task
 from saltus.learn.tasks import TASKS, task
 
-__all__ = ["TASKS", "Env", "Task", "VectorEnv", "task"]
+__all__ = ["TASKS", "Env", "Policy", "Task", "VectorEnv", "task"]
 
 for _name in TASKS:
     gymnasium.register(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -15,34 +16,35 @@ from saltus.learn.task import Copies, Task
 from saltus.learn.tasks import task as named
 
 
-def _task(given: Task | str) -> Task:
-    return given if isinstance(given, Task) else named(given)
+def _task(given: Task | str | sl.Mechanism, more: dict[str, Any]) -> Task:
+    if isinstance(given, sl.Mechanism):
+        return Task(given, **more)
+    made = given if isinstance(given, Task) else named(given)
+    return replace(made, **more) if more else made
 
 
 def _spaces(copies: Copies) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Box]:
     """What a policy sees, and what it does, between -1 and 1."""
-    n = len(copies.half)
+    n = len(copies.task.low)
     seen = gymnasium.spaces.Box(-np.inf, np.inf, (copies.size,), np.float32)
     return seen, gymnasium.spaces.Box(-1.0, 1.0, (n,), np.float32)
-
-
-def scaled(copies: Copies, actions: np.ndarray) -> np.ndarray:
-    """Actions of the task for those between -1 and 1."""
-    return copies.middle + copies.half * np.minimum(np.maximum(actions, -1.0), 1.0)
 
 
 class Env(gymnasium.Env[np.ndarray, np.ndarray]):
     """One copy of a task, by name or one's own; actions between -1 and 1 stand for its range.
 
-    With `exact` it runs in `sl.simulate`, to judge what was learned.
+    A machine makes a task with what else is given, as `Env(machine, observe=..., reward=..., until=...)`; of a task it
+    replaces that. With `exact` it runs in `sl.simulate`, to judge what was learned.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 50}
 
-    def __init__(self, task: Task | str, render_mode: str | None = None, *, exact: bool = False) -> None:
+    def __init__(
+        self, task: Task | str | sl.Mechanism, render_mode: str | None = None, *, exact: bool = False, **more: Any
+    ) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise BadValue(f"render_mode is {render_mode!r}; there is 'rgb_array'", given=render_mode)
-        self.task, self.render_mode = _task(task), render_mode
+        self.task, self.render_mode = _task(task, more), render_mode
         self.copies = Copies(self.task, 1, threads=1, exact=exact)
         self.observation_space, self.action_space = _spaces(self.copies)
 
@@ -56,8 +58,10 @@ class Env(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Do one action."""
-        rewards, over, cut = self.copies.act(scaled(self.copies, np.asarray(action, float)))
-        return self.copies.observed[0], float(rewards[0]), bool(over[0]), bool(cut[0]), {}
+        copies = self.copies
+        reward = copies.act(action).item()
+        over = copies.over[0] > 0
+        return copies.observed[0], reward, bool(over), bool(copies.t[0] > copies.last and not over), {}
 
     @property
     def state(self) -> sl.State:
@@ -70,7 +74,7 @@ class Env(gymnasium.Env[np.ndarray, np.ndarray]):
             return None
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        figure = sl.view.plot_machine(self.state, ground=0.0, names=False)
+        figure = sl.view.plot_machine(self.state, ground=self.copies.batch.grounds[0], names=False)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
@@ -81,8 +85,16 @@ class VectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
 
-    def __init__(self, task: Task | str, copies: int, *, seed: int | None = None, threads: int | None = None) -> None:
-        self.copies = Copies(_task(task), copies, seed, threads)
+    def __init__(
+        self,
+        task: Task | str | sl.Mechanism,
+        copies: int,
+        *,
+        seed: int | None = None,
+        threads: int | None = None,
+        **more: Any,
+    ) -> None:
+        self.copies = Copies(_task(task, more), copies, seed, threads)
         self.num_envs = copies
         self.single_observation_space, self.single_action_space = _spaces(self.copies)
         self.observation_space = batch_space(self.single_observation_space, copies)
@@ -98,7 +110,8 @@ class VectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """Do one action per copy."""
         copies = self.copies
-        rewards, over, cut = copies.act(scaled(copies, np.asarray(actions, float)))
+        rewards, over = copies.act(actions), copies.over > 0
+        cut = (copies.t > copies.last) > over
         ended = over | cut
         infos: dict[str, Any] = {}
         if ended.any():

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from stable_baselines3 import PPO
@@ -20,18 +22,20 @@ from stable_baselines3.common.vec_env import VecEnv
 
 import saltus as sl
 from saltus.learn.environments import Env, VectorEnv
+from saltus.learn.policy import Policy
 from saltus.learn.task import Task
 from saltus.learn.tasks import task as named
 
 STEPS, BATCH, EPOCHS = 32, 4096, 5
 SHAPE = (64, 64)
+SHOWN = 2.0  # s of a judged run that its report shows
 FIELDS = ("samples", "seconds", "reward", "length")
 
 
 class Copies(VecEnv):
     """A VectorEnv behind the interface of stable-baselines3."""
 
-    def __init__(self, env: VectorEnv) -> None:
+    def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
         self.env = env
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
         self._actions = np.zeros(0)
@@ -119,17 +123,18 @@ def keep(model: BaseAlgorithm, folder: Path, row: dict[str, float]) -> None:
     part = folder / "checkpoint.part.zip"
     model.save(part)
     os.replace(part, folder / "checkpoint.zip")
-    path = folder / "progress.csv"
-    rows = [r for r in _rows(path) if float(r["samples"]) < row["samples"]] + [row]
+    rows = [r for r in progress(folder) if float(r["samples"]) < row["samples"]] + [row]
     part = folder / "progress.part.csv"
     with part.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
         writer.writerows(rows)
-    os.replace(part, path)
+    os.replace(part, folder / "progress.csv")
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def progress(folder: str | Path) -> list[dict[str, Any]]:
+    """Lines of the learning curve that were kept."""
+    path = Path(folder) / "progress.csv"
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -137,7 +142,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _last(folder: Path) -> dict[str, Any]:
-    rows = _rows(folder / "progress.csv")
+    rows = progress(folder)
     return rows[-1] if rows and (folder / "checkpoint.zip").exists() else {}
 
 
@@ -150,11 +155,17 @@ def train(
     every: float = 20.0,
     seed: int = 0,
     tell: Callable[[dict[str, float]], None] = lambda row: None,
+    world: Any = None,
 ) -> PPO:
-    """Train a policy for so many seconds in all, a checkpoint `every` so many; what `folder` holds is gone on with."""
+    """Train a policy for so many seconds in all, a checkpoint `every` so many; what `folder` holds is gone on with.
+
+    `world` is a vector environment in place of a batch of `copies`.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    env = Copies(VectorEnv(named(task) if isinstance(task, str) else task, copies, seed=seed))
+    torch.set_num_threads(1)  # the network is small: a second thread waits more than it computes
+    env = Copies(world or VectorEnv(named(task) if isinstance(task, str) else task, copies, seed=seed))
+    copies = env.num_envs
     env.seed(seed)
     done = _last(folder)
     if done:
@@ -182,25 +193,11 @@ def train(
 # ---- what it learned ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Policy:
-    """The mean action of a trained policy as a plain function of what it sees: tanh layers, then a linear one."""
-
-    layers: Sequence[tuple[np.ndarray, np.ndarray]]
-
-    @classmethod
-    def of(cls, model: PPO) -> Policy:
-        """Take the weights out of a model."""
-        net = [*model.policy.mlp_extractor.policy_net, model.policy.action_net]
-        linear = [x for x in net if isinstance(x, torch.nn.Linear)]
-        return cls([(x.weight.detach().numpy().astype(float), x.bias.detach().numpy().astype(float)) for x in linear])
-
-    def __call__(self, seen: np.ndarray) -> np.ndarray:
-        """Action between -1 and 1."""
-        for weight, bias in self.layers[:-1]:
-            seen = np.tanh(weight @ seen + bias)
-        weight, bias = self.layers[-1]
-        return np.clip(weight @ seen + bias, -1.0, 1.0)
+def policy_of(model: PPO) -> Policy:
+    """Take the weights out of a model."""
+    net = [*model.policy.mlp_extractor.policy_net, model.policy.action_net]
+    linear = [x for x in net if isinstance(x, torch.nn.Linear)]
+    return Policy([(x.weight.detach().numpy().astype(float), x.bias.detach().numpy().astype(float)) for x in linear])
 
 
 @dataclass(frozen=True)
@@ -220,13 +217,17 @@ class Judgement:
     ended: str
 
 
-def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> Judgement:
-    """Run one episode of a task in the event-exact simulator, over so many seconds, and say what came out."""
-    env = Env(replace(task, seconds=seconds), exact=True)
+def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> tuple[Judgement, sl.Trajectory]:
+    """Run one episode of a task in the event-exact simulator; what came out, and its last seconds as one run."""
+    calm = replace(task, seconds=seconds, noise=0.0, pushes={name: (0.0, 0.0) for name in task.pushes})
+    env = Env(calm, exact=True)
     seen, _ = env.reset(seed=seed)
     start, reward, over, cut = env.state, 0.0, False, False
+    states, actions = [], []
     while not (over or cut):
-        seen, earned, over, cut, _ = env.step(policy(seen))
+        states.append(env.state)
+        actions.append(policy(seen))
+        seen, earned, over, cut, _ = env.step(actions[-1])
         reward += earned
     runs = env.copies.batch.engine.runs[0]
     work = sum(_work(run, task.machine.inputs) for run in runs)
@@ -234,25 +235,59 @@ def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> Judge
     touches = sum(event.name.endswith(" touches") for run in runs for event in run.events)
     command = start.params.get("command", math.nan)
     ended = "fell" if over else "lasted"
-    return Judgement(command, float(lasted), float(way / lasted), touches, float(work / abs(way)), reward, ended)
+    found = Judgement(command, float(lasted), float(way / lasted), touches, float(work / abs(way)), reward, ended)
+    lasts = task.step * task.times
+    first = max(0, len(actions) - round(SHOWN / lasts))
+    rows = np.pad(np.array(actions[first:]), ((0, 0), (0, len(task.pushes))))
+    law = sl.control.Scheduled(calm.effort, lasts * np.arange(first, len(actions)), rows)
+    ground = {"ground": env.copies.batch.grounds[0]} if task.ground is not None else {}
+    run = sl.simulate(
+        task.machine, states[first], begin=first * lasts, until=len(actions) * lasts, control=law, **ground
+    )
+    return found, run
 
 
 def _work(run: sl.Trajectory, names: Iterable[str]) -> float:
     """Positive work of all motors (J)."""
-    power = [np.maximum(run.torques[n] * run.v[n], 0.0) for n in names]
+    power = [np.maximum(run.torques[n] * run.v[n], 0.0) for n in names if n in run.v]
     return float(sum(np.trapezoid(p, run.t) for p in power))
 
 
-def curve(folder: Path) -> Path:
-    """Draw the learning curve."""
+def curve(folder: str | Path) -> Any:
+    """The learning curve as a figure."""
     from matplotlib.figure import Figure
 
-    rows = _rows(Path(folder) / "progress.csv")
+    rows = progress(folder)
     figure = Figure(figsize=(6, 3.2), layout="constrained")
     ax = figure.subplots()
     ax.plot([float(r["seconds"]) for r in rows], [float(r["reward"]) for r in rows])
     ax.set_xlabel("s of training")
     ax.set_ylabel("reward of an episode")
-    path = Path(folder) / "learning.png"
-    figure.savefig(path, dpi=120)
-    return path
+    return figure
+
+
+def judged(policy: Policy, task: Task, folder: str | Path, *, seconds: float) -> list[Judgement]:
+    """Judge a policy through the range of commands; judgement.json, report.html with the animation, the policy in C."""
+    folder = Path(folder)
+    found, run = list[Judgement](), None
+    for share in (0.0, 0.5, 1.0):
+        asked = {name: (low + share * (high - low),) * 2 for name, (low, high) in task.params.items()}
+        one, shown = judge(policy, replace(task, params=asked), seconds=seconds)
+        found.append(one)
+        run = shown if share == 0.5 or run is None else run
+    (folder / "judgement.json").write_text(json.dumps([asdict(x) for x in found], indent=2))
+    learning = curve(folder)
+    learning.savefig(folder / "learning.png", dpi=120)
+    assert run is not None
+    sl.view.report(run, folder / "report.html", figures={"Learning": learning}, summary=[told(x) for x in found])
+    policy.export(task, folder)
+    return found
+
+
+def told(found: Judgement) -> tuple[str, str]:
+    """A judgement in words."""
+    asked = "" if math.isnan(found.command) else f"asked for {found.command:.2f}"
+    return asked or "judged", (
+        f"{found.speed:.2f} m/s, {found.touches} touches of the ground, {found.energy:.0f} J/m, reward "
+        f"{found.reward:.1f}, {found.ended} for {found.seconds:.1f} s"
+    )

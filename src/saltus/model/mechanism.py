@@ -206,7 +206,7 @@ class Mechanism(Packed, Shown, Loads):
         Runs report the effort it takes as `run.drives[coordinate]` and its work in the energy account.
         """
         name = "given_" + coordinate.replace(".", "_")
-        self.constraint(name, self.q[coordinate] - value)
+        self.constraint(name, self.q[coordinate] - vector(value))
         self.constraints[name] = replace(self.constraints[name], drives=coordinate)
         return self.constraints[name]
 

@@ -139,7 +139,8 @@ class Registry:
                 f = ca.Function("f", [ca.vertcat(*[symbol for symbol, _ in known])], [expression])
                 value = float(f([number for _, number in known]))
         if not isinstance(value, Param | SX) and not value > 0:
-            raise BadValue(f"{part}: {what} is {value}; it must be positive", part=part, given=value)
+            light = "; a link that weighs next to nothing may have 1e-9 kg" if what == "mass" and value == 0 else ""
+            raise BadValue(f"{part}: {what} is {value}; it must be positive{light}", part=part, given=value)
         if expression is not None:
             self.checks.append((part, what, ca.densify(expression)))
 

@@ -211,12 +211,17 @@ def where(condition: Any, then: Any, otherwise: Any) -> Any:
 
 def vector(*entries: Number) -> SX:
     """Column vector with structural zeros where an entry is exactly zero."""
-    return ca.sparsify(ca.vertcat(*[SX(e.symbol) if isinstance(e, Param) else SX(e) for e in entries]))
+    return ca.sparsify(ca.vertcat(*[number(e) for e in entries]))
 
 
 def number(value: Number) -> SX:
-    """Turn a number, a Param or an expression into a scalar expression."""
-    return vector(value.symbol) if isinstance(value, Param) else SX(value)
+    """Turn a number, a Param or an expression into an expression."""
+    try:
+        return SX(value.symbol) if isinstance(value, Param) else SX(value)
+    except NotImplementedError:
+        raise BadValue(
+            f"{value!r} is no number; give one, a Param, or an expression of them and of m.time", given=value
+        ) from None
 
 
 def cross(a: SX, b: SX) -> SX:

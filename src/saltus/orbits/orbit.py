@@ -13,6 +13,7 @@ from saltus.errors import BadModel, UnknownName
 from saltus.hybrid.graph import HybridSystem
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
+from saltus.model.packing import Packed
 from saltus.once import cached_property
 from saltus.orbits.shooting import Evaluation, Shooting
 from saltus.orbits.stability import Stability, stability
@@ -26,7 +27,7 @@ DOUBTFUL = 1e-6  # m, rad, m/s, rad/s: an orbit that may be off by more says so
 
 
 @dataclass(frozen=True, eq=False)
-class Orbit(Shown):
+class Orbit(Packed, Shown):
     """A periodic gait: where it starts just after an event, how long it takes, what happens on the way.
 
     `start` is a State with the Param values of the gait, in the domain `domain`; `time` is the instant it belongs

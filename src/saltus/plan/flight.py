@@ -10,12 +10,11 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.errors import SaltusError
 from saltus.hybrid.constrained import tree_of
+from saltus.hybrid.laws import Schedule, stepwise
 from saltus.plan.node import centre_of_mass, floats
 from saltus.plan.planned import Flight, Planned
 from saltus.simulation.run import simulate
 from saltus.simulation.trajectory import Trajectory
-from saltus.track.following import following
-from saltus.track.lqr import LQR
 from saltus.track.tracking import JointPD, Track
 
 FOLLOWS = 0.02  # rad or m: a plan is followed if no position ever differs by more
@@ -78,14 +77,19 @@ def _compared(best: Planned, flown: Trajectory, motors: list[str], control: Any)
     reached = f"largest difference {worst[at]:.3g} ({name} at {flown.t[at]:.4g} s), at the end {worst[-1]:.3g}"
     if follows:
         detail = f"the machine follows the plan, {reached}; peak effort {peak:.4g}"
-    elif not flown.outcome.ok:
-        detail = f"the machine does not follow the plan: {flown.outcome.detail}; {reached}"
-    elif not same:
-        detail = f"the machine does not follow the plan: its events come in another order; {reached}"
     else:
-        held = following(flown, control) if isinstance(control, LQR) else None
-        advice = "ask for a smaller tolerance" if held is None or held.holds else held.detail
-        detail = f"the machine does not follow the plan: {reached}, allowed is {FOLLOWS:g}; {advice}"
+        law = stepwise(control)
+        if isinstance(law, Schedule):
+            advice = law.judged(flown, control) or "ask for a smaller tolerance"
+        else:
+            advice = "the law given follows no reference: use Track, JointPD or LQR of sl.control"
+        parts = [
+            "" if flown.outcome.ok else flown.outcome.detail,
+            "" if same else "its events are not those of the plan",
+            f"{reached}, allowed is {FOLLOWS:g}",
+            advice,
+        ]
+        detail = "the machine does not follow the plan: " + "; ".join(part for part in parts if part)
     return Flight(follows, float(worst[-1]), dynamics, tracking, momentum_drift(best), peak, detail)
 
 

@@ -60,7 +60,6 @@ class Planned(Trajectory):
 
     plan: Plan
     x: np.ndarray
-    transcription: Transcription
     others: list[Planned]
     flown: Trajectory | None = None
     flight: Flight | None = None
@@ -248,7 +247,7 @@ def planned(
         },
     }
     out = Planned(meta, arrays, pieces, events, m)
-    out.plan, out.x, out.transcription, out.others = plan, x, t, []
+    out.plan, out.x, out.others = plan, x, []
     return out
 
 

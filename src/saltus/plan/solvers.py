@@ -33,7 +33,7 @@ INFEASIBLE = ("Infeasible_Problem_Detected", "Restoration_Failed")
 
 @dataclass(frozen=True)
 class Limits:
-    """When to give up: iterations, seconds, and the scaled optimality error that counts as solved."""
+    """When to give up: iterations on a mesh, seconds in all, and the scaled optimality error that counts as solved."""
 
     iterations: int = 1000
     seconds: float = 600.0

@@ -32,6 +32,7 @@ from saltus.plan.transcription import Transcription
 LOOK = 50  # iterations that a further guess gets, once one has led to a solution
 RELAXED = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # weight m, m/s: how far contacts may overlap, in rounds
 ROUNDINGS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of absolute values, as shares of their means, one after the other
+SHARPENED = 300  # iterations that a solution gets for this: where it takes more, what is smooth is the better plan
 SAME = 1e-3  # relative change of the objective below which they need not be rounded less
 
 
@@ -135,7 +136,6 @@ class _Work:
         self.scheme: Scheme = method.scheme or HermiteSimpson()
         self.solver, self.limits, self.progress, self.begin = method.solver, limits, progress, begin
         self.rounds: list[Round] = []
-        self.used = 0
         self.solving = 0.0
         self.notes: list[str] = []
         self.ended = ""  # why no finer mesh was solved on
@@ -161,10 +161,9 @@ class _Work:
         programme = t.programme(x)
         left = self.limits.seconds - self.solving
         tell = None if self.progress is None else partial(self.progress, what)
-        allowed = replace(self.limits, iterations=max(min(limit, self.limits.iterations - self.used), 1), seconds=left)
+        allowed = replace(self.limits, iterations=max(min(limit, self.limits.iterations), 1), seconds=left)
         stages = stages_of(t) if self.solver == "fatrop" else None
         result = solvers.run(programme, x, t.low, t.high, allowed, warm=warm, stages=stages, progress=tell)
-        self.used += result.iterations
         self.solving += result.seconds
         x = t.filled(result.x)
         return replace(result, x=x, cost=objective(t, x) if t.rounding.size else result.cost)
@@ -195,7 +194,6 @@ class _Work:
         for t, result in out:
             self._record(t, result)
         out.sort(key=lambda one: (not one[1].ok, one[1].cost if one[1].ok else one[1].violation))
-        self.used = min(self.used, out[0][1].iterations)  # what is left is for the one that is carried on
         return out
 
     def _on_first_mesh(self, guess: Guess) -> Transcription:
@@ -220,7 +218,6 @@ class _Work:
         with multiprocessing.get_context("fork").Pool(min(workers, len(candidates)), _inherit, given) as pool:
             results = pool.map(_inherited, range(len(candidates)), chunksize=1)
         self.solving += time.perf_counter() - begin
-        self.used += max(r.iterations for r in results)
         return results
 
     def finish(
@@ -228,8 +225,9 @@ class _Work:
     ) -> Planned:
         """Carry the best solution through finer meshes; where one of them is not solved on, the one before is kept."""
         t, result = start
-        if not result.ok and result.status == "Maximum_Iterations_Exceeded" and self.used < self.limits.iterations:
-            result = self._solve(t, result.x, "going on", self.limits.iterations)
+        left = self.limits.iterations - result.iterations
+        if result.status == "Maximum_Iterations_Exceeded" and left > 0:
+            result = self._solve(t, result.x, "going on", left)
             self._record(t, result)
         self._insist(t, result)
         if self.plan.through:
@@ -262,8 +260,7 @@ class _Work:
         for share in ROUNDINGS[1:]:
             sharp = self.transcription([m.rows for m in t.models], t.meshes)
             sharp.rounding = share * means(sharp, result.x)
-            limit = 3 * max(r.iterations for r in self.rounds)
-            found = self._solve(sharp, with_integrals(sharp, result.x), "rounded less", limit, warm=True)
+            found = self._solve(sharp, with_integrals(sharp, result.x), "rounded less", SHARPENED, warm=True)
             self._record(sharp, found)
             if found.ok:
                 sharp, found = self._over_meshes(sharp, found, tolerance, refinements)

@@ -24,12 +24,16 @@ from saltus.model.touching import Foot, Meeting, Rub, Stop
 
 TOUCHING = 1e-9  # m: a contact so near touches
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
-REST = 2e-5  # m/s: a contact that is pressed and leaves more slowly stays; it would rise by 2e-11 m
+REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
 STILL = 1e-9  # m/s: slower than this a contact does not slip
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
 # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
 # so small say nothing of the direction of a slip
 STANDS, ROUGHLY = 1e-8, 10.0
+# m/s: a slip that starts in 3D is given its direction until it is as fast as this, or by the tolerance E as the second
+# number times sqrt(E). Its direction settles the quicker the slower it is, with steps as short; what it turns meanwhile
+# is lost: by the square of this speed, measured on feet that slip in turns, 1e-9 m with 1e-5 m/s and 1e-7 with 1e-4.
+STARTS, GENTLY = 1e-6, 0.01
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
@@ -68,6 +72,7 @@ class Now:
     reference: np.ndarray | None = None
     borne: float | None = None  # friction that it bears at rest although its row is not held: others hold it
     stands: float = STANDS  # m/s
+    starts: float = STARTS  # m/s
 
     @property
     def mode(self) -> str:
@@ -88,6 +93,7 @@ class Now:
             "direction": self.direction,
             "anchor": self.anchor,
             "stands": self.stands,
+            "starts": self.starts,
         }
         if self.patch is not None:
             within = [number for row in self.patch.within for number in row]
@@ -134,6 +140,7 @@ class Contacts:
                 static=float(mu_s),
                 restitution=float(e),
                 stands=max(STANDS, ROUGHLY * tolerance),
+                starts=max(STARTS, GENTLY * math.sqrt(tolerance)),
             )
             for x, (mu, mu_s, e) in zip(c.elements, laws, strict=True)
         ]
@@ -365,13 +372,14 @@ class Contacts:
         hard = [i for i, one in enumerate(self.now) if one.element.normal and not one.element.soft]
         touching = [i for i in hard if self.now[i].closed or gaps[i] <= TOUCHING]
         impact, rests, v_in = None, 0.0, v
+        stays = self._stays(q, v, response, touching)
         slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
         if any(u[self.normal(i)] < -slow for i in touching):
-            impact, rests = self._impact(M, A, loops, u, v, touching, t)
+            impact, rests = self._impact(M, A, loops, u, v, touching, stays, t)
             v = impact.v
             u = u + A @ (v - v_in)
         struck = impact is not None
-        resting = [i for i in touching if abs(u[self.normal(i)]) <= REST]
+        resting = [i for i in touching if abs(u[self.normal(i)]) <= stays[i]]
         rubs = [i for i, one in enumerate(self.now) if not one.element.normal]
         at_rest = {
             i: one.element.slips > 0
@@ -448,6 +456,7 @@ class Contacts:
         u: np.ndarray,
         v: np.ndarray,
         touching: Sequence[int],
+        stays: Mapping[int, float],
         t: float,
     ) -> tuple[Impact, float]:
         """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.
@@ -464,7 +473,7 @@ class Contacts:
             rows += [*mine, n]
             laws.append(Law(tuple(range(place, place + len(mine))), place + len(mine), one.friction, one.friction))
             speed = max(-float(u[n]), 0.0)
-            fast = one.restitution * speed > REST
+            fast = one.restitution * speed > stays[i]
             rests = rests or (one.restitution > 0 and speed > 0 and not fast)
             e += [0.0] * len(mine) + [one.restitution if fast else 0.0]
         parts = Decomposition(M, A[rows], loops)
@@ -491,6 +500,13 @@ class Contacts:
         names = tuple(f"{self.c.elements[i].name} {k}" for i in touching for k in self._letters(i))
         self.impacts.append(t)
         return Impact(after, p, T_after, T - T_after, len(rows), T_after, names, works), self._limit() if rests else 0.0
+
+    def _stays(self, q: np.ndarray, v: np.ndarray, response: Response, touching: Sequence[int]) -> dict[int, float]:
+        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least."""
+        if not any(self.now[i].restitution > 0 for i in touching):
+            return dict.fromkeys(touching, REST)
+        a = self._free(q, v, response)
+        return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[self.normal(i)]), 0.0))) for i in touching}
 
     def _letters(self, i: int) -> list[str]:
         one = self.now[i]

@@ -58,7 +58,7 @@ class Log:
 
     def note(self, text: str) -> None:
         """Keep a note once."""
-        if text not in self.notes:
+        if text and text not in self.notes:
             self.notes.append(text)
 
     def fault(self, text: str) -> None:

@@ -20,7 +20,7 @@ from saltus.ground import Ground, Level
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.contacts import Pinned, Rolling, Sliding
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
-from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
+from saltus.hybrid.laws import Sampled, Schedule, Table, law_in, stepwise
 from saltus.hybrid.mode import Mode, action, mode, name_of
 from saltus.hybrid.regular import check_constraints
 from saltus.hybrid.resets import Collision
@@ -121,10 +121,14 @@ def simulate(
     run.t, run.steps_left = begin, int(max_steps)
     run.go(first, until, dict(stop_after or {}), progress)
     try:
-        return record(run.log, run.t, run.q, begin, rate)
+        out = record(run.log, run.t, run.q, begin, rate)
     except KeyboardInterrupt:  # the run is done: it is kept
         run.log.note("interrupted while it was recorded, and recorded all the same")
-        return record(run.log, run.t, run.q, begin, rate)
+        out = record(run.log, run.t, run.q, begin, rate)
+    law = stepwise(control)
+    if isinstance(law, Schedule):
+        run.log.note(law.judged(out, control))
+    return out
 
 
 @dataclass(frozen=True)
@@ -197,6 +201,8 @@ class _Run:
                 else:
                     domain = target
         except KeyboardInterrupt:
+            if not any(stay.breaks for stay in log.stays):
+                raise  # there is nothing to keep
             log.outcome = Outcome("interrupted", "by the user; what was simulated is kept", self.t)
         except NoForces as problem:
             if not any(stay.breaks for stay in log.stays):
@@ -618,7 +624,7 @@ class _Run:
         """Edge or contacts that a jump of the control has carried beyond the forces that they can bear."""
         if not len(now.directions):
             return None
-        side = now.directions * np.ravel(now.guards(self.t, x, p)[0])
+        side = now.directions * np.ravel(now.guards(self.t, x, p))
         for edge, beyond in zip(now.edges, side, strict=False):
             if edge.guard.forbids == "force" and beyond > WATCH:
                 return edge
@@ -630,7 +636,8 @@ class _Run:
         """Judge the guards at entry; what is past its surface at the start of a run is refused or noted."""
         if not len(now.directions):
             return Armed(np.zeros(0, bool))
-        g, rate = (np.ravel(value) for value in now.guards(self.t, x, p))
+        g = np.ravel(now.guards(self.t, x, p))
+        rate = np.ravel(now.edge_rates(self.t, x, p)) if now.edges else np.zeros(0)
         for edge, value in zip(now.edges, g, strict=False):
             if math.isnan(value):
                 raise BadValue(

@@ -1,20 +1,41 @@
-"""Whether a run stayed with the reference that its law follows."""
+"""Laws that follow a reference, and whether a run stayed with it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from saltus.errors import BadValue
-from saltus.hybrid.laws import law_in
+from saltus.hybrid.constrained import Constrained
+from saltus.hybrid.laws import Schedule, law_in
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.simulation.trajectory import Trajectory
-from saltus.track.reference import Referenced, full_turns, stays_of
+from saltus.track.reference import Reference, full_turns, stays_of
 
 LOST = 0.2  # rad or m: feedback that lets a coordinate go so far, and further than it began, does not hold
+
+
+@dataclass(frozen=True, eq=False)
+class Referenced(Schedule):
+    """A law that follows a reference, stay by stay."""
+
+    reference: Trajectory
+    _reference: Reference = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_reference", Reference(self.reference, type(self).__name__))
+
+    def stays(self, stage: Constrained) -> int:
+        """Count the reference's stays in a domain."""
+        return self._reference.count(stage.domain.name)
+
+    def judged(self, run: Trajectory, control: Any) -> str:
+        """Say so where the feedback did not hold."""
+        held = _compared(run, control)
+        return "" if held is None or held.holds else held.detail
 
 
 @dataclass(frozen=True)
@@ -35,9 +56,18 @@ def following(run: Trajectory, control: Any) -> Following:
     Feedback holds unless a coordinate is ever more than 0.2 (rad, m) off and further than three times what it
     began with. Coordinates of a free base that inputs do not reach count as well: it is they that fall.
     """
-    m = run.mechanism
-    if not isinstance(m, Mechanism):
+    if not isinstance(run.mechanism, Mechanism):
         raise BadValue("a run read from a file knows no machine; compare the run as simulate returned it")
+    found = _compared(run, control)
+    if found is None:
+        raise BadValue("the law follows no reference in any domain of the run; give Track, JointPD or LQR")
+    return found
+
+
+def _compared(run: Trajectory, control: Any) -> Following | None:
+    """Compare; nothing comes of a run that was never in a domain whose law follows a reference."""
+    m = run.mechanism
+    assert isinstance(m, Mechanism)
     visits: dict[str, int] = {}
     begun, worst = None, (0.0, m.q_names[0], float(run.t[0]))
     law_name = ""
@@ -53,7 +83,7 @@ def following(run: Trajectory, control: Any) -> Following:
         if off[i, j] > worst[0]:
             worst = float(off[i, j]), m.q_names[j], float(stay.t[i])
     if begun is None:
-        raise BadValue("the law follows no reference in any domain of the run; give Track, JointPD or LQR")
+        return None
     largest, name, t = worst
     holds = largest <= max(LOST, 3 * begun)
     reached = f"{name} is {largest:.3g} off at {t:.4g} s, {begun:.3g} at the start"

@@ -18,10 +18,10 @@ from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import scaled_rows
 from saltus.model.symbols import SX, members
+from saltus.track.following import Referenced
 from saltus.track.polynomials import cubic, linear, quintic
 from saltus.track.reference import (
     Blocks,
-    Referenced,
     Stay,
     accelerations,
     clipped,

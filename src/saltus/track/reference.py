@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue, UnknownName
-from saltus.hybrid.constrained import Constrained
-from saltus.hybrid.laws import Schedule, Shift
+from saltus.hybrid.laws import Shift
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX
@@ -145,21 +144,6 @@ class Reference:
         if visit < len(mine):
             return mine[visit]
         return next((s for s in reversed(mine) if s.left), mine[-1])
-
-
-@dataclass(frozen=True, eq=False)
-class Referenced(Schedule):
-    """A law that follows a reference, stay by stay."""
-
-    reference: Trajectory
-    _reference: Reference = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_reference", Reference(self.reference, type(self).__name__))
-
-    def stays(self, stage: Constrained) -> int:
-        """Count the reference's stays in a domain."""
-        return self._reference.count(stage.domain.name)
 
 
 def stays_of(trajectory: Trajectory) -> list[Stay]:

@@ -18,11 +18,11 @@ from saltus.model.assembly import assembler
 from saltus.model.linear import Factored, Positive
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, Named, members
+from saltus.track.following import Referenced
 from saltus.track.polynomials import quintic
 from saltus.track.reference import (
     Blocks,
     Reference,
-    Referenced,
     Stay,
     accelerations,
     clipped,

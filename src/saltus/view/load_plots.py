@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @styled
 def plot_loads(turn: Inverse, joints: Sequence[str] | None = None) -> Figure:
-    """Draw the efforts of a motion over time, and the path of each joint's force in world axes (x, y; in 3D x, z)."""
+    """Draw the efforts of a motion over time, and in world axes (x, y; in 3D x, z) the force of each joint and the
+    shaking force, which is dashed."""
     figure = new_figure(7.6, 3.4)
     left, right = figure.subplots(1, 2)
     for name, effort in turn.effort.items():
@@ -30,9 +31,11 @@ def plot_loads(turn: Inverse, joints: Sequence[str] | None = None) -> Figure:
         force = turn.load(name).vector
         if np.isfinite(force[:, [0, up]]).all():
             right.plot(force[:, 0], force[:, up], color=COLOURS[k % len(COLOURS)], label=name)
+    shaking = turn.shaking.vector
+    right.plot(shaking[:, 0], shaking[:, up], "--", color="black", label="shaking")
     right.plot(0.0, 0.0, "+", color="black")
     right.set_aspect("equal", adjustable="datalim")
     right.set_xlabel("force along x (N)")
     right.set_ylabel(f"force along {'z' if turn.mechanism.spatial else 'y'} (N)")
-    right.legend(title="in joint")
+    right.legend()
     return figure

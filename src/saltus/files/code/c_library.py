@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -10,33 +11,50 @@ from typing import Any
 
 import numpy as np
 
-from saltus.compile.statements import C, Routine, declared, identifier, literal, statements
+from saltus.compile.statements import C, Routine, declared, identifier, labels, literal, statements, unused
 from saltus.errors import BadValue
-from saltus.files.code.c_programs import CMAKE, EXAMPLE, LOOP, MAKEFILE, SELF_TEST
-from saltus.files.code.c_stepper import stepper_header, stepper_source
-from saltus.files.code.routines import Exported
+from saltus.files.code import c_stepper, c_touching
+from saltus.files.code.c_programs import (
+    ASSEMBLE,
+    ASSEMBLE_HEADER,
+    BUILD,
+    CMAKE,
+    EXAMPLE,
+    LOOP,
+    MAKEFILE,
+    README,
+    SELF_TEST,
+)
+from saltus.files.code.routines import Machine
+from saltus.files.code.touching import Touching
 
 Table = tuple[Sequence[float], Any]  # grid, and one row of values a grid point
 VECTORS = 4  # sets of arguments a routine is tested with
 
 
-def export_c(exported: Exported, directory: Path, *, tables: Mapping[str, Table] | None = None) -> list[Path]:
+def export_c(exported: Machine, directory: Path, *, tables: Mapping[str, Table] | None = None) -> list[Path]:
     """Write the library; `tables` are looked up and interpolated linearly, {name: (grid, rows)}."""
     directory.mkdir(parents=True, exist_ok=True)
-    name = exported.name
     checked = {identifier(n): _table(n, *table) for n, table in (tables or {}).items()}
-    texts = {
-        f"{name}.h": header(exported, checked),
-        f"{name}.c": source(exported, checked),
-        "selftest.c": self_test(exported),
-        "example.c": _example(exported),
-        "loop_1khz.c": _loop(exported),
-        "Makefile": MAKEFILE.replace("NAME", name),
-        "CMakeLists.txt": CMAKE.replace("NAME", name),
-    }
+    texts = library(exported, checked) | {"selftest.c": self_test(exported)}
+    for file, text in (
+        ("example.c", EXAMPLE),
+        ("loop_1khz.c", LOOP),
+        ("Makefile", MAKEFILE),
+        ("CMakeLists.txt", CMAKE),
+        ("README.md", README),
+    ):
+        texts[file] = _filled(text, exported)
     for file, text in texts.items():
         (directory / file).write_text(text, encoding="ascii", errors="replace")
     return [directory / file for file in texts]
+
+
+def library(exported: Machine, tables: Mapping[str, Any]) -> dict[str, str]:
+    """Header and source, with a hash of all that they say: two builds with the same one do the same."""
+    texts = {f"{exported.name}.h": header(exported, tables), f"{exported.name}.c": source(exported, tables)}
+    digest = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:32]
+    return {file: text.replace("@HASH@", digest) for file, text in texts.items()}
 
 
 def comment(text: str) -> str:
@@ -59,12 +77,18 @@ def _table(name: str, grid: Sequence[float], rows: Any) -> tuple[np.ndarray, np.
     return x, y
 
 
+def kit(exported: Machine) -> Any:
+    """What writes the stepper."""
+    return c_touching if isinstance(exported, Touching) else c_stepper
+
+
 # ---- header and source --------------------------------------------------------------------------------------------
 
 
 def _prototype(name: str, r: Routine) -> str:
-    arguments = ["double t" if n == "t" else f"const double *{n}" for n, _ in r.inputs]
-    arguments += [f"double *{n}" for n, _ in r.outputs]
+    real = f"{name}_real"
+    arguments = [f"{real} t" if n == "t" else f"const {real} *{n}" for n, _ in r.inputs]
+    arguments += [f"{real} *{n}" for n, _ in r.outputs]
     return f"void {name}_{r.name}({', '.join(arguments)})"
 
 
@@ -74,7 +98,28 @@ def _sizes(r: Routine) -> str:
     return ", ".join(parts)
 
 
-def header(exported: Exported, tables: Mapping[str, Any]) -> str:
+def _numbers(exported: Machine) -> list[str]:
+    """Everything that has a name, by number."""
+    m, upper, lines = exported.mechanism, exported.name.upper(), []
+    for title, prefix, names, spelled in (
+        ("Positions", "Q", m.q_names, None),
+        ("Velocities", "V", m.v_names, None),
+        ("Inputs", "U", list(m.inputs), None),
+        ("Params", "P", list(m.params), None),
+        ("Memories", "Z", list(m.memories), None),
+        ("Points, rows of what NAME_points gives".replace("NAME", exported.name), "POINT", list(m.points), None),
+        ("Domains", "D", list(exported.system.domains), None),
+        ("Contacts", "C", exported.contacts, None),
+        ("Events", "E", exported.events, exported.events),
+    ):
+        if names:
+            own = enumerate(zip(spelled or labels(names, "no"), names, strict=True))
+            listed = ",\n  ".join(f"{upper}_{prefix}_{n.upper()} = {i} /* {comment(x)} */" for i, (n, x) in own)
+            lines += [f"/* {title}. */", f"enum {{\n  {listed}\n}};"]
+    return lines
+
+
+def header(exported: Machine, tables: Mapping[str, Any]) -> str:
     """The header with every function, size and index."""
     name, m = exported.name, exported.mechanism
     upper = name.upper()
@@ -88,85 +133,96 @@ def header(exported: Exported, tables: Mapping[str, Any]) -> str:
         'extern "C" {',
         "#endif",
         "",
+        *kit(exported).real(exported),
+        "",
         f"#define {upper}_NQ {len(m.q_names)} /* positions */",
         f"#define {upper}_NV {len(m.v_names)} /* velocities */",
         f"#define {upper}_NU {len(m.inputs)} /* inputs */",
         f"#define {upper}_NPARAMS {len(m.params)} /* Params */",
         "",
-    ]
-    for title, prefix, names in (
-        ("Positions", "Q", m.q_names),
-        ("Velocities", "V", m.v_names),
-        ("Inputs", "U", list(m.inputs)),
-        ("Params", "P", list(m.params)),
-        ("Domains", "D", list(exported.system.domains)),
-    ):
-        if names:
-            listed = ", ".join(f"{upper}_{prefix}_{i} = {i} /* {comment(n)} */" for i, n in enumerate(names))
-            lines += [f"/* {title} by number. */", f"enum {{ {listed} }};"]
-    lines += [
+        "/* Hash of all equations, names and numbers; the function tells that of the library that was linked. */",
+        f'#define {upper}_HASH "@HASH@"',
+        f"const char *{name}_hash(void);",
+        "",
+        *_numbers(exported),
         "",
         "/* Values of the Params at export. */",
-        f"extern const double {name}_params[{max(1, len(m.params))}];",
+        f"extern const {name}_real {name}_params[{max(1, len(m.params))}];",
         "",
     ]
     for r in exported.routines:
         lines += [f"/* {comment(r.doc)} {_sizes(r)} */", _prototype(name, r) + ";", ""]
+    if exported.loops.rows:
+        lines += [ASSEMBLE_HEADER.replace("NAME", name).replace("UPPER", upper), ""]
     for table, (x, y) in tables.items():
         lines += [
             f"/* Table {table} between {x[0]:.6g} and {x[-1]:.6g}, linear, ends held: out[{y.shape[1]}]. */",
-            f"void {name}_table_{table}(double x, double *out);",
+            f"void {name}_table_{table}({name}_real x, {name}_real *out);",
             "",
         ]
-    lines += [stepper_header(exported), "#ifdef __cplusplus", "}", "#endif", "#endif"]
+    lines += [kit(exported).stepper_header(exported), "#ifdef __cplusplus", "}", "#endif", "#endif"]
     return "\n".join(lines) + "\n"
 
 
-def source(exported: Exported, tables: Mapping[str, Any]) -> str:
+def source(exported: Machine, tables: Mapping[str, Any]) -> str:
     """The library."""
     name = exported.name
     lines = [
         f"/* {comment(exported.mechanism.name)}. Written by Saltus. */",
         f'#include "{name}.h"',
         "",
-        "#include <math.h>",
         "#include <string.h>",
+        "#include <tgmath.h>",
+        "",
+        f"typedef {name}_real real;",
+        "",
+        f'const char *{name}_hash(void) {{ return "@HASH@"; }}',
         "",
     ]
     params = ", ".join(literal(x, C) for x in exported.params) or "0.0"
-    lines += [f"const double {name}_params[] = {{{params}}};", ""]
+    lines += [f"const real {name}_params[] = {{{params}}};", ""]
     for r in exported.routines:
         lines += _function(name, r)
+    if exported.loops.rows:
+        lines += [_assemble(exported)]
     for table, (x, y) in tables.items():
-        lines += _table_function(f"{name}_table_{table}", x, y)
-    return "\n".join(lines) + "\n" + stepper_source(exported)
+        lines += _table_function(f"{name}_table_{table}", f"{name}_real", x, y)
+    return "\n".join(lines) + "\n" + kit(exported).stepper_source(exported)
 
 
 def _function(name: str, r: Routine) -> list[str]:
     body, count, used = statements(r.function, C)
     lines = [_prototype(name, r) + " {"]
-    lines += declared(count, "double")
-    lines += [f"  (void){n};" for i, (n, _) in enumerate(r.inputs) if i not in used]
-    lines += [f"  (void){n};" for n, (a, b) in r.outputs if a * b == 0]
-    return [*lines, *(f"  {line}" for line in body), "}", ""]
+    return [*lines, *declared(count, "real"), *unused(r, used), *(f"  {line}" for line in body), "}", ""]
 
 
-def _table_function(name: str, x: np.ndarray, y: np.ndarray) -> list[str]:
+def _assemble(exported: Machine) -> str:
+    moved = [(own[0], len(own)) for own in exported.moved_by]
+    fixed = [int(i in exported.loops.independent) for i in range(len(exported.mechanism.v_names))]
+    return (
+        ASSEMBLE.replace("NAME", exported.name)
+        .replace("UPPER", exported.name.upper())
+        .replace("@MOVED@", ", ".join(f"{{{at}, {count}}}" for at, count in moved))
+        .replace("@FIXED@", ", ".join(map(str, fixed)))
+    )
+
+
+def _table_function(name: str, real: str, x: np.ndarray, y: np.ndarray) -> list[str]:
     rows = ",\n    ".join(", ".join(literal(v, C) for v in row) for row in y)
     n, k = y.shape
     return [
-        f"void {name}(double x, double *out) {{",
-        f"  static const double grid[] = {{{', '.join(literal(v, C) for v in x)}}};",
-        f"  static const double rows[] = {{\n    {rows}}};",
+        f"void {name}({real} x, {real} *out) {{",
+        f"  static const real grid[] = {{{', '.join(literal(v, C) for v in x)}}};",
+        f"  static const real rows[] = {{\n    {rows}}};",
         f"  int low = 0, high = {n - 1}, i;",
-        "  double s;",
+        "  real s;",
         "  while (high - low > 1) {",
         "    const int middle = (low + high) / 2;",
         "    if (grid[middle] <= x) low = middle; else high = middle;",
         "  }",
         "  s = (x - grid[low]) / (grid[high] - grid[low]);",
-        "  s = s < 0.0 ? 0.0 : (s > 1.0 ? 1.0 : s);",
-        f"  for (i = 0; i < {k}; ++i) out[i] = rows[{k} * low + i] * (1.0 - s) + rows[{k} * high + i] * s;",
+        "  s = s < 0 ? 0 : (s > 1 ? 1 : s);",
+        f"  for (i = 0; i < {k}; ++i) out[i] = rows[{k} * low + i] * (1 - s) + rows[{k} * high + i] * s;",
         "}",
         "",
     ]
@@ -175,36 +231,18 @@ def _table_function(name: str, x: np.ndarray, y: np.ndarray) -> list[str]:
 # ---- self-test ----------------------------------------------------------------------------------------------------
 
 
-def vectors(
-    exported: Exported, r: Routine, rng: np.random.Generator
-) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+def vectors(exported: Machine, r: Routine, rng: np.random.Generator) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
     """Arguments near the start configuration, and the results of CasADi's own virtual machine."""
-    m, start = exported.mechanism, exported.start
-    domain = next((d for d in exported.domains if r in d.routines), exported.domains[0])
     out = []
     for _ in range(VECTORS):
-        q = start.positions + 0.05 * rng.standard_normal(len(m.q_names))
-        v = start.velocities + 0.2 * rng.standard_normal(len(m.v_names))
-        t, z = rng.uniform(0, 0.1), np.zeros(domain.mode.layout.n_z)
-        x, p = domain.entered(t, q, v, z)
-        anchors = p[domain.mode.layout.slice("anchors")]
-        known = {
-            "t": np.array([t]),
-            "q": q,
-            "v": v,
-            "z": z,
-            "x": x,
-            "p": p,
-            "params": exported.params,
-            "anchors": anchors,
-        }
+        known = exported.sample(r, rng)
         arguments = [known[n] for n, _ in r.inputs]
         results = r.function.call([np.asarray(a) for a in arguments])
         out.append((arguments, [np.asarray(y.full()).ravel() for y in results]))
     return out
 
 
-def self_test(exported: Exported) -> str:
+def self_test(exported: Machine) -> str:
     """A program that compares every routine with numbers from Python."""
     rng, name = np.random.default_rng(1), exported.name
     data: list[str] = []
@@ -230,7 +268,8 @@ def self_test(exported: Exported) -> str:
                 at += len(values)
     largest = max(sum(a * b for _, (a, b) in r.outputs) for r in exported.routines)
     return (
-        SELF_TEST.replace("NAME", name)
+        SELF_TEST.replace("NAMES", name.upper())
+        .replace("NAME", name)
         .replace("SIZE", str(max(1, largest)))
         .replace("DATA", "\n".join(data))
         .replace("CALLS", "\n".join(calls))
@@ -238,30 +277,24 @@ def self_test(exported: Exported) -> str:
 
 
 def _array(name: str, values: np.ndarray) -> str:
-    return f"static const double {name}[] = {{{', '.join(literal(float(x), C) for x in values) or '0.0'}}};"
+    return f"static const real {name}[] = {{{', '.join(literal(float(x), C) for x in values) or '0.0'}}};"
 
 
 # ---- example programs ---------------------------------------------------------------------------------------------
 
 
-def _start(exported: Exported) -> str:
+def _filled(text: str, exported: Machine) -> str:
     s = exported.start
-    return "\n".join([_array("q", s.positions), _array("v", s.velocities)])
-
-
-def _example(exported: Exported) -> str:
-    return _filled(EXAMPLE, exported)
-
-
-def _loop(exported: Exported) -> str:
-    return _filled(LOOP, exported)
-
-
-def _filled(text: str, exported: Exported) -> str:
     substeps = str(min(1000, max(1, math.ceil(1e-3 / exported.stable_step))))
     text = (
-        text.replace("START", _start(exported))
+        text.replace("START", "\n".join([_array("q", s.positions), _array("v", s.velocities)]))
         .replace("SUBSTEPS", substeps)
-        .replace("FIRST", str(exported.index(exported.first)))
+        .replace("FIRST", f"NAMES_D_{exported.labels[exported.index(exported.first)].upper()}")
+        .replace("@BUILD@", BUILD)
     )
     return text.replace("NAMES", exported.name.upper()).replace("NAME", exported.name)
+
+
+def build_line(name: str) -> str:
+    """What builds and runs the example, in its directory."""
+    return BUILD.replace("NAME", name)

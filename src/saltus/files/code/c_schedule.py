@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from saltus.compile.statements import C, literal
-from saltus.files.code.routines import Exported
+from saltus.files.code.routines import Machine
 from saltus.hybrid.laws import Table
 
 
-def schedule_source(exported: Exported) -> str:
+def schedule_source(exported: Machine) -> str:
     """Data of all tables, and the function that loads the row in use."""
     domains = exported.domains
     if not any(d.tables for d in domains):
@@ -21,7 +21,7 @@ def schedule_source(exported: Exported) -> str:
         .replace("@TABLES@", _listed([_entry(i, table) for i, table in enumerate(tables)]))
         .replace("@FIRST@", _listed([k if d.tables else -1 for k, d in zip(before, domains, strict=True)]))
         .replace("@LAST@", _listed([max(0, len(d.tables) - 1) for d in domains]))
-        .replace("@PLACES@", _listed([_listed([d.mode.layout.slice(n).start for n in places]) for d in domains]))
+        .replace("@PLACES@", _listed([_listed([d.slice(n).start for n in places]) for d in domains]))
     )
 
 
@@ -38,7 +38,7 @@ def _data(i: int, table: Table) -> str:
     rows = ",\n  ".join(_numbers(list(row))[1:-1] for row in table.rows)
     return (
         f"static const double knots_{i}[] = {_numbers(list(table.knots))};\n"
-        f"static const double rows_{i}[] = {{\n  {rows}}};\n"
+        f"static const real rows_{i}[] = {{\n  {rows}}};\n"
         f"static const shift shifts_{i}[] = {_listed(moves or ['{0, 0, 0.0, 0.0}'])};"
     )
 
@@ -63,12 +63,13 @@ SCHEDULE = """/* ---- tables of the controller ---- */
 
 typedef struct {
   int place, coordinate;
-  double value, period;
+  real value, period;
 } shift;
 
 typedef struct {
   int count, width, of_run, shifts;
-  const double *knots, *rows;
+  const double *knots;
+  const real *rows;
   const shift *shift;
 } table;
 
@@ -82,7 +83,8 @@ static double load_row(NAME_state *s) {
   const int d = s->domain, stay = s->stays[d] < last_stay[d] ? s->stays[d] : last_stay[d];
   const table *w = tables + first_table[d] + stay;
   int low = 0, high, i;
-  double *row = s->p + places[d][0], begin;
+  real *row = s->p + places[d][0];
+  double begin;
   if (first_table[d] < 0) return INFINITY;
   begin = w->of_run ? 0.0 : s->p[places[d][1]];
   for (high = w->count; high - low > 1;) {
@@ -92,14 +94,14 @@ static double load_row(NAME_state *s) {
   memcpy(row, w->rows + w->width * low, (size_t)w->width * sizeof *row);
   for (i = 0; i < w->shifts; ++i) {
     const shift *m = w->shift + i;
-    const double ahead = s->p[places[d][2] + m->coordinate] - m->value;
-    row[m->place] += m->period > 0.0 ? m->period * floor(ahead / m->period + 0.5) : ahead;
+    const real ahead = s->p[places[d][2] + m->coordinate] - m->value;
+    row[m->place] += m->period > 0 ? m->period * floor(ahead / m->period + (real)0.5) : ahead;
   }
   return low + 1 < w->count ? begin + w->knots[low + 1] - s->t : INFINITY;
 }
 
 /* Count a stay that ends, if time passed in it. */
 static void stayed(NAME_state *s) {
-  s->stays[s->domain] += s->t > s->p[places[s->domain][1]];
+  s->stays[s->domain] += (real)s->t > s->p[places[s->domain][1]];
 }
 """

@@ -13,11 +13,11 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from saltus.compile.statements import Routine, identifier, routine
-from saltus.dynamics.choice import choose
+from saltus.compile.statements import Routine, identifier, labels, routine
+from saltus.dynamics.choice import Choice, choose
 from saltus.dynamics.formulations import SPF, Formulation, Projection
 from saltus.errors import BadModel, UnknownName
-from saltus.hybrid.constrained import tree_of
+from saltus.hybrid.constrained import Constrained, tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Sampled, Schedule, Table, law_in
 from saltus.hybrid.mode import action, mode
@@ -25,12 +25,14 @@ from saltus.hybrid.resets import Collision
 from saltus.hybrid.touched import constrained
 from saltus.hybrid.transition import held, memory, transition
 from saltus.model.assembly import State
+from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX
 from saltus.once import cached_property
 from saltus.simulation.run import simulate
 
 LOOK, LOOKS = 0.5, 100  # s of a run, and so many of its states, at which stiffness is looked at
+CLOSING = 0.5  # rad or m: a Newton step onto the loops goes no farther
 
 
 def _held(t: Any, s: Any) -> dict[str, float]:
@@ -38,66 +40,51 @@ def _held(t: Any, s: Any) -> dict[str, float]:
     return {}
 
 
-class Exported:
-    """A system made ready for export: routines of the machine, of every domain and of every edge.
+class Machine:
+    """What exports of all kinds have in common: the equations of a mechanism, near a start."""
 
-    `start` gives the configuration at which rows and independent coordinates of each domain are chosen, `at` other
-    ones by domain. With `control` None the inputs are arguments, held over a step. Runs begin in `domain`.
-    """
+    stable_step: float
+    domains: Sequence[Any]
 
-    def __init__(
-        self,
-        thing: HybridSystem | Mechanism,
-        start: State | None = None,
-        *,
-        control: Any = None,
-        formulation: Formulation | None = None,
-        at: Mapping[str, State] | None = None,
-        name: str | None = None,
-        domain: Domain | str | None = None,
-    ) -> None:
-        self.system = HybridSystem.alone(thing) if isinstance(thing, Mechanism) else thing
-        m = self.mechanism = self.system.mechanism
-        if self.system.terrain is not None:
-            parts = ", ".join(map(repr, m.touching))
-            raise BadModel(
-                f"the contacts {parts} of {m.name!r} find their modes in the run, which exported code has not; export "
-                "a HybridSystem whose domains prescribe who touches",
-                parts=list(m.touching),
-            )
+    def __init__(self, system: HybridSystem, start: State | None, control: Any, name: str | None) -> None:
+        self.system = system
+        m = self.mechanism = system.mechanism
         self.name = identifier(name or m.name)
         if start is None:
             start = m.keyframe(list(m.keyframes)[-1]) if m.keyframes else m.assemble()
         if start.mechanism is not m:
             raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {m.name!r}")
-        for given in at or {}:
-            if given not in self.system.domains:
-                raise UnknownName("domain", given, self.system.domains)
-        self.start, self.at = start, dict(at or {})
-        self.formulation = formulation or Projection()
-        self.first = list(self.system.domains.values())[self.index(domain)]
-        if any(isinstance(law_in(control, d), Sampled) for d in self.system.domains):
+        if any(isinstance(law_in(control, d), Sampled) for d in system.domains):
             raise BadModel(
                 "a Sampled controller lives in the run, not in the equations; export with control=None "
                 "and set the inputs"
             )
-        self.takes_inputs = control is None
-        self.control = Sampled(_held) if control is None else control
-        self.domains = [DomainCode(self, d, i) for i, d in enumerate(self.system.domains.values())]
+        self.start, self.takes_inputs = start, control is None
+        self.labels, self.first = labels(list(system.domains), "domain"), next(iter(system.domains.values()))
+        self.contacts: list[str] = []
+        self.events: list[str] = []
 
     @cached_property
     def params(self) -> np.ndarray:
         """Values of the Params."""
         return self.mechanism.values(self.start.params)
 
-    def index(self, domain: Domain | str | None) -> int:
-        """Number of a domain."""
-        if domain is None:
-            return 0
-        names, name = list(self.system.domains), domain.name if isinstance(domain, Domain) else domain
-        if name not in names:
-            raise UnknownName("domain", name, names)
-        return names.index(name)
+    @cached_property
+    def loops(self) -> Choice:
+        """Independent rows of the loops and independent velocities at the start."""
+        c = constrained(self.system, next(iter(self.system.domains.values())))
+        base = np.append(self.params, np.zeros(c.anchors.numel()))
+        return choose(self.mechanism, c.unitless(0.0, self.start.positions, base)[: c.loops])
+
+    @property
+    def moved_by(self) -> list[list[int]]:
+        """Velocities that move each position: one, or those of its ball joint."""
+        m, out = self.mechanism, []
+        for name in m.q_names:
+            joint = next(p.joint for p in m.placements if name in p.joint.q_names)
+            own = [n for n in joint.v_names if n == name] or [n for n in joint.v_names if n not in joint.q_names]
+            out.append([m.v_names.index(n) for n in own])
+        return out
 
     @cached_property
     def machine(self) -> list[Routine]:
@@ -121,6 +108,7 @@ class Exported:
                     "phi J gamma",
                 )
             )
+            out.append(self._close())
         if m.points:
             d = 3 if m.spatial else 2
             places = ca.vertcat(*[e.position(n)[:d].T for n in m.points])
@@ -136,6 +124,92 @@ class Exported:
                 )
             )
         return out
+
+    def _close(self) -> Routine:
+        """One Newton step onto the loops: q <- q - W J' (J W J')^-1 phi, and the velocities that they allow there."""
+        e, rows = tree_of(self.system), list(self.loops.rows)
+        share, J = SX.sym("share", e.nv), e.J[rows, :]
+        along = share * J.T
+        closes = Positive(ca.mtimes(J, along))
+        step, rate = (ca.densify(-ca.mtimes(along, closes.solve(x))) for x in (e.phi[rows], e.phi_dot[rows]))
+        far, gap = SX(CLOSING), SX(0)
+        for i in range(e.nv):
+            far = ca.fmax(far, ca.fabs(step[i]))
+        for i in range(e.phi.numel()):
+            gap = ca.fmax(gap, ca.fabs(e.phi[i]))
+        outputs = [e.kinematics.displaced(step * CLOSING / far), e.v + rate, gap]
+        doc = "A Newton step onto the loops: positions and velocities move by their shares; the largest error now."
+        names = "t q v params share", "q_on v_on gap"
+        return routine("close", doc, [e.t, e.q, e.v, self.mechanism.p, share], outputs, *names)
+
+    def index(self, domain: Domain | str | None) -> int:
+        """Number of a domain."""
+        if domain is None:
+            return 0
+        names, name = list(self.system.domains), domain.name if isinstance(domain, Domain) else domain
+        if name not in names:
+            raise UnknownName("domain", name, names)
+        return names.index(name)
+
+    @property
+    def routines(self) -> list[Routine]:
+        """All routines, in order."""
+        return self.machine
+
+    def sample(self, r: Routine, rng: np.random.Generator) -> dict[str, Any]:
+        """Arguments of a routine by name, near the start configuration."""
+        m, start = self.mechanism, self.start
+        return {
+            "t": np.array([rng.uniform(0, 0.1)]),
+            "q": start.positions + 0.05 * rng.standard_normal(len(m.q_names)),
+            "v": start.velocities + 0.2 * rng.standard_normal(len(m.v_names)),
+            "params": self.params,
+            "share": np.ones(len(m.v_names)),
+        }
+
+
+class Exported(Machine):
+    """A system made ready for export: routines of the machine, of every domain and of every edge.
+
+    `start` gives the configuration at which rows and independent coordinates of each domain are chosen, `at` other
+    ones by domain. With `control` None the inputs are arguments, held over a step. Runs begin in `domain`.
+    """
+
+    def __init__(
+        self,
+        thing: HybridSystem | Mechanism,
+        start: State | None = None,
+        *,
+        control: Any = None,
+        formulation: Formulation | None = None,
+        at: Mapping[str, State] | None = None,
+        name: str | None = None,
+        domain: Domain | str | None = None,
+    ) -> None:
+        super().__init__(HybridSystem.alone(thing) if isinstance(thing, Mechanism) else thing, start, control, name)
+        for given in at or {}:
+            if given not in self.system.domains:
+                raise UnknownName("domain", given, self.system.domains)
+        self.at = dict(at or {})
+        self.formulation = formulation or Projection()
+        self.first = list(self.system.domains.values())[self.index(domain)]
+        self.control = Sampled(_held) if control is None else control
+        self.events = self._events()
+        self.domains = [DomainCode(self, d, i) for i, d in enumerate(self.system.domains.values())]
+
+    def _events(self) -> list[str]:
+        """Identifiers of the edges, then of the ends: an edge's own name, with its source where several share it."""
+        edges, ends = self.system.edges, [name for name, _ in self.system.outcomes]
+        names = [e.name for e in edges] + ends
+        own = [f"{e.source.name} {e.name}" if names.count(e.name) > 1 else e.name for e in edges]
+        return labels(own + ends, "event")
+
+    def event(self, edge: Edge) -> int:
+        """Number of an edge among the events."""
+        own = self.system.edges
+        if edge in own:
+            return own.index(edge)
+        return len(own) + [name for name, _ in self.system.outcomes].index(edge.name)
 
     @cached_property
     def stable_step(self) -> float:
@@ -172,14 +246,27 @@ class Exported:
         """All routines, in order."""
         return [*self.machine, *(r for d in self.domains for r in d.routines)]
 
+    def sample(self, r: Routine, rng: np.random.Generator) -> dict[str, Any]:
+        """Arguments of a routine by name, near the start configuration."""
+        out = super().sample(r, rng)
+        domain = next((d for d in self.domains if r in d.routines), self.domains[0])
+        z = np.zeros(domain.mode.layout.n_z)
+        x, p = domain.entered(float(out["t"][0]), out["q"], out["v"], z)
+        return out | {"z": z, "x": x, "p": p, "anchors": p[domain.slice("anchors")]}
+
+
+def tables_of(law: Any, c: Constrained) -> list[Table]:
+    """Tables of a law for the stays in a domain, the last one for all later ones; none of a plain law."""
+    return [law.table(c, stay) for stay in range(law.stays(c) + 1)] if isinstance(law, Schedule) else []
+
 
 @dataclass(frozen=True, eq=False)
 class EdgeCode:
-    """An edge out of a domain: its number in the guards, direction, target (-1 ends the run)."""
+    """An edge out of a domain: its numbers among events and guards, target (-1 ends the run)."""
 
     edge: Edge
+    event: int
     guard: int
-    direction: int
     target: int
     reset: Routine | None
 
@@ -189,20 +276,21 @@ class DomainCode:
 
     def __init__(self, owner: Exported, domain: Domain, index: int) -> None:
         self.owner, self.domain, self.index = owner, domain, index
-        label = identifier(domain.name, "domain")
-        taken = [identifier(n, "domain") for n in list(owner.system.domains)[:index]]
-        self.label = label if label not in taken else f"{label}_{index}"
+        self.label = owner.labels[index]
         c = self.constrained = constrained(owner.system, domain)
         state = owner.at.get(domain.name, owner.start)
         base = held(c, 0.0, state.positions, state.velocities, owner.params)
         self.choice = choose(owner.mechanism, c.unitless(0.0, state.positions, base))
         law = law_in(owner.control, domain.name)
-        stays = law.stays(c) + 1 if isinstance(law, Schedule) else 0
-        self.tables: list[Table] = [law.table(c, stay) for stay in range(stays)]
+        self.tables = tables_of(law, c)
         self.mode = mode(c, owner.formulation, self.choice, action(c, self.choice, law))
         layout = self.mode.layout
         self.kept = [*range(layout.nq + layout.nw), *range(layout.z.start, layout.z.stop)]
         self.n_x, self.n_p = len(self.kept), layout.n_p
+
+    def slice(self, name: str) -> slice:
+        """Place of a block of p."""
+        return self.mode.layout.slice(name)
 
     @cached_property
     def _symbols(self) -> tuple[SX, SX, SX]:
@@ -238,7 +326,7 @@ class DomainCode:
         ]
         if flow.n_guards:
             out.append(self._of_flow("guards", f"Guards of {title}.", flow.guards, None, "guard"))
-            rates = ca.Function("rates", [now.equations.t, now.x, now.p], [self._guard_rates()])
+            rates = ca.Function("rates", [now.equations.t, now.x, now.p], [now.guard_rates()])
             out.append(self._of_flow("guard_rates", f"Rates of the guards of {title}.", rates, None, "rate"))
         if flow.project is not None:
             out.append(
@@ -276,10 +364,6 @@ class DomainCode:
             "rho H C g",
         )
 
-    def _guard_rates(self) -> SX:
-        now = self.mode
-        return now.guards.function(now.equations.t, now.x, now.p)[1]
-
     # ---- entering -----------------------------------------------------------------------------------------------
 
     @cached_property
@@ -299,7 +383,7 @@ class DomainCode:
         """State and run-time parameters at entry, with the first row of the law's table."""
         x, p = (np.asarray(a).ravel() for a in self.entry.function(t, q, v, z, self.owner.params))
         if self.tables:
-            p[self.mode.layout.slice("row")] = self.tables[0].rows[0]
+            p[self.slice("row")] = self.tables[0].rows[0]
         return x, p
 
     # ---- leaving ------------------------------------------------------------------------------------------------
@@ -309,9 +393,9 @@ class DomainCode:
         """Edges out of the domain with their resets."""
         out = []
         for i, edge in enumerate(self.mode.edges):
-            direction = int(self.mode.directions[i])
+            event = self.owner.event(edge)
             if edge.target is None:
-                out.append(EdgeCode(edge, i, direction, -1, None))
+                out.append(EdgeCode(edge, event, i, -1, None))
                 continue
             if len(edge.candidates) > 1:
                 raise BadModel(
@@ -320,10 +404,10 @@ class DomainCode:
                     edge=edge.name,
                 )
             target = self.owner.domains[self.owner.index(edge.target)]
-            out.append(EdgeCode(edge, i, direction, target.index, self._reset(edge, target, i)))
+            out.append(EdgeCode(edge, event, i, target.index, self._reset(edge, target, event)))
         return out
 
-    def _reset(self, edge: Edge, target: DomainCode, number: int) -> Routine:
+    def _reset(self, edge: Edge, target: DomainCode, event: int) -> Routine:
         """(q, v) after the reset, put onto the constraints of the target along M^-1 J', as a simulation does."""
         if isinstance(edge.reset, Collision):
             raise BadModel(
@@ -336,4 +420,4 @@ class DomainCode:
             f"State after {edge.name!r} ({type(edge.reset).__name__}) into {target.domain.name!r}, on its constraints."
         )
         names = "t q v params", "q_after v_after"
-        return routine(f"reset_{self.label}_{number}", doc, symbols, list(function(*symbols)), *names)
+        return routine(f"reset_{self.owner.events[event]}", doc, symbols, list(function(*symbols)), *names)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from saltus.errors import SaltusError
 from saltus.files.mjcf.acting import Acting
 from saltus.files.mjcf.document import Document
 from saltus.files.mjcf.fluid import add_drag
@@ -93,13 +94,24 @@ class _Reader:
                     dict(zip(m.q_names, q, strict=False)) if len(q) else self.tree.start
                 )
                 v = numbers(e, "qvel", "", None)
-                if v.any() and len(v) == len(m.v_names) and not (m.loops or m.constraints):
-                    m.keyframes[label]["rates"] = dict(zip(m.v_names, map(float, v), strict=True))
+                rates = dict(zip(m.v_names, map(float, v), strict=False))
+                if v.any() and len(v) == len(m.v_names) and self._allowed(m.keyframes[label], rates):
+                    m.keyframes[label]["rates"] = rates
                 elif v.any():
-                    self.left.remark(e, f"qvel of keyframe {label!r} is not taken over: loops, or another count")
+                    self.left.remark(e, f"qvel of keyframe {label!r} is not taken over: loops forbid it, or its count")
                 self.acting.key(e, label)
                 first = label if first == "qpos0" else first
         return first
+
+    def _allowed(self, configuration: dict[str, Any], rates: dict[str, float]) -> bool:
+        """Whether the loops allow these velocities."""
+        if not (self.m.loops or self.m.constraints):
+            return True
+        try:
+            self.m.assemble(**configuration, rates=rates)
+        except SaltusError:
+            return False
+        return True
 
     def _configuration(self, q: dict[str, float]) -> dict[str, Any]:
         """Coordinates of a start: held in a tree, a guess where loops are to be closed."""

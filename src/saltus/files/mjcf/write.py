@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from saltus.files.xml.found import FAR
 from saltus.files.xml.rigid import IDENTITY, Mass, Numeric, Pose, to_quaternion, turn
 from saltus.files.xml.tree import Element
 from saltus.model.forces import JointSpring, Spring
 from saltus.model.joints import Ball, Joint, Shift, Turn
 from saltus.model.mechanism import Mechanism, Placement
+from saltus.model.touching import Foot, Rub, Stop, Touching
 
 LEAST = 1e-14  # kg, kg m2: MuJoCo wants every moving body to have some mass
 FIRM = {"solref": "0.004 1", "solimp": "0.9999 0.9999 0.001 0.5 2"}
 APART = 0.1  # m between the two points that hold a hinge's axis
+POINT = 1e-12  # m: radius of a foot that is a point
 
 
 def mjcf_tree(mechanism: Mechanism) -> tuple[Element, list[str]]:
@@ -45,6 +49,8 @@ class _Writer:
         for placement in m.placements:
             self._body(placement)
         for name, frame in m.points.items():
+            if isinstance(m.touching.get(name), Foot):
+                continue  # its sphere has the name
             pose = self.n.pose(frame)
             self.bodies[frame.link.name].add("site", name=name, pos=pose.p, quat=to_quaternion(pose.R), size=0.005)
         for joint in m.loops:
@@ -58,7 +64,12 @@ class _Writer:
                 )
         for name, force in m.forces.items():
             self._force(name, force)
-        self.left += [f"contact {name!r}" for name in m.touching]
+        for touching in m.touching.values():
+            self._touching(touching)
+        if any(isinstance(x, Foot) for x in m.touching.values()):
+            up = np.array([0, 0, 1]) if m.spatial else np.array([0, 1, 0])
+            still = {"friction": "0 0 0", "contype": 0, "conaffinity": 1}  # feet bring their own
+            world.add("geom", name="ground", type="plane", size="5 5 0.1", zaxis=up, **still)
         self.left += [f"memory {n!r}" for n in m.memories]
         motors = {n for j in m.joints.values() if j.motor for n in j.v_names}
         for name in m.inputs:
@@ -75,10 +86,74 @@ class _Writer:
                 tag.attributes["armature"] = repr(float(tag.get("armature", "0")) + value)
             elif value and name in m.armatures:
                 self.left.append(f"armature of {name!r}, a coordinate of a ball joint or a loop")
-        for part in (self.tendon, self.equality, self.actuator):
+        for part in (self.tendon, self.equality, self.actuator, self._keyframes(world)):
             if part.children:
                 root.children.append(part)
         return root, self.left
+
+    def _keyframes(self, world: Element) -> Element:
+        """Configurations by name, in the order in which MuJoCo counts joints: body by body, depth first."""
+        m, out, tags = (
+            self.m,
+            Element("keyframe", {}),
+            [e.get("name") for e in _inside(world) if e.tag in ("joint", "freejoint")],
+        )
+        balls = {f"{j.name}.ball": j for j in m.joints.values()}
+        whole = {j.name: j for j in m.joints.values() if j.kind == "free"}
+        for name in m.keyframes:
+            state = m.keyframe(name)
+            if not np.array_equal(state.p, self.n.p):
+                self.left.append(f"keyframe {name!r}, which has Params of its own")
+                continue
+            q, v = (dict(zip(*x, strict=True)) for x in ((m.q_names, state.positions), (m.v_names, state.velocities)))
+            for joint in m.joints.values():
+                for own, e in zip(joint.q_names, joint.follows or (), strict=False):
+                    constant, coefficients = self.n.affine(e) or (0.0, {})
+                    q[own] = constant + sum(c * q[n] for n, c in coefficients.items())
+                    v[own] = sum(c * v[n] for n, c in coefficients.items())
+            places, speeds = [], []
+            for tag in tags:
+                ball, free = balls.get(tag), whole.get(tag)
+                own_q = [n for n in ball.q_names if n not in ball.v_names] if ball else free.q_names if free else [tag]
+                own_v = [n for n in ball.v_names if n not in ball.q_names] if ball else free.v_names if free else [tag]
+                places += [q[n] for n in own_q]
+                speeds += [v[n] for n in own_v]
+            out.add("key", name=name, qpos=np.array(places), qvel=np.array(speeds))
+        return out
+
+    # ---- contacts -----------------------------------------------------------------------------------------------
+
+    def _touching(self, part: Touching) -> None:
+        """Feet are spheres, ends of joints ranges, dry friction is frictionloss; MuJoCo's contacts are soft."""
+        kind = {Foot: "foot", Stop: "stop", Rub: "dry friction"}.get(type(part), "contact")
+        what = f"{kind} {part.name!r}"
+        for name in ("restitution", "stiffness", "static"):
+            given = getattr(part, name, None)
+            if given is not None and (name != "restitution" or self.n.value(given)):
+                self.left.append(f"{what}: its {name}")
+        if isinstance(part, Foot):
+            pose, radius = self.n.pose(part.point), self.n.value(part.radius)
+            if part.friction is None:
+                self.left.append(f"{what}: friction that it leaves to the ground")
+            self.bodies[part.point.link.name].add(
+                "geom",
+                name=part.name,
+                type="sphere",
+                pos=pose.p,
+                size=radius or POINT,
+                friction=None if part.friction is None else np.array([self.n.value(part.friction), 0.0, 0.0]),
+                contype=1,
+                conaffinity=0,
+            )
+        elif isinstance(part, Stop | Rub) and part.coordinate in self.joint_tags:
+            tag = self.joint_tags[part.coordinate]
+            if isinstance(part, Rub):
+                tag.attributes["frictionloss"] = repr(self.n.value(part.effort))
+            else:
+                ends = [FAR * s if x is None else self.n.value(x) for s, x in ((-1, part.lower), (1, part.upper))]
+                tag.attributes["range"] = f"{ends[0]!r} {ends[1]!r}"
+        else:
+            self.left.append(what)
 
     # ---- the tree -----------------------------------------------------------------------------------------------
 
@@ -101,7 +176,9 @@ class _Writer:
         rest = start @ middle @ end.inverse
         body = self.bodies[placement.parent.name].add("body", name=link.name, pos=rest.p, quat=to_quaternion(rest.R))
         self.bodies[link.name] = body
-        if not fixed:
+        if self._floats(placement):
+            body.add("freejoint", name=joint.name)
+        elif not fixed:
             names = iter(joint.v_names if not placement.reversed else joint.v_names[::-1])
             for p in primitives:
                 self._primitive(body, joint, p, sign, end, names)
@@ -111,6 +188,24 @@ class _Writer:
         if mass.mass > 0 or mass.inertia.any() or not fixed:
             _inertial(body, mass)
         body.add("geom", type="sphere", pos=mass.com, size=0.01, contype=0, conaffinity=0, group=1)
+
+    def _floats(self, placement: Placement) -> bool:
+        """Whether a joint is what MuJoCo calls free: between origins of world and body, with nothing acting in it."""
+        joint, m = placement.joint, self.m
+        acting = [getattr(x, "coordinate", "") for x in (*m.forces.values(), *m.touching.values())] + list(m.armatures)
+        tied = [self.n.affine(c.phi[i]) for c in m.constraints.values() for i in range(c.phi.numel())]
+        acting += [name for given in tied if given is not None for name in given[1]]
+        return (
+            joint.kind == "free"
+            and not placement.reversed
+            and joint.a.link.name == "ground"
+            and all(
+                np.array_equal(p.p, np.zeros(3)) and np.array_equal(p.R, np.eye(3))
+                for p in map(self.n.pose, (joint.a, joint.b))
+            )
+            and joint.motor is None
+            and not set(acting) & set(joint.v_names)
+        )
 
     def _primitive(self, body: Element, joint: Joint, p: Any, sign: float, end: Pose, names: Any) -> None:
         if isinstance(p, Ball):
@@ -241,6 +336,13 @@ def _inertial(body: Element, mass: Mass) -> None:
         fullinertia=full,
         diaginertia=np.array([xx, yy, zz]) if full is None else None,
     )
+
+
+def _inside(element: Element) -> Iterator[Element]:
+    """Everything inside an element, in the order of the file."""
+    for child in element.children:
+        yield child
+        yield from _inside(child)
 
 
 def _moved(p: Any, value: float) -> Pose:

@@ -59,7 +59,7 @@ class _SystemWriter:
             with writing(f"edge {e.name!r} from {e.source.name!r}"):
                 out["edges"].append(self._edge(e))
         out["ends"] = []
-        for name, guard in s._outcomes:
+        for name, guard in s.outcomes:
             with writing(f"end {name!r}"):
                 out["ends"].append({"name": name, "guard": self._guard(guard, next(iter(s.domains), ""))})
         out["controls"] = {}

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from saltus.files.xml.found import FAR
 from saltus.files.xml.rigid import IDENTITY, UPRIGHT, Numeric, Pose, from_rpy, to_rpy, turn
 from saltus.files.xml.tree import Element, numbers
 from saltus.model.forces import JointSpring, Spring
@@ -140,12 +141,12 @@ class _Writer:
         motor = joint.motor
         if motor is None:
             if slides:
-                tag.add("limit", lower=-1e6, upper=1e6, effort=0, velocity=1e6)
+                tag.add("limit", lower=-FAR, upper=FAR, effort=0, velocity=FAR)
             return
         gear = self.n.value(motor.gear)
-        effort = abs(gear) * self.n.value(motor.torque) if motor.torque is not None else 1e6
-        speed = self.n.value(motor.speed) / abs(gear) if motor.speed is not None else 1e6
-        tag.add("limit", lower=-1e6 if slides else None, upper=1e6 if slides else None, effort=effort, velocity=speed)
+        effort = abs(gear) * self.n.value(motor.torque) if motor.torque is not None else FAR
+        speed = self.n.value(motor.speed) / abs(gear) if motor.speed is not None else FAR
+        tag.add("limit", lower=-FAR if slides else None, upper=FAR if slides else None, effort=effort, velocity=speed)
         for what in ("power", "stall", "current"):
             if getattr(motor, what) is not None:
                 self.left.append(f"motor {joint.name!r}: its {what} limit")

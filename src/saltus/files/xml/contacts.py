@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from saltus.errors import UnknownName
-from saltus.files.xml.found import Found, Shape
+from saltus.files.xml.found import FAR, Found, Shape
 from saltus.files.xml.rigid import Pose, frame_at
 from saltus.files.xml.tree import Names
 from saltus.ground import Ground, Level, Slope
@@ -25,8 +25,10 @@ def let_touch(found: Found, chosen: bool | Sequence[str]) -> tuple[Ground | None
     m, kept = found.mechanism, found.kept
     left: list[str] = []
     for name, (low, high) in kept.ranges.items():
+        if low <= -FAR and high >= FAR:
+            continue
         if name in m.v_names and low < high:
-            m.stop(name, lower=low, upper=high)
+            m.stop(name, lower=low if low > -FAR else None, upper=high if high < FAR else None)
         else:
             left.append(f"limits of {name!r}")
     for name, effort in kept.dry_friction.items():
@@ -35,7 +37,7 @@ def let_touch(found: Found, chosen: bool | Sequence[str]) -> tuple[Ground | None
         else:
             left.append(f"dry friction of {name!r}")
     plane = next((s for s in kept.shapes if s.kind == "plane" and s.link == "ground" and s.touches), None)
-    ground = _ground(plane)
+    ground = _ground(plane, m.spatial)
     if plane is not None and ground is None:
         left.append(f"plane {plane.name!r}, which rises across x")
     names = Names()
@@ -88,12 +90,14 @@ def _points(shape: Shape) -> Iterator[tuple[np.ndarray, float]]:
         yield from ((half * np.array(corner), 0.0) for corner in product((-1, 1), repeat=3))
 
 
-def _ground(plane: Shape | None) -> Ground | None:
+def _ground(plane: Shape | None, spatial: bool) -> Ground | None:
     """The plane as ground: level, or rising along x."""
     if plane is None:
         return None
-    x, y, z = plane.pose.R[:, 2]
-    if abs(y) > 1e-12 or z <= 0:
+    y, z = (1, 2) if spatial else (2, 1)  # across, and up
+    normal, p = plane.pose.R[:, 2], plane.pose.p
+    x, up = normal[0], normal[z]
+    if abs(normal[y]) > 1e-12 or up <= 0:
         return None
-    height = float(plane.pose.p[2] + plane.pose.p[0] * x / z)
-    return Level(height) if abs(x) < 1e-15 else Slope(math.atan2(-x, z), height=height)
+    height = float(p[z] + p[0] * x / up)
+    return Level(height) if abs(x) < 1e-15 else Slope(math.atan2(-x, up), height=height)

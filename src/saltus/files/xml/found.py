@@ -11,6 +11,8 @@ from saltus.files.xml.rigid import Pose
 from saltus.files.xml.tree import Element
 from saltus.model.mechanism import Mechanism
 
+FAR = 1e6  # rad, m: a limit so far away is none
+
 
 @dataclass(frozen=True, eq=False)
 class Shape:

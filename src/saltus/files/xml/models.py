@@ -61,7 +61,8 @@ def write_xml(thing: Mechanism | HybridSystem, suffix: str, partial: bool) -> st
     if isinstance(thing, HybridSystem):
         left += [f"domain {n!r} with its contacts" for n, d in thing.domains.items() if d.contacts or d.params]
         left += [f"edge {e.name!r} from {e.source.name!r}" for e in thing.edges]
-        left += [f"end {n!r}" for n, _ in thing._outcomes] + [f"controller {n!r}" for n in thing.controls]
+        left += [f"end {n!r}" for n, _ in thing.outcomes]
+    left += [f"controller {n!r}" for n in thing.controls]
     if left and not partial:
         kind = "URDF" if suffix == ".urdf" else "MJCF"
         raise BadModel(
