@@ -30,8 +30,8 @@ TAILS: dict[str, dict[str, float]] = {
     "fixed": NO_TAIL | {"K_tail": 3000.0, "D_tail": 40.0, "tail_limit": 1e6},  # gives way by less than a degree
 }
 
-# Params of the law for each gait, from `quadruped_search`; the machine's own are those of the trot. Bound and pronk
-# have none of their own: the trot's serve them.
+# Params of the law for each gait; the machine's own are those of the trot. The amble's were drawn near them, the pace's
+# come from a search like `quadruped_search`. Bound and pronk have none of their own: the trot's serve them.
 CONTROLLERS: dict[str, dict[str, float]] = {
     "trot": {},
     "amble": {

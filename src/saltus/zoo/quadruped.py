@@ -26,7 +26,7 @@ GAITS = {
 }
 
 # Shares of roll, pitch, yaw (rad/rad) and their rates (s) by which cranks are shifted: as they are, and times the
-# cosine and the sine of the crank's clock. Those of a trot, found by `saltus study quadruped --search`.
+# cosine and the sine of the crank's clock. Those of a trot, found by a search.
 SIDES = {
     "roll": (1.505, 0.895, -0.178),
     "roll_rate": (-0.062, 0.047, 0.027),
