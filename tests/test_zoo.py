@@ -27,9 +27,9 @@ MACHINES = {
     "kneed walker": (sl.zoo.kneed_walker, 6, 6, 4.3),
     "biped": (sl.zoo.biped, 11, 7, 9.8),
     "BOLT on ground": (sl.zoo.bolt_on_ground, 8, 4, 7.4418),
-    "planar quadruped": (sl.zoo.planar_quadruped, 15, 7, 22.496),
-    "quadruped": (sl.zoo.quadruped, 32, 16, 24.496),
-    "quadruped with a continuum tail": (lambda: sl.zoo.quadruped(tail="continuum"), 32, 16, 24.496),
+    "planar quadruped": (sl.zoo.planar_quadruped, 15, 7, 22.776),
+    "quadruped": (sl.zoo.quadruped, 32, 16, 24.776),
+    "quadruped with a continuum tail": (lambda: sl.zoo.quadruped(tail="continuum"), 32, 16, 24.776),
 }
 
 

@@ -174,6 +174,12 @@ STUDIES = {
             "saltus.studies.biped_walking",
         ),
         Study(
+            "quadruped",
+            "A quadruped of four BOLT legs with a tail runs on hard ground: gaits by kind of tail, and its planar twin",
+            f"{LIU}, fig. 1: a drawing; machine, clocks and gains are ours",
+            "saltus.studies.quadruped",
+        ),
+        Study(
             "mechanism-benchmarks",
             "Problems of the literature with the defaults: Andrews, Bricard, N-four-bar, Jansen's leg, Garcia's walker",
             "IVP test set, IFToMM benchmarks A02 and A04, Garcia, Chatterjee, Ruina and Coleman (1998)",

@@ -156,16 +156,16 @@ def bolt(*, takeoff: str = "force") -> sl.HybridSystem:
     return crank_leg(m, omega=-36.0, K_P=76.0, K_D=3.1, q_td=-10.5, leave=rules[takeoff])
 
 
-def sprung_toe(m: sl.Mechanism, name: str = "", *, count: Any = 1, radius: Any = 0.0) -> None:
+def sprung_toe(m: sl.Mechanism, name: str = "", *, count: Any = 1, radius: Any = 0.0, mass: float = 0.05) -> None:
     """Put a toe at the foot of a leg of BOLT, which gives way along the tibia, with friction mu on the ground.
 
-    The die spring has 65 kN/m (sec. 2.1); the toe's mass m_toe and the damping d_toe of its rubber pad are not
+    The die spring has 65 kN/m (sec. 2.1); the toe's `mass` m_toe (kg) and the damping d_toe of its rubber pad are not
     printed: 300 N s/m is a loss factor of 0.4, that of a soft rubber, at 15 Hz, where the leg bounces on its spring.
     """
     before = f"{name}_" if name else ""
-    given = {"mu": (0.8, ""), "m_toe": (0.05, "kg"), "k_toe": (65e3, "N/m"), "d_toe": (300.0, "N s/m")}
-    mu, mass, stiffness, damping = (m.params.get(n) or m.param(n, *value) for n, value in given.items())
-    toe = m.link(f"{before}toe", mass=mass * count)
+    given = {"mu": (0.8, ""), "m_toe": (mass, "kg"), "k_toe": (65e3, "N/m"), "d_toe": (300.0, "N s/m")}
+    mu, weight, stiffness, damping = (m.params.get(n) or m.param(n, *value) for n, value in given.items())
+    toe = m.link(f"{before}toe", mass=weight * count)
     end = m.points.pop(f"{before}foot")  # the spring lets the tibia's end go below the toe
     m.slide(f"{before}toe", end, toe, axes="x")
     m.joint_spring(f"{before}toe", f"{before}toe", stiffness=stiffness * count, damping=damping * count)

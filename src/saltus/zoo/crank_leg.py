@@ -38,11 +38,22 @@ def crank_leg(
 
 
 def clock(
-    m: sl.Mechanism, phases: Mapping[str, Any], *, omega: float, K_P: float, K_D: float, h: float, b: float
+    m: sl.Mechanism,
+    phases: Mapping[str, Any],
+    *,
+    omega: float,
+    K_P: float,
+    K_D: float,
+    h: float,
+    b: float,
+    ramp: float = 0.0,
+    shift: Callable[[Any, sl.Signals, str, Any], Any] | None = None,
 ) -> Callable[[Any, sl.Signals], dict[str, Any]]:
     """Give every crank the law that draws it to a + h sin(a + b) with a = a_0 + omega t + its phase (rad).
 
-    Nothing but the crank is fed back. omega, a_0, h, b and the gains K_P, K_D become Params.
+    With a `ramp` (s) the clock starts from rest, at the speed omega (1 - exp(-t / ramp)). Nothing but the crank is fed
+    back, unless `shift(t, s, crank, a)` says by how much its goal is moved (rad). omega, a_0, h, b, ramp and the gains
+    K_P, K_D become Params.
     """
     m.param("omega", omega, "rad/s")
     m.param("a_0", 1.75, "rad")
@@ -50,15 +61,19 @@ def clock(
     m.param("K_D", K_D, "Nm s/rad")
     m.param("h", h, "rad")
     m.param("b", b, "rad")
+    if ramp:
+        m.param("ramp", ramp, "s")
 
     def follow(t: Any, s: sl.Signals) -> dict[str, Any]:
         p, out = s.p, {}
+        left = sl.math.exp(-t / p.ramp) if ramp else 0
+        turned, speed = (t - p.ramp * (1 - left) if ramp else t), p.omega * (1 - left)
         for crank, phase in phases.items():
-            a = p.a_0 + p.omega * t + phase
-            goal, rate = a + p.h * sl.math.sin(a + p.b), p.omega * (1 + p.h * sl.math.cos(a + p.b))
-            behind = goal - s.q[crank]
-            turned = sl.math.atan2(sl.math.sin(behind), sl.math.cos(behind))  # an encoder knows no full turns
-            out[crank] = p.K_P * turned + p.K_D * (rate - s.v[crank])
+            a = p.a_0 + p.omega * turned + phase
+            goal, rate = a + p.h * sl.math.sin(a + p.b), speed * (1 + p.h * sl.math.cos(a + p.b))
+            behind = goal - s.q[crank] + (shift(t, s, crank, a) if shift else 0)
+            off = sl.math.atan2(sl.math.sin(behind), sl.math.cos(behind))  # an encoder knows no full turns
+            out[crank] = p.K_P * off + p.K_D * (rate - s.v[crank])
         return out
 
     return follow

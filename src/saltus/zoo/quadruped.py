@@ -10,62 +10,140 @@ from saltus.zoo.bolt import bolt_leg, bolt_pose, sprung_toe
 from saltus.zoo.crank_leg import clock
 
 CRANK = (0.3, 2.5e-4)  # kg, kg m2: a disc; the rest of BOLT's crank is its motor, which sits on the body
-START = 1.75  # rad, of the cranks
+BALL = (0.03, 0.12)  # m, kg: toes are balls of rubber
+START, STANDING = 1.75, 3.4  # rad, of the cranks: where gaits begin, and with legs nearly stretched
+FURTHEST = 0.6  # rad: feedback shifts a crank by less
+LINKS = 3  # of an articulated tail
+LEGS = ("front_left", "front_right", "hind_left", "hind_right")
 
-# Phases of the cranks (rad) that make the gaits: front left, front right, hind left, hind right.
+# Phases of the cranks (rad) that make the gaits, in the order of LEGS.
 GAITS = {
-    "trot": (0.0, math.pi, math.pi, 0.0),
     "pace": (0.0, math.pi, 0.0, math.pi),
-    "bound": (0.0, 0.0, -2.49, -2.49),
+    "bound": (0.0, 0.0, math.pi, math.pi),
     "pronk": (0.0, 0.0, 0.0, 0.0),
+    "amble": (0.0, math.pi, -math.pi / 2, math.pi / 2),
+    "trot": (0.0, math.pi, math.pi, 0.0),
 }
+
+# Shares of roll, pitch, yaw (rad/rad) and their rates (s) by which cranks are shifted: as they are, and times the
+# cosine and the sine of the crank's clock. Those of a trot, found by a search.
+SIDES = {
+    "roll": (1.505, 0.895, -0.178),
+    "roll_rate": (-0.062, 0.047, 0.027),
+    "yaw": (0.124, -0.543, 0.346),
+    "yaw_rate": (0.151, 0.037, -0.041),
+}
+ENDS = {"pitch": (-0.086, -0.388, 0.284), "pitch_rate": (-0.009, -0.043, -0.046)}
+# Torques of the tail by the same: upwards (Nm/rad, Nm s/rad), then to the side.
+LIFTS = {"pitch": 44.476, "pitch_rate": 14.942}
+SWINGS = {"roll": 1.583, "roll_rate": -2.935, "yaw": 3.61, "yaw_rate": -1.925}
 
 
 def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
     """A quadruped of four BOLT legs in sagittal planes, with a tail: "articulated", "continuum" or "none".
 
     x is forward, y left, z up; the body floats freely ("body"). The leg at a corner has the crank `front_left_q1` with
-    its motor, and the toe "front_left_toe", a ball with friction mu on a spring (see `bolt_on_ground`). The tail leaves
-    the body's rear upwards; its coordinates `tail1.alpha`, ... have motors.
+    its motor, and the toe "front_left_toe", a ball of rubber with friction mu on a spring (see `bolt_on_ground`). The
+    tail leaves the body's rear upwards; its coordinates `tail1.alpha`, ... have motors.
 
     Every dimension is a Param. The body's mass and inertia are those of four motors (m_motor: what BOLT's crank of 2.56
     kg weighs beyond a disc of 0.3 kg) at hips D (m) by W (m) apart, and of a frame m_frame as a uniform plate. Its
-    centre of mass lies x_body (m) ahead of the middle. Motors have BOLT's limits.
+    centre of mass lies x_body (m) ahead of the middle, against the tail's weight. Legs cannot step aside, so hips are
+    nearly as far apart as legs are long. Motors have BOLT's limits.
 
-    The law `controls["clock"]` turns the cranks with the phases phase_front_left, ..., by default those of a trot, and
-    holds the tail. The keyframes "trot", "pace", "bound" and "pronk" have their cranks at the phases of `GAITS`.
+    The law `controls["run"]` turns the cranks by a clock with the phases phase_front_left, ..., by default those of a
+    trot, all hind ones later by `lag`; it starts from rest within `ramp` (s). Roll and yaw shift the cranks of both
+    sides against each other, pitch those of both ends; the tail is held at its `rest` angle and pushed by the same. Yaw
+    is measured from a heading that turns at `turn` (rad/s). All of it are Params: gains of zero leave a clock. The
+    keyframes "trot", "pace", "amble", "bound" and "pronk" have their cranks at the phases of `GAITS`, "standing" all
+    at STANDING.
     """
     m = sl.Mechanism("quadruped", spatial=True)
-    D, W = m.param("D", 0.76, "m"), m.param("W", 0.28, "m")
+    D, W = m.param("D", 0.76, "m"), m.param("W", 0.36, "m")
     motors, frame = 4 * m.param("m_motor", 2.26, "kg"), m.param("m_frame", 3.0, "kg")
     roll = motors * W * W / 4 + frame * W * W / 12
     pitch = motors * D * D / 4 + frame * D * D / 12
     body = m.link(
-        "body", mass=motors + frame, inertia=(roll, pitch, roll + pitch), com=(m.param("x_body", 0.04, "m"), 0, 0)
+        "body", mass=motors + frame, inertia=(roll, pitch, roll + pitch), com=(m.param("x_body", 0.022, "m"), 0, 0)
     )
     m.free("body", m.ground, body)
-    legs = {f"{a}_{b}": (x, y) for a, x in (("front", 1), ("hind", -1)) for b, y in (("left", 1), ("right", -1))}
-    for leg, (x, y) in legs.items():
-        _leg(m, body, leg, (x * D / 2, y * W / 2), 1)
-    if tail != "none":
-        _tail(m, body.at(-D / 2, 0, 0.05), tail)
-    phases = {
-        f"{leg}_q1": m.param(f"phase_{leg}", angle, "rad") for leg, angle in zip(legs, GAITS["trot"], strict=True)
-    }
-    cranks = clock(m, phases, omega=-52.0, K_P=20.6, K_D=3.3, h=-0.08, b=0.0)
-    held = [n for n in m.inputs if n not in phases]
-    raised = {n: 0.6 if n.endswith(("alpha", "bend_z")) else 0.0 for n in held}
-    rest = {n: m.param(f"rest_{n.replace('.', '_')}", angle, "rad") for n, angle in raised.items()}
-    K, C = m.param("K_tail", 60.0, "Nm/rad"), m.param("D_tail", 3.0, "Nm s/rad")
-
-    def hold(t: Any, s: sl.Signals) -> dict[str, Any]:
-        return cranks(t, s) | {n: K * (rest[n] - s.q[n]) - C * s.v[n] for n in held}
-
-    m.controls["clock"] = hold
-    for gait, angles in GAITS.items():
-        at = dict(zip(legs, angles, strict=True))
-        m.keyframes[gait] = {"body": (0.0, 0.0, 0.45, 1.0, 0.0, 0.0, 0.0), **_pose(at), **raised}
+    for leg in LEGS:
+        _leg(m, body, leg, (_end(leg) * D / 2, _side(leg) * W / 2), 1)
+    bends = _tail(m, body.at(-D / 2, 0, 0.05), tail)
+    m.controls["run"] = _running(m, bends)
+    raised = {name: m.params["rest"].value * share for name, share in list(bends.items())[:1]}
+    for pose, phases in {"standing": (STANDING - START,) * 4, **GAITS}.items():
+        at = dict(zip(LEGS, phases, strict=True))
+        hips = 0.475 if pose == "amble" else 0.45  # m: with one leg stretched, or none
+        m.keyframes[pose] = {"body": (0.0, 0.0, hips, 1.0, 0.0, 0.0, 0.0), **_pose(at), **raised}
     return m
+
+
+def _side(leg: str) -> int:
+    return 1 if leg.endswith("left") else -1
+
+
+def _end(leg: str) -> int:
+    return 1 if leg.startswith("front") else -1
+
+
+def attitude(s: sl.Signals) -> tuple[Any, Any, Any]:
+    """Roll, pitch and yaw (rad) of the body; pitch as its sine."""
+    w, x, y, z = (s.q[f"body.q{c}"] for c in "wxyz")
+    atan2 = sl.math.atan2
+    yaw = atan2(2 * (x * y + w * z), 1 - 2 * (y * y + z * z))
+    return atan2(2 * (y * z + w * x), 1 - 2 * (x * x + y * y)), 2 * (w * y - x * z), yaw
+
+
+def _running(m: sl.Mechanism, bends: dict[str, float]) -> Any:
+    """The law: clocks of the cranks shifted by feedback, and the tail."""
+    lag = m.param("lag", -0.142, "rad")
+    phases = {
+        f"{leg}_q1": m.param(f"phase_{leg}", angle, "rad") + (lag if _end(leg) < 0 else 0)
+        for leg, angle in zip(LEGS, GAITS["trot"], strict=True)
+    }
+    for group, gains in (("sides", SIDES), ("ends", ENDS)):
+        for signal, shares in gains.items():
+            for share, value in zip(("even", "cos", "sin"), shares, strict=True):
+                m.param(f"{group}_{signal}_{share}", value, "s" if signal.endswith("rate") else "")
+    turn = m.param("turn", 0.0, "rad/s")
+    for group, gains_of in (("lift", LIFTS), ("swing", SWINGS)) if bends else ():
+        for signal, gain in gains_of.items():
+            m.param(f"{group}_{signal}", gain, "Nm s/rad" if signal.endswith("rate") else "Nm/rad")
+    if bends:
+        rest, K, C = (
+            m.param("rest", 0.206, "rad"),
+            m.param("K_tail", 60.0, "Nm/rad"),
+            m.param("D_tail", 3.0, "Nm s/rad"),
+        )
+
+    def felt(t: Any, s: sl.Signals) -> dict[str, Any]:
+        roll, pitch, yaw = attitude(s)
+        off = yaw - turn * t
+        rates = dict(zip(("roll_rate", "pitch_rate", "yaw_rate"), (s.v[f"body.w{c}"] for c in "xyz"), strict=True))
+        return {"roll": roll, "pitch": pitch, "yaw": sl.math.atan2(sl.math.sin(off), sl.math.cos(off)), **rates}
+
+    def shift(t: Any, s: sl.Signals, crank: str, a: Any) -> Any:
+        e, leg, out = felt(t, s), crank.removesuffix("_q1"), 0
+        for group, signals, sign in (("sides", SIDES, _side(leg)), ("ends", ENDS, _end(leg))):
+            even, cos, sin = (
+                sum(s.p[f"{group}_{x}_{share}"] * e[x] for x in signals) for share in ("even", "cos", "sin")
+            )
+            x = even + cos * sl.math.cos(a) + sin * sl.math.sin(a)
+            out += sign * x / sl.math.sqrt(1 + (x / FURTHEST) ** 2)
+        return out
+
+    cranks = clock(m, phases, omega=-26.623, K_P=32.643, K_D=2.405, h=-0.618, b=2.769, ramp=0.5, shift=shift)
+
+    def run(t: Any, s: sl.Signals) -> dict[str, Any]:
+        e, out = felt(t, s), cranks(t, s)
+        for (name, share), group, signals in zip(bends.items(), ("lift", "swing"), (LIFTS, SWINGS), strict=bool(bends)):
+            goal = rest if group == "lift" else 0
+            push = sum(s.p[f"{group}_{x}"] * e[x] for x in signals)
+            out[name] = (K * (goal - s.q[name] / share) - C * s.v[name] / share + push) / share
+        return out
+
+    return run
 
 
 def planar_quadruped() -> sl.Mechanism:
@@ -79,24 +157,24 @@ def planar_quadruped() -> sl.Mechanism:
     D = m.param("D", 0.76, "m")
     motors, frame = 4 * m.param("m_motor", 2.26, "kg"), m.param("m_frame", 3.0, "kg")
     inertia = motors * D * D / 4 + frame * D * D / 12
-    body = m.link("body", mass=motors + frame, inertia=inertia, com=(m.param("x_body", -0.092, "m"), 0))
+    body = m.link("body", mass=motors + frame, inertia=inertia, com=(m.param("x_body", -0.1005, "m"), 0))
     m.free("body", m.ground, body)
     for leg, side in (("front", 1), ("hind", -1)):
         _leg(m, body, leg, (side * D / 2,), 2)
-    phase = -2.398
+    phase = -2.626
     phases = {"front_q1": 0.0, "hind_q1": m.param("phase", phase, "rad")}
-    m.controls["clock"] = clock(m, phases, omega=-23.38, K_P=51.18, K_D=10.43, h=-0.4822, b=1.368)
-    m.keyframes["bound"] = {"body": (0.0, 0.45, 0.0), **_pose({"front": 0.0, "hind": phase})}
+    m.controls["clock"] = clock(m, phases, omega=-32.53, K_P=39.86, K_D=4.58, h=-0.4984, b=1.878)
+    m.keyframes["bound"] = {"body": (0.0, 0.46, 0.0), **_pose({"front": 0.0, "hind": phase})}
     return m
 
 
 def _leg(m: sl.Mechanism, body: Any, name: str, at: tuple[Any, ...], count: int) -> None:
     """A leg of `count` side by side, with its motor and its toe."""
-    given = {"torque_limit": (60.0, "Nm"), "power_limit": (1350.0, "W"), "r_toe": (0.015, "m")}
+    given = {"torque_limit": (60.0, "Nm"), "power_limit": (1350.0, "W"), "r_toe": (BALL[0], "m")}
     torque, power, radius = (m.params.get(n) or m.param(n, *value) for n, value in given.items())
     motor = sl.Motor(torque=count * torque, power=count * power)
     bolt_leg(m, body, name, at=at, count=count, crank=CRANK, motor=motor)
-    sprung_toe(m, name, count=count, radius=radius)
+    sprung_toe(m, name, count=count, radius=radius, mass=BALL[1])
 
 
 def _pose(phases: dict[str, float]) -> dict[str, Any]:
@@ -106,18 +184,22 @@ def _pose(phases: dict[str, float]) -> dict[str, Any]:
     return {**{f"{leg}_q1": START + a for leg, a in phases.items()}, "near": near}
 
 
-def _tail(m: sl.Mechanism, root: Any, kind: str) -> None:
+def _tail(m: sl.Mechanism, root: Any, kind: str) -> dict[str, float]:
+    """Put a tail on; return its coordinates, upwards and to the right, with their size where each link turns by 1."""
+    if kind == "none":
+        return {}
     common: dict[str, Any] = {
         "mass": m.param("m_tail", 2.0, "kg"),
         "length": m.param("l_tail", 0.7, "m"),
         "segments": 1,
         "along": "-x",
         "motor": sl.Motor(torque=m.param("tail_limit", 60.0, "Nm")),
+        "radius": m.param("r_tail", 0.02, "m"),
     }
-    radius = m.param("r_tail", 0.02, "m")
     if kind == "articulated":
-        sl.tails.articulated(m, "tail", root, links=3, axes="yz", radius=radius, **common)
-    elif kind == "continuum":
-        sl.tails.continuum(m, "tail", root, towards="zy", radius=radius, **common)
-    else:
-        raise sl.errors.UnknownName("tail", kind, ["articulated", "continuum", "none"])
+        made = sl.tails.articulated(m, "tail", root, links=LINKS, axes="yz", **common)
+        return dict(zip(made.coordinates, (1.0, 1.0), strict=True))
+    if kind == "continuum":
+        made = sl.tails.continuum(m, "tail", root, towards="zy", **common)
+        return dict(zip(made.coordinates, (1.0 * LINKS, -1.0 * LINKS), strict=True))
+    raise sl.errors.UnknownName("tail", kind, ["articulated", "continuum", "none"])

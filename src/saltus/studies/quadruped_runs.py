@@ -1,0 +1,221 @@
+"""What the studies of the quadruped share: controllers, tails, pushes, and many runs side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import saltus as sl
+from saltus.zoo.quadruped import ENDS, GAITS, LEGS, LIFTS, SIDES, SWINGS
+
+G = 9.81
+ROLL = 2.0  # deg, at the start
+LEANS, LOW = 0.75, 0.24  # cosine of the body's lean, and height (m): with less of them it has fallen
+STEP, TOLERANCE, SAMPLE = 1e-3, 1e-3, 0.01  # s, of batches; s between samples
+PUSHED = 0.1  # s: how long a push lasts, as half a sine
+NO_LEGS = {
+    f"{group}_{x}_{part}": 0.0
+    for group, gains in (("sides", SIDES), ("ends", ENDS))
+    for x in gains
+    for part in ("even", "cos", "sin")
+}
+NO_TAIL = {f"{group}_{x}": 0.0 for group, gains in (("lift", LIFTS), ("swing", SWINGS)) for x in gains}
+TAILS: dict[str, dict[str, float]] = {
+    "controlled": {},
+    "passive": NO_TAIL | {"K_tail": 20.0, "D_tail": 1.0},  # a spring that bears its weight, and some damping
+    "fixed": NO_TAIL | {"K_tail": 3000.0, "D_tail": 40.0, "tail_limit": 1e6},  # gives way by less than a degree
+}
+
+# Params of the law for each gait; the machine's own are those of the trot. The amble's were drawn near them, the pace's
+# come from a search like `quadruped_search`. Bound and pronk have none of their own: the trot's serve them.
+CONTROLLERS: dict[str, dict[str, float]] = {
+    "trot": {},
+    "amble": {
+        "omega": -26.26,
+        "K_P": 32.53,
+        "K_D": 2.53,
+        "h": -0.6392,
+        "b": 2.782,
+        "lag": -0.142,
+        "x_body": 0.02404,
+        "rest": 0.1963,
+        "sides_roll_even": 1.441,
+        "sides_roll_cos": 0.9006,
+        "sides_roll_sin": 0.003746,
+        "sides_roll_rate_even": -0.07212,
+        "sides_roll_rate_cos": 0.04098,
+        "sides_roll_rate_sin": 0.03768,
+        "sides_yaw_even": 0.09859,
+        "sides_yaw_cos": -0.4368,
+        "sides_yaw_sin": 0.3594,
+        "sides_yaw_rate_even": 0.1519,
+        "sides_yaw_rate_cos": 0.04057,
+        "sides_yaw_rate_sin": -0.02359,
+        "ends_pitch_even": -0.02046,
+        "ends_pitch_cos": -0.3363,
+        "ends_pitch_sin": 0.3092,
+        "ends_pitch_rate_even": -0.02462,
+        "ends_pitch_rate_cos": -0.05185,
+        "ends_pitch_rate_sin": -0.03117,
+        "lift_pitch": 51.05,
+        "lift_pitch_rate": 15.35,
+        "swing_roll": 4.131,
+        "swing_roll_rate": -3.37,
+        "swing_yaw": 4.962,
+        "swing_yaw_rate": -2.646,
+    },
+    "pace": {
+        "omega": -26.65,
+        "K_P": 24.64,
+        "K_D": 3.612,
+        "h": -0.8239,
+        "b": 2.534,
+        "lag": -0.7402,
+        "x_body": -0.02967,
+        "rest": 0.3084,
+        "sides_roll_even": 2.723,
+        "sides_roll_cos": 1.627,
+        "sides_roll_sin": 0.3728,
+        "sides_roll_rate_even": -0.08126,
+        "sides_roll_rate_cos": 0.1401,
+        "sides_roll_rate_sin": -0.02508,
+        "sides_yaw_even": 0.1859,
+        "sides_yaw_cos": -0.6453,
+        "sides_yaw_sin": 0.7712,
+        "sides_yaw_rate_even": 0.04677,
+        "sides_yaw_rate_cos": 0.03312,
+        "sides_yaw_rate_sin": -0.04173,
+        "ends_pitch_even": 0.02026,
+        "ends_pitch_cos": 0.06726,
+        "ends_pitch_sin": 0.1465,
+        "ends_pitch_rate_even": -0.07682,
+        "ends_pitch_rate_cos": -0.017,
+        "ends_pitch_rate_sin": -0.04131,
+        "lift_pitch": 69.61,
+        "lift_pitch_rate": 30.17,
+        "swing_roll": 27.92,
+        "swing_roll_rate": 0.0535,
+        "swing_yaw": -0.6573,
+        "swing_yaw_rate": 3.539,
+    },
+    "bound": {},
+    "pronk": {},
+}
+
+
+def machine(tail: str = "articulated") -> sl.Mechanism:
+    """The zoo's quadruped, whose body can be pushed to the left: Params push (N s) and push_at (s)."""
+    m = sl.zoo.quadruped(tail=tail)
+    impulse, at = m.param("push", 0.0, "N s"), m.param("push_at", 3.0, "s")
+    s = sl.math.fmin(sl.math.fmax((m.time - at) / PUSHED, 0), 1)
+    force = impulse * math.pi / (2 * PUSHED) * sl.math.sin(math.pi * s)
+    m.force("push", m.links["body"].at(m.params["x_body"], 0, 0), (0, force, 0))
+    return m
+
+
+def params(gait: str, tail: str, m: sl.Mechanism) -> dict[str, float]:
+    """Params of a gait with a kind of tail, as far as the machine has them."""
+    phases = {f"phase_{leg}": a for leg, a in zip(LEGS, GAITS[gait], strict=True)}
+    given = phases | CONTROLLERS.get(gait, {}) | TAILS.get(tail, {})
+    return {name: value for name, value in given.items() if name in m.params}
+
+
+def start(m: sl.Mechanism, gait: str, roll: float = ROLL) -> sl.State:
+    """At rest above the ground, rolled (deg) to the right."""
+    half, pose = math.radians(roll) / 2, m.keyframes[gait]
+    return m.assemble(**pose | {"body": (*pose["body"][:3], math.cos(half), math.sin(half), 0.0, 0.0)})
+
+
+def fell(_: Any, s: sl.Signals) -> Any:
+    """Whether the body leans too far or is too low."""
+    x, y = s.q["body.qx"], s.q["body.qy"]
+    return sl.math.fmax(LEANS - (1 - 2 * (x * x + y * y)), LOW - s.q["body.z"]) > 0
+
+
+def angles(q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Roll, pitch and yaw (rad) of quaternions along the last axis; yaw without jumps along the first."""
+    w, x, y, z = np.moveaxis(q, -1, 0)
+    yaw = np.arctan2(2 * (x * y + w * z), 1 - 2 * (y * y + z * z))
+    roll, pitch = (
+        np.arctan2(2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
+        np.arcsin(np.clip(2 * (w * y - x * z), -1, 1)),
+    )
+    return roll, pitch, np.unwrap(yaw, axis=0)
+
+
+def power(m: sl.Mechanism) -> Any:
+    """Measure of a batch: sizes of all motors' powers (W), of torques that the law asks for and motors can give."""
+
+    def measured(t: Any, s: sl.Signals) -> dict[str, Any]:
+        asked = m.controls["run"](t, s)
+        most = {n: s.p["tail_limit" if n.startswith("tail") else "torque_limit"] for n in asked}
+        given = {n: sl.math.fmin(sl.math.fmax(u, -most[n]), most[n]) for n, u in asked.items()}
+        return {"power": sum(sl.math.fabs(u * s.v[n]) for n, u in given.items())}
+
+    return measured
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Samples of many runs: `q` of the body (sample, copy, 7), power (W), forces of toes (sample, leg, copy, 3)."""
+
+    t: np.ndarray
+    q: np.ndarray
+    power: np.ndarray
+    forces: np.ndarray
+    ends: np.ndarray
+    doubts: np.ndarray
+
+    def live(self) -> np.ndarray:
+        """Which samples come before a copy's end."""
+        return self.t[:, None] <= self.ends + 1e-9
+
+    def speed(self) -> np.ndarray:
+        """Mean speed over ground (m/s) in the second half of each copy's time."""
+        out = []
+        for k, end in enumerate(self.ends):
+            late = (self.t > end / 2) & (self.t <= end + 1e-9)
+            way = np.hypot(*np.diff(_smooth(self.q[late, k, :2]), axis=0).T).sum() if late.sum() > 60 else 0.0
+            out.append(way / max(np.ptp(self.t[late]) if late.any() else 0.0, SAMPLE))
+        return np.array(out)
+
+
+def _smooth(path: np.ndarray) -> np.ndarray:
+    """Places half a second apart, so that swaying is no way."""
+    return path[:: round(0.25 / SAMPLE)]
+
+
+class Crowd:
+    """A batch of runs that starts anew with other Params as often as is asked."""
+
+    def __init__(self, m: sl.Mechanism, copies: int, tolerance: float = TOLERANCE) -> None:
+        self.m = m
+        self.batch = sl.Batch(
+            m,
+            copies,
+            step=STEP,
+            tolerance=tolerance,
+            control=m.controls["run"],
+            until=fell,
+            measure=power(m),
+            threads=1,
+        )
+
+    def run(self, starts: Sequence[sl.State], given: Sequence[Mapping[str, float]], seconds: float) -> Runs:
+        """Run every copy from its start with its Params, until `seconds` or it falls."""
+        b, names = self.batch, sorted({name for x in given for name in x})
+        default = {name: self.m.params[name].value for name in names}
+        b.reset(starts, params={n: np.array([x.get(n, default[n]) for x in given]) for n in names})
+        q, watts, forces = [], [], []
+        for _ in range(round(seconds / SAMPLE)):
+            b.step(times=round(SAMPLE / STEP))
+            q.append(b.state.q[:, :7].copy())
+            watts.append(np.array(b.measured["power"]))
+            forces.append(np.array([b.forces[f"{leg}_toe"] for leg in LEGS]))
+            if b.done.all():
+                break
+        return Runs(SAMPLE * np.arange(1, len(q) + 1), np.array(q), np.array(watts), np.array(forces), b.t, b.doubts)
