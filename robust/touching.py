@@ -119,7 +119,8 @@ def near(land: Land, p: np.ndarray, radius: float, spatial: bool) -> list[Near]:
         if i + 1 < len(tangents):
             edge, after = corners[i + 1], tangents[i + 1]
             away = place - edge
-            if t[0] * after[1] - t[1] * after[0] < 0 and away @ t > -1e-9 and away @ after < 1e-9:
+            hair = 1e-9 if radius > 0 else 0.0  # a round foot there is on the piece and on its edge
+            if t[0] * after[1] - t[1] * after[0] < 0 and away @ t > -hair and away @ after < hair:
                 found.append((float(np.linalg.norm(away)), Near(land, edge, None)))
     found.sort(key=lambda x: x[0])
     return [x for d, x in found if d <= found[0][0] + 1e-7]

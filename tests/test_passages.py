@@ -166,7 +166,7 @@ def test_stride(case):
     c = case()
     stride = Stride(c.system, longest=10.0)
     theta, start = c.start.p, Moment(c.domain, 0.0, c.start.positions, c.start.velocities)
-    ends = [name for name, _ in c.events if name in dict(c.system._outcomes)]
+    ends = [name for name, _ in c.events if name in dict(c.system.outcomes)]
     if ends:
         with pytest.raises(Lost, match=ends[0]):
             stride.run(start, theta, stop=lambda crossings: len(crossings) == len(c.events))

@@ -106,7 +106,9 @@ class Watch:
         flat[:, : x.shape[2]] = x.reshape(-1, x.shape[2])
         g = np.reshape(self._mode.guards.batch(t.reshape(-1, 1), flat, self._p), (len(flat), -1))
         d = self._mode.directions
-        out = [i for i in self.watched if (d[i] * (g[:, i] + self._p[self._first + i])).min() < -WATCH]
+        own = {i: d[i] * (g[:, i] + self._p[self._first + i]) for i in self.watched}
+        # One that is back beyond its surface without having fired is watched on from there.
+        out = [i for i, side in own.items() if side.min() < -WATCH and (i in segment.fired or side[-1] < 0)]
         for i in out:
             del self.watched[i]
             self._p[self._first + i] = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -632,18 +633,20 @@ class Contacts:
 
         Those are the least-norm ones. A contact that they would pull is open, and one that they put outside of its cone
         bears what its limit allows; if others cannot bear the rest, what it has in the solution `forces`. None of this
-        changes the motion, or all stays as it is.
+        changes the motion if it can be helped: where contacts with unlike frictions share a load, shares as lawful as
+        those of the solution may. Else all stays as it is.
         """
         known, close = [replace(self.now[i]) for i in candidates], SPREAD * size
         wanted = response(q, v, self.block)[0][rows]
 
-        def met(solved: bool) -> bool:
-            """Change modes until the run's forces meet the laws; whether they do, with the same motion as before."""
+        def met(solved: bool, otherwise: bool) -> bool:
+            """Change modes until the run's forces meet the laws; whether they do, with the motion as before or not."""
             for _ in range(2 * len(laws)):
                 w, f = (x[rows] for x in response(q, v, self.block))
                 k, pulled = self._worst(f, candidates, laws)
                 if k < 0:
-                    return bool(np.abs(w - wanted).max(initial=0.0) <= close)
+                    same = bool(np.abs(w - wanted).max(initial=0.0) <= close)
+                    return same or (otherwise and self._lawful(w, candidates, laws, close))
                 one, x = self.now[candidates[k]], laws[k]
                 one.stick = False
                 if pulled:
@@ -655,11 +658,25 @@ class Contacts:
                 one.borne = x.static if not solved else drag / load if load > 0 else 0.0
             return False
 
-        for solved in (False, True):
-            if met(solved):
+        for otherwise, solved in itertools.product((False, True), repeat=2):
+            if met(solved, otherwise):
                 return
             for i, one in zip(candidates, known, strict=True):
                 self.now[i] = replace(one)
+
+    def _lawful(self, w: np.ndarray, candidates: Sequence[int], laws: Sequence[Law], close: float) -> bool:
+        """Whether contacts move as their modes say: none inwards, none that is held, slips that start along theirs."""
+        for k, x in enumerate(laws):
+            one, along = self.now[candidates[k]], w[list(x.tangential)]
+            if x.normal is not None and w[x.normal] < -close:
+                return False
+            if one.closed and one.mode == "stick" and np.abs(along).max(initial=0.0) > close:
+                return False
+            if one.mode == "slip" and x.rough:
+                ahead = float(along @ one.direction)
+                if ahead < -close or np.linalg.norm(along - ahead * one.direction) > close:
+                    return False
+        return True
 
     def _worst(self, f: np.ndarray, candidates: Sequence[int], laws: Sequence[Law]) -> tuple[int, bool]:
         """Contact whose forces break the laws most, and whether they pull it; -1 if none does."""
