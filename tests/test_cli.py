@@ -108,8 +108,8 @@ start = m.assemble(ball=0.2)
 BAD = {
     "unknown machine": (["run", "blot"], "Did you mean 'bolt'?"),
     "unknown param": (["run", "bolt", "--set", "l_9=1"], "no param named 'l_9'"),
-    "param without a number": (["run", "bolt", "--set", "l_1"], "PARAM=NUMBER"),
-    "param that is no number": (["run", "bolt", "--set", "l_1=long"], "PARAM=NUMBER"),
+    "param without a number": (["run", "bolt", "--set", "l_1"], "NAME=NUMBER"),
+    "param that is no number": (["run", "bolt", "--set", "l_1=long"], "NAME=NUMBER"),
     "param that is not finite": (["run", "bolt", "--set", "l_1=nan"], "not a finite number"),
     "length that cannot close": (["run", "bolt", "--set", "l_1=0.5"], "cannot close"),
     "unknown formulation": (["run", "bolt", "--formulation", "euler"], "spf"),

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.markup import escape
 
@@ -54,7 +53,7 @@ def inverse(
     directory = out_dir or Path("results") / machine.name
     check_directory(directory)
     found = sl.inverse(begin, {**turns, **numbers_of(hold or [], "--hold", "slider=0.1")}, samples=samples)
-    rows = {f"effort {n}": (np.abs(x), "Nm" if n in found.mechanism.turns else "N") for n, x in found.effort.items()}
+    rows = {f"effort {n}": (abs(x), "Nm" if n in found.mechanism.turns else "N") for n, x in found.effort.items()}
     rows |= {f"force in {n}": (x.size, "N") for n, x in found.loads.items()}
     rows["shaking force"] = found.shaking.size, "N"
     numbers = {n: {"largest": float(x.max()), "at": float(found.t[x.argmax()])} for n, (x, _) in rows.items()}
