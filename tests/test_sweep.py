@@ -85,7 +85,12 @@ def test_client_killed_then_resumed(tmp_path, how, monkeypatch):
     store, log, script = tmp_path / "store", tmp_path / "log", tmp_path / "client.py"
     script.write_text(CLIENT)
     slowly = environment(log) | {"SWEEP_PAUSE": "1.0"}  # so that a busy machine does not finish it before the signal
-    client = subprocess.Popen([sys.executable, str(script), str(store)], env=slowly, stderr=subprocess.DEVNULL)
+    client = subprocess.Popen(
+        [sys.executable, str(script), str(store)],
+        env=slowly,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a job in the background ignores
+    )
     wait_for(lambda: len(done_in(store)) >= 4)
     client.send_signal(how)
     client.wait()
