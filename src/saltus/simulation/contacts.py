@@ -396,7 +396,10 @@ class Contacts:
             )
             for i, one in enumerate(self.now)
         }
-        self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, response, {} if struck else leaving)
+        rest = self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, response, {} if struck else leaving)
+        creep = [i for i, one in enumerate(self.now) if one.borne is not None and one.closed]
+        if any(np.linalg.norm(u[self.tangential(i)]) > SLIP_ENDS / 2 for i in creep):
+            v = rest  # nothing holds them but that others do
         self._hold(t, q, v)
         if struck and any(self.now[i].closed and abs(u[self.normal(i)]) > slow for i in resting):
             rests = self._limit()  # it would have left once more, more slowly than counts
@@ -537,8 +540,8 @@ class Contacts:
         at_rest: dict[int, bool],
         response: Response,
         leaving: Mapping[int, str],
-    ) -> None:
-        """Set the modes of all contacts from their accelerations."""
+    ) -> np.ndarray:
+        """Set the modes of all contacts from their accelerations; velocities with which all that is at rest is so."""
         rows: list[int] = []
         laws = []
         still = [
@@ -577,6 +580,7 @@ class Contacts:
             self.felt = felt
         if forces is not None:
             self._spread(q, v, rows, candidates, laws, forces, response, float(np.abs(b).max()))
+        return v
 
     def _free(self, q: np.ndarray, v: np.ndarray, response: Response) -> np.ndarray:
         """Accelerations along all rows with no hard contact closed and no dry friction."""
