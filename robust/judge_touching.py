@@ -302,7 +302,7 @@ def _laws(s: Side, small: float, wide: float, tolerance: float, ends: bool) -> l
     drag = float(np.linalg.norm(s.dragged))
     if drag > max(s.static, s.mu) * N + small:
         out.append(f"has a friction of {drag:.4g} N, limit {s.static * N:.4g} N")
-    if speed > 1e-5:
+    if speed > max(1e-5, 1e3 * tolerance):  # below, a slip that starts may keep the direction it started in
         off = float(np.linalg.norm(s.dragged + s.mu * N * s.slip[0] / speed))
         if off > small + s.mu * N * (FINE + 1e-8 / speed):
             out.append(f"slips at {speed:.2g} m/s and its friction is off by {off:.3g} of {s.mu * N:.3g} N")
@@ -344,11 +344,12 @@ def _wedged(here: Touching) -> bool:
         return True  # no opinion
     G = free.T @ np.linalg.solve(free @ here.mass @ free.T, free)
     held, choices = list[np.ndarray](), list[list[np.ndarray]]()
+    known = max(1e-4, 1e3 * here.given.machine.tolerance)  # m/s
     for s in closed:
         speed = float(np.linalg.norm(s.slip[0])) if s.slip.size else 0.0
         slips = s.mu > 0 and speed > 1e-9
         held.append(s.normal_row)
-        ways = [] if not slips else [s.slip[0] / speed] if speed > 1e-4 else [*_circle(len(s.slip_rows))]
+        ways = [] if not slips else [s.slip[0] / speed] if speed > known else [*_circle(len(s.slip_rows))]
         choices.append([s.normal_row - s.mu * d @ s.slip_rows for d in ways] or [s.normal_row])
         if s.static > 0 and not slips:
             held += list(s.slip_rows)

@@ -31,10 +31,11 @@ SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are k
 # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
 # so small say nothing of the direction of a slip
 STANDS, ROUGHLY = 1e-8, 10.0
-# m/s: a slip that starts in 3D is given its direction until it is as fast as this, or by the tolerance E as the second
-# number times sqrt(E). Its direction settles the quicker the slower it is, with steps as short; what it turns meanwhile
-# is lost: by the square of this speed, measured on feet that slip in turns, 1e-9 m with 1e-5 m/s and 1e-7 with 1e-4.
-STARTS, GENTLY = 1e-6, 0.01
+# m/s: a slip that starts in 3D is given its direction until it is as fast as this, or so many tolerances, below which
+# velocities say nothing of it, but at most as the third number times the root of the tolerance. It finds its direction
+# the quicker the slower it is, with steps as short; what it turns meanwhile is lost: by the square of this speed,
+# measured on feet that slip in turns, 1e-9 m with 1e-5 m/s and 1e-7 with 1e-4.
+STARTS, MANY, GENTLY = 1e-6, 100.0, 0.1
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
@@ -146,7 +147,7 @@ class Contacts:
                 static=float(mu_s),
                 restitution=float(e),
                 stands=max(STANDS, ROUGHLY * tolerance),
-                starts=max(STARTS, GENTLY * math.sqrt(tolerance)),
+                starts=max(STARTS, min(MANY * tolerance, GENTLY * math.sqrt(tolerance))),
             )
             for x, (mu, mu_s, e) in zip(c.elements, laws, strict=True)
         ]
