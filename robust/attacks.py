@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from robust import attacks_data, attacks_files, attacks_robots, attacks_studio, attacks_threads
-from robust.gathering import command_line, gathered, renew
+from robust.gathering import command_line, told
 from robust.wrong import Wrong
 from saltus.errors import SaltusError
 
@@ -224,8 +224,4 @@ def main(arguments: list[str]) -> int:
             result = attack(given.seed, Path(folder))
         print(f"{result.campaign}: {result.verdict}: {result.end}: {result.detail} ({result.seconds} s)")
         return result.verdict == "wrong"
-    records = gathered(given, results, every=1000)
-    text = section(records)
-    print("\n" + text)
-    renew(given.write, text)
-    return any(r["verdict"] == "wrong" for r in records)
+    return told(given, results, 1000, section)

@@ -6,7 +6,7 @@ import signal
 import time
 import warnings
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 import saltus as sl
 from robust.build import control
 from robust.draw_touching import VARIANTS, random_toucher, varied
-from robust.gathering import command_line, gathered, renew
+from robust.gathering import TouchTrial, command_line, told
 from robust.touching import Toucher, build
 from robust.trial import where
 from saltus.errors import SaltusError
@@ -32,27 +32,12 @@ FATES = ("right", "grows", "lost", "doubted", "no reference", "wrong")
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(TouchTrial):
     """How a batch ended: "right", "named" (refused) or "wrong"; and what became of its copies."""
 
-    seed: int
-    verdict: str
-    end: str
-    detail: str
-    theme: str
-    spatial: bool
-    links: int
-    loops: int
-    contacts: int
-    land: str
-    events: int
     copies: dict[str, int]
     off: list[float]  # the largest difference of a right copy at every level
     seconds: float
-
-    def record(self) -> dict[str, Any]:
-        """For a line of JSON."""
-        return asdict(self)
 
 
 def touchers(seed: int) -> list[Toucher]:
@@ -239,8 +224,4 @@ def main(arguments: list[str]) -> int:
         result = trial(given.seed)
         print(f"{result.verdict}: {result.end}: {result.detail} {result.copies} {result.off} ({result.seconds} s)")
         return result.verdict == "wrong"
-    records = gathered(given, lambda seeds: results(seeds, "robust.batches"), every=50)
-    text = section(records)
-    print("\n" + text)
-    renew(given.write, text)
-    return any(r["verdict"] == "wrong" for r in records)
+    return told(given, lambda seeds: results(seeds, "robust.batches"), 50, section)

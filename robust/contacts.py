@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from robust.draw_touching import VARIANTS, random_toucher
-from robust.gathering import command_line, gathered, renew
+from robust.gathering import TouchTrial, command_line, told
 from robust.judge_touching import of_run
 from robust.touching import Toucher, build, run
 from robust.trial import differ, where
@@ -19,26 +19,11 @@ TWICE = 7  # every so many machines are run twice: the same bits must come out
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(TouchTrial):
     """How a trial ended: "right", "named" (refused), "painleve", "unfinished" or "wrong"."""
 
-    seed: int
-    verdict: str
-    end: str
-    detail: str
-    theme: str
-    spatial: bool
-    links: int
-    loops: int
-    contacts: int
-    land: str
-    events: int
     impacts: int
     seconds: float
-
-    def record(self) -> dict[str, Any]:
-        """For a line of JSON."""
-        return asdict(self)
 
 
 def trial(seed: int) -> Result:
@@ -166,8 +151,4 @@ def main(arguments: list[str]) -> int:
         result = trial(given.seed)
         print(f"{result.verdict}: {result.end}: {result.detail} ({result.seconds} s, {result.events} events)")
         return result.verdict == "wrong"
-    records = gathered(given, lambda seeds: results(seeds, "robust.contacts"), every=100)
-    text = section(records)
-    print("\n" + text)
-    renew(given.write, text)
-    return any(r["verdict"] == "wrong" for r in records)
+    return told(given, lambda seeds: results(seeds, "robust.contacts"), 100, section)

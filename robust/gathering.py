@@ -8,11 +8,39 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 Records = list[dict[str, Any]]
 Trials = Callable[[list[int]], Iterable[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How the trial of a seed ended."""
+
+    seed: int
+    verdict: str
+    end: str
+    detail: str
+
+    def record(self) -> dict[str, Any]:
+        """For a line of JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TouchTrial(Trial):
+    """One of machines that touch, and what they were."""
+
+    theme: str
+    spatial: bool
+    links: int
+    loops: int
+    contacts: int
+    land: str
+    events: int
 
 
 def command_line(name: str, about: str | None, count: int, kept: str) -> argparse.ArgumentParser:
@@ -53,6 +81,15 @@ def gathered(given: argparse.Namespace, results: Trials, every: int) -> Records:
     except KeyboardInterrupt:
         print("\ninterrupted; the same command goes on from here")
     return list(records.values())
+
+
+def told(given: argparse.Namespace, results: Trials, every: int, section: Callable[[Records], str]) -> bool:
+    """Run a campaign, print the section of the page that tells of it and renew it there; whether any is wrong."""
+    records = gathered(given, results, every)
+    text = section(records)
+    print("\n" + text)
+    renew(given.write, text)
+    return any(r["verdict"] == "wrong" for r in records)
 
 
 def renew(page: Path | None, text: str) -> None:

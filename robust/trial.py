@@ -6,7 +6,7 @@ import os
 import time
 import traceback
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from robust import faults
 from robust.build import Built, build, run
 from robust.draw import random_machine
 from robust.ends import compared
+from robust.gathering import Trial
 from robust.judge import of_run, of_start, residuals
 from robust.machines import DEFAULT, Machine
 from robust.maximal import NoOpinion
@@ -26,13 +27,9 @@ OUTCOMES = ("chattering", "not finite", "step too small", "step limit", "slip en
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Trial):
     """How a trial ended: verdict "right", "named" (an error or outcome that says what is wrong) or "wrong"."""
 
-    seed: int
-    verdict: str
-    end: str
-    detail: str
     theme: str = ""
     spatial: bool = False
     links: int = 0
@@ -41,10 +38,6 @@ class Result:
     engine: str = ""
     seconds: float = 0.0
     compared: str = ""  # by the second judge: how far the end state is off, or why it has no opinion
-
-    def record(self) -> dict[str, Any]:
-        """For a line of JSON."""
-        return asdict(self)
 
 
 def trial(seed: int) -> Result:

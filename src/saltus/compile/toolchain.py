@@ -30,7 +30,7 @@ FLAGS = ("-std=c99", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off")
 """Flags of every build. NaN and infinity keep their meaning: the integrators look for them. Products and
 sums stay apart, so that native code gives the virtual machine's numbers to the last bit."""
 
-LONG, HUGE = 300_000, 8_000_000
+LONG, HUGE = 300_000, 8_000_000  # characters of C, 24 an instruction
 """How much is optimised, since a compiler's time grows faster than a function does. Up to LONG all of it, at -O2; from
 there on functions are cut into pieces first, and beyond HUGE nothing is optimised. Measured with gcc 12 on a flow of
 0.5 MB, seconds of the processor and time of one evaluation in a run: whole at -O2 9.6 s and 1.8 us, in pieces of 500

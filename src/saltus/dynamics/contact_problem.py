@@ -132,6 +132,11 @@ class _Problem:
                     return True
         return False
 
+    @property
+    def _still(self) -> tuple[tuple[str, ...], list[np.ndarray | None]]:
+        """The guess in which nothing that is at rest moves."""
+        return tuple("stick" if x.rough else "slip" for x in self.laws), [x.direction for x in self.laws]
+
     # ---- guesses ------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Forces]:
@@ -153,8 +158,8 @@ class _Problem:
 
     def changed(self) -> Forces | None:
         """The solution that is reached from rest by changing the mode of one contact at a time, each law it breaks."""
-        still = tuple("stick" if x.rough else "slip" for x in self.laws)
-        waiting: list[tuple[tuple[str, ...], list[np.ndarray | None]]] = [(still, [x.direction for x in self.laws])]
+        still, own = self._still
+        waiting = [(still, own)]
         known = {still}
         for modes, ways in waiting:
             f = self._forces(np.zeros(self.n), modes, ways)
@@ -202,8 +207,7 @@ class _Problem:
             done = sweeps
             if not np.isfinite(f).all():
                 return None
-            still = ["stick" if x.rough else "slip" for x in self.laws], [x.direction for x in self.laws]
-            found = self._tried(f, *(self._guess(f) if sweeps else still))
+            found = self._tried(f, *(self._guess(f) if sweeps else self._still))
             if found is not None:
                 return found
         return None
@@ -258,8 +262,7 @@ class _Problem:
         limit is one of how forces are shared, and nothing is let go. At the limit nothing moves yet, so that a slip
         that starts has no direction but that of the force.
         """
-        modes = ["stick" if x.rough else "slip" for x in self.laws]
-        ways = [x.direction for x in self.laws]
+        modes, ways = self._still
         f = self._held(np.zeros(self.n), modes, ways)
         if f is None:
             return None
