@@ -163,9 +163,10 @@ def test_a_drive_in_a_file_is_the_same_drive(tmp_path):
         for a, b in zip(Equations(m).function(*names)(*at), Equations(again).function(*names)(*at), strict=True):
             assert np.allclose(a.full(), b.full(), rtol=1e-14, atol=0)
     words = tmp_path / "words.saltus.yaml"
+    drive = "{gear: 5, rotor_inertia: 0.002, stiffness: 200, damping: 0.5, friction: 0.01}"
     words.write_text(
-        "saltus: 1\nname: geared\ngravity: 0\nlinks: {arm: {mass: 1.0, inertia: 0.02}}\njoints:\n"
-        "  hip: {type: revolute, a: ground, b: arm, motor: {gear: 5, rotor_inertia: 0.002, stiffness: 200, damping: 0.5, friction: 0.01}}\n"
+        "saltus: 1\nname: geared\ngravity: 0\nlinks: {arm: {mass: 1.0, inertia: 0.02}}\n"
+        f"joints: {{hip: {{type: revolute, a: ground, b: arm, motor: {drive}}}}}\n"
     )
     said = sl.read(words).mechanism
     assert said.q_names == m.q_names

@@ -42,6 +42,7 @@ class Mechanism(Packed, Shown, Loads):
         self.constraints: dict[str, Constraint] = {}
         self.drives: dict[str, Drive] = {}
         self.keyframes: dict[str, dict[str, Any]] = {}
+        self.surfaces: dict[str, list[Any]] = {}  # of links, from files; pictures ask each for its `triangles()`
         self.controls: dict[str, Any] = {}  # laws of a machine that is simulated by itself, by name
         self.closing = 0.0  # m: what loops may leave open at most, for machines whose lengths are rounded
         self.ground = Link("ground", 0.0, SX(3, 1), SX(3, 3), spatial)
