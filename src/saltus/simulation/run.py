@@ -48,7 +48,8 @@ from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
 from saltus.simulation.asked import check_events, check_numbers, check_start, first_domain, ground_of
-from saltus.simulation.contacts import START, Contacts, Settled, response
+from saltus.simulation.contacts import START, Contacts
+from saltus.simulation.instant import Settled, response, settle
 from saltus.simulation.log import Log, Stay
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
@@ -289,7 +290,7 @@ class _Run:
             self._hold(now, p, law)
         if isinstance(law, Schedule):
             self._row(law.table(c, 0).entered(self._entry()), now, p, math.inf)
-        out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
+        out = settle(self.contacts, self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
