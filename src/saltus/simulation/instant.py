@@ -267,17 +267,19 @@ class _Instant:
             normal = place + len(mine) if one.element.normal else None
             laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
         G = Decomposition(self.M, self.A[rows], self.loops).mobility if rows else np.zeros((0, 0))
+        fixed = np.diag(G) == 0
         for one in contacts.now:
             one.closed = one.closed and (one.element.soft or not one.element.normal)
         forces, b = None, np.zeros(0)
         for _ in range(4):
             before, b = b, self._free(v)[rows]
+            b[fixed & (np.abs(b) <= FINE * np.abs(b).max(initial=1.0))] = 0.0  # round-off that nothing could hold
             if np.array_equal(b, before):
                 break  # the law does not mind who touches
             if rows:
                 going = {k: self.leaving[i] for k, i in enumerate(candidates) if i in self.leaving}
                 forces = solve(G, b, laws, count=True, leaving=going)
-                self._take(candidates, forces, laws, np.diag(G) > 0)
+                self._take(candidates, forces, laws, ~fixed)
             felt = [one.closed for one in contacts.now]
             if felt == contacts.felt:
                 break
