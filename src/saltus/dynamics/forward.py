@@ -12,10 +12,12 @@ from saltus.dynamics.balance import Instant, Load, Solved, balance_of, load
 from saltus.dynamics.equations import Equations
 from saltus.errors import BadValue, UnknownName
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.symbols import Named
 from saltus.once import cached_property
 
 
+@unchanged
 def forward(state: State, efforts: Mapping[str, float] | None = None, *, t: float = 0.0) -> Forward:
     """What a state does next under the efforts (Nm, N) of its inputs; None leaves all inputs at zero.
 

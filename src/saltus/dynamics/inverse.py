@@ -13,6 +13,7 @@ import numpy as np
 from saltus.dynamics.balance import Balance, Load, balance_of, load
 from saltus.errors import BadModel, BadValue, Singular, UnknownName
 from saltus.model.assembly import CLOSED, State, assembler
+from saltus.model.contents import unchanged
 from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, Named, Param, number
@@ -119,6 +120,7 @@ class Inverse:
         return f"Inverse({self.mechanism.name!r}, {len(self.t)} times to {self.t[-1]:.6g} s: {efforts})"
 
 
+@unchanged
 def inverse(
     start: State | Mechanism,
     motions: Mapping[str, Motion] | None = None,

@@ -15,7 +15,7 @@ from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
 from saltus.model import joints
 from saltus.model.assembly import State, assembler
 from saltus.model.branches import branches
-from saltus.model.contents import Derived, Same
+from saltus.model.contents import Derived, Same, unchanged
 from saltus.model.joints import Ball, Joint
 from saltus.model.kinematics import Kinematics
 from saltus.model.loads import Loads
@@ -69,13 +69,13 @@ class Mechanism(Packed, Shown, Loads):
     @property
     def gravity(self) -> SX:
         """Acceleration of free fall (m/s2, world axes). Set a number (downwards), or a vector of numbers and Params."""
-        return self._gravity
+        return SX(self._gravity.value)
 
     @gravity.setter
     def gravity(self, given: Any) -> None:
         gravity = gravity_vector(given, self.spatial)
         self.book.known_symbols("gravity", gravity)
-        self._gravity = gravity
+        self._gravity = Expression(gravity)
 
     @property
     def contents(self) -> tuple[Hashable, ...]:
@@ -86,7 +86,7 @@ class Mechanism(Packed, Shown, Loads):
         parts = (self.params, self.links, self.joints, self.points, self.forces, self.constraints, self.drives)
         named = tuple(tuple(part.items()) for part in (*parts, self.memories, self.touching))
         more = tuple((name, Same(x)) for group in (self.inputs, self.armatures) for name, x in group.items())
-        return (*named, more, self.closing, Expression(self._gravity))
+        return (*named, more, self.closing, self._gravity)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` derives from the machine as it is now, made once and again after every change."""
@@ -366,6 +366,7 @@ class Mechanism(Packed, Shown, Loads):
 
     # ---- configurations -----------------------------------------------------------------------------------------
 
+    @unchanged
     def assemble(
         self,
         *,
@@ -397,9 +398,10 @@ class Mechanism(Packed, Shown, Loads):
                 warnings.warn(
                     f"{name} = {angle:g} of {self.name!r} is in radians, {angle / math.tau:.1f} turns; for degrees "
                     f"write {name}=math.radians({angle:g})",
-                    stacklevel=3,
+                    stacklevel=4,
                 )
 
+    @unchanged
     def branches(self, *, params: Mapping[str, float] | None = None, **fixed: Any) -> list[State[Mechanism]]:
         """All ways to close the loops with the given coordinates held, which must use up the freedom."""
         a, p = assembler(self), self.values(params)
