@@ -317,7 +317,7 @@ def test_prescribed_motion_moves_the_loop_at_rest():
     """A ground pivot that follows time drags the four-bar along even when nothing else is given."""
     m = sl.Mechanism("moved")
     cart = m.link("cart", mass=1.0)
-    m.slide("cart", m.ground, cart, follows=0.1 * m.time)
+    m.slide("cart", m.ground, cart, motion=0.1 * m.time)
     a, b = m.rod("a", mass=1.0, length=0.3), m.rod("b", mass=1.0, length=0.3)
     m.revolute("qa", m.ground, a.start)
     m.revolute("qb", cart.at(0.4, 0), b.start)

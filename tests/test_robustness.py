@@ -620,7 +620,7 @@ def test_a_given_motion_that_contradicts_a_contact_is_named():
     """The foot is carried along at 1 m/s whatever the ground does."""
     m = sl.Mechanism("dragged")
     cart, leg = m.link("cart", mass=1.0), m.link("leg", mass=1.0)
-    m.slide("x", m.ground, cart, axes="x", follows=m.driven("x", m.time))
+    m.slide("x", m.ground, cart, axes="x", motion=m.motion("x", m.time))
     m.slide("y", cart, leg, axes="y")
     m.slide("rider", leg, m.link("rider", mass=1.0), axes="x")
     m.point("foot", leg.at(0, 0))
@@ -650,7 +650,7 @@ def test_a_run_of_too_many_steps_ends_by_name():
 def test_given_motions_that_contradict_a_loop_are_named():
     m = sl.Mechanism("driven")
     a, b = (m.rod(n, mass=1.0, length=1.0) for n in "ab")
-    m.revolute("q1", m.ground, a.start, follows=m.driven("q1", m.time))
+    m.revolute("q1", m.ground, a.start, motion=m.motion("q1", m.time))
     m.slide("q2", m.ground.at(0.0, 0.5), b, axes="x")
     m.slide("end", a.end, b.at(1.0, -0.5), axes="x")
     with pytest.raises(BadValue, match="motions given in time contradict the loops"):

@@ -122,10 +122,10 @@ class Forward:
         return self._instant.transmitted(self._solved)
 
     @property
-    def drives(self) -> Named:
+    def motion_efforts(self) -> Named:
         """Effort that each motion given in time takes (Nm, N), by name."""
         names, rows = self._balance.given
-        return Named(names, self._solved.f[rows], "drive")
+        return Named(names, self._solved.f[rows], "motion")
 
     def __repr__(self) -> str:
         return f"Forward({self.state.mechanism.name!r}: a = {self.a!r}, energy = {self.energy:.6g} J)"

@@ -25,7 +25,7 @@ SAMPLES: dict[str, tuple[tuple[str, ...], str]] = {
     "v": (("velocity",), "rad/s or m/s"),
     "a": (("velocity",), "rad/s2 or m/s2"),
     "torques": (("input",), "Nm or N"),
-    "drives": (("drive",), "Nm or N"),
+    "motion_efforts": (("motion",), "Nm or N"),
     "phase": ((), "1"),
     "kinetic": ((), "J"),
     "potential": ((), "J"),
@@ -200,9 +200,9 @@ class Trajectory(Shown):
         return Named(self.meta["inputs"], self.arrays["torques"].T, "input")
 
     @property
-    def drives(self) -> Named:
+    def motion_efforts(self) -> Named:
         """Efforts of given motions over time by name (Nm, N)."""
-        return Named(self.meta["drives"], self.arrays["drives"].T, "drive")
+        return Named(self.meta["motions"], self.arrays["motion_efforts"].T, "motion")
 
     @property
     def params(self) -> dict[str, float]:
@@ -420,7 +420,7 @@ class Trajectory(Shown):
             "coordinate": m["q_names"],
             "velocity": m["v_names"],
             "input": m["inputs"],
-            "drive": m["drives"],
+            "motion": m["motions"],
             "channel": m["channels"],
             "constraint": m["constraints"],
             "element": m["elements"],
