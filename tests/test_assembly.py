@@ -11,6 +11,8 @@ from saltus.errors import BadValue, CannotClose, Singular, UnknownName
 from saltus.model.assembly import assembler
 from saltus.zoo import bolt_linkage
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def four_bar(ground, crank, coupler, rocker, *, spatial=False):
     m = sl.Mechanism("four-bar", spatial=spatial)

@@ -13,10 +13,7 @@ from saltus.errors import BadModel, BadValue, UnknownName
 G = 9.81
 
 
-@pytest.fixture(autouse=True)
-def _no_compiler(monkeypatch):
-    """None of these machines is run often enough to be worth compiling."""
-    monkeypatch.setenv("SALTUS_CC", "none")
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def point(*, friction=0.0, spatial=False, **law):
