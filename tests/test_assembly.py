@@ -447,7 +447,7 @@ LINKAGES = {
     "tied": tied,
     "RSSR": ball_chain,
 }
-SCALES = (1e-4, 0.7e-3, 1e-2, 30.0, 1e3, 1e4)
+SCALES = (1e-4, 0.7e-3, 1e4)
 
 
 def in_lengths(state, s):

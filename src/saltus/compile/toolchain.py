@@ -166,9 +166,7 @@ def _temporary_cache(refused: str) -> Path:
     return path
 
 
-def build(
-    source: str, flags: Sequence[str] = (), name: str = "C code", level: tuple[str, ...] = ("-O2",)
-) -> Path:
+def build(source: str, flags: Sequence[str] = (), name: str = "C code", level: tuple[str, ...] = ("-O2",)) -> Path:
     """Return the shared library of a C source, from the cache if it was built before.
 
     `flags` are added to `FLAGS` and to the `level`, which is another one for long sources. `name` is what a listener of
