@@ -89,7 +89,7 @@ def check(
     draw: Annotated[bool, typer.Option(help="Draw the first configuration.")] = True,
     reading: Any = None,
 ) -> None:
-    """Assemble a model file and say what it holds: links, joints, loops, freedom, drives, feet, start; draw it."""
+    """Assemble a model file and say what it holds: links, joints, loops, freedom, motions, feet, start; draw it."""
     import saltus as sl
     from saltus.files.model_file import ModelFile
 

@@ -108,11 +108,11 @@ def articulated(
         )
         joint_name = f"{name}{i + 1}" if first else f"{name}{i + 1}_{j % links + 1}"
         own_motor = motor if first else None
-        follows = None if first else [m.q[n] for n in shared[-1].q_names]
+        motion = None if first else [m.q[n] for n in shared[-1].q_names]
         if m.spatial:
-            joint = m.universal(joint_name, knots[-1], body, axes=across, motor=own_motor, follows=follows)
+            joint = m.universal(joint_name, knots[-1], body, axes=across, motor=own_motor, motion=motion)
         else:
-            joint = m.revolute(joint_name, knots[-1], body, motor=own_motor, follows=follows)
+            joint = m.revolute(joint_name, knots[-1], body, motor=own_motor, motion=motion)
         if first:
             shared.append(joint)
         bodies.append(body)
@@ -172,7 +172,7 @@ def continuum(
             turns = not (isinstance(thick, int | float) and thick == 0)
             rotary = _disc(m, slice_mass, thick, direction) if turns else 0.0
             body = m.link(f"{name}_{i + 1}_{j + 1}", mass=slice_mass, inertia=rotary)
-            m.bend(f"{name}{i + 1}_at{j + 1}", knots[-1], body, fraction=float(x[j]), turns=turns, follows=bent, **law)
+            m.bend(f"{name}{i + 1}_at{j + 1}", knots[-1], body, fraction=float(x[j]), turns=turns, motion=bent, **law)
             bodies.append(body)
         knots.append(end.origin)
     return _finished(Tail(name, m, tuple(shared), tuple(bodies), tuple(knots)), stiffness, damping)

@@ -20,7 +20,7 @@ from saltus.model.registry import readable
 from saltus.simulation import netcdf
 from saltus.simulation.trajectory import SAMPLES, Event, Piece, Trajectory
 
-FORMAT = "saltus-trajectory-3"
+FORMAT = "saltus-trajectory-4"
 STATES = ("q_before", "v_before", "q", "v")  # around an event
 
 # What `meta` holds at least: a text, a number, a list of names, a dict of numbers.
@@ -31,7 +31,7 @@ NAMES = (
     "q_names",
     "v_names",
     "inputs",
-    "drives",
+    "motions",
     "channels",
     "constraints",
     "points",

@@ -14,6 +14,7 @@ from saltus.errors import CannotClose, SaltusError, Singular
 from saltus.model.assembly import State, assembler
 from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
+from saltus.model.parts import Frame
 from saltus.model.rank import rank
 
 SAMPLES = 120  # points of a path
@@ -80,6 +81,14 @@ class Posing:
         except CannotClose:
             self.pose = self._open(*after)
         return self.pose
+
+    def jump(self, pose: Mapping[str, float], held: Mapping[str, float], params: Mapping[str, float]) -> None:
+        """Go to the branch that a pose is on, without a way there; one that does not close leaves the present one."""
+        fixed: dict[str, Any] = {**self.held, **held}
+        try:
+            self.state = self.mechanism.assemble(near=pose, params={**self.params, **params}, **fixed)
+        except CannotClose:
+            return
 
     def _near(self, state: State, held: Mapping[str, float], params: Mapping[str, float]) -> State:
         guess = dict(zip(self.mechanism.q_names, state.positions.tolist(), strict=True))
@@ -169,7 +178,7 @@ class Posing:
             text += ", " + _counted(sum(found.redundant.values()), "redundant constraint")
         return text
 
-    def reach(self, point: str, target: np.ndarray) -> dict[str, float]:
+    def reach(self, point: Frame | str, target: np.ndarray) -> dict[str, float]:
         """Values of the drivers that bring a point nearest to a place (m), the floating base where it is.
 
         Gauss-Newton steps along the machine's own motions, short ones, so that the branch stays the same.
