@@ -26,7 +26,6 @@ from saltus.simulation.asked import ground_of
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: nothing bounces more slowly, and nothing whose flight would be shorter than a step
-STARTS = 1e-6  # m/s: a slip in 3D that starts has the direction it started in up to this; step.c knows the half of it
 CLOSINGS = 30  # Newton steps that a start may need onto its loops
 
 
@@ -243,8 +242,6 @@ class Batch:
             p[:, place["friction"]], p[:, place["static"]] = friction[:, :1], friction.max(1, keepdims=True)
             p[:, motion.slice("friction").start + i] = friction[:, 0]
             p[:, place["closed"]] = not x.normal
-            if "starts" in place:
-                p[:, place["starts"]] = STARTS
             if "reference" in place:
                 p[:, place["reference"]] = np.eye(3)[np.abs(meeting.normals[:, i]).argmin(axis=1)]
             at += x.size

@@ -83,12 +83,13 @@ def source(motion: Motion, gradient: bool) -> str:
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     for x in motion.elements:
         patch = 1 + x.patch if motion.patched and isinstance(x.part, Foot) else 0
-        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}, {int(x.soft)}, {patch}}}")
+        starts = at + x.places["starts"].start if "starts" in x.places else 0
+        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}, {int(x.soft)}, {patch}, {starts}}}")
         rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
     lines = [
         "#define SIZE(n) ((n) > 0 ? (n) : 1)",
         *(f"#define {name} {value}" for name, value in sizes.items()),
-        "static const struct { int slips, normal, row, p, hold, soft, patch; } elements[] = {"
+        "static const struct { int slips, normal, row, p, hold, soft, patch, starts; } elements[] = {"
         + ", ".join(table or ["{0}"])
         + "};",
     ]
