@@ -27,10 +27,11 @@ static const double NEAR = 1e-10;      /* m, m/s: events are located to this */
 static const double PRESSED = 1e-7;    /* of the weight: and to this where a force decides */
 static const double REST = 2e-5;       /* m/s: a contact that is pressed and leaves more slowly stays */
 static const double STILL = 1e-9, SLOW = 5e-7; /* m/s: slower than this nothing slips in the plane, in 3D */
-static const double YOUNG = 1e-6, MANY_TOLERANCES = 100.0, GENTLY = 0.1, COARSEST = 1e-5; /* m/s, and how it grows with the tolerance */
+static const double YOUNG = 1e-6, TOLERANCES = 300.0, COARSEST = 1e-5; /* m/s; and how it grows with the tolerance, up to one */
 static const double MOVES = 1e-6;      /* m/s: what others hold and what is as fast is held no longer */
 static const double SPREAD = 1e-9;     /* of the largest force or motion: what rows that depend on others are known to */
 static const double GAINS = 1e-9;      /* of the energy of approach: an impact that gains more is not one */
+static const double FIXED = 1e-18;     /* times gravity by the weight (1/kg): rows that move less easily do not move */
 static const double LEVER = 1e3;       /* by so much a velocity may change for one along rows that are at rest */
 static const double SHORTEST = 1e-6;   /* of a step: its parts are not shorter, whatever their error */
 enum { ROUNDS = 4, EVENTS = 8, TRIES = 20 };
@@ -252,30 +253,34 @@ static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
   }
 }
 
-static void posed(const Meeting *m, int l, Problem *a) {
+/* The mobility of the rows and what they do without forces; nothing of those that the loops hold but for round-off. */
+static void posed(const Batch *batch, const Meeting *m, const V *moves, int l, Problem *a) {
   memset(a, 0, sizeof *a);
-  for (int i = 0; i < ROWS; ++i)
-    for (int j = 0; j < ROWS; ++j) a->G[i][j] = m->G[i * ROWS + j][l];
+  for (int i = 0; i < ROWS; ++i) {
+    const int held_i = !(m->G[i * ROWS + i][l] > FIXED / batch->weight);
+    a->b[i] = held_i ? 0.0 : moves[i][l];
+    for (int j = 0; j < ROWS; ++j)
+      a->G[i][j] = held_i || !(m->G[j * ROWS + j][l] > FIXED / batch->weight) ? 0.0 : m->G[i * ROWS + j][l];
+  }
+  a->size = fmax(largest(a->b, ROWS), 1e-12);
 }
-
-static void sized(Problem *a) { a->size = fmax(largest(a->b, ROWS), 1e-12); }
 
 /* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. 0: there was no
    impact, 2: its impulses are in doubt. */
-static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching, double rest, double *note) {
+static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l, const int *touching, double *note) {
   double u[SIZE(ROWS)], bounce[SIZE(ELEMENTS)] = {0.0}, low = 0.0, high = 1.0, share = 1.0, bounces = 0.0;
   Problem a;
   Forces g;
   int hit = 0, doubt = 0;
-  posed(m, l, &a);
-  for (int j = 0; j < ROWS; ++j) u[j] = m->u[j][l];
+  posed(batch, m, m->u, l, &a);
+  memcpy(u, a.b, sizeof u);
   const double slow = 1e-9 * (1.0 + largest(u, ROWS));
   for (int i = 0; i < ELEMENTS; ++i) {
     const double speed = -u[elements[i].row + elements[i].slips];
     if (!touching[i]) continue;
     a.laws[i].active = a.laws[i].rough = 1;
     a.laws[i].limit = a.laws[i].friction = OWN(i);
-    bounce[i] = RESTITUTION(i) * speed > rest ? RESTITUTION(i) : 0.0;
+    bounce[i] = RESTITUTION(i) * speed > batch->rest ? RESTITUTION(i) : 0.0;
     bounces += bounce[i];
     hit |= speed > slow;
   }
@@ -285,7 +290,7 @@ static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching
     memcpy(a.b, u, sizeof u);
     for (int i = 0; i < ELEMENTS; ++i)
       if (touching[i]) a.b[elements[i].row + elements[i].slips] *= 1.0 + share * bounce[i];
-    sized(&a);
+    a.size = fmax(largest(a.b, ROWS), 1e-12);
     doubt = solved(&a, &g, 0);
     if (k == 0 && doubt && bounces > 0.0) { /* where friction jams a contact it cannot bounce */
       share = bounces = 0.0;
@@ -317,10 +322,8 @@ static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching
 
 /* Pose the question which modes the accelerations ask for. `cause` is the guard on whose surface this is, NEVER if none: a
    slip has ended there, or a force has come to its limit. */
-static void asked(const Meeting *m, const V *p, int l, const int *touching, int cause, int hit, Problem *a) {
-  posed(m, l, a);
-  for (int j = 0; j < ROWS; ++j) a->b[j] = m->b[j][l];
-  sized(a);
+static void asked(const Batch *batch, const Meeting *m, const V *p, int l, const int *touching, int cause, int hit, Problem *a) {
+  posed(batch, m, m->b, l, a);
   for (int i = 0; i < ELEMENTS; ++i) {
     const int t = elements[i].row, slips = elements[i].slips, holds = CLOSED(i) != 0.0 && HELD(i) && !hit;
     Law *x = &a->laws[i];
@@ -527,7 +530,7 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
     memset(note, 0, sizeof notes[l]);
     noted(a, block, l, s, -1.0 - (double)number(a, block, l));
     modes(p, l, note + 2 + NW);
-    any |= hit[l] = struck(&m, s->w, p, l, touching[l], a->rest, note + 2 + NW + 2 * MODES);
+    any |= hit[l] = struck(a, &m, s->w, p, l, touching[l], note + 2 + NW + 2 * MODES);
     note[0] = cause[l];
     note[1] = hit[l] > 0;
     for (int i = 0; i < NW; ++i) note[2 + i] = s->w[i][l];
@@ -536,9 +539,9 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
     int felt = 0;
     if (any || round) met(s, p, &m);
     EACH(l) if (event[l]) {
-      if (!round) asked(&m, p, l, touching[l], cause[l], hit[l], &asks[l]);
-      for (int j = 0; j < ROWS; ++j) asks[l].b[j] = m.b[j][l];
-      sized(&asks[l]);
+      if (!round) asked(a, &m, p, l, touching[l], cause[l], hit[l], &asks[l]);
+      for (int j = 0; j < ROWS; ++j) asks[l].b[j] = asks[l].G[j][j] > 0.0 ? m.b[j][l] : 0.0;
+      asks[l].size = fmax(largest(asks[l].b, ROWS), 1e-12);
       const int doubt = solved(&asks[l], &gives[l], 1) || hit[l] > 1;
       taken(&m, &asks[l], &gives[l], p, l);
       if (!round) doubts[l] += doubt;
@@ -630,11 +633,9 @@ static void turned(const State *s, V *p, int l) {
   }
 }
 
-/* Speed (m/s) of a slip in 3D up to which it keeps its first direction: as in simulation/contacts.py. */
-static double young(double tolerance) {
-  const double t = fmin(tolerance, COARSEST);
-  return fmax(YOUNG, fmin(MANY_TOLERANCES * t, GENTLY * sqrt(t)));
-}
+/* Speed (m/s) of a slip in 3D up to which it keeps its first direction. A slip finds its direction the quicker the slower it is,
+   with parts of steps as short: coarser tolerances leave out more of that. */
+static double young(double tolerance) { return fmax(YOUNG, TOLERANCES * fmin(tolerance, COARSEST)); }
 
 static void block(const Batch *a, long long k) {
   V *x = (V *)a->x + k * (NQ + NW + NZ), *p = (V *)a->p + k * NP;
@@ -689,6 +690,12 @@ static void block(const Batch *a, long long k) {
       if (c->target == NEVER && !(error[l] <= a->tolerance) && c->trial > SHORTEST * a->step) {
         all = 0;
         c->pace = c->trial *= fmax(0.2, 0.9 * pow(a->tolerance / error[l], 0.25));
+        continue;
+      }
+      if (!isfinite(error[l])) {
+        all = 0;
+        a->over[k * LANES + l] = 2;
+        c->todo = 0;
         continue;
       }
       if (c->target == NEVER) {
