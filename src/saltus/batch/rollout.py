@@ -186,8 +186,8 @@ def rollout(
 ) -> Any:
     """Run copies under a row of actions, (actions, numbers) or (copies, actions, numbers), each held for `times` steps.
 
-    Returns the States at the end; with `gradient` also a Tape, whose `gradient` and `change` give derivatives of them. All else as
-    in `sl.Batch`.
+    Returns the States at the end; with `gradient` also a Tape, whose `gradient` and `change` give derivatives of them.
+    All else as in `sl.Batch`.
     """
     given = np.asarray(actions, float)
     if given.ndim not in (2, 3) or not np.isfinite(given).all():
