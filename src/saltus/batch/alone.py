@@ -91,7 +91,7 @@ class Alone:
             self.t[k] = begin + i * step
             q, w, z = self._split(k)
             self.v[k] = state.velocities
-            if float(motion.ends(self.t[k], q, w, z, self.p[k])) > 0:
+            if float(motion.ended(self.t[k], q, w, z, self.p[k])) > 0:
                 self.over[k] = 1
                 break
         self.measured[k] = self._report(self.t[k], q, w, z, self.p[k], self._unknown)[2]
