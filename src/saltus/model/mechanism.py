@@ -20,7 +20,7 @@ from saltus.model.joints import Ball, Joint
 from saltus.model.kinematics import Kinematics
 from saltus.model.loads import Loads
 from saltus.model.packing import Packed
-from saltus.model.parts import Frame, Link, Motor, gravity_vector, inertia_tensor, point_of
+from saltus.model.parts import POSITIVE, Frame, Link, Motor, gravity_vector, inertia_tensor, point_of
 from saltus.model.structure import Constraint, GivenMotion, Placement
 from saltus.model.symbols import SX, Expression, Named, Number, Param, vector
 from saltus.shown import Shown
@@ -42,6 +42,7 @@ class Mechanism(Packed, Shown, Loads):
         self.constraints: dict[str, Constraint] = {}
         self.motions: dict[str, GivenMotion] = {}
         self.keyframes: dict[str, dict[str, Any]] = {}
+        self.surfaces: dict[str, list[Any]] = {}  # of links, from files; pictures ask each for its `triangles()`
         self.controls: dict[str, Any] = {}  # laws of a machine that is simulated by itself, by name
         self.closing = 0.0  # m: what loops may leave open at most, for machines whose lengths are rounded
         self.ground = Link("ground", 0.0, SX(3, 1), SX(3, 3), spatial)
@@ -275,7 +276,7 @@ class Mechanism(Packed, Shown, Loads):
         if motor is True:
             motor = Motor()
         if isinstance(motor, Motor):
-            for quantity in ("torque", "speed", "power", "stall", "current", "torque_constant"):
+            for quantity in POSITIVE:
                 if getattr(motor, quantity) is not None:
                     self.book.positive(getattr(motor, quantity), f"motor on joint {name!r}", quantity)
             if isinstance(motor.gear, Param | SX):
@@ -284,11 +285,41 @@ class Mechanism(Packed, Shown, Loads):
             self.book.number(motor.rotor_inertia, f"motor on joint {name!r}: rotor_inertia", lowest=0.0)
         elif motor not in (None, False):
             raise BadValue(f"joint {name!r}: motor takes True or a Motor(...), not {motor!r}", given=motor)
+        if isinstance(motor, Motor) and motor != motor.rigid:
+            return self._driven_through(motor, Joint(name, kind, a, b, primitives))
         joint = Joint(name, kind, a, b, primitives, motor or None)
         if motion is not None:
             joint = replace(joint, motion=self._motion_of(joint, motion))
         self.tree.add(joint)
         return joint
+
+    def _driven_through(self, motor: Motor, joint: Joint) -> Joint:
+        """Give a joint a motor with friction, and a rotor of its own where a spring or play is between the two."""
+        name, soft = joint.name, motor.stiffness is not None or motor.backlash is not None
+        if len(joint.v_names) != 1:
+            raise BadModel(
+                f"motor on {joint.title}: friction, stiffness and backlash belong to a joint with one motion",
+                joint=name,
+            )
+        if not soft:
+            self.tree.add(replace(joint, motor=motor.rigid))
+        elif isinstance(motor.rotor_inertia, int | float) and motor.rotor_inertia == 0:
+            raise BadValue(
+                f"motor on joint {name!r}: what is behind a spring or play needs inertia; give rotor_inertia (kg m2)"
+            )
+        else:
+            twist, rotor = f"{name}_twist", self.massless(f"{name}_rotor").origin
+            self.tree.add(replace(joint, b=rotor, motor=motor.rigid))
+            self.book.new_name("joint", twist, {**self.joints, **self.constraints})
+            self.tree.add(replace(joint, name=twist, a=rotor))
+            if motor.backlash is None:
+                self.joint_spring(f"{name}_spring", twist, stiffness=motor.stiffness, damping=motor.damping or 0.0)
+            else:
+                self.stop(twist, lower=motor.backlash * -0.5, upper=motor.backlash * 0.5, stiffness=motor.stiffness)
+        if motor.friction is not None:
+            gear = motor.gear  # one that is no number is above zero
+            self.rub(name, (abs(gear) if isinstance(gear, int | float) else gear) * motor.friction)
+        return self.joints[name]
 
     def _motion_of(self, joint: Joint, motion: Any) -> tuple[SX, ...]:
         """Expressions of a joint's motion; one that depends on time and has no name gets that of its coordinate."""

@@ -98,6 +98,10 @@ class MotorEntry(Part):
     stall: Number | None = Field(None, description="Torque at rest on the torque-speed line (Nm).")
     current: Number | None = Field(None, description="A; needs torque_constant.")
     torque_constant: Number | None = Field(None, description="Nm/A.")
+    friction: Number | None = Field(None, description="Dry friction of motor and gear (Nm).")
+    stiffness: Number | None = Field(None, description="Spring between gear and joint (Nm/rad).")
+    damping: Number | None = Field(None, description="Of that spring (Nm s/rad).")
+    backlash: Number | None = Field(None, description="Play between gear and joint, end to end (rad).")
 
 
 class _Joint(Part):

@@ -14,7 +14,7 @@ from saltus.files.model.names import GroundFormula, MechanismNames
 from saltus.model.forces import CompliantContact, Effort, Force, JointSpring, Spring
 from saltus.model.joints import AXES, Ball, Bend, Joint, Shift, Turn
 from saltus.model.mechanism import Mechanism
-from saltus.model.parts import Frame, Link, Motor, Plane
+from saltus.model.parts import LIMITS, Frame, Link, Motor, Plane
 from saltus.model.symbols import SX, Param, number
 from saltus.model.touching import Foot, Rub, Stop, Touching
 
@@ -192,8 +192,7 @@ class MechanismWriter:
         return {}
 
     def _motor(self, motor: Motor) -> Any:
-        limits = ("torque", "speed", "power", "stall", "current", "torque_constant")
-        out = {f: self.number(getattr(motor, f)) for f in limits if getattr(motor, f) is not None}
+        out = {f: self.number(getattr(motor, f)) for f in LIMITS if getattr(motor, f) is not None}
         out |= {
             f: self.number(getattr(motor, f))
             for f, usual in (("gear", 1.0), ("rotor_inertia", 0.0))
