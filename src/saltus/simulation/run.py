@@ -552,7 +552,7 @@ class _Run:
             )
             segment: Segment = stepper.run(request)
             away = watch.left(segment)
-            if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
+            if watch.back:  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
                 own = replace(request, p=p.copy(), armed=armed, t_end=float(segment.breaks[-1]))
