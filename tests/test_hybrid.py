@@ -154,7 +154,7 @@ def strides(run):
 
 @pytest.mark.parametrize(("rule", "time", "speed"), [("force", 0.28380, 1.279), ("phase", 0.28425, 1.302)])
 def test_bolt_runs_near_the_published_gait(rule, time, speed):
-    """Liu and Ben-Tzvi (2020), sec. 5.2 and 6.2: about 1.3 m/s, 284 ms a stride, 16 steps."""
+    """Liu and Ben-Tzvi (2020), sec. 5.2 and 6.2: about 1.3 m/s, 284 ms per stride, 16 steps."""
     system = sl.zoo.bolt(takeoff=rule)
     run = sl.simulate(
         system,

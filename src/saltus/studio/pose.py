@@ -41,7 +41,7 @@ class Pose:
 class Way:
     """The way of the machine while its first driver turns: positions q, driver values (rad, m) and paths of points.
 
-    Each has a row a value; `full` says whether the driver turns fully.
+    Each has a row per value; `full` says whether the driver turns fully.
     """
 
     q: np.ndarray
