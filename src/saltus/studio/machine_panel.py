@@ -64,9 +64,8 @@ class MachinePanel:
         gui, m = session.client.gui, session.mechanism
         self.text = Words(gui)
         self.chart = gui.add_html("")
-        names = _moving_first(
-            self.posing, list(dict.fromkeys(n for n in ("foot", *reversed(m.points)) if n in m.points))
-        )
+        known = dict.fromkeys(n for n in ("foot", *reversed(m.points)) if n in m.points)
+        names = _moving_first(self.posing, list(known))
         self.point: Any = gui.add_dropdown("Path of", tuple(names)) if names else None
         if self.point is not None:
             self.point.on_update(lambda _: session.post("machine", self.update))
