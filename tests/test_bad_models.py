@@ -435,7 +435,8 @@ def test_contradictory_coordinates_and_rates():
     m.free("f", m.ground, m.link("a", mass=1.0))
     refused(BadValue, lambda: m.assemble(**{"f": (0, 0, 0, 1, 0, 0, 0), "f.x": 1.0}), "coordinate 'f.x' is given twice")
     refused(BadValue, lambda: m.assemble(**{"f.qw": 1.0}), "give all four numbers of the quaternion")
-    refused(BadValue, lambda: m.assemble(f=(0, 0, 0, 0, 0, 0, 0)), "not all zero")
+    refused(BadValue, lambda: m.assemble(f=(0, 0, 0, 0, 0, 0, 0)), "of length 1, not [0.0, 0.0, 0.0, 0.0]")
+    refused(BadValue, lambda: m.assemble(f=(0, 0, 0, 1e308, 0, 0, 0)), "of length 1, not [1e+308")
 
 
 def test_chosen_coordinates_must_fit_the_freedom():

@@ -29,6 +29,7 @@ import viser
 
 from saltus.studio import machine_panel, page, serve, target_panel
 from saltus.studio.gate import Gate
+from saltus.studio.grips import grips
 from saltus.studio.keeping import checked
 from saltus.studio.pose import Posing, drivers
 from saltus.studio.scene import LEFT, RIGHT, Placed, colours, quaternions, side, solid
@@ -147,6 +148,22 @@ def test_a_dragged_point_is_reached_or_as_near_as_the_machine_comes(linkage):
     target = posing.state.position(point) + np.array([0.02, 0.03])
     posing.to(posing.reach(point, target), {})
     assert posing.state.position(point) == pytest.approx(target, abs=1e-6)
+
+
+def test_a_point_of_the_body_takes_the_body_along():
+    """Nothing but the base moves it, so the base does: the knee of a leg leaves it where it is."""
+    m = sl.zoo.biped()
+    posing = Posing(m, m.keyframe(list(m.keyframes)[-1]))
+    found = grips(m)
+    assert {"chest", "left", "right", "left_rear_knee", "right_rear_knee"} <= set(found)
+    chest, knee, way = found["chest"], found["left_rear_knee"], np.array([0.02, 0.03])
+    before = posing.state.position(chest)
+    posing.to(posing.reach(chest, before + way), {})
+    np.testing.assert_allclose(posing.state.position(chest), before + way, atol=1e-5)
+    base, before = posing.held["body.y"], posing.state.position(knee)
+    posing.to(posing.reach(knee, before + way), {})
+    assert np.linalg.norm(posing.state.position(knee) - before) > 0.005
+    assert posing.held["body.y"] == base
 
 
 def test_sliders_show_other_units_and_keep_theirs():

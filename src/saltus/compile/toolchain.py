@@ -30,13 +30,13 @@ FLAGS = ("-std=c99", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off")
 """Flags of every build. NaN and infinity keep their meaning: the integrators look for them. Products and
 sums stay apart, so that native code gives the virtual machine's numbers to the last bit."""
 
-LONG, HUGE = 300_000, 8_000_000  # characters of C, 24 an instruction
+LONG, HUGE = 300_000, 8_000_000  # characters of C, 24 per instruction
 """How much is optimised, since a compiler's time grows faster than a function does. Up to LONG all of it; from there
 on functions are cut into pieces first, and beyond HUGE nothing is optimised. Measured with gcc 12 on a flow of
 0.5 MB, seconds of the processor and time of one evaluation in a run: whole at -O2 9.6 s and 1.8 us, in pieces of 500
 statements at -O2 5.8 s and 2.3 us, in pieces of 150 at LIGHT 3.0 s and 2.35 us. Half of the time goes into the
 allocation of registers, which sees little of a function at once. A flow of 1.8 MB takes 8 s in such pieces, and its
-evaluations 15 us; at -O0 they take eight times as long. The virtual machine takes 5 ns an instruction."""
+evaluations 15 us; at -O0 they take eight times as long. The virtual machine takes 5 ns per instruction."""
 
 SHARED = 60_000  # characters from which on a source is shared out among the processors
 

@@ -41,7 +41,7 @@ class LookupTable:
         return float(self.at[1] - self.at[0])
 
     def __call__(self, driver: float | np.ndarray) -> np.ndarray:
-        """Interpolate: one row a value of the driver."""
+        """Interpolate: one row per value of the driver."""
         x = np.atleast_1d(np.asarray(driver, float))
         first, last = self.at[0], self.at[-1]
         if self.closed:

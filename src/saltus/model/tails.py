@@ -141,7 +141,7 @@ def continuum(
 
     Coordinates are `name1.bend_x`, ...: angles (rad) by which a segment's end is bent towards two directions (one
     in the plane); a straight tail is an ordinary state. Kinetics are integrated along each arc by `points` Gauss
-    points, to round-off for up to half a turn a segment with ten; take more for coils. `mass` (kg) and `length`
+    points, to round-off for up to half a turn per segment with ten; take more for coils. `mass` (kg) and `length`
     (m) are of the whole tail, the mass spread evenly or as `taper`, a density over the fraction of the length.
     `radius` (m, or a function of that fraction) gives the slices the rotary inertia of discs. `stiffness` and
     `damping` act on each coordinate (EI / length of a segment for a beam).

@@ -100,7 +100,7 @@ class Tree:
             own = ca.vertcat(*[self.book.q[n] for n in joint.q_names])
             if not self.loops and not ca.depends_on(ca.vertcat(SX(0, 1), *carrying), own):
                 raise BadModel(
-                    f"{joint.title} moves a link without mass; let it follow a given motion "
+                    f"{joint.title} moves a link without mass; give it a motion "
                     "(motion=m.motion(...)) or give the link a mass",
                     joint=joint.name,
                 )

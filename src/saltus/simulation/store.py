@@ -178,6 +178,9 @@ def _meta(meta: Any) -> dict[str, Any]:
         for entry, numbers in meta[table].items():
             for value in (*numbers.values(), *(numbers[name] for name in expected)):
                 _number(value, readable(entry, table))
+    for name, among in (("standing", "forces"), ("elements", "contacts")):
+        if strange := set(meta[name]) - set(meta[among]):
+            raise ValueError(f"{name} names {', '.join(sorted(strange))}, which is none of its {among}")
     for place in meta["ground"]:
         if len([_number(value, "ground") for value in place]) != 2:
             raise ValueError("ground is no list of places (x, height)")

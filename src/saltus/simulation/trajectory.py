@@ -340,7 +340,8 @@ class Trajectory(Shown):
 
     def __repr__(self) -> str:
         outcome = self.outcome
-        return f"<Trajectory of {self.meta['name']}: {outcome.kind} at {outcome.t:.6g} s, {len(self.events)} events>"
+        count = f"{len(self.events)} event{'' if len(self.events) == 1 else 's'}"
+        return f"<Trajectory of {self.meta['name']}: {outcome.kind} at {outcome.t:.6g} s, {count}>"
 
     # ---- accounts -----------------------------------------------------------------------------------------------
 

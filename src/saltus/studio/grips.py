@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from saltus.model.assembly import State
 from saltus.model.parts import Frame
 from saltus.studio.scene import WIDTH
 from saltus.studio.session import Session
@@ -21,7 +20,7 @@ class Grips:
 
     def __init__(self, session: Session, pull: Callable[[Frame, np.ndarray], None]) -> None:
         self.session, self._pull = session, pull
-        self.frames = grips(session.posing.state)
+        self.frames = grips(session.mechanism)
         self.balls: dict[str, Any] = {}
         gui = session.client.gui
         self.wanted = gui.add_checkbox("Drag points", False, hint="Drag a ball with the mouse: the machine moves along")
@@ -57,15 +56,19 @@ class Grips:
         self._pull(self.frames[name], self.session.posing.state.position(self.frames[name]) + way)
 
 
-def grips(state: State) -> dict[str, Frame]:
+def grips(m: Any) -> dict[str, Frame]:
     """Frames on links that move, by name: named points, and one side of every joint that is at none of them."""
-    m = state.mechanism
-    sides = {n: j.a if j.b.link is m.ground else j.b for n, j in m.joints.items() if not _fixed(m, j)}
-    out: dict[tuple[float, ...], tuple[str, Frame]] = {}
-    for name, frame in {**m.points, **sides}.items():
-        if frame.link is not m.ground:
-            out.setdefault(tuple(np.round(state.position(frame), 6)), (name, frame))
-    return dict(out.values())
+    found = {n: [f] for n, f in m.points.items()}
+    found |= {n: [j.b, j.a] for n, j in m.joints.items() if n not in found and not _fixed(m, j)}
+    out: dict[str, Frame] = {}
+    taken: set[tuple[str, str]] = set()
+    for name, frames in found.items():
+        own = [f for f in frames if f.link is not m.ground]
+        places = {(f.link.name, str(f.position)) for f in own}
+        if own and not places & taken:
+            out[name] = own[0]
+        taken |= places
+    return out
 
 
 def _fixed(mechanism: Any, joint: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from saltus.model.parts import Frame
 from saltus.studio.charts import Chart
 from saltus.studio.grips import Grips
-from saltus.studio.pose import Way
+from saltus.studio.pose import Posing, Way
 from saltus.studio.session import FRAME, Session
 from saltus.studio.words import Words
 
@@ -64,7 +64,8 @@ class MachinePanel:
         gui, m = session.client.gui, session.mechanism
         self.text = Words(gui)
         self.chart = gui.add_html("")
-        names = dict.fromkeys(n for n in ("foot", *reversed(m.points)) if n in m.points)
+        known = dict.fromkeys(n for n in ("foot", *reversed(m.points)) if n in m.points)
+        names = _moving_first(self.posing, list(known))
         self.point: Any = gui.add_dropdown("Path of", tuple(names)) if names else None
         if self.point is not None:
             self.point.on_update(lambda _: session.post("machine", self.update))
@@ -199,3 +200,12 @@ class MachinePanel:
         curve = [("", values, np.degrees(angles))]
         here = float(way.values[0]) if way.full else float(self.posing.state.q[driver])
         return Chart("transmission angle", f"{driver} (rad)", "(deg)", curve).svg(here)
+
+
+def _moving_first(posing: Posing, names: list[str]) -> list[str]:
+    """Points, those first that the first driver moves."""
+    way = posing.way(names)
+    if way is None:
+        return names
+    still = [name for k, name in enumerate(names) if np.ptp(way.points[:, k], axis=0).max() < 1e-9]
+    return [*(name for name in names if name not in still), *still]
