@@ -300,6 +300,16 @@ def test_without_a_compiler_copies_run_in_simulate(monkeypatch):
     assert slow.forces["toe"] == pytest.approx(compiled.forces["toe"], rel=1e-4, abs=1e-6)
 
 
+def test_a_copy_whose_exact_run_cannot_go_on_is_lost():
+    m = block()
+    law = {"control": lambda t, s: {"x": sl.math.sqrt(0.0155 - t), "y": 0.0}}  # no number from there on
+    batch = sl.Batch(m, 1, step=1e-3, exact=True, **law)
+    batch.reset(m.assemble(s=(0.0, 1.0)))
+    batch.step(times=20)
+    assert batch.lost.all()
+    assert 0.015 <= batch.t[0] <= 0.0156
+
+
 def test_lengths_per_copy_close_their_own_loops():
     m = bolt()
     start = m.assemble(boom=(0, 0.6), q1=1.75, near=NEAR)
