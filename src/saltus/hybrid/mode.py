@@ -242,13 +242,13 @@ class Mode:
         return out
 
     def finish(self, *expressions: SX) -> list[SX]:
-        """Insert the law, the formulation's velocities, domain Params and normal forces; share common parts."""
+        """Insert the law, the formulation's velocities, domain Params and normal forces."""
         e, c = self.equations, self.constrained
         out = c.with_normals([ca.densify(x) for x in expressions], self.ode)
         if e.u.numel():
             out = ca.substitute(out, [e.u], [self.action.u])
         out = self._with_v(*out)
-        return ca.cse(c.with_params(out))
+        return c.with_params(out)
 
     def _with_v(self, *expressions: SX) -> list[SX]:
         """Insert the velocities of the formulation for the symbols v."""
@@ -257,15 +257,14 @@ class Mode:
             return [ca.densify(x) for x in expressions]
         return list(ca.substitute([ca.densify(x) for x in expressions], [e.v], [ca.densify(self.ode.v)]))
 
-    def function(self, name: str, *outputs: SX) -> ca.Function:
-        """CasADi function of (t, x, p)."""
-        inputs = [self.equations.t, self.x, self.p]
-        return ca.Function(
-            name, inputs, self.finish(*outputs), ["t", "x", "p"], [f"out{i}" for i in range(len(outputs))]
-        )
+    def function(self, name: str, *outputs: SX, often: bool = True) -> ca.Function:
+        """CasADi function of (t, x, p); one that is called often has its common parts shared, which takes long."""
+        inputs, finished = [self.equations.t, self.x, self.p], self.finish(*outputs)
+        shared = ca.cse(finished) if often else finished
+        return ca.Function(name, inputs, shared, ["t", "x", "p"], [f"out{i}" for i in range(len(outputs))])
 
     def _kernel(self, name: str, *outputs: SX) -> Kernel:
-        return Kernel(self.function(name, *outputs), native=False)
+        return Kernel(self.function(name, *outputs, often=False), native=False)
 
     # ---- functions ----------------------------------------------------------------------------------------------
 
@@ -389,7 +388,7 @@ class Mode:
             self._motion_load,
             self.constrained.state_of(self.ode) if isinstance(self.constrained, Touched) else SX(0, 1),
         )
-        return Often(self.function("outputs", *parts))
+        return Often(self.function("outputs", *parts, often=False))
 
     def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
         """v, a, torques, phi, T, V, momentum, contact forces, points, motion efforts, contacts; one row per time."""

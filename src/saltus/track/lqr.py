@@ -254,7 +254,7 @@ def _backwards(A: np.ndarray, S: np.ndarray, Q: np.ndarray, P: np.ndarray, h: fl
 
 def _numbers(stage: Constrained, name: str, symbols: list[SX], expressions: list[SX]) -> Any:
     """Make a function that returns the expressions as matrices."""
-    outputs = ca.cse([ca.densify(x) for x in stage.with_params(expressions)])
+    outputs = [ca.densify(x) for x in stage.with_params(expressions)]
     kernel = Kernel(ca.Function(name, symbols, outputs), native=False)
 
     def call(*arguments: Any) -> list[np.ndarray]:
