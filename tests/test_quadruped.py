@@ -125,9 +125,10 @@ def test_the_trot_runs_fifty_strides_event_by_event():
     assert row["speed"] > 1.5
 
 
-def test_the_planar_twin_bounds_without_pitching_over():
-    """Open loop: nothing but the clock's phases holds its pitch."""
-    twin = quadruped.planar(turns=24)
+def test_the_planar_twin_bounds_on_a_stable_orbit():
+    """Nothing but the clock is fed back. A run shrinks towards the orbit as its largest multiplier says."""
+    twin = quadruped.planar(strides=14)
     assert twin["ok"]
-    assert twin["speed"] > 1.5
-    assert np.abs(twin["pitch_range_deg"]).max() < 15
+    assert twin["stable"]
+    assert twin["speed"] > 2.0
+    assert np.abs(twin["pitch_range_deg"]).max() < 5

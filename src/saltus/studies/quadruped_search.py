@@ -139,7 +139,7 @@ def search(
 
 CLOCK = {"omega": (-32.0, 6.0), "K_P": (60.0, 25.0), "K_D": (3.5, 1.2), "h": (-0.4, 0.2), "b": (1.9, 0.7)}
 CLOCK |= {"phase": (-2.6, 1.0), "x_body": (0.0, 0.06)}  # first mean and width of each Param
-CLOCK_BOUNDS = {"x_body": (-0.1, 0.1), "omega": (-70.0, -15.0), "K_P": (10.0, 600.0), "K_D": (0.5, 20.0), "h": (-0.85, 0.85)}
+CLOCK_BOUNDS = {"omega": (-70.0, -15.0), "K_P": (10.0, 600.0), "K_D": (0.5, 20.0), "h": (-0.85, 0.85)}
 
 
 def twin(
