@@ -22,7 +22,7 @@ LARGEST = 60.0  # N s, of the map
 COLOURS = {"controlled": "blue", "passive": "orange", "fixed": "vermillion"}
 
 
-def study(phases: float = 4, sizes: float = 7, rounds: float = 1, exact: float = 1) -> StudyResult:
+def study(phases: float = 3, sizes: float = 6, rounds: float = 1, exact: float = 1) -> StudyResult:
     """Push the trot at so many `phases` of a stride with so many `sizes`, then halve the edges' brackets in `rounds`.
 
     All run in batches; unless `exact` is 0, the edge of the controlled tail's weakest phase again event by event, with
@@ -39,7 +39,7 @@ def study(phases: float = 4, sizes: float = 7, rounds: float = 1, exact: float =
         middle = np.where((first > 0) & np.isfinite(high), (low + high) / 2, low)
         held = survived(m, [(*case, size) for case, size in zip(cases, middle, strict=True)])
         low, high = np.where(held, np.maximum(low, middle), low), np.where(held, high, np.minimum(high, middle))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"tail": tail, "phase": float(phase), "stands_unpushed": bool(first[k] > 0), "survived_Ns": float(low[k])}
         for k, (tail, phase) in enumerate(cases)
     ]
@@ -127,7 +127,7 @@ def _map(data: dict[str, Any], phases: int) -> Any:
             ax.plot(at[chosen], size[chosen], "s", color=PALETTE[colour], markersize=6, label=label)
         ax.set(title=tail, xlabel="phase of the stride", ylim=(-step / 2, LARGEST + step / 2))
     figure.axes[0].set_ylabel("push (N s)")
-    figure.axes[0].legend(loc="upper right")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
     return figure
 
 

@@ -17,13 +17,14 @@ from saltus.view import animate, plot_snapshots
 from saltus.view.style import new_figure, styled
 from saltus.zoo.quadruped import LEGS
 
-AT, EASE = 2.0, 0.3  # s: when steering sets in, and within which time
+AT, EASE = 1.0, 0.3  # s: when steering sets in, and within which time
 ANGLE, STRIDES = 90.0, 10  # deg, and strides in less than which it shall be turned
+TRIED = 16  # strides that it is steered
 SAMPLE = 0.02  # s
 PARTS = ("even", "cos", "sin")
 # Found by a search on a batch; feedback of the heading is off, that of its rate stays.
-LEGS_STEER = {"steer_even": 0.0, "steer_cos": 0.0, "steer_sin": 0.0}
-TAIL_STEERS = {"swing_even": 0.0, "swing_cos": 0.0, "swing_sin": 0.0}
+LEGS_STEER = {"steer_even": -0.027, "steer_cos": 0.056, "steer_sin": -0.258}
+TAIL_STEERS = {"swing_even": 0.175, "swing_cos": -0.32, "swing_sin": -0.201}
 HEADING = {f"sides_yaw_{part}": 0.0 for part in PARTS} | {"swing_yaw": 0.0}
 WAYS = {"legs and tail": LEGS_STEER | TAIL_STEERS, "legs": LEGS_STEER, "tail": TAIL_STEERS, "neither": {}}
 
@@ -43,7 +44,7 @@ def study(exact: float = 1) -> StudyResult:
         rows[0] = judged(m, "legs and tail", run.t, q) | {"by": "simulate"}
         rows[0]["ok"] = bool(rows[0]["ok"] and run.outcome.ok)
         paths["legs and tail"] = run.t, q
-        figures["snapshots"] = plot_snapshots(run, times=AT + np.linspace(0.0, STRIDES * period(m, "trot"), 8))
+        figures["snapshots"] = plot_snapshots(run, times=AT + np.linspace(0.0, STRIDES * period(m, "trot"), 6))
         films["turn"] = functools.partial(animate, run, speed=0.5)
     figures = {"paths": _paths(paths), **figures}
     best = rows[0]
@@ -53,14 +54,14 @@ def study(exact: float = 1) -> StudyResult:
             f"in less than {STRIDES} strides",
             f"{best['strides']:.1f} strides, {best['yaw_rate_deg_per_s']:.0f} deg/s, radius {best['radius_m']:.2f} m"
             if best["strides"]
-            else f"{best['turned_deg']:.0f} deg in {STRIDES} strides",
+            else f"{best['turned_deg']:.0f} deg in {TRIED} strides",
             holds=best["ok"],
             why="aim of this study; the paper has a drawing",
         )
     ]
     info = STUDIES["quadruped-turn"]
     notes = ["Legs lie in sagittal planes: of two feet that stick, none lets the body turn."]
-    data = {"steer_at_s": AT, "angle_deg": ANGLE, "turns": rows}
+    data = {"steer_at_s": AT, "angle_deg": ANGLE, "turns": rows, "ok": best["ok"]}
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, films)
 
 
@@ -97,7 +98,7 @@ def machine() -> sl.Mechanism:
 
 def until(m: sl.Mechanism) -> float:
     """The time of a run (s)."""
-    return AT + STRIDES * period(m, "trot")
+    return AT + TRIED * period(m, "trot")
 
 
 def crowd(m: sl.Mechanism) -> dict[str, tuple[np.ndarray, np.ndarray]]:
