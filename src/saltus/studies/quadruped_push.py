@@ -10,8 +10,8 @@ import numpy as np
 
 import saltus as sl
 from saltus.studies import STUDIES
-from saltus.studies.quadruped import EXACT, FALLS, period
-from saltus.studies.quadruped_runs import LOW, PUSHED, TAILS, Crowd, machine, params, start
+from saltus.studies.quadruped import EXACT, period
+from saltus.studies.quadruped_runs import LEANS, LOW, PUSHED, TAILS, Crowd, machine, params, start
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import plot_snapshots
 from saltus.view.colours import PALETTE
@@ -108,7 +108,7 @@ def alone(m: sl.Mechanism, tail: str, phase: float, size: float) -> sl.Trajector
 def judged(run: sl.Trajectory) -> dict[str, Any]:
     """Whether an event-exact run fell, and whether it can be trusted."""
     upright = 1 - 2 * (run["body.qx"] ** 2 + run["body.qy"] ** 2)
-    fell = bool(upright.min() < FALLS or run["body.z"].min() < LOW)
+    fell = bool(upright.min() < LEANS or run["body.z"].min() < LOW)
     return {"push_Ns": run.params["push"], "push_at_s": run.params["push_at"], "fell": fell, "ok": run.outcome.ok}
 
 
