@@ -10,6 +10,7 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.errors import BadValue
+from saltus.model.contents import unchanged
 from saltus.model.forces import JointSpring, Spring
 from saltus.model.kinematics import Kinematics
 from saltus.model.parts import Frame
@@ -135,6 +136,7 @@ def spiral(pin: np.ndarray, a: np.ndarray, b: np.ndarray, radius: float, turns: 
     return np.asarray(pin + size[:, None] * (np.cos(angle)[:, None] * first + np.sin(angle)[:, None] * aside))
 
 
+@unchanged
 def trace(
     mechanism: Structure,
     q: np.ndarray,

@@ -451,7 +451,7 @@ class _Stay:
             )
             segment = self.variation.stepper.run(request)
             away = watch.left(replace(segment, coefficients=segment.coefficients[:, :, :n]))
-            if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
+            if watch.back:  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
                 continue

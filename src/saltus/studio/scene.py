@@ -143,7 +143,7 @@ def side(name: str) -> str:
 class Body:
     """The solid parts of one machine in a page; a ghost is the same, pale.
 
-    Pins belong to the links they are on and move with them, so that a pose is one position and one rotation a link.
+    Pins belong to the links they are on and move with them, so that a pose is one position and one rotation per link.
     """
 
     def __init__(self, scene: Any, root: str, placed: Placed, *, ghost: bool = False) -> None:

@@ -308,7 +308,7 @@ class _Reader:
         else:
             raise bad(e, f"joint type {kind!r} is not one of URDF's")
         if one:
-            self.values[own] = options["follows"] if "follows" in options else m.q[name]
+            self.values[own] = options["motion"] if "motion" in options else m.q[name]
             self._follow_later(e, name, options)
         self._dynamics(e, name)
 
@@ -325,7 +325,7 @@ class _Reader:
             if motor is not None:
                 out["motor"] = motor
         elif mimic.get("joint") in self.values:
-            out["follows"] = self._following(mimic)
+            out["motion"] = self._following(mimic)
         return out
 
     def _following(self, mimic: Element) -> SX:
@@ -335,7 +335,7 @@ class _Reader:
         """Constraints of joints that follow one further out, once that is there."""
         self._late = getattr(self, "_late", [])
         mimic = e.first("mimic")
-        if mimic is not None and "follows" not in options:
+        if mimic is not None and "motion" not in options:
             self._late.append((mimic, name))
         for tag, follower in list(self._late):
             if tag.get("joint") in self.values:
