@@ -30,10 +30,44 @@ TAILS: dict[str, dict[str, float]] = {
     "fixed": NO_TAIL | {"K_tail": 3000.0, "D_tail": 40.0, "tail_limit": 1e6},  # gives way by less than a degree
 }
 
-# Params of the law for each gait. The machine's own are those of the trot, and serve gaits that have none.
+# Params of the law for each gait. The machine's own are those of the trot, and serve gaits that have none; the amble's
+# are what `quadruped_search.search("amble", lag=0.3, rounds=10)` returned, to four digits.
 CONTROLLERS: dict[str, dict[str, float]] = {
     "trot": {},
-    "amble": {},
+    "amble": {
+        "omega": -26.49,
+        "K_P": 44.35,
+        "K_D": 2.951,
+        "h": -0.6143,
+        "b": 2.63,
+        "lag": -0.3,
+        "x_body": -0.003591,
+        "rest": 0.569,
+        "sides_roll_even": 1.633,
+        "sides_roll_cos": 0.7091,
+        "sides_roll_sin": 0.03,
+        "sides_roll_rate_even": -0.07016,
+        "sides_roll_rate_cos": 0.05878,
+        "sides_roll_rate_sin": -0.03658,
+        "sides_yaw_even": -0.02812,
+        "sides_yaw_cos": 0.1384,
+        "sides_yaw_sin": -0.07601,
+        "sides_yaw_rate_even": 0.1074,
+        "sides_yaw_rate_cos": -0.03753,
+        "sides_yaw_rate_sin": -0.05763,
+        "ends_pitch_even": -0.3571,
+        "ends_pitch_cos": -0.4116,
+        "ends_pitch_sin": 0.1203,
+        "ends_pitch_rate_even": 0.01176,
+        "ends_pitch_rate_cos": -0.06013,
+        "ends_pitch_rate_sin": -0.03196,
+        "lift_pitch": 93.87,
+        "lift_pitch_rate": 16.04,
+        "swing_roll": -10.21,
+        "swing_roll_rate": 2.084,
+        "swing_yaw": -32.9,
+        "swing_yaw_rate": -6.571,
+    },
     "pace": {},
     "bound": {},
     "pronk": {},
