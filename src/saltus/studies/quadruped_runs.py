@@ -192,4 +192,4 @@ class Crowd:
             if b.done.all():
                 break
         t = SAMPLE * np.arange(1, len(q) + 1)
-        return Runs(t, *map(np.array, (q, watts, tips, forces)), b.t, b.doubts)
+        return Runs(t, np.array(q), np.array(watts), np.array(tips), np.array(forces), b.t, b.doubts)

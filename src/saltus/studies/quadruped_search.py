@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -141,7 +142,7 @@ def search(
     first, widths = np.array(list(SOUGHT.values())).T
     bounds = BOUNDS | {"lag": (-lag, lag)}
     low, high = (np.array([bounds.get(n, (-math.inf, math.inf))[i] for n in names]) for i in (0, 1))
-    how = {"rounds": rounds, "candidates": candidates, "seed": seed, "keep": keep, "tell": tell}
+    how: dict[str, Any] = {"rounds": rounds, "candidates": candidates, "seed": seed, "keep": keep, "tell": tell}
     X = adapt(costs, first, widths, (low, high), **how)
     many = tuple((roll, push) for roll in (2.0, 1.0, -1.0, -2.0) for push in (4.0, -4.0))
     X = X[np.arange(candidates * len(TRIALS) // len(many)) % len(X)]
@@ -198,7 +199,7 @@ def twin(
 
     first, widths = np.array(list(CLOCK.values())).T
     low, high = (np.array([CLOCK_BOUNDS.get(n, (-math.inf, math.inf))[i] for n in names]) for i in (0, 1))
-    how = {"rounds": rounds, "candidates": candidates, "seed": seed, "keep": keep, "tell": tell}
+    how: dict[str, Any] = {"rounds": rounds, "candidates": candidates, "seed": seed, "keep": keep, "tell": tell}
     X = adapt(costs, first, widths, (low, high), **how)
     X = X[np.arange(candidates) % len(X)]
     return dict(zip(names, map(float, X[np.argmin(costs(X))]), strict=True))
