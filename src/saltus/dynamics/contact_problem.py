@@ -202,7 +202,7 @@ class _Problem:
         """The solution that projected sweeps lead to; before the first one all that is at rest stays so."""
         f, done, own = np.zeros(self.n), 0, [self._own(x) for x in self.laws]
         for sweeps in counts:
-            with np.errstate(over="ignore", invalid="ignore"):  # what hardly moves asks for forces without bound
+            with np.errstate(over="ignore", invalid="ignore"):  # what hardly moves may need forces without bound
                 for _ in range(sweeps - done):
                     for x, mobility in zip(self.laws, own, strict=True):
                         self._sweep(f, x, *mobility)
