@@ -13,10 +13,7 @@ from saltus.errors import BadModel, BadValue, UnknownName
 G = 9.81
 
 
-@pytest.fixture(autouse=True)
-def _no_compiler(monkeypatch):
-    """None of these machines is run often enough to be worth compiling."""
-    monkeypatch.setenv("SALTUS_CC", "none")
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def point(*, friction=0.0, spatial=False, **law):
@@ -147,7 +144,7 @@ def test_on_a_shaken_table_it_slips_when_the_table_is_too_quick():
     """Table at 0.1 sin(8 t): 6.4 sin(8 t) m/s2 beyond a friction of 0.4 from t = asin(0.4 g / 6.4) / 8 on."""
     m = sl.Mechanism("table")
     table, body = m.link("table", mass=1.0, inertia=0.1), m.link("body", mass=1.0, inertia=0.1)
-    m.slide("shake", m.ground, table, axes="x", follows=m.driven("shake", 0.1 * sl.math.sin(8 * m.time)))
+    m.slide("shake", m.ground, table, axes="x", motion=m.motion("shake", 0.1 * sl.math.sin(8 * m.time)))
     m.slide("at", m.ground, body, axes="xy")
     m.touch("body", body.origin, table.plane(0, 0, normal=(0, 1)), friction=0.4)
     run = sl.simulate(m, m.assemble(at=(0, 0), rates={"at": (0.8, 0)}), until=0.25)
@@ -156,13 +153,32 @@ def test_on_a_shaken_table_it_slips_when_the_table_is_too_quick():
     assert run.events[0].t == pytest.approx(math.asin(0.4 * G / 6.4) / 8, abs=1e-8)
 
 
+def test_contact_within_a_truss_is_left_to_its_pins():
+    """A triangle of three bars that touch one another hangs from a pin and swings like the bars welded together."""
+    m = sl.Mechanism("truss")
+    frame, a, b = (m.link(n, mass=1.0, inertia=0.1, com=(0.5, 0)) for n in ("frame", "a", "b"))
+    m.revolute("hang", m.ground, frame.origin)
+    m.revolute("p", frame.origin, a.origin)
+    m.revolute("r", frame.at(1, 0), b.origin)
+    m.revolute("top", a.at(1, 0), b.at(1, 0))
+    m.touch("tip", a.at(0.5, 0), b.plane(0.75, math.sqrt(3) / 4, normal=(0.3, 1)), friction=0.5)
+    # about the pin: two bars by their ends, one across at the triangle's height; centre of mass at its middle
+    inertia, arm = 2 * (0.1 + 0.25) + 0.1 + 0.75, 1 / math.sqrt(3)
+    for k in range(8, 12):
+        start = m.assemble(hang=0.1 * k - 1.7, near={"p": 1.0, "r": 2.0})
+        run = sl.simulate(m, start, until=0.3)
+        assert run.outcome.ok, run.outcome
+        height = math.sin(start.q.hang + math.pi / 6), math.sin(run.q.hang[-1] + math.pi / 6)
+        assert run.v.hang[-1] ** 2 * inertia / 2 == pytest.approx(3 * G * arm * (height[0] - height[1]), rel=1e-7)
+
+
 def test_contacts_on_driven_links_close_the_energy_account():
     """A driven arm that stands on its own foot while the body's feet slip: drive and friction share the work."""
     m = sl.Mechanism("rower")
     body, arm = m.link("body", mass=1.0, com=(0, 0.1), inertia=0.1), m.link("arm", mass=0.5, com=(0.2, 0), inertia=0.02)
     m.planar("at", m.ground, body)
     swing = 0.3 * sl.math.sin(4 * m.time) - math.atan2(0.3, 0.5)
-    m.revolute("joint", body.at(0, 0.3), arm.origin, follows=m.driven("joint", swing))
+    m.revolute("joint", body.at(0, 0.3), arm.origin, motion=m.motion("joint", swing))
     for name, x in (("left", -0.2), ("right", 0.2)):
         m.foot(name, body.at(x, 0), friction=0.2)
     m.foot("hand", arm.at(math.hypot(0.3, 0.5), 0), friction=0.9)

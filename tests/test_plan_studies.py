@@ -139,6 +139,18 @@ def test_bolt_optimal_gait_heat():
 
 
 @pytest.mark.slow
+def test_bolt_optimal_gait_within_a_friction_cone():
+    result = studies.run("bolt-optimal-gait", speed=1.43, friction=0.8)
+    assert not [c.quantity for c in result.comparisons if c.agrees is False]
+    assert result.data["ok"]
+
+
+def test_bolt_optimal_gait_refuses_what_contradicts():
+    with pytest.raises(sl.errors.BadValue, match="least energy is planned"):
+        studies.run("bolt-optimal-gait", minimise="heat", friction=0.8)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [1.0, 1.28, 1.5])
 def test_bolt_optimal_gait(speed):
     result = studies.run("bolt-optimal-gait", speed=speed)

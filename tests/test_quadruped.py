@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -106,13 +107,29 @@ def test_runs_are_measured_over_ground():
     yaw = 0.5 * t
     q = np.zeros((1000, 1, 7))
     q[:, 0, 0], q[:, 0, 1], q[:, 0, 3], q[:, 0, 6] = 4 * np.sin(yaw), -4 * np.cos(yaw), np.cos(yaw / 2), np.sin(yaw / 2)
-    runs = quadruped_runs.Runs(t, q, np.zeros((1000, 1)), np.zeros((1000, 4, 1, 3)), np.array([10.0]), np.zeros(1))
+    runs = quadruped_runs.Runs(
+        t, q, np.zeros((1000, 1)), np.ones((1000, 1)), np.zeros((1000, 4, 1, 3)), np.array([10.0]), np.zeros(1)
+    )
     chord = 2 * math.sin(0.5 * 0.25 / 2) / (0.5 * 0.25)
-    assert runs.speed()[0] == pytest.approx(2 * chord, rel=0.06)
+    assert runs.speed()[0] == pytest.approx(2 * chord, rel=1e-4)
     roll, pitch, turned = quadruped_runs.angles(q[:, 0, 3:])
     assert np.abs(roll).max() < 1e-12
     assert np.abs(pitch).max() < 1e-12
     np.testing.assert_allclose(turned, yaw, atol=1e-12)
+
+
+@pytest.mark.parametrize("beats", [(0.0, 0.5, 0.5, 0.0), (0.0, 0.5, 0.75, 0.25)])
+def test_footfalls_tell_which_gait_it_is(beats):
+    """Touches at given shares of a stride of 0.2 s, now early and now late."""
+    early = (-0.01, 0.01)
+    events = [
+        SimpleNamespace(name=f"{leg}_toe touches", t=0.2 * (n + beat) + early[n % 2])
+        for leg, beat in zip(LEGS, beats, strict=True)
+        for n in range(40)
+    ]
+    found = np.array(quadruped.footfalls(SimpleNamespace(events=events, t=np.array([0.0, 8.0])), 0.2))
+    apart = (found - np.array(beats) + 0.5) % 1 - 0.5
+    assert np.abs(apart).max() < 0.03
 
 
 @pytest.mark.slow
@@ -123,9 +140,10 @@ def test_the_trot_runs_fifty_strides_event_by_event():
     assert row["speed"] > 1.5
 
 
-def test_the_planar_twin_bounds_without_pitching_over():
-    """Open loop: nothing but the clock's phases holds its pitch."""
-    twin = quadruped.planar(turns=24)
+def test_the_planar_twin_bounds_on_a_stable_orbit():
+    """Nothing but the clock is fed back. A run shrinks towards the orbit as its largest multiplier says."""
+    twin = quadruped.planar(strides=14)
     assert twin["ok"]
-    assert twin["speed"] > 1.5
-    assert np.abs(twin["pitch_range_deg"]).max() < 15
+    assert twin["stable"]
+    assert twin["speed"] > 2.0
+    assert np.abs(twin["pitch_range_deg"]).max() < 5

@@ -33,6 +33,7 @@ from saltus.once import cached_property
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
 WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that forbids a place or a force
+FAR = 1e-7  # m, or of the weight: what is further beyond its surface than this has not just touched it
 CLOSED, SOLVED = 1e-14, 1e-8  # m: closed to round-off; what a linear system that can be solved leaves
 SETTLING = 3  # Newton steps that put positions onto the constraints of a domain
 SPEED = 1e-6  # of the speeds, or m/s: by so much a reset that is no impact may break new constraints
@@ -90,12 +91,13 @@ class Watch:
     def __init__(self, guards: Armed, mode: Mode, p: np.ndarray) -> None:
         self._mode, self._p = mode, p
         self._first = mode.layout.slice("shift").start
-        self.watched = dict(guards.watched)
+        self.watched, self.back = dict(guards.watched), False
         for i, shift in self.watched.items():
             p[self._first + i] = shift
 
     def left(self, segment: Segment) -> list[int]:
-        """Guards that left their surface on the way; they are watched no longer."""
+        """Guards that left their surface on the way; they are watched no longer. `back`: one of them came back."""
+        self.back = False
         if not self.watched or len(segment.breaks) < 2:
             return []
         s = np.array([0.1, 0.5, 1.0])
@@ -107,8 +109,10 @@ class Watch:
         g = np.reshape(self._mode.guards.batch(t.reshape(-1, 1), flat, self._p), (len(flat), -1))
         d = self._mode.directions
         own = {i: d[i] * (g[:, i] + self._p[self._first + i]) for i in self.watched}
-        # One that is back beyond its surface without having fired is watched on from there.
-        out = [i for i, side in own.items() if side.min() < -WATCH and (i in segment.fired or side[-1] < 0)]
+        # One that is back on its surface without having fired is watched on from there.
+        back = {i for i, side in own.items() if i in segment.fired or side[-1] > FAR}
+        out = [i for i, side in own.items() if side.min() < -WATCH and (i in back or side[-1] < 0)]
+        self.back = not back.isdisjoint(out)
         for i in out:
             del self.watched[i]
             self._p[self._first + i] = 0.0

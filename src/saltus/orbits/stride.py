@@ -24,7 +24,8 @@ from saltus.hybrid.touched import Touched, constrained
 from saltus.hybrid.transition import WATCH, Armed, Watch, arm, entrance, flow_rows, held, transition
 from saltus.orbits.strike import strike
 from saltus.orbits.variation import Dynamics, Rows, Variation
-from saltus.simulation.contacts import Contacts, Now, response
+from saltus.simulation.contacts import Contacts, Now
+from saltus.simulation.instant import response, settle
 
 MOST_EVENTS = 200
 MOST_STEPS = 20_000  # of the integrator in one stay in a domain
@@ -241,7 +242,7 @@ class Stride:
         moment = Moment(c.domain.name, t, out.q, out.v, contacts.kept)
         d = self.dynamics(moment, theta)
         p, _ = d.entered(moment, theta, contacts)
-        met = contacts.settle(t, out.q, out.v, response(d.mode, t, p))
+        met = settle(contacts, t, out.q, out.v, response(d.mode, t, p))
         out = entrance(c).settle(t, out.q, met.v, theta, contacts.base)
         return Moment(c.domain.name, t, out.q, out.v, contacts.kept)
 
@@ -383,7 +384,7 @@ class _Stay:
             )
         c, t, q, v = contacts.c, self.t, before.q, before.v
         try:
-            out = contacts.settle(t, q, v, response(self.d.mode, t, self.p), own)
+            out = settle(contacts, t, q, v, response(self.d.mode, t, self.p), own)
         except NoForces as problem:
             raise Lost(f"at t = {t:.4g} s {problem}", reason="painleve") from problem
         if not out.changes and out.impact is None:
@@ -450,7 +451,7 @@ class _Stay:
             )
             segment = self.variation.stepper.run(request)
             away = watch.left(replace(segment, coefficients=segment.coefficients[:, :, :n]))
-            if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
+            if watch.back:  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
                 continue

@@ -17,7 +17,8 @@ from saltus.compile import Kernel
 from saltus.hybrid.constrained import rare
 from saltus.hybrid.touched import Touched
 from saltus.model.symbols import SX
-from saltus.simulation.contacts import Contacts, Settled
+from saltus.simulation.contacts import Contacts
+from saltus.simulation.instant import Settled
 
 STILL = 1e-7  # of the largest velocity: a contact that comes out of an impact so slowly sticks
 NOTHING = 1e-9  # of the largest impulse

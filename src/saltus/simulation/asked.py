@@ -11,11 +11,13 @@ import numpy as np
 from saltus.dynamics.unilateral import elements
 from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.ground import Ground, Level
+from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.model.assembly import State
 from saltus.model.touching import Foot
 
 CHANGES = ("touches", "bounces", "sticks", "slips", "turns back", "lifts", "rests")  # of a contact
+OPENED = 1e-9  # m: Params that open a loop by more change lengths
 
 
 def check_numbers(**numbers: Any) -> None:
@@ -90,3 +92,23 @@ def check_events(system: HybridSystem, ground: Ground, names: Iterable[str]) -> 
     for name in names:
         if name not in known:
             raise UnknownName("event", name, known)
+
+
+def check_loops(c: Constrained, start: State, params: np.ndarray, t: float) -> None:
+    """Refuse Params that open the loops of a start."""
+    before = start.p
+    changed = [n for n, a, b in zip(c.mechanism.params, params, before, strict=True) if a != b]
+    if not (changed and c.loops):
+        return
+    anchors = np.zeros(c.anchors.numel())
+    now, then = (
+        np.abs(c.closure(t, start.positions, np.concatenate([p, anchors]))[0][: c.loops]) for p in (params, before)
+    )
+    worst = int((now - then).argmax())
+    if (now - then)[worst] > OPENED:
+        raise BadValue(
+            f"params {', '.join(changed)} open the loops of the start by {now[worst]:.3g} m ({c.rows[worst]}): "
+            f"they change lengths; assemble the start with them, m.assemble(..., params={{{changed[0]!r}: ...}})",
+            params=changed,
+            gap=float(now[worst]),
+        )

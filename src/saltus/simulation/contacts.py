@@ -1,33 +1,26 @@
-"""Contacts of a run: who is open, sticks or slips now, and what becomes of them at an instant at which that changes."""
+"""Contacts of a run: who is open, sticks or slips now, where it is held, and on what ground."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
-from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, solve
-from saltus.dynamics.impulse import Decomposition, Impact
+from saltus.dynamics.contact_problem import NoForces
 from saltus.dynamics.unilateral import Element
 from saltus.errors import BadValue
 from saltus.ground import NONE, Ground, Patch
-from saltus.hybrid.constrained import SLIP_ENDS
-from saltus.hybrid.mode import Mode
 from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import WATCH, Armed
 from saltus.model.symbols import SX
 from saltus.model.touching import Foot, Meeting, Rub, Stop
 
-TOUCHING = 1e-9  # m: a contact so near touches
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
-REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
 STILL = 1e-9  # m/s: slower than this a contact does not slip
-SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
 # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
 # so small say nothing of the direction of a slip
 STANDS, ROUGHLY = 1e-8, 10.0
@@ -36,26 +29,8 @@ STANDS, ROUGHLY = 1e-8, 10.0
 # the quicker the slower it is, with steps as short; what it turns meanwhile is lost: by the square of this speed,
 # measured on feet that slip in turns, 1e-9 m with 1e-5 m/s and 1e-7 with 1e-4.
 STARTS, MANY, GENTLY = 1e-6, 100.0, 0.1
-LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
-GAINS = 1e-9  # of the energy: an impact that gains more is not one
-HALVINGS = 40
 
 Frictions = tuple[float | None, float | None]  # of slip and of rest; None: the ground's
-Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Accelerations and forces of all rows at (q, v, block), as the run has them."""
-
-
-def response(mode: Mode, t: float, p: np.ndarray, z: np.ndarray | None = None) -> Response:
-    """The response of contacts in a mode at a time, with run-time parameters p but for the block of the contacts."""
-    place = mode.layout.slice("anchors")
-
-    def at(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        own = p.copy()
-        own[place] = block
-        accelerations, forces = mode.contact_response(t, mode.state_vector(q, v, None, z), own)
-        return np.ravel(accelerations), np.ravel(forces)
-
-    return at
 
 
 @dataclass(eq=False)
@@ -115,18 +90,6 @@ class Now:
         for key, where in x.places.items():
             out[where] = values.get(key, 0.0)
         return out
-
-
-@dataclass(frozen=True, eq=False)
-class Settled:
-    """State just after an instant: velocities, the impact if there was one, and what each contact did, in words."""
-
-    v: np.ndarray
-    impact: Impact | None
-    changes: list[tuple[str, str]]
-    rests: float = 0.0  # s until bounces that are over have their limit
-    touched: tuple[int, ...] = ()  # contacts that took part in the impact
-    same: bool = False  # nothing was changed at all
 
 
 class Contacts:
@@ -292,7 +255,7 @@ class Contacts:
                 continue
             if one.element.soft:
                 one.closed = one.stick = bool(gap < 0)
-                one.anchor = self._own(holds, i)
+                one.anchor = self.own(holds, i)
                 continue
             if gap < -START:
                 inside = "below the ground" if isinstance(part, Foot) else "inside of what it touches"
@@ -332,7 +295,7 @@ class Contacts:
         """Whether a contact slips now."""
         return self.now[i].mode == "slip"
 
-    def _ends(self, fired: Iterable[int]) -> tuple[list[int], dict[int, str]]:
+    def ends(self, fired: Iterable[int]) -> tuple[list[int], dict[int, str]]:
         """Of guards that fired: contacts whose slip ends, and those that leave ("normal") or start to slip ("slip").
 
         NoForces where forces have no bound.
@@ -351,177 +314,9 @@ class Contacts:
                 leaving[i] = what
         return [i for what, i in watched if what == "slip" and self.slips(i)], leaving
 
-    # ---- an instant ---------------------------------------------------------------------------------------------
+    # ---- what an instant leaves ---------------------------------------------------------------------------------
 
-    def settle(
-        self,
-        t: float,
-        q: np.ndarray,
-        v: np.ndarray,
-        response: Response,
-        fired: Sequence[int] = (),
-    ) -> Settled:
-        """Impacts, then the modes that the accelerations ask for; `fired` are guards that brought the instant about.
-
-        NoForces where the laws of contact have no solution, or several.
-        """
-        stopped, leaving = self._ends(fired)
-        before, kept = [(one.mode, one.direction.copy()) for one in self.now], self.kept
-        self.look(t, q, v)
-        c, names = self.c, [x.name for x in self.c.elements]
-        base = self.base
-        gaps, u, A, *_ = c.meeting(t, q, v, base)
-        gaps, u = np.ravel(gaps), np.ravel(u)
-        A = np.reshape(A, (len(u), len(v)))
-        M = c.mass(t, q, base)
-        loops = c.closure(t, q, base)[1][: c.loops]
-        self._soften(t, q, v, gaps, u, response, stopped, leaving)
-        hard = [i for i, one in enumerate(self.now) if one.element.normal and not one.element.soft]
-        touching = [i for i in hard if self.now[i].closed or gaps[i] <= TOUCHING]
-        impact, rests, v_in = None, 0.0, v
-        stays = self._stays(q, v, response, touching)
-        slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
-        if any(u[self.normal(i)] < -slow for i in touching):
-            impact, rests = self._impact(M, A, loops, u, v, touching, stays, t)
-            v = impact.v
-            u = u + A @ (v - v_in)
-        struck = impact is not None
-        resting = [i for i in touching if abs(u[self.normal(i)]) <= stays[i]]
-        rubs = [i for i, one in enumerate(self.now) if not one.element.normal]
-        at_rest = {
-            i: one.element.slips > 0
-            and (
-                (one.mode == "stick" and not struck)
-                or i in stopped
-                or float(np.linalg.norm(u[self.tangential(i)])) <= (STILL if one.element.slips < 2 else SLIP_ENDS / 2)
-            )
-            for i, one in enumerate(self.now)
-        }
-        rest = self._modes(q, v, u, M, A, loops, [*resting, *rubs], at_rest, response, {} if struck else leaving)
-        creep = [i for i, one in enumerate(self.now) if one.borne is not None and one.closed]
-        if any(np.linalg.norm(u[self.tangential(i)]) > SLIP_ENDS / 2 for i in creep):
-            v = rest  # nothing holds them but that others do
-        self._hold(t, q, v)
-        if struck and any(self.now[i].closed and abs(u[self.normal(i)]) > slow for i in resting):
-            rests = self._limit()  # it would have left once more, more slowly than counts
-        changes = []
-        for i, one in enumerate(self.now):
-            was, way = before[i]
-            hit = impact is not None and i in touching and was == "open"
-            if one.mode != was or hit:
-                word = {"open": "lifts", "stick": "sticks", "slip": "slips"}[one.mode]
-                if was == "open" and one.mode != "open":
-                    word = "touches"
-                elif hit:
-                    if abs(u[self.normal(i)]) <= slow:
-                        continue
-                    word = "bounces"
-                changes.append((names[i], word))
-            elif one.mode == "slip" and one.element.slips == 1 and way.size and one.direction @ way < 0:
-                changes.append((names[i], "turns back"))
-        same = not struck and all(one.like(was) for one, was in zip(self.now, kept, strict=True))
-        return Settled(v, impact, changes, rests, tuple(touching) if struck else (), same)
-
-    def _soften(
-        self,
-        t: float,
-        q: np.ndarray,
-        v: np.ndarray,
-        gaps: np.ndarray,
-        u: np.ndarray,
-        response: Response,
-        stopped: Sequence[int],
-        leaving: Mapping[int, str],
-    ) -> None:
-        """Set the modes of soft contacts, which follow from where they are and how they move.
-
-        One that comes to rest sticks with the stretch of its spring that leaves its force as it is.
-        """
-        soft = [i for i, one in enumerate(self.now) if one.element.soft]
-        if not soft:
-            return
-        forces = response(q, v, self.block)[1]
-        holds = self.c.meeting(t, q, v, self.base)[3]
-        for i in soft:
-            one, place = self.now[i], self._own(holds, i)
-            along, slip = forces[self.tangential(i)], u[self.tangential(i)]
-            if not one.closed:
-                one.closed = one.stick = bool(gaps[i] <= TOUCHING and u[self.normal(i)] < 0)
-                one.anchor = place
-            elif leaving.get(i) == "normal":
-                one.closed = one.stick = False
-            elif leaving.get(i) == "slip":
-                way = -along if along.any() else slip
-                one.stick, one.direction = False, way / np.linalg.norm(way)
-            elif i in stopped:
-                one.stick, one.anchor = True, place + along / self.stiffness[i]
-        self.felt = [one.closed for one in self.now]
-
-    def _impact(
-        self,
-        M: np.ndarray,
-        A: np.ndarray,
-        loops: np.ndarray,
-        u: np.ndarray,
-        v: np.ndarray,
-        touching: Sequence[int],
-        stays: Mapping[int, float],
-        t: float,
-    ) -> tuple[Impact, float]:
-        """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.
-
-        Newton's restitution can gain energy where friction acts (Kane 1984); it is then lowered until none is gained.
-        It is none where a contact that sticks cannot move across either, so that friction of any size holds it.
-        """
-        rows: list[int] = []
-        laws, e, rests = [], [], False
-        for i in touching:
-            one, n = self.now[i], self.normal(i)
-            mine = self.tangential(i) if one.friction > 0 else []
-            place = len(rows)
-            rows += [*mine, n]
-            laws.append(Law(tuple(range(place, place + len(mine))), place + len(mine), one.friction, one.friction))
-            speed = max(-float(u[n]), 0.0)
-            fast = one.restitution * speed > stays[i]
-            rests = rests or (one.restitution > 0 and speed > 0 and not fast)
-            e += [0.0] * len(mine) + [one.restitution if fast else 0.0]
-        parts = Decomposition(M, A[rows], loops)
-        G, arrive, bounce = parts.mobility, u[rows], np.array(e)
-        T = float(v @ M @ v / 2)
-
-        def collide(share: float) -> tuple[np.ndarray, float]:
-            p = solve(G, arrive * (1 + share * bounce), laws).f
-            return p, float(p @ (2 * arrive + G @ p) / 2)
-
-        try:
-            p, gained = collide(1.0)
-        except NoForces:  # where friction jams a contact it cannot bounce
-            p, gained = collide(0.0)
-        if gained > GAINS * T and bounce.any():
-            low, high = 0.0, 1.0
-            for _ in range(HALVINGS):
-                middle = (low + high) / 2
-                low, high = (middle, high) if collide(middle)[1] <= 0 else (low, middle)
-            p, gained = collide(low)
-        after = v + parts.push(p)
-        works = p * (arrive + G @ p / 2)
-        T_after = T + float(works.sum())  # what contacts leave; drives that keep their motion do work beside
-        names = tuple(f"{self.c.elements[i].name} {k}" for i in touching for k in self._letters(i))
-        self.impacts.append(t)
-        return Impact(after, p, T_after, T - T_after, len(rows), T_after, names, works), self._limit() if rests else 0.0
-
-    def _stays(self, q: np.ndarray, v: np.ndarray, response: Response, touching: Sequence[int]) -> dict[int, float]:
-        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least."""
-        if not any(self.now[i].restitution > 0 for i in touching):
-            return dict.fromkeys(touching, REST)
-        a = self._free(q, v, response)
-        return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[self.normal(i)]), 0.0))) for i in touching}
-
-    def _letters(self, i: int) -> list[str]:
-        one = self.now[i]
-        return [*("xy"[: one.element.slips] if one.friction > 0 else ""), "normal"]
-
-    def _limit(self) -> float:
+    def limit(self) -> float:
         """Time (s) that the bounces left out would have taken: their intervals shrink by a constant ratio."""
         if len(self.impacts) < 3:
             return 0.0
@@ -529,179 +324,14 @@ class Contacts:
         ratio = second / first if first > 0 else 0.0
         return float(second * ratio / (1 - ratio)) if 0 < ratio < 1 else 0.0
 
-    def _modes(
-        self,
-        q: np.ndarray,
-        v: np.ndarray,
-        u: np.ndarray,
-        M: np.ndarray,
-        A: np.ndarray,
-        loops: np.ndarray,
-        candidates: Sequence[int],
-        at_rest: dict[int, bool],
-        response: Response,
-        leaving: Mapping[int, str],
-    ) -> np.ndarray:
-        """Set the modes of all contacts from their accelerations; velocities with which all that is at rest is so."""
-        rows: list[int] = []
-        laws = []
-        still = [
-            row
-            for i in candidates
-            for row in (self.rows(i) if at_rest[i] else self.rows(i)[self.c.elements[i].slips :])
-        ]
-        if still:
-            off = Decomposition(M, A[still], loops).constrained_velocity(u[still])
-            if np.abs(off).max() <= LEVER * np.abs(u[still]).max():  # else a dead centre makes much of what is nothing
-                v = v - off
-        for i in candidates:
-            one, mine = self.now[i], self.tangential(i)
-            way = None
-            if mine and not at_rest[i]:
-                way = u[mine] / np.linalg.norm(u[mine])
-            place = len(rows)
-            rows += self.rows(i)
-            normal = place + len(mine) if one.element.normal else None
-            laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
-        G = Decomposition(M, A[rows], loops).mobility if rows else np.zeros((0, 0))
-        for one in self.now:
-            one.closed = one.closed and (one.element.soft or not one.element.normal)
-        forces, b = None, np.zeros(0)
-        for _ in range(4):
-            before, b = b, self._free(q, v, response)[rows]
-            if np.array_equal(b, before):
-                break  # the law does not mind who touches
-            if rows:
-                going = {k: leaving[i] for k, i in enumerate(candidates) if i in leaving}
-                forces = solve(G, b, laws, count=True, leaving=going)
-                self._take(candidates, forces, laws, leaving, np.diag(G) > 0)
-            felt = [one.closed for one in self.now]
-            if felt == self.felt:
-                break
-            self.felt = felt
-        if forces is not None:
-            self._spread(q, v, rows, candidates, laws, forces, response, float(np.abs(b).max()))
-        return v
-
-    def _free(self, q: np.ndarray, v: np.ndarray, response: Response) -> np.ndarray:
-        """Accelerations along all rows with no hard contact closed and no dry friction."""
-        kept = [(one.closed, one.stick) for one in self.now]
-        for one in self.now:
-            one.closed = one.closed and one.element.soft
-        try:
-            return response(q, v, self.block)[0]
-        finally:
-            for one, (closed, stick) in zip(self.now, kept, strict=True):
-                one.closed, one.stick = closed, stick
-
-    def _take(
-        self,
-        candidates: Sequence[int],
-        forces: Forces,
-        laws: Sequence[Law],
-        leaving: Mapping[int, str],
-        moves: np.ndarray,
-    ) -> None:
-        """Modes of a solution; one that is at its limit and does not start to slip is held by others.
-
-        Rows that do not move, since loops hold them, are left to the loops, which bear whatever comes.
-        """
-        small = FINE * float(np.abs(forces.w).max(initial=1.0))
-        for k, i in enumerate(candidates):
-            one, mode, way = self.now[i], forces.modes[k], forces.directions[k]
-            one.closed = mode != "open"
-            one.stick, one.borne = mode == "stick", None
-            known = laws[k].direction if laws[k].direction is not None else way
-            if known is None or (one.element.slips == 2 and laws[k].direction is not None):
-                known = np.zeros(one.element.slips)  # a slip in 3D has a direction of its own once it has a speed
-            one.direction = np.asarray(known, float)
-            slip = forces.w[list(laws[k].tangential)]
-            if mode == "slip" and laws[k].rough and i not in leaving and np.linalg.norm(slip) <= small:
-                one.borne = laws[k].friction
-            if slip.size and one.closed and not moves[list(laws[k].tangential)].any():
-                one.stick, one.borne, one.direction = False, 0.0, np.eye(slip.size)[0]
-            if laws[k].normal is not None and not moves[laws[k].normal]:
-                one.closed = one.stick = False
-
-    def _spread(
-        self,
-        q: np.ndarray,
-        v: np.ndarray,
-        rows: Sequence[int],
-        candidates: Sequence[int],
-        laws: Sequence[Law],
-        forces: Forces,
-        response: Response,
-        size: float,
-    ) -> None:
-        """Modes in which the forces of the run meet the laws too, where rows depend on each other or on loops.
-
-        Those are the least-norm ones. A contact that they would pull is open, and one that they put outside of its cone
-        bears what its limit allows; if others cannot bear the rest, what it has in the solution `forces`. None of this
-        changes the motion if it can be helped: where contacts with unlike frictions share a load, shares as lawful as
-        those of the solution may. Else all stays as it is.
-        """
-        known, close = [replace(self.now[i]) for i in candidates], SPREAD * size
-        wanted = response(q, v, self.block)[0][rows]
-
-        def met(solved: bool, otherwise: bool) -> bool:
-            """Change modes until the run's forces meet the laws; whether they do, with the motion as before or not."""
-            for _ in range(2 * len(laws)):
-                w, f = (x[rows] for x in response(q, v, self.block))
-                k, pulled = self._worst(f, candidates, laws)
-                if k < 0:
-                    same = bool(np.abs(w - wanted).max(initial=0.0) <= close)
-                    return same or (otherwise and self._lawful(w, candidates, laws, close))
-                one, x = self.now[candidates[k]], laws[k]
-                one.stick = False
-                if pulled:
-                    one.closed, one.borne = False, None
-                    continue
-                own = (forces.f if solved else f)[list(x.tangential)]
-                drag, load = float(np.linalg.norm(own)), forces.f[x.normal] if x.normal is not None else 1.0
-                one.direction = -own / drag if drag > 0 else np.eye(len(own))[0]
-                one.borne = x.static if not solved else drag / load if load > 0 else 0.0
-            return False
-
-        for otherwise, solved in itertools.product((False, True), repeat=2):
-            if met(solved, otherwise):
-                return
-            for i, one in zip(candidates, known, strict=True):
-                self.now[i] = replace(one)
-
-    def _lawful(self, w: np.ndarray, candidates: Sequence[int], laws: Sequence[Law], close: float) -> bool:
-        """Whether contacts move as their modes say: none inwards, none that is held, slips that start along theirs."""
-        for k, x in enumerate(laws):
-            one, along = self.now[candidates[k]], w[list(x.tangential)]
-            if x.normal is not None and w[x.normal] < -close:
-                return False
-            if one.closed and one.mode == "stick" and np.abs(along).max(initial=0.0) > close:
-                return False
-            if one.mode == "slip" and x.rough:
-                ahead = float(along @ one.direction)
-                if ahead < -close or np.linalg.norm(along - ahead * one.direction) > close:
-                    return False
-        return True
-
-    def _worst(self, f: np.ndarray, candidates: Sequence[int], laws: Sequence[Law]) -> tuple[int, bool]:
-        """Contact whose forces break the laws most, and whether they pull it; -1 if none does."""
-        worst, found = SPREAD * float(np.abs(f).max(initial=0.0)), (-1, False)
-        for k, x in enumerate(laws):
-            one, load = self.now[candidates[k]], f[x.normal] if x.normal is not None else 1.0
-            drag = float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0
-            for beyond, pulls in ((-load, True), (drag - x.static * max(load, 0.0), False)):
-                if one.closed and beyond > worst:
-                    worst, found = beyond, (k, pulls)
-        return found
-
-    def _hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
+    def hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         """Contacts that stick are held where they are."""
         holds = self.c.meeting(t, q, v, self.base)[3]
         for i, one in enumerate(self.now):
             if one.mode == "stick" and not one.element.soft:
-                one.anchor = self._own(holds, i)
+                one.anchor = self.own(holds, i)
 
-    def _own(self, holds: np.ndarray, i: int) -> np.ndarray:
+    def own(self, holds: np.ndarray, i: int) -> np.ndarray:
         """Tangential place of a contact, out of those of all."""
         return np.ravel(holds)[self._held[i] : self._held[i + 1]].copy()
 

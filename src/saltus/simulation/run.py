@@ -20,15 +20,15 @@ from saltus.ground import Ground, Level
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.contacts import Pinned, Rolling, Sliding
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
-from saltus.hybrid.laws import Sampled, Schedule, Table, law_in, stepwise
-from saltus.hybrid.mode import Mode, action, mode, name_of
+from saltus.hybrid.laws import Schedule, Table, law_in, stepwise
+from saltus.hybrid.mode import Mode, action, mode
 from saltus.hybrid.regular import check_constraints
 from saltus.hybrid.resets import Collision
-from saltus.hybrid.signals import Entry, called, commands
+from saltus.hybrid.signals import Entry
+from saltus.hybrid.slipping import start_slips
 from saltus.hybrid.strike import consistent_target, strike
 from saltus.hybrid.touched import Touched, constrained
 from saltus.hybrid.transition import (
-    STILL,
     WATCH,
     Armed,
     Entrance,
@@ -47,9 +47,12 @@ from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
-from saltus.simulation.asked import check_events, check_numbers, check_start, first_domain, ground_of
-from saltus.simulation.contacts import START, Contacts, Settled, response
+from saltus.simulation.asked import check_events, check_loops, check_numbers, check_start, first_domain, ground_of
+from saltus.simulation.contacts import START, Contacts
+from saltus.simulation.held import Held, row
+from saltus.simulation.instant import Settled, response, settle
 from saltus.simulation.log import Log, Stay
+from saltus.simulation.reasons import slip_ended, why
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
 
@@ -57,7 +60,6 @@ CHUNK, FIRST = 4000, 20  # steps between looks at progress and Ctrl-C; while a g
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
 LOOSE = 1e3  # tolerances: what positions and velocities are known to after a while
 MOVED = 1e-6  # m or rad: a state that moves by more at an event was moved
-SLIPS = 50  # rounds that find the direction in which a contact starts to slip in 3D
 
 Independent = Sequence[str] | Mapping[str, Sequence[str]]
 Progress = Callable[[float, float, int], None]
@@ -167,7 +169,7 @@ class _Run:
         self.contacts: Contacts | None = None  # of a machine whose contacts have modes of their own
         self.entered: Entry | None = None
         self._due: list[tuple[float, str]] = []  # names of events that have a time already
-        self._sampled = (0, -1), np.zeros(0), -math.inf  # law and entry, what a Sampled law gave, when it is next due
+        self.held = Held(control, system.mechanism, self.params)
         self._entries: dict[Mode, Kernel] = {}
         self._modes: dict[tuple[str, Choice], Mode] = {}  # what was found once is not looked up again in the run
         self._domains: dict[str, tuple[Constrained, Entrance]] = {}
@@ -234,7 +236,7 @@ class _Run:
     def _begin(self, domain: Domain) -> None:
         """Put the start onto the constraints of its domain, or refuse it."""
         c = self._in(domain)[0]
-        self._check_loops(c)
+        check_loops(c, self.start, self.params, self.t)
         if isinstance(c, Touched):
             self.contacts = Contacts(c, self.terrain, self.params, self.tolerance)
             self.contacts.begin(self.t, self.q, self.v)
@@ -285,11 +287,8 @@ class _Run:
         self.base = self.contacts.base
         now = self._mode(c, self._choice(c), law_in(self.control, c.domain.name))
         p, law = self._parameters(now), law_in(self.control, c.domain.name)
-        if isinstance(law, Sampled):
-            self._hold(now, p, law)
-        if isinstance(law, Schedule):
-            self._row(law.table(c, 0).entered(self._entry()), now, p, math.inf)
-        out = self.contacts.settle(self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
+        self._command(now, p, law.table(c, 0).entered(self._entry()) if isinstance(law, Schedule) else None, math.inf)
+        out = settle(self.contacts, self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
@@ -332,25 +331,6 @@ class _Run:
             q, v = Named(m.q_names, self.q.copy()), Named(m.v_names, self.v.copy(), "velocity")
             self.entered = Entry(self.t, q, v)
         return self.entered
-
-    def _check_loops(self, c: Constrained) -> None:
-        """Refuse Params that open the loops of the start."""
-        m, before = self.system.mechanism, self.start.p
-        changed = [n for n, a, b in zip(m.params, self.params, before, strict=True) if a != b]
-        if not (changed and c.loops):
-            return
-        anchors = np.zeros(c.anchors.numel())
-        now, then = (
-            np.abs(c.closure(self.t, self.q, np.concatenate([p, anchors]))[0][: c.loops]) for p in (self.params, before)
-        )
-        worst = int((now - then).argmax())
-        if (now - then)[worst] > MOVED * 1e-3:
-            raise BadValue(
-                f"params {', '.join(changed)} open the loops of the start by {now[worst]:.3g} m ({c.rows[worst]}): "
-                f"they change lengths; assemble the start with them, m.assemble(..., params={{{changed[0]!r}: ...}})",
-                params=changed,
-                gap=float(now[worst]),
-            )
 
     def _cross(self, edge: Edge) -> Domain | None:
         """Apply the reset of an edge and settle into the domain it leads to."""
@@ -498,32 +478,8 @@ class _Run:
             self._entries[now] = entry(now)
         p = np.ravel(self._entries[now](entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params)).copy()
         p[now.layout.slice("anchors")] = self.base[len(self.params) :]
-        c, layout = now.constrained, now.layout
-        if c.elements:
-            return p
-        x = now.state_vector(self.q, self.v)
-        tangents, at = c.dimension - 1, layout.slice("slip").start
-        speeds = np.ravel(c.touching(self.t, self.q, self.v, self.params)[1]) if c.sliding else np.zeros(0)
-        for k, i in enumerate(c.sliding):
-            contact = c.domain.contacts[i]
-            assert isinstance(contact, Sliding)
-            speed = np.linalg.norm(speeds[c.dimension * i : c.dimension * i + tangents])
-            if speed > STILL or (isinstance(contact.friction, int | float) and contact.friction == 0):
-                continue
-            mine = slice(at + tangents * k, at + tangents * (k + 1))
-            for _ in range(SLIPS):
-                starts = np.ravel(now.slip_acceleration(self.t, x, p))[tangents * k : tangents * (k + 1)]
-                size = np.linalg.norm(starts)
-                if not starts @ p[mine] > 0:
-                    raise BadModel(
-                        f"contact {c.contacts[i].name!r} of domain {c.domain.name!r} is at rest at t = {self.t:.6g} s "
-                        "and friction holds it: it does not slide; go on in a domain in which it is Pinned",
-                        contact=c.contacts[i].name,
-                    )
-                turned = np.abs(starts / size - p[mine]).max()
-                p[mine] = starts / size
-                if turned < 1e-12:
-                    break
+        if not now.constrained.elements:
+            start_slips(now, self.t, self.q, self.v, p)
         return p
 
     # ---- integrating --------------------------------------------------------------------------------------------
@@ -541,24 +497,16 @@ class _Run:
         now, log = stay.mode, self.log
         stepper, layout = self._stepper(now), now.layout
         atol, rtol = self._tolerances(now)
-        law = law_in(self.control, now.domain.name)
-        sampled = law if isinstance(law, Sampled) else None
-        if sampled is not None:
-            self._hold(now, p, sampled)
-        if table is not None:
-            self._row(table, now, p, until)
+        self._command(now, p, table, until)
         state = self._armed(now, x, p)
         if state.at_once is not None:
             return now.edges[state.at_once], None
         armed, watch = state.armed, Watch(state, now, p)
         step = 0.0
         while True:
-            t_end, before = until, p.copy()
-            if sampled is not None:
-                t_end = min(until, self._hold(now, p, sampled))
-            if table is not None:
-                t_end = self._row(table, now, p, until)
-            if (table or sampled) and (p != before).any() and (forced := self._forced(now, x, p)) is not None:
+            before = p.copy()
+            t_end = self._command(now, p, table, until)
+            if (p != before).any() and (forced := self._forced(now, x, p)) is not None:
                 return forced, None
             while self._due and self._due[0][0] <= self.t + 1e-15:
                 log.events.append(self._mark(self._due.pop(0)[1], now.domain.name))
@@ -579,7 +527,7 @@ class _Run:
             )
             segment: Segment = stepper.run(request)
             away = watch.left(segment)
-            if any(i in away for i in segment.fired):  # it left and came back: again, to its own surface
+            if watch.back:  # it left and came back: again, to its own surface
                 armed = request.armed.copy()
                 armed[away] = False
                 own = replace(request, p=p.copy(), armed=armed, t_end=float(segment.breaks[-1]))
@@ -604,7 +552,7 @@ class _Run:
                     return Met(tuple(met)), None
                 slips = met
                 if slips:
-                    log.outcome = _slip_ended(now, slips[0], self.t)
+                    log.outcome = slip_ended(now, slips[0], self.t)
                     return None, None
                 choice = self._better_choice(now)
                 if choice is not None:
@@ -614,11 +562,25 @@ class _Run:
             elif segment.stop is Stop.END and self.t >= until:
                 return None, None
             elif segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
-                log.outcome = Outcome(segment.stop.value, self._why(segment.stop, now, x, p), self.t)
+                log.outcome = Outcome(
+                    segment.stop.value, why(segment.stop, now, self.held.name(now), self.t, x, p), self.t
+                )
                 return None, None
             if self.steps_left <= 0:
-                log.outcome = Outcome("step limit", self._why(Stop.LIMIT, now, x, p), self.t)
+                log.outcome = Outcome("step limit", why(Stop.LIMIT, now, self.held.name(now), self.t, x, p), self.t)
                 return None, None
+
+    def _command(self, now: Mode, p: np.ndarray, table: Table | None, until: float) -> float:
+        """Put commands that are held into the run-time parameters; until when they are."""
+        end = until
+        if self.held.law(now) is not None:
+            entered = len(self.log.events) if self.contacts is None else 0
+            end = min(until, self.held.load(now, p, self.t, self.q, self.v, entered))
+        if table is not None:
+            end, note = row(table, now, p, self.t, until)
+            if note:
+                self.log.note(note)
+        return end
 
     def _forced(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Edge | Met | None:
         """Edge or contacts that a jump of the control has carried beyond the forces that they can bear."""
@@ -694,84 +656,6 @@ class _Run:
         J = now.constrained.unitless(self.t, self.q, self.base)
         return found if better(J, found, now.choice, reduced=now.formulation.reduced) else None
 
-    # ---- laws that are not formulas -----------------------------------------------------------------------------
-
-    def _row(self, table: Table, now: Mode, p: np.ndarray, until: float) -> float:
-        """Load the row of numbers in use now; return when it ends."""
-        at = table.index(self.t)
-        p[now.layout.slice("row")] = table.rows[at]
-        if at + 1 < len(table.knots):
-            knot = float(table.knots[at + 1])
-            return knot if knot < until - 1e-12 else until
-        if table.note and self.t < until - 1e-12:
-            self.log.note(table.note)
-        return until
-
-    def _hold(self, now: Mode, p: np.ndarray, sampled: Sampled) -> float:
-        """Hold what the user's function returned when it was last due, calling it if it is due now; when it is next.
-
-        It is due at multiples of its period and, unless a contact alone has changed, when a domain is entered.
-        """
-        known, values, due = self._sampled
-        entered = len(self.log.events) if self.contacts is None else 0
-        if known != (id(sampled), entered) or self.t >= due - 1e-12:
-            values = self._sample(now, p, sampled)
-            due = (math.floor(self.t * sampled.rate + 1e-9) + 1) / sampled.rate
-            self._sampled = (id(sampled), entered), values, due
-        p[now.layout.slice("held")] = values
-        return due
-
-    def _sample(self, now: Mode, p: np.ndarray, sampled: Sampled) -> np.ndarray:
-        """What the user's function returns now."""
-        layout, m = now.layout, self.system.mechanism
-        t, q, v = (p[layout.slice(f"entry_{name}")] for name in "tqv")
-        entered = Entry(float(t[0]), Named(m.q_names, q), Named(m.v_names, v, "velocity"))
-        signals = now.constrained.signals(
-            self.t, self.q, self.v, self.params, entered, block=p[layout.slice("anchors")]
-        )
-        what = f"controller {self._law(now)!r} at t = {self.t:.6g} s"
-        values = commands(m, called(sampled.function, self.t, signals, what=what), what)
-        return np.array([float(value) for value in values])
-
-    def _law(self, now: Mode) -> str:
-        """Name of the law in use; modes are shared by laws that say the same."""
-        law = law_in(self.control, now.domain.name)
-        return name_of(law.function if isinstance(law, Sampled) else law)
-
-    def _why(self, stop: Stop, now: Mode, x: np.ndarray, p: np.ndarray) -> str:
-        name = now.domain.name
-        if stop is Stop.LIMIT:
-            return (
-                f"all max_steps steps are used up in {name!r}: its motion is very fast or stiff against the time asked "
-                "for; try another engine, a looser tolerance or a larger max_steps"
-            )
-        if stop is Stop.NOT_FINITE:
-            inputs = self.system.mechanism.inputs
-            for t in (self.t, self.t + 1e-6):  # an integrator stops before the instant from which on there is no number
-                commanded = np.ravel(now.command(t, x, p)[0])
-                bad = [n for n, u in zip(inputs, commanded, strict=True) if not math.isfinite(u)]
-                if bad:
-                    break
-            if bad:
-                return (
-                    f"controller {self._law(now)!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"
-                )
-            return (
-                f"the equations of {name!r} gave a number that is not finite: look at the controller "
-                f"{self._law(now)!r} for a division by zero, at springs of zero length, and at the loops for a dead "
-                "centre"
-            )
-        if self.formulation.reduced or isinstance(self.formulation, Baumgarte):
-            return (
-                f"the step fell below round-off in {name!r}: its motion is singular for "
-                f"{type(self.formulation).__name__}; use sl.formulations.Projection(), the default, which passes dead "
-                "centres"
-            )
-        return (
-            f"the step fell below round-off in {name!r}: the motion is singular there, or forces are infinite; look at "
-            "the controller and at the loops near this configuration"
-        )
-
 
 def _carried(p: np.ndarray, old: Any, new: Any) -> np.ndarray:
     """Run-time parameters of a stay under another choice of coordinates: the same blocks."""
@@ -780,14 +664,3 @@ def _carried(p: np.ndarray, old: Any, new: Any) -> np.ndarray:
         if size == dict(old.sizes)[name]:
             out[new.slice(name)] = p[old.slice(name)]
     return out
-
-
-def _slip_ended(now: Mode, k: int, t: float) -> Outcome:
-    c = now.constrained
-    name = c.contacts[c.sliding[c.slipping[k]]].name
-    return Outcome(
-        "slip ended",
-        f"contact {name!r} of {now.domain.name!r} came to rest along the ground at t = {t:.6g} s; add an edge for that "
-        "instant, to a domain in which the point is Pinned or slides the other way",
-        t,
-    )

@@ -18,6 +18,7 @@ from saltus.studies.result import Comparison, StudyResult
 RANGE = (-43.0, -33.5)  # rad/s
 PUSH = {"boom.x": 0.05}  # m/s
 WEIGHT = 9.81 * 7.3918  # N, sum of Table 3
+HEAT = 1350.0 / 30.0**2  # W/(Nm)2: a motor that turns its peak power into heat at its torque limit
 
 
 def gait_of(takeoff: str) -> sl.Orbit:

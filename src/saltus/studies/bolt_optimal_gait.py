@@ -12,13 +12,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import saltus as sl
-from saltus.studies import STUDIES
-from saltus.studies.bolt_gaits import WEIGHT
+from saltus.studies import STUDIES, bolt_optimal_on_ground
+from saltus.studies.bolt_gaits import HEAT, WEIGHT
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.colours import PALETTE
 from saltus.view.style import new_figure, styled
 
-HEAT = 1350.0 / 30.0**2  # W/(Nm)2: a motor that turns its peak power into heat at its torque limit
 FASTEST = 60.0  # rad/s, of the crank
 TORQUE = 30.0  # Nm
 FALL = 100.0  # N/rad: the ground force falls to zero at least so steeply over the crank's angle
@@ -31,8 +30,18 @@ GAINS = {"kp": 4e4, "kd": 400.0}
 WORDS = ("energy", "heat")
 
 
-def study(speed: float = AT_HAND, minimise: str = "energy") -> StudyResult:
-    """Plan, fly 16 steps, differentiate the map from step to step; `minimise` is "energy" or "heat"."""
+def study(speed: float = AT_HAND, minimise: str = "energy", friction: float = 0) -> StudyResult:
+    """Plan, fly 16 steps, differentiate the map from step to step; `minimise` is "energy" or "heat".
+
+    With `friction` the plan keeps within its cone, with the toe on its spring, and runs on real ground.
+    """
+    if friction:
+        if minimise != "energy" or friction < 0:
+            raise sl.errors.BadValue(
+                f"friction {friction:g}, minimise {minimise!r}; with friction, above zero, the least energy is planned",
+                given=friction,
+            )
+        return bolt_optimal_on_ground.study(speed, friction)
     if minimise not in WORDS:
         raise sl.errors.UnknownName("objective", minimise, WORDS)
     system = machine()
@@ -95,7 +104,8 @@ def study(speed: float = AT_HAND, minimise: str = "energy") -> StudyResult:
         "Energy is what the motor takes: the size of its power, and 1.5 W of heat by square of the torque in Nm. The "
         "paper prints nothing of the motor but its limits; this is one whose peak power of 1350 W turns into heat at "
         "30 Nm. Heat is that part alone.",
-        "The foot is pinned, as in the paper, without a friction cone; the friction needed is in the numbers.",
+        "The foot is pinned, as in the paper, without a friction cone; the friction needed is in the numbers. "
+        "With --friction 0.8 the plan keeps to a cone.",
         f"The ground force is asked to fall to zero over the crank's angle with {FALL:g} N/rad or more, so that "
         "lift-off is sharp. Without it plans push sideways for long at zero normal force.",
         "Multipliers are those of the map from one touchdown to the next, by central differences in the crank's angle "

@@ -10,8 +10,8 @@ import numpy as np
 
 import saltus as sl
 from saltus.studies import STUDIES
-from saltus.studies.quadruped import EXACT, FALLS, period
-from saltus.studies.quadruped_runs import LOW, PUSHED, TAILS, Crowd, machine, params, start
+from saltus.studies.quadruped import EXACT, period
+from saltus.studies.quadruped_runs import LEANS, LOW, PUSHED, TAILS, Crowd, machine, params, start
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.colours import PALETTE
 from saltus.view.style import new_figure, styled
@@ -100,7 +100,7 @@ def edge(m: sl.Mechanism, phase: float, sizes: np.ndarray) -> list[dict[str, Any
         law, until = m.controls["run"], AT + turn + PUSHED + AFTER
         run = sl.simulate(m, start(m, "trot"), until=until, control=law, params=given, tolerance=EXACT, rate=200.0)
         upright = 1 - 2 * (run["body.qx"] ** 2 + run["body.qy"] ** 2)
-        fell = bool(upright.min() < FALLS or run["body.z"].min() < LOW or run.duration < until - 1e-6)
+        fell = bool(upright.min() < LEANS or run["body.z"].min() < LOW or run.duration < until - 1e-6)
         out.append({"push_Ns": float(size), "fell": fell, "ok": run.outcome.ok, "verdict": run.outcome.verdict})
         if fell:
             break

@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import saltus as sl
-from saltus.studies.quadruped_runs import ROLL, SAMPLE, Crowd, Runs, angles, params, start
-from saltus.zoo.quadruped import LEGS
+from saltus.studies.quadruped_runs import SAMPLE, STEP, Crowd, Runs, angles, machine, start
+from saltus.zoo.quadruped import GAITS, LEGS
 
-# Params that are sought, with the width of the first draw.
-WIDTHS = {
-    "omega": 2.0,
-    "K_P": 10.0,
-    "K_D": 0.8,
-    "h": 0.1,
-    "b": 0.3,
-    "lag": 0.2,
-    "x_body": 0.03,
-    "rest": 0.1,
-    **{f"sides_{x}_{part}": w for x, w in (("roll", 0.5), ("roll_rate", 0.05)) for part in ("even", "cos", "sin")},
-    **{f"sides_{x}_{part}": w for x, w in (("yaw", 0.3), ("yaw_rate", 0.05)) for part in ("even", "cos", "sin")},
-    **{f"ends_{x}_{part}": w for x, w in (("pitch", 0.5), ("pitch_rate", 0.05)) for part in ("even", "cos", "sin")},
-    **{"lift_pitch": 40.0, "lift_pitch_rate": 4.0, "swing_roll": 20.0, "swing_roll_rate": 4.0},
-    **{"swing_yaw": 20.0, "swing_yaw_rate": 4.0},
+# Params that are sought: first mean, with which it trots badly, and width of the first draw.
+SOUGHT = {
+    "omega": (-26.5, 1.0),
+    "K_P": (33.0, 5.0),
+    "K_D": (2.4, 0.4),
+    "h": (-0.62, 0.05),
+    "b": (2.77, 0.15),
+    "lag": (-0.14, 0.2),
+    "x_body": (0.022, 0.02),
+    "rest": (0.4, 0.1),
+    **{
+        f"{signal}_{part}": (mean, width)
+        for signal, means, width in (
+            ("sides_roll", (1.5, 0.9, 0.0), 0.3),
+            ("sides_roll_rate", (-0.06, 0.05, 0.03), 0.03),
+            ("sides_yaw", (0.0, 0.2, 0.0), 0.15),
+            ("sides_yaw_rate", (0.15, 0.04, -0.04), 0.05),
+            ("ends_pitch", (0.0, -0.4, 0.3), 0.3),
+            ("ends_pitch_rate", (0.0, -0.04, -0.04), 0.03),
+        )
+        for part, mean in zip(("even", "cos", "sin"), means, strict=True)
+    },
+    "lift_pitch": (45.0, 20.0),
+    "lift_pitch_rate": (15.0, 4.0),
+    "swing_roll": (0.0, 15.0),
+    "swing_roll_rate": (-3.0, 3.0),
+    "swing_yaw": (-40.0, 15.0),
+    "swing_yaw_rate": (-2.0, 3.0),
 }
 BOUNDS = {"omega": (-45.0, -12.0), "K_P": (10.0, 600.0), "K_D": (0.5, 20.0), "rest": (-0.3, 0.9), "h": (-0.85, 0.85)}
+TRIALS = ((2.0, 4.0), (-1.5, -4.0))  # deg of roll at the start, and N s of a push after 3 s: each candidate runs both
+COARSE = 0.05  # tolerance of the search; what it finds runs again at that of the studies
+LOWEST_TIP = 0.15  # m: what the tail's tip should stay above
 
 
 def cost(runs: Runs, seconds: float, goal: float) -> np.ndarray:
-    """Falling early, being slower than `goal` (m/s), leaning, turning away and slipping, each copy's sum."""
+    """Falling early, being slower than `goal` (m/s), leaning, turning away, slipping, a low tail: each copy's sum."""
     live = runs.live()
     count = np.maximum(live.sum(axis=0), 1)
 
@@ -42,61 +61,145 @@ def cost(runs: Runs, seconds: float, goal: float) -> np.ndarray:
     across, along = runs.forces[..., 2], np.hypot(runs.forces[..., 0], runs.forces[..., 1])
     on = (across > 1.0) & live[:, None, :]
     slip = (on & (along > 0.79 * across)).sum(axis=(0, 1)) / np.maximum(on.sum(axis=(0, 1)), 1)
-    k = np.arange(len(count))
-    half = count // 2
+    k, half = np.arange(len(count)), count // 2
     speed = (runs.q[count - 1, k, 0] - runs.q[half - 1, k, 0]) / np.maximum((count - half) * SAMPLE, SAMPLE)
-    out = 10 * (1 - runs.ends / seconds) + 5 * (runs.ends < 1.0) + 2 * size(roll) + 2 * size(pitch)
-    out += (
-        np.minimum(size(yaw), 3.0) + 3 * np.maximum(0.0, goal - speed) + 2 * slip + 0.02 * np.minimum(runs.doubts, 50)
-    )
+    low = np.maximum(0.0, LOWEST_TIP - np.where(live, runs.tip, math.inf).min(axis=0))
+    out = 10 * (1 - runs.ends / seconds) + 4 * size(roll) + np.abs(roll * live).max(axis=0) + 2 * size(pitch)
+    out += np.minimum(size(yaw), 3.0) + 3 * np.maximum(0.0, goal - speed) + 2 * slip + 5 * low
     return np.where(np.isfinite(out), out, 50.0)
 
 
+def adapt(
+    costs: Callable[[np.ndarray], np.ndarray],
+    first: np.ndarray,
+    widths: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray],
+    *,
+    rounds: int,
+    candidates: int,
+    seed: int,
+    keep: str | Path = "",
+    tell: Callable[[str], None] | None = None,
+) -> np.ndarray:
+    """Return the last mean and the cheapest candidate of each round, the last first.
+
+    A quarter of each round's candidates is kept, weighted by rank; their spread about the last mean becomes that of the
+    next round. With a file `keep` a search that was stopped goes on from its last round.
+    """
+    kept, n = candidates // 4, len(first)
+    ranks = np.log(kept + 0.5) - np.log(np.arange(1, kept + 1))
+    ranks, learns = ranks / ranks.sum(), 0.5 * kept / (kept + n)
+    C, at, best, begun = np.eye(n), np.zeros(n), np.zeros((0, n)), Path(keep)
+    if keep and begun.exists():
+        C, at, best = (np.array(x) for x in json.loads(begun.read_text()))
+    for k in range(len(best), rounds):
+        draws = np.random.default_rng((seed, k)).multivariate_normal(np.zeros(n), C, candidates)
+        draws[0] = 0.0
+        X = np.clip(first + widths * (at + draws), *bounds)
+        J = costs(X)
+        order = np.argsort(J)[:kept]
+        best = np.vstack([best, X[order[0]]])
+        steps = ((X - first) / widths - at)[order]
+        C = (1 - learns) * C + learns * (steps.T * ranks) @ steps
+        C, at = (C + C.T) / 2 + 1e-9 * np.eye(n), at + ranks @ steps
+        if keep:
+            part = begun.with_suffix(".part")
+            part.write_text(json.dumps([C.tolist(), at.tolist(), best.tolist()]))
+            part.replace(begun)
+        if tell:
+            tell(f"{k + 1} of {rounds}: cost {J[order[0]]:.3f}, median {np.median(J):.3f}, mean {J[0]:.3f}")
+    return np.vstack([np.clip(first + widths * at, *bounds), best[::-1]])
+
+
 def search(
-    m: sl.Mechanism,
     gait: str,
     *,
-    rounds: int = 20,
-    copies: int = 64,
-    seconds: float = 4.0,
-    goal: float = 1.7,
-    width: float = 1.0,
+    rounds: int = 25,
+    candidates: int = 40,
+    seconds: float = 6.0,
+    goal: float = 1.9,
+    lag: float = math.inf,
     seed: int = 1,
-    tell: Any = None,
-    crowd: Crowd | None = None,
+    keep: str | Path = "",
+    tell: Callable[[str], None] | None = None,
 ) -> dict[str, float]:
-    """Return the Params of the cheapest run among `rounds` times `copies`, beginning with those that the gait has.
+    """Return Params of a gait that run well from several starts, beginning with `SOUGHT`: see `adapt`.
 
-    A quarter of a round is kept, weighted by its rank; their spread about the last mean becomes that of the next round.
+    The last mean and the cheapest candidates of the last rounds run from eight starts, twice as long; the best of
+    them is returned. Hind legs lag (rad) by no more than `lag` behind the gait's phases: without a bound the search may
+    leave one gait for another.
     """
-    r, crowd = np.random.default_rng(seed), crowd or Crowd(m, copies)
-    old = params(gait, "controlled", m)
-    names = list(WIDTHS)
-    mean = np.array([old.get(n, m.params[n].value) for n in names], float)
-    low, high = (np.array([BOUNDS.get(n, (-math.inf, math.inf))[i] for n in names]) for i in (0, 1))
-    widths, kept = width * np.array([WIDTHS[n] for n in names]), copies // 4
-    ranks = np.log(kept + 0.5) - np.log(np.arange(1, kept + 1))
-    ranks /= ranks.sum()
-    C, at, best = np.eye(len(names)), np.zeros(len(names)), (math.inf, mean)
-    learns = 0.5 * kept / (kept + len(names))
-    starts = [start(m, gait, ROLL)] * copies
-    for k in range(rounds):
-        draws = r.multivariate_normal(np.zeros(len(names)), C, copies, method="cholesky")
-        draws[0] = 0.0
-        X = np.clip(mean + widths * (at + draws), low, high)
-        phases = {f"phase_{leg}": old[f"phase_{leg}"] for leg in LEGS}
-        runs = crowd.run(starts, [phases | dict(zip(names, map(float, x), strict=True)) for x in X], seconds)
-        J = cost(runs, seconds, goal)
-        order = np.argsort(J)[:kept]
-        if J[order[0]] < best[0]:
-            best = float(J[order[0]]), X[order[0]].copy()
-        steps = ((X - mean) / widths - at)[order]
-        C = (1 - learns) * C + learns * (steps.T * ranks) @ steps
-        C = (C + C.T) / 2 + 1e-9 * np.eye(len(names))
-        at = at + ranks @ steps
-        if tell:
-            i = int(order[0])
-            tell(
-                f"{k} cost {J[i]:.2f} median {np.median(J):.2f} speed {runs.speed()[i]:.2f} ends {runs.ends.mean():.2f}"
-            )
-    return dict(zip(names, map(float, best[1]), strict=True))
+    m, names = machine(), list(SOUGHT)
+    phases = {f"phase_{leg}": a for leg, a in zip(LEGS, GAITS[gait], strict=True)}
+    crowd = Crowd(m, candidates * len(TRIALS), COARSE)
+
+    def costs(X: np.ndarray, trials: tuple[tuple[float, float], ...] = TRIALS, seconds: float = seconds) -> np.ndarray:
+        given = [phases | dict(zip(names, map(float, x), strict=True)) | {"push": p} for x in X for _, p in trials]
+        starts = {roll: start(m, gait, roll) for roll, _ in trials}
+        runs = crowd.run([starts[roll] for _ in X for roll, _ in trials], given, seconds)
+        return cost(runs, seconds, goal).reshape(len(X), len(trials)).mean(axis=1)
+
+    first, widths = np.array(list(SOUGHT.values())).T
+    bounds = BOUNDS | {"lag": (-lag, lag)}
+    low, high = (np.array([bounds.get(n, (-math.inf, math.inf))[i] for n in names]) for i in (0, 1))
+    how: dict[str, Any] = {"rounds": rounds, "candidates": candidates, "seed": seed, "keep": keep, "tell": tell}
+    X = adapt(costs, first, widths, (low, high), **how)
+    many = tuple((roll, push) for roll in (2.0, 1.0, -1.0, -2.0) for push in (4.0, -4.0))
+    X = X[np.arange(candidates * len(TRIALS) // len(many)) % len(X)]
+    J = costs(X, many, 2 * seconds)
+    if tell:
+        tell("from eight starts: " + ", ".join(f"{x:.2f}" for x in J))
+    return dict(zip(names, map(float, X[np.argmin(J)]), strict=True))
+
+
+# ---- the planar twin ------------------------------------------------------------------------------------------------
+
+CLOCK = {"omega": (-32.0, 6.0), "K_P": (60.0, 25.0), "K_D": (3.5, 1.2), "h": (-0.4, 0.2), "b": (1.9, 0.7)}
+CLOCK |= {"phase": (-2.6, 1.0), "x_body": (0.0, 0.06)}  # first mean and width of each Param
+CLOCK_BOUNDS = {"omega": (-70.0, -15.0), "K_P": (10.0, 600.0), "K_D": (0.5, 20.0), "h": (-0.85, 0.85)}
+
+
+def twin(
+    *,
+    rounds: int = 30,
+    candidates: int = 256,
+    seconds: float = 8.0,
+    goal: float = 2.1,
+    seed: int = 1,
+    keep: str | Path = "",
+    tell: Callable[[str], None] | None = None,
+) -> dict[str, float]:
+    """Return the clock of the planar twin that comes nearest to itself turn after turn at `goal` (m/s) or more."""
+    m, names = sl.zoo.planar_quadruped(), list(CLOCK)
+    batch = sl.Batch(
+        m,
+        candidates,
+        step=STEP,
+        tolerance=COARSE,
+        control=m.controls["clock"],
+        until=lambda t, s: sl.math.fmax(sl.math.fabs(s.q["body.angle"]) - 0.7, 0.2 - s.q["body.y"]) > 0,
+        threads=1,
+    )
+
+    def costs(X: np.ndarray) -> np.ndarray:
+        batch.reset(m.keyframe("bound"), params=dict(zip(names, X.T, strict=True)))
+        batch.step(times=round(seconds / 2 / STEP))
+        S = []
+        for _ in range(round(seconds / 2 / STEP)):
+            batch.step()
+            S.append(np.hstack([batch.state.q[:, :3], batch.state.v[:, :3]]))
+        t, paths = STEP * np.arange(len(S)), np.array(S)
+        J = 15 - 10 * batch.t / seconds  # of those that fell
+        for k in np.flatnonzero(batch.t > seconds - STEP / 2):
+            once = np.arange(0.0, t[-1], 2 * math.pi / abs(X[k, 0]))
+            rows = np.column_stack([np.interp(once, t, x) for x in paths[:, k, 1:].T])
+            speed = (paths[-1, k, 0] - paths[0, k, 0]) / t[-1]
+            J[k] = min(np.abs(rows[n:] - rows[:-n]).mean() for n in (1, 2)) + 2 * max(0.0, goal - speed)
+        return np.where(np.isfinite(J), J, 50.0)
+
+    first, widths = np.array(list(CLOCK.values())).T
+    low, high = (np.array([CLOCK_BOUNDS.get(n, (-math.inf, math.inf))[i] for n in names]) for i in (0, 1))
+    how: dict[str, Any] = {"rounds": rounds, "candidates": candidates, "seed": seed, "keep": keep, "tell": tell}
+    X = adapt(costs, first, widths, (low, high), **how)
+    X = X[np.arange(candidates) % len(X)]
+    return dict(zip(names, map(float, X[np.argmin(costs(X))]), strict=True))

@@ -10,8 +10,8 @@ import numpy as np
 
 import saltus as sl
 from saltus.studies import STUDIES
-from saltus.studies.quadruped import EXACT, FALLS, period
-from saltus.studies.quadruped_runs import LOW, STEP, TOLERANCE, angles, fell, start
+from saltus.studies.quadruped import EXACT, period
+from saltus.studies.quadruped_runs import LEANS, LOW, STEP, TOLERANCE, angles, fell, start
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate, plot_snapshots
 from saltus.view.style import new_figure, styled
@@ -132,7 +132,7 @@ def judged(m: sl.Mechanism, way: str, t: np.ndarray, q: np.ndarray) -> dict[str,
     """How far and how fast it turned to the left from AT on, and whether it fell."""
     late, yaw = t >= AT, np.degrees(angles(q[:, 3:])[2])
     lean = 1 - 2 * (q[:, 4] ** 2 + q[:, 5] ** 2)
-    gone = bool(t[-1] < until(m) - 0.05 or lean.min() < FALLS or q[:, 2].min() < LOW)
+    gone = bool(t[-1] < until(m) - 0.05 or lean.min() < LEANS or q[:, 2].min() < LOW)
     since, turned = t[late] - AT, yaw[late] - np.interp(AT, t, yaw)
     done = since[np.argmax(turned >= ANGLE)] if (turned >= ANGLE).any() else None
     within = since <= (since[-1] if done is None else done)

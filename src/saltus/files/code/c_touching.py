@@ -31,7 +31,7 @@ def stepper_header(exported: Touching) -> str:
 
 def stepper_source(exported: Touching) -> str:
     """The steps of the batch, and the stepper around them."""
-    kernel = source(exported.motion, False)
+    kernel = source(exported.motion)
     text = SOURCE.replace("@CONTROL@", "" if exported.takes_inputs else CONTROL)
     before, after = text.split("@KERNEL@")
     return _filled(before, exported) + kernel + _filled(after, exported)
@@ -145,7 +145,7 @@ static int run(NAME_state *s, double h, int times) {
   memset(&a, 0, sizeof a);
   a.step = h;
   a.tolerance = s->tolerance;
-  a.rest = fmax(@REST@, @GRAVITY@ * h / 2);
+  a.rest = fmax(@REST@, @GRAVITY@ * h / 8);
   a.weight = @WEIGHT@;
   a.times = times;
   a.t = &s->t;

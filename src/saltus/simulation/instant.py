@@ -1,0 +1,404 @@
+"""What becomes of the contacts of a run at an instant: an impact, and the modes that accelerations ask for."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, solve
+from saltus.dynamics.impulse import Decomposition, Impact
+from saltus.hybrid.constrained import SLIP_ENDS
+from saltus.hybrid.mode import Mode
+from saltus.simulation.contacts import STILL, Contacts, Now
+
+TOUCHING = 1e-9  # m: a contact so near touches
+REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
+SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
+LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
+GAINS = 1e-9  # of the energy: an impact that gains more is not one
+HALVINGS = 40
+
+Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Accelerations and forces of all rows at (q, v, block), as the run has them."""
+
+
+def response(mode: Mode, t: float, p: np.ndarray, z: np.ndarray | None = None) -> Response:
+    """The response of contacts in a mode at a time, with run-time parameters p but for the block of the contacts."""
+    place = mode.layout.slice("anchors")
+
+    def at(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        own = p.copy()
+        own[place] = block
+        accelerations, forces = mode.contact_response(t, mode.state_vector(q, v, None, z), own)
+        return np.ravel(accelerations), np.ravel(forces)
+
+    return at
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """State just after an instant: velocities, the impact if there was one, and what each contact did, in words."""
+
+    v: np.ndarray
+    impact: Impact | None
+    changes: list[tuple[str, str]]
+    rests: float = 0.0  # s until bounces that are over have their limit
+    touched: tuple[int, ...] = ()  # contacts that took part in the impact
+    same: bool = False  # nothing was changed at all
+
+
+def settle(
+    contacts: Contacts, t: float, q: np.ndarray, v: np.ndarray, response: Response, fired: Sequence[int] = ()
+) -> Settled:
+    """Impacts, then the modes that the accelerations ask for; `fired` are guards that brought the instant about.
+
+    NoForces where the laws of contact have no solution, or several.
+    """
+    stopped, leaving = contacts.ends(fired)
+    kept = contacts.kept
+    contacts.look(t, q, v)
+    now = _Instant(contacts, t, q, v, response, stopped, leaving)
+    now.soften()
+    hard = [i for i, one in enumerate(contacts.now) if one.element.normal and not one.element.soft]
+    touching = [i for i in hard if contacts.now[i].closed or now.gaps[i] <= TOUCHING]
+    stays = now.stays(touching)
+    slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
+    impact, rests = None, 0.0
+    if any(now.across(i) < -slow for i in touching):
+        impact, rests = now.collide(touching, stays)
+    struck = impact is not None
+    resting = [i for i in touching if abs(now.across(i)) <= stays[i]]
+    rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
+    now.choose([*resting, *rubs], struck)
+    contacts.hold(t, q, now.v)
+    if struck and any(contacts.now[i].closed and abs(now.across(i)) > slow for i in resting):
+        rests = contacts.limit()  # it would have left once more, more slowly than counts
+    hit = touching if struck else []
+    changes = [
+        (one.element.name, word)
+        for i, (one, was) in enumerate(zip(contacts.now, kept, strict=True))
+        if (word := _word(one, was, i in hit, abs(now.across(i)) > slow if i in hit else False))
+    ]
+    same = not struck and all(one.like(was) for one, was in zip(contacts.now, kept, strict=True))
+    return Settled(now.v, impact, changes, rests, tuple(hit), same)
+
+
+def _word(one: Now, was: Now, hit: bool, leaves: bool) -> str:
+    """What a contact did, if anything; `hit` if it took part in an impact, which it `leaves` with a speed."""
+    if was.mode == "open" and one.mode != "open":
+        return "touches"
+    if was.mode == "open" and hit:
+        return "bounces" if leaves else ""
+    if one.mode != was.mode:
+        return {"open": "lifts", "stick": "sticks", "slip": "slips"}[one.mode]
+    turned = one.mode == "slip" and one.element.slips == 1 and was.direction.size and one.direction @ was.direction < 0
+    return "turns back" if turned else ""
+
+
+@dataclass(eq=False)
+class _Instant:
+    """Numbers at an instant: mass matrix M, rows A of the contacts with velocities u along them, gaps."""
+
+    contacts: Contacts
+    t: float
+    q: np.ndarray
+    v: np.ndarray
+    response: Response
+    stopped: Sequence[int]  # contacts whose slip ends
+    leaving: Mapping[int, str]  # contacts that leave ("normal") or start to slip ("slip")
+    gaps: np.ndarray = field(init=False)
+    u: np.ndarray = field(init=False)
+    A: np.ndarray = field(init=False)
+    M: np.ndarray = field(init=False)
+    loops: np.ndarray = field(init=False)
+    holds: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        c, base = self.contacts.c, self.contacts.base
+        gaps, u, A, self.holds, *_ = c.meeting(self.t, self.q, self.v, base)
+        self.gaps, self.u = np.ravel(gaps), np.ravel(u)
+        self.A = np.reshape(A, (len(self.u), len(self.v)))
+        self.M = c.mass(self.t, self.q, base)
+        self.loops = c.closure(self.t, self.q, base)[1][: c.loops]
+
+    def across(self, i: int) -> float:
+        """Velocity (m/s) across the face of a contact."""
+        return float(self.u[self.contacts.normal(i)])
+
+    def along(self, i: int) -> np.ndarray:
+        """Velocity along it."""
+        return self.u[self.contacts.tangential(i)]
+
+    def soften(self) -> None:
+        """Set the modes of soft contacts, which follow from where they are and how they move.
+
+        One that comes to rest sticks with the stretch of its spring that leaves its force as it is.
+        """
+        contacts = self.contacts
+        soft = [i for i, one in enumerate(contacts.now) if one.element.soft]
+        if not soft:
+            return
+        forces = self.response(self.q, self.v, contacts.block)[1]
+        for i in soft:
+            one, place = contacts.now[i], contacts.own(self.holds, i)
+            pulls = forces[contacts.tangential(i)]
+            if not one.closed:
+                one.closed = one.stick = bool(self.gaps[i] <= TOUCHING and self.across(i) < 0)
+                one.anchor = place
+            elif self.leaving.get(i) == "normal":
+                one.closed = one.stick = False
+            elif self.leaving.get(i) == "slip":
+                way = -pulls if pulls.any() else self.along(i)
+                one.stick, one.direction = False, way / np.linalg.norm(way)
+            elif i in self.stopped:
+                one.stick, one.anchor = True, place + pulls / contacts.stiffness[i]
+        contacts.felt = [one.closed for one in contacts.now]
+
+    # ---- impacts ------------------------------------------------------------------------------------------------
+
+    def stays(self, touching: Sequence[int]) -> dict[int, float]:
+        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least."""
+        contacts = self.contacts
+        if not any(contacts.now[i].restitution > 0 for i in touching):
+            return dict.fromkeys(touching, REST)
+        a = self._free()
+        return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[contacts.normal(i)]), 0.0))) for i in touching}
+
+    def collide(self, touching: Sequence[int], stays: Mapping[int, float]) -> tuple[Impact, float]:
+        """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.
+
+        Newton's restitution can gain energy where friction acts (Kane 1984); it is then lowered until none is gained.
+        It is none where a contact that sticks cannot move across either, so that friction of any size holds it.
+        Returned with the time (s) that bounces left out would have taken.
+        """
+        contacts = self.contacts
+        rows: list[int] = []
+        laws, e, rests = [], [], False
+        for i in touching:
+            one, n = contacts.now[i], contacts.normal(i)
+            mine = contacts.tangential(i) if one.friction > 0 else []
+            place = len(rows)
+            rows += [*mine, n]
+            laws.append(Law(tuple(range(place, place + len(mine))), place + len(mine), one.friction, one.friction))
+            speed = max(-float(self.u[n]), 0.0)
+            fast = one.restitution * speed > stays[i]
+            rests = rests or (one.restitution > 0 and speed > 0 and not fast)
+            e += [0.0] * len(mine) + [one.restitution if fast else 0.0]
+        parts = Decomposition(self.M, self.A[rows], self.loops)
+        G, arrive, bounce = parts.mobility, self.u[rows], np.array(e)
+        T = float(self.v @ self.M @ self.v / 2)
+
+        def struck(share: float) -> tuple[np.ndarray, float]:
+            p = solve(G, arrive * (1 + share * bounce), laws).f
+            return p, float(p @ (2 * arrive + G @ p) / 2)
+
+        try:
+            p, gained = struck(1.0)
+        except NoForces:  # where friction jams a contact it cannot bounce
+            p, gained = struck(0.0)
+        if gained > GAINS * T and bounce.any():
+            low, high = 0.0, 1.0
+            for _ in range(HALVINGS):
+                middle = (low + high) / 2
+                low, high = (middle, high) if struck(middle)[1] <= 0 else (low, middle)
+            p, gained = struck(low)
+        change = parts.push(p)
+        self.v, self.u = self.v + change, self.u + self.A @ change
+        works = p * (arrive + G @ p / 2)
+        T_after = T + float(works.sum())  # what contacts leave; drives that keep their motion do work beside
+        names = tuple(
+            f"{one.element.name} {letter}"
+            for one in (contacts.now[i] for i in touching)
+            for letter in [*("xy"[: one.element.slips] if one.friction > 0 else ""), "normal"]
+        )
+        contacts.impacts.append(self.t)
+        self.leaving = {}
+        impact = Impact(self.v, p, T_after, T - T_after, len(rows), T_after, names, works)
+        return impact, contacts.limit() if rests else 0.0
+
+    # ---- modes --------------------------------------------------------------------------------------------------
+
+    def choose(self, candidates: Sequence[int], struck: bool) -> None:
+        """Set the modes of all contacts from their accelerations; those that others hold at rest lose their creep."""
+        contacts = self.contacts
+        slow = {i: STILL if x.slips < 2 else SLIP_ENDS / 2 for i, x in enumerate(contacts.c.elements)}
+        at_rest = {
+            i: one.element.slips > 0
+            and (
+                (one.mode == "stick" and not struck)
+                or i in self.stopped
+                or float(np.linalg.norm(self.along(i))) <= slow[i]
+            )
+            for i, one in enumerate(contacts.now)
+        }
+        still = self._still(candidates, at_rest)
+        self._modes(still, candidates, at_rest)
+        creep = [i for i, one in enumerate(contacts.now) if one.borne is not None and one.closed]
+        if any(np.linalg.norm(self.along(i)) > SLIP_ENDS / 2 for i in creep):
+            self.v = still  # nothing holds them but that others do
+
+    def _still(self, candidates: Sequence[int], at_rest: Mapping[int, bool]) -> np.ndarray:
+        """Velocities with which all that is at rest is so."""
+        contacts = self.contacts
+        still = [
+            row for i in candidates for row in contacts.rows(i)[0 if at_rest[i] else contacts.c.elements[i].slips :]
+        ]
+        if still:
+            off = Decomposition(self.M, self.A[still], self.loops).constrained_velocity(self.u[still])
+            if np.abs(off).max() <= LEVER * np.abs(self.u[still]).max():  # a dead centre makes much of what is nothing
+                return self.v - off
+        return self.v
+
+    def _modes(self, v: np.ndarray, candidates: Sequence[int], at_rest: Mapping[int, bool]) -> None:
+        contacts = self.contacts
+        rows: list[int] = []
+        laws = []
+        for i in candidates:
+            one, mine = contacts.now[i], contacts.tangential(i)
+            way = None
+            if mine and not at_rest[i]:
+                way = self.along(i) / np.linalg.norm(self.along(i))
+            place = len(rows)
+            rows += contacts.rows(i)
+            normal = place + len(mine) if one.element.normal else None
+            laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
+        G = Decomposition(self.M, self.A[rows], self.loops).mobility if rows else np.zeros((0, 0))
+        fixed = np.diag(G) == 0
+        for one in contacts.now:
+            one.closed = one.closed and (one.element.soft or not one.element.normal)
+        forces, b = None, np.zeros(0)
+        for _ in range(4):
+            before, b = b, self._free(v)[rows]
+            b[fixed & (np.abs(b) <= FINE * np.abs(b).max(initial=1.0))] = 0.0  # round-off that nothing could hold
+            if np.array_equal(b, before):
+                break  # the law does not mind who touches
+            if rows:
+                going = {k: self.leaving[i] for k, i in enumerate(candidates) if i in self.leaving}
+                forces = solve(G, b, laws, count=True, leaving=going)
+                self._take(candidates, forces, laws, ~fixed)
+            felt = [one.closed for one in contacts.now]
+            if felt == contacts.felt:
+                break
+            contacts.felt = felt
+        if forces is not None:
+            self._spread(_Group(contacts, candidates, laws, rows), v, forces, float(np.abs(b).max()))
+
+    def _free(self, v: np.ndarray | None = None) -> np.ndarray:
+        """Accelerations along all rows with no hard contact closed and no dry friction."""
+        now = self.contacts.now
+        kept = [(one.closed, one.stick) for one in now]
+        for one in now:
+            one.closed = one.closed and one.element.soft
+        try:
+            return self.response(self.q, self.v if v is None else v, self.contacts.block)[0]
+        finally:
+            for one, (closed, stick) in zip(now, kept, strict=True):
+                one.closed, one.stick = closed, stick
+
+    def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law], moves: np.ndarray) -> None:
+        """Modes of a solution; one that is at its limit and does not start to slip is held by others.
+
+        Rows that do not move, since loops hold them, are left to the loops, which bear whatever comes.
+        """
+        small = FINE * float(np.abs(forces.w).max(initial=1.0))
+        for k, i in enumerate(candidates):
+            one, mode, way = self.contacts.now[i], forces.modes[k], forces.directions[k]
+            one.closed = mode != "open"
+            one.stick, one.borne = mode == "stick", None
+            known = laws[k].direction if laws[k].direction is not None else way
+            if known is None or (one.element.slips == 2 and laws[k].direction is not None):
+                known = np.zeros(one.element.slips)  # a slip in 3D has a direction of its own once it has a speed
+            one.direction = np.asarray(known, float)
+            slip = forces.w[list(laws[k].tangential)]
+            if mode == "slip" and laws[k].rough and i not in self.leaving and np.linalg.norm(slip) <= small:
+                one.borne = laws[k].friction
+            if slip.size and one.closed and not moves[list(laws[k].tangential)].any():
+                one.stick, one.borne, one.direction = False, 0.0, np.eye(slip.size)[0]
+            if laws[k].normal is not None and not moves[laws[k].normal]:
+                one.closed = one.stick = False
+
+    def _spread(self, group: _Group, v: np.ndarray, forces: Forces, size: float) -> None:
+        """Modes in which the forces of the run meet the laws too, where rows depend on each other or on loops.
+
+        Those are the least-norm ones. A contact that they would pull is open, and one that they put outside of its cone
+        bears what its limit allows; if others cannot bear the rest, what it has in the solution `forces`. None of this
+        changes the motion if it can be helped: where contacts with unlike frictions share a load, shares as lawful as
+        those of the solution may. Else all stays as it is.
+        """
+        contacts = self.contacts
+        known, close = [replace(one) for one in group.now], SPREAD * size
+
+        def run() -> tuple[np.ndarray, np.ndarray]:
+            w, f = self.response(self.q, v, contacts.block)
+            return w[group.rows], f[group.rows]
+
+        wanted = run()[0]
+
+        def met(solved: bool, otherwise: bool) -> bool:
+            """Change modes until the run's forces meet the laws; whether they do, with the motion as before or not."""
+            for _ in range(2 * len(group.laws)):
+                w, f = run()
+                k, pulled = group.worst(f)
+                if k < 0:
+                    same = bool(np.abs(w - wanted).max(initial=0.0) <= close)
+                    return same or (otherwise and group.lawful(w, close))
+                one, x = group.now[k], group.laws[k]
+                one.stick = False
+                if pulled:
+                    one.closed, one.borne = False, None
+                    continue
+                own = (forces.f if solved else f)[list(x.tangential)]
+                drag, load = float(np.linalg.norm(own)), forces.f[x.normal] if x.normal is not None else 1.0
+                one.direction = -own / drag if drag > 0 else np.eye(len(own))[0]
+                one.borne = x.static if not solved else drag / load if load > 0 else 0.0
+            return False
+
+        for otherwise, solved in itertools.product((False, True), repeat=2):
+            if met(solved, otherwise):
+                return
+            for i, one in zip(group.candidates, known, strict=True):
+                contacts.now[i] = replace(one)
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Contacts that may bear something at an instant, with their laws and rows; laws count in these rows."""
+
+    contacts: Contacts
+    candidates: Sequence[int]
+    laws: Sequence[Law]
+    rows: Sequence[int]
+
+    @property
+    def now(self) -> list[Now]:
+        """Each as it is."""
+        return [self.contacts.now[i] for i in self.candidates]
+
+    def lawful(self, w: np.ndarray, close: float) -> bool:
+        """Whether contacts move as their modes say: none inwards, none that is held, slips that start along theirs."""
+        for one, x in zip(self.now, self.laws, strict=True):
+            along = w[list(x.tangential)]
+            if x.normal is not None and w[x.normal] < -close:
+                return False
+            if one.closed and one.mode == "stick" and np.abs(along).max(initial=0.0) > close:
+                return False
+            if one.mode == "slip" and x.rough:
+                ahead = float(along @ one.direction)
+                if ahead < -close or np.linalg.norm(along - ahead * one.direction) > close:
+                    return False
+        return True
+
+    def worst(self, f: np.ndarray) -> tuple[int, bool]:
+        """Contact whose forces break the laws most, and whether they pull it; -1 if none does."""
+        most, found = SPREAD * float(np.abs(f).max(initial=0.0)), (-1, False)
+        for k, (one, x) in enumerate(zip(self.now, self.laws, strict=True)):
+            load = f[x.normal] if x.normal is not None else 1.0
+            drag = float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0
+            for beyond, pulls in ((-load, True), (drag - x.static * max(load, 0.0), False)):
+                if one.closed and beyond > most:
+                    most, found = beyond, (k, pulls)
+        return found

@@ -1,0 +1,53 @@
+"""Why a run could not go on, in words that help."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from saltus.dynamics.formulations import Baumgarte
+from saltus.engines.port import Stop
+from saltus.hybrid.mode import Mode
+from saltus.simulation.trajectory import Outcome
+
+
+def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray) -> str:
+    """Reason of an engine's stop in a mode under the controller `law`, and the remedy."""
+    name = now.domain.name
+    if stop is Stop.LIMIT:
+        return (
+            f"all max_steps steps are used up in {name!r}: its motion is very fast or stiff against the time asked "
+            "for; try another engine, a looser tolerance or a larger max_steps"
+        )
+    if stop is Stop.NOT_FINITE:
+        for at in (t, t + 1e-6):  # an integrator stops before the instant from which on there is no number
+            commanded = np.ravel(now.command(at, x, p)[0])
+            bad = [n for n, u in zip(now.constrained.mechanism.inputs, commanded, strict=True) if not math.isfinite(u)]
+            if bad:
+                return f"controller {law!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"
+        return (
+            f"the equations of {name!r} gave a number that is not finite: look at the controller {law!r} for a "
+            "division by zero, at springs of zero length, and at the loops for a dead centre"
+        )
+    if now.formulation.reduced or isinstance(now.formulation, Baumgarte):
+        return (
+            f"the step fell below round-off in {name!r}: its motion is singular for {type(now.formulation).__name__}; "
+            "use sl.formulations.Projection(), the default, which passes dead centres"
+        )
+    return (
+        f"the step fell below round-off in {name!r}: the motion is singular there, or forces are infinite; look at "
+        "the controller and at the loops near this configuration"
+    )
+
+
+def slip_ended(now: Mode, k: int, t: float) -> Outcome:
+    """A prescribed slip that came to rest."""
+    c = now.constrained
+    name = c.contacts[c.sliding[c.slipping[k]]].name
+    return Outcome(
+        "slip ended",
+        f"contact {name!r} of {now.domain.name!r} came to rest along the ground at t = {t:.6g} s; add an edge for that "
+        "instant, to a domain in which the point is Pinned or slides the other way",
+        t,
+    )

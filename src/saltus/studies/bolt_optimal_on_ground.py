@@ -1,0 +1,231 @@
+"""BOLT's running with the least energy on ground that has so much friction and no more: planned in its cone, flown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import saltus as sl
+from saltus.studies import STUDIES
+from saltus.studies import bolt_real_ground as clocks
+from saltus.studies.bolt_gaits import HEAT
+from saltus.studies.result import Comparison, StudyResult
+from saltus.view.colours import PALETTE
+from saltus.view.style import new_figure, styled
+from saltus.zoo.bolt import bolt_linkage, sprung_toe
+from saltus.zoo.crank_leg import clock
+
+GUESS, OWN = clocks.CLOCKS[4], 1.43  # a clock that runs at so many m/s with little slip
+FALL = 200.0  # N/rad: the ground force falls to zero at least so steeply over the crank's angle
+FASTEST, TORQUE = 60.0, 30.0  # rad/s, Nm
+LIMITS = sl.plan.Limits(seconds=3600.0)  # time on a busy machine shall not decide where it ends
+STEP = 0.1  # m/s, from one speed to the next on the way to the speed wanted
+STIFF, DAMPED = 1e3, 10.0  # Nm/rad, Nm s/rad: how the crank follows
+FELT = 20.0  # N in the toe's spring: the foot is down
+RATE = 2000.0  # Hz
+STRIDES, STEPS, LIKE = 30, 16, 3
+FALLEN = 0.2  # m: height of the body at which the bumper of `bolt_on_ground` stops it
+
+
+def study(speed: float, friction: float) -> StudyResult:
+    """Plan a stride within the friction cone, then run it on real ground, where the toe may slip."""
+    best = planned(speed, friction)
+    run = flown(best, friction)
+    half = run.t > run.t[-1] / 2
+    begun = clocks.steps(run)
+    fell, used = bool(run["boom.y"].min() < FALLEN), run.contacts.friction_used("toe")
+    reached = float(np.ptp(run["boom.x"][half]) / np.ptp(run.t[half]))
+    whole = sl.zoo.bolt_on_ground()
+    hand = clocks.simulate(whole, GUESS, friction, whole.keyframe("rest"), until=6.0)
+    data: dict[str, Any] = {
+        "speed": speed,
+        "friction": friction,
+        "friction_planned_max": need(best),
+        "objective": best.objective,
+        "mesh_error": best.mesh_error,
+        "solve_seconds": best.solve_seconds,
+        "period": best.duration,
+        "speed_flown": reached,
+        "steps": len(begun),
+        "friction_used_max": used,
+        "slip_per_stride": run.contacts.slip_length("toe") / max(len(begun), 1),
+        "energy_per_metre": energy(run, half),
+        "energy_per_metre_by_clock": energy(hand, hand.t > 3.0),
+        "fell": fell,
+        "ok": bool(run.outcome.ok and not fell and len(begun) >= STEPS and used <= friction * (1 + 1e-6)),
+    }
+    comparisons = [
+        Comparison(
+            "friction that the plan needs",
+            f"{friction:g} or less",
+            f"{data['friction_planned_max']:.4f}",
+            holds=data["friction_planned_max"] <= friction * (1 + 1e-3),
+            why="where the foot pushes with more than a hundredth of its largest force",
+        ),
+        Comparison(
+            "steps on real ground",
+            f"{STEPS} or more, never needing more friction than there is",
+            f"{len(begun)}, friction used {used:.4f}",
+            holds=data["ok"],
+        ),
+        Comparison(
+            f"time of the first {LIKE} strides on real ground",
+            LIKE * best.duration,
+            begun[LIKE] - begun[0] if len(begun) > LIKE else 0.0,
+            "s",
+            0.05 * LIKE * best.duration,
+            why="as planned",
+        ),
+        Comparison(
+            "speed later on", None, reached, "m/s", why=f"{speed:g} m/s planned; nothing holds it, see the notes"
+        ),
+        Comparison(
+            "energy of a metre",
+            f"{data['energy_per_metre_by_clock']:.4g} J of a clock that runs at 1.43 m/s",
+            f"{best.objective:.4g} J planned, {data['energy_per_metre']:.4g} J flown",
+            holds=best.objective < data["energy_per_metre_by_clock"],
+        ),
+    ]
+    info = STUDIES["bolt-optimal-gait"]
+    notes = [
+        "The toe is on its spring of 65 kN/m, as in bolt-real-ground. For a rigid leg, as the paper models it, no gait "
+        "was found that keeps to a friction below 10.",
+        "On real ground the crank follows the plan from the instant at which the toe's spring feels the ground, 2000 "
+        "times per second. Nothing else is fed back, and the planned stride is not stable: the first strides are like "
+        "the plan's, later ones are long and short in turns or irregular, and the toe slips in them.",
+    ]
+    figures = {"gait": _figure(best, run), "snapshots": sl.view.plot_snapshots(run, times=np.linspace(0.0, 0.45, 7))}
+    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+
+
+def machine() -> sl.Mechanism:
+    """BOLT with its toe and its clock, and the crank's angle at lift-off as a Param that plans may choose."""
+    m = bolt_linkage(torque=2 * TORQUE)
+    sprung_toe(m)
+    m.param("q_off", 0.0, "rad")
+    omega, K_P, K_D, h, b = GUESS
+    m.controls["clock"] = clock(m, {"q1": 0.0}, omega=omega, K_P=K_P, K_D=K_D, h=h, b=b)
+    return m
+
+
+def planned(speed: float, friction: float) -> sl.plan.Planned:
+    """From a stride of the clock to least heat, to the speed wanted, and to least energy."""
+    whole = sl.zoo.bolt_on_ground()
+    run = clocks.simulate(whole, GUESS, friction, whole.keyframe("rest"), until=4.0)
+    flight = [x for x in run.contacts["toe"] if x.mode == "open"][-2]
+    begin = (flight.begin + flight.end) / 2
+    at = run.at(begin)
+    m = machine()
+    system = sl.HybridSystem(m)
+    air, down = system.domain("flight"), system.domain("stance", contacts=[sl.Pinned("toe")])
+    system.edge(air, down, guard=sl.Touchdown("toe"), reset=sl.PlasticImpact())
+    system.edge(down, air, guard=sl.Liftoff("toe"))
+    start = sl.State(m, at.positions, at.velocities, {n: at.params[n] for n in m.params if n in at.params})
+    guess = sl.simulate(
+        system,
+        start,
+        domain="flight",
+        begin=begin,
+        until=begin + 0.5,
+        control=m.controls["clock"],
+        params={"mu": 1e3},
+        stop_after={"touchdown": 2},
+    )
+    rough: dict[str, Any] = {"tolerance": None, "fly": False}
+    best = sl.plan.solve(_plan(system, OWN, friction, "heat", (12, 24), fall=0.0), guess=guess, **rough)
+    for v in np.linspace(OWN, speed, 1 + int(np.ceil(abs(speed - OWN) / STEP))):
+        best = sl.plan.solve(_plan(system, float(v), friction, "heat", (12, 24)), guess=best, **rough)
+    for minimise in ("heat", "energy"):
+        plan = _plan(system, speed, friction, minimise, (20, 40))
+        best = sl.plan.solve(plan, guess=best, tolerance=1e-3, fly=False, limits=LIMITS)
+    return best
+
+
+def _plan(
+    system: sl.HybridSystem, speed: float, friction: float, minimise: str, mesh: tuple[int, int], fall: float = FALL
+) -> sl.Plan:
+    plan = sl.Plan(
+        system.domains["stance"],
+        system.domains["flight"],
+        duration=[(0.01, 0.12), (0.05, 0.4)],
+        intervals=list(mesh),
+        friction=friction,
+    )
+    stance = plan.phases[0]
+    plan.periodic(advance="boom.x")
+    plan.require(plan.start.q.boom.x == 0, plan.end.q.boom.x == speed * plan.duration)
+    plan.bound(plan.v.q1, -FASTEST, FASTEST)
+    plan.bound(plan.u.q1, -TORQUE, TORQUE)
+    leaves = plan.param("q_off", -1e3, 1e3)
+    plan.require(stance.end.q.q1 == leaves)
+    plan.require(stance.force("toe").y >= fall * (plan.q.q1 - leaves), phase=stance)
+    spent = HEAT * plan.integral(plan.u.q1**2)
+    if minimise == "energy":
+        spent += plan.integral(plan.absolute(plan.power.q1))
+    plan.minimise(spent / (speed * plan.duration))
+    return plan
+
+
+def need(best: sl.plan.Planned) -> float:
+    """Largest ratio of the ground forces of a plan, while the foot pushes with more than 1 % of its largest force."""
+    along, across = best.force("toe").T[:2]
+    pushes = across > 0.01 * across.max()
+    return float(np.abs(along[pushes] / across[pushes]).max())
+
+
+def flown(best: sl.plan.Planned, friction: float) -> sl.Trajectory:
+    """The machine itself on real ground, its crank following the plan."""
+    law = sl.control.Sampled(following(best), rate=RATE)
+    params = {**best.params, "mu": friction}
+    until = STRIDES * best.duration
+    return sl.simulate(best.mechanism, best.start, until=until, control=law, params=params, tolerance=1e-8)
+
+
+def following(best: sl.plan.Planned) -> Callable[[float, sl.Signals], dict[str, float]]:
+    """A law that follows the plan's crank, from the beginning whenever the foot comes down."""
+    m, period = best.mechanism, best.duration
+    t = np.linspace(0.0, period, 4001)
+    q = best.states(t)[:, list(m.q_names).index("q1")]
+    v = np.gradient(q, t)
+    once = np.unique(best.t, return_index=True)[1]
+    u = np.interp(t, best.t[once], best.torques["q1"][once])
+    stiffness, begun = m.params["k_toe"].value, 0.0
+
+    def law(now: float, s: sl.Signals) -> dict[str, float]:
+        nonlocal begun
+        down = -stiffness * float(s.q["toe"]) > FELT
+        if now < begun or now - begun > (0.5 if down else 1.3) * period:
+            begun = now
+        k = min(int((now - begun) / period * 4000), 4000)
+        return {"q1": float(u[k] + STIFF * (q[k] - s.q.q1) + DAMPED * (v[k] - s.v.q1))}
+
+    return law
+
+
+def energy(run: sl.Trajectory, within: np.ndarray) -> float:
+    """What the motor takes per metre (J/m): the size of its power, and its heat."""
+    torque, rate = run.torques["q1"][within], run.v["q1"][within]
+    spent = np.trapezoid(np.abs(torque * rate) + HEAT * torque**2, run.t[within])
+    return float(spent / np.ptp(run["boom.x"][within]))
+
+
+@styled
+def _figure(best: sl.plan.Planned, run: sl.Trajectory) -> Any:
+    """Crank, torque and ground force of the plan and of the first strides on real ground."""
+    figure = new_figure(7.0, 6.0)
+    axes = figure.subplots(3, 1, sharex=True)
+    first = run.t <= 3 * best.duration
+    for label, r, t, colour, line in (
+        ("planned", best, best.t, "blue", "-"),
+        ("on real ground", run, run.t, "vermillion", "--"),
+    ):
+        keep = first if r is run else slice(None)
+        for ax, y in zip(axes, (r["q1"], r.torques["q1"], r.force("toe")[:, 1]), strict=True):
+            ax.plot(t[keep], np.asarray(y)[keep], line, color=PALETTE[colour], label=label)
+    for ax, label in zip(axes, ("crank (rad)", "torque (Nm)", "normal force (N)"), strict=True):
+        ax.set_ylabel(label)
+    axes[-1].set_xlabel("time (s)")
+    axes[0].legend()
+    return figure
