@@ -26,6 +26,7 @@ STANDS = 10.0, 0.4  # deg of lean, and height (m), with less and more of which i
 LOOP = {"lift": 0.883, "swing": 0.85, "loop_time": 0.5734, "K_tail": 124.1, "D_tail": 8.0}
 MORE = 60.0  # deg of roll
 TIMES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.46, 0.55, 1.0, 2.0)  # s, of snapshots
+POSE = {"rest": 0.206, "x_body": 0.022}  # rad, m: how the tail is held, and a centre of mass against it
 KINDS = {"controlled": LOOP, "passive": TAILS["passive"], "fixed": TAILS["fixed"]}
 
 
@@ -120,7 +121,9 @@ def machine(tail: str = "articulated") -> sl.Mechanism:
 
 def dropped(m: sl.Mechanism, roll: float) -> sl.State:
     """At rest, rolled (deg) to the right, the lowest toe HEIGHT above the ground."""
-    half, pose = math.radians(roll) / 2, m.keyframes["standing"]
+    half, pose = math.radians(roll) / 2, dict(m.keyframes["standing"])
+    if "tail1.alpha" in pose:
+        pose["tail1.alpha"] = POSE["rest"]
     turned = (math.cos(half), math.sin(half), 0.0, 0.0)
     low = min(_toe(m.assemble(**pose | {"body": (0.0, 0.0, 0.0, *turned)}), leg) for leg in LEGS)
     return m.assemble(**pose | {"body": (0.0, 0.0, HEIGHT - low, *turned)})
@@ -132,7 +135,7 @@ def _toe(state: sl.State, leg: str) -> float:
 
 def drop(m: sl.Mechanism, roll: float, kind: str) -> sl.Trajectory:
     """Drop it event by event."""
-    given = {n: value for n, value in KINDS.get(kind, {}).items() if n in m.params}
+    given = {n: value for n, value in (POSE | KINDS.get(kind, {})).items() if n in m.params}
     return sl.simulate(
         m,
         dropped(m, roll),
@@ -176,7 +179,7 @@ def loops(m: sl.Mechanism, count: int = 13) -> dict[str, np.ndarray]:
     """
     widths = np.linspace(0.0, 1.2, count)
     batch = sl.Batch(m, count, step=STEP, tolerance=TOLERANCE, control=m.controls["land"], threads=1)
-    batch.reset(dropped(m, 0.0), params=LOOP | {"swing": widths})
+    batch.reset(dropped(m, 0.0), params=POSE | LOOP | {"swing": widths})
     batch.step(times=int(math.sqrt(2 * HEIGHT / G) / STEP))
     turned = (np.degrees(x) for x in angles(batch.state.q[:, 3:7]))
     return {"swing_rad": widths, **{f"{n}_deg": x for n, x in zip(TURNS, turned, strict=True)}}
