@@ -169,6 +169,12 @@ def robot(seed: int, folder: Path) -> str:
     model = sl.read(path, base=base, closing=rng.choice([0.0, 1e-6]), **options)
     if "secret" in model.mechanism.links:
         raise Wrong("a file outside of the model's folder was read")
+    for surface in (x for own in model.mechanism.surfaces.values() for x in own):
+        shape = surface.triangles()
+        if not surface.path.is_relative_to(inner.resolve()):
+            raise Wrong("a link looks like a file outside of the model's folder")
+        if shape is not None and not np.isfinite(shape[0]).all():
+            raise Wrong("a surface of a robot that was read is not finite")
     start = model.start if model.start is not None else model.mechanism.assemble()
     accelerations = sl.forward(start).a
     if not all(np.isfinite(x) for x in accelerations):

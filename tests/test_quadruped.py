@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -115,6 +116,20 @@ def test_runs_are_measured_over_ground():
     assert np.abs(roll).max() < 1e-12
     assert np.abs(pitch).max() < 1e-12
     np.testing.assert_allclose(turned, yaw, atol=1e-12)
+
+
+@pytest.mark.parametrize("beats", [(0.0, 0.5, 0.5, 0.0), (0.0, 0.5, 0.75, 0.25)])
+def test_footfalls_tell_which_gait_it_is(beats):
+    """Touches at given shares of a stride of 0.2 s, now early and now late."""
+    early = (-0.01, 0.01)
+    events = [
+        SimpleNamespace(name=f"{leg}_toe touches", t=0.2 * (n + beat) + early[n % 2])
+        for leg, beat in zip(LEGS, beats, strict=True)
+        for n in range(40)
+    ]
+    found = np.array(quadruped.footfalls(SimpleNamespace(events=events, t=np.array([0.0, 8.0])), 0.2))
+    apart = (found - np.array(beats) + 0.5) % 1 - 0.5
+    assert np.abs(apart).max() < 0.03
 
 
 @pytest.mark.slow

@@ -167,9 +167,22 @@ def judged(m: sl.Mechanism, run: sl.Trajectory, gait: str, strides: int) -> dict
         "friction_used_max": max(run.contacts.friction_used(f"{leg}_toe") for leg in LEGS),
         "multipliers_max": None,
         "growth_per_stride": growth(m, run, gait),
+        "footfalls": footfalls(run, period(m, gait)),
         "ok": bool(run.outcome.ok and not len(fallen) and done >= strides),
         "by": "simulate",
     }
+
+
+def footfalls(run: sl.Trajectory, T: float) -> list[float]:
+    """When each toe touches in the second half, as a share of the stride after the front left one.
+
+    A trot has diagonal pairs (0, 0.5, 0.5, 0), an amble four beats (0, 0.5, 0.75, 0.25), a pace (0, 0.5, 0, 0.5).
+    """
+    means = []
+    for leg in LEGS:
+        begun = [e.t for e in run.events if e.name == f"{leg}_toe touches" and e.t > run.t[-1] / 2]
+        means.append(np.exp(2j * math.pi * np.array(begun) / T).mean())
+    return [float(x) for x in np.angle(np.array(means) / means[0]) / (2 * math.pi) % 1]
 
 
 def turns(run: sl.Trajectory) -> np.ndarray:

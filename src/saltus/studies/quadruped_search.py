@@ -14,21 +14,34 @@ import saltus as sl
 from saltus.studies.quadruped_runs import SAMPLE, STEP, Crowd, Runs, angles, machine, start
 from saltus.zoo.quadruped import GAITS, LEGS
 
-# Params that are sought, with the width of the first draw about the machine's own.
-WIDTHS = {
-    "omega": 1.0,
-    "K_P": 5.0,
-    "K_D": 0.4,
-    "h": 0.05,
-    "b": 0.15,
-    "lag": 0.2,
-    "x_body": 0.02,
-    "rest": 0.1,
-    **{f"sides_{x}_{part}": w for x, w in (("roll", 0.3), ("roll_rate", 0.03)) for part in ("even", "cos", "sin")},
-    **{f"sides_{x}_{part}": w for x, w in (("yaw", 0.15), ("yaw_rate", 0.05)) for part in ("even", "cos", "sin")},
-    **{f"ends_{x}_{part}": w for x, w in (("pitch", 0.3), ("pitch_rate", 0.03)) for part in ("even", "cos", "sin")},
-    **{"lift_pitch": 20.0, "lift_pitch_rate": 4.0, "swing_roll": 15.0, "swing_roll_rate": 3.0},
-    **{"swing_yaw": 15.0, "swing_yaw_rate": 3.0},
+# Params that are sought: first mean, with which it trots badly, and width of the first draw.
+SOUGHT = {
+    "omega": (-26.5, 1.0),
+    "K_P": (33.0, 5.0),
+    "K_D": (2.4, 0.4),
+    "h": (-0.62, 0.05),
+    "b": (2.77, 0.15),
+    "lag": (-0.14, 0.2),
+    "x_body": (0.022, 0.02),
+    "rest": (0.4, 0.1),
+    **{
+        f"{signal}_{part}": (mean, width)
+        for signal, means, width in (
+            ("sides_roll", (1.5, 0.9, 0.0), 0.3),
+            ("sides_roll_rate", (-0.06, 0.05, 0.03), 0.03),
+            ("sides_yaw", (0.0, 0.2, 0.0), 0.15),
+            ("sides_yaw_rate", (0.15, 0.04, -0.04), 0.05),
+            ("ends_pitch", (0.0, -0.4, 0.3), 0.3),
+            ("ends_pitch_rate", (0.0, -0.04, -0.04), 0.03),
+        )
+        for part, mean in zip(("even", "cos", "sin"), means, strict=True)
+    },
+    "lift_pitch": (45.0, 20.0),
+    "lift_pitch_rate": (15.0, 4.0),
+    "swing_roll": (0.0, 15.0),
+    "swing_roll_rate": (-3.0, 3.0),
+    "swing_yaw": (-40.0, 15.0),
+    "swing_yaw_rate": (-2.0, 3.0),
 }
 BOUNDS = {"omega": (-45.0, -12.0), "K_P": (10.0, 600.0), "K_D": (0.5, 20.0), "rest": (-0.3, 0.9), "h": (-0.85, 0.85)}
 TRIALS = ((2.0, 4.0), (-1.5, -4.0))  # deg of roll at the start, and N s of a push after 3 s: each candidate runs both
@@ -105,16 +118,18 @@ def search(
     candidates: int = 40,
     seconds: float = 6.0,
     goal: float = 1.9,
+    lag: float = math.inf,
     seed: int = 1,
     keep: str | Path = "",
     tell: Callable[[str], None] | None = None,
 ) -> dict[str, float]:
-    """Return Params of a gait that run well from several starts, beginning with the machine's own: see `adapt`.
+    """Return Params of a gait that run well from several starts, beginning with `SOUGHT`: see `adapt`.
 
     The last mean and the cheapest candidates of the last rounds run from eight starts, twice as long; the best of
-    them is returned.
+    them is returned. Hind legs lag (rad) by no more than `lag` behind the gait's phases: without a bound the search may
+    leave one gait for another.
     """
-    m, names = machine(), list(WIDTHS)
+    m, names = machine(), list(SOUGHT)
     phases = {f"phase_{leg}": a for leg, a in zip(LEGS, GAITS[gait], strict=True)}
     crowd = Crowd(m, candidates * len(TRIALS), COARSE)
 
@@ -124,8 +139,9 @@ def search(
         runs = crowd.run([starts[roll] for _ in X for roll, _ in trials], given, seconds)
         return cost(runs, seconds, goal).reshape(len(X), len(trials)).mean(axis=1)
 
-    first, widths = (np.array(x) for x in ([m.params[n].value for n in names], list(WIDTHS.values())))
-    low, high = (np.array([BOUNDS.get(n, (-math.inf, math.inf))[i] for n in names]) for i in (0, 1))
+    first, widths = np.array(list(SOUGHT.values())).T
+    bounds = BOUNDS | {"lag": (-lag, lag)}
+    low, high = (np.array([bounds.get(n, (-math.inf, math.inf))[i] for n in names]) for i in (0, 1))
     how: dict[str, Any] = {"rounds": rounds, "candidates": candidates, "seed": seed, "keep": keep, "tell": tell}
     X = adapt(costs, first, widths, (low, high), **how)
     many = tuple((roll, push) for roll in (2.0, 1.0, -1.0, -2.0) for push in (4.0, -4.0))
@@ -181,7 +197,7 @@ def twin(
             J[k] = min(np.abs(rows[n:] - rows[:-n]).mean() for n in (1, 2)) + 2 * max(0.0, goal - speed)
         return np.where(np.isfinite(J), J, 50.0)
 
-    first, widths = (np.array([CLOCK[n][i] for n in names]) for i in (0, 1))
+    first, widths = np.array(list(CLOCK.values())).T
     low, high = (np.array([CLOCK_BOUNDS.get(n, (-math.inf, math.inf))[i] for n in names]) for i in (0, 1))
     how: dict[str, Any] = {"rounds": rounds, "candidates": candidates, "seed": seed, "keep": keep, "tell": tell}
     X = adapt(costs, first, widths, (low, high), **how)

@@ -13,7 +13,7 @@ CRANK = (0.3, 2.5e-4)  # kg, kg m2: a disc; the rest of BOLT's crank is its moto
 BALL = (0.03, 0.12)  # m, kg: toes are balls of rubber
 START, STANDING = 1.75, 3.4  # rad, of the cranks: where gaits begin, and with legs nearly stretched
 FURTHEST = 0.6  # rad: feedback shifts a crank by less
-LINKS = 3  # of an articulated tail
+LINKS, RAISED = 3, 0.4  # of an articulated tail; rad by which each link is raised at the start
 LEGS = ("front_left", "front_right", "hind_left", "hind_right")
 
 # Phases of the cranks (rad) that make the gaits, in the order of LEGS.
@@ -26,17 +26,20 @@ GAITS = {
 }
 
 # Shares of roll, pitch, yaw (rad/rad) and their rates (s) by which cranks are shifted: as they are, and times the
-# cosine and the sine of the crank's clock. Round numbers with which it trots.
+# cosine and the sine of the crank's clock. Those of a trot, which `studies.quadruped_search` found.
 SIDES = {
-    "roll": (1.5, 0.9, 0.0),
-    "roll_rate": (-0.06, 0.05, 0.03),
-    "yaw": (0.0, 0.2, 0.0),
-    "yaw_rate": (0.15, 0.04, -0.04),
+    "roll": (1.327, 1.945, -0.3479),
+    "roll_rate": (-0.1595, 0.06671, -0.09052),
+    "yaw": (-0.5443, -0.01471, 0.001851),
+    "yaw_rate": (0.06056, -0.04241, -0.11),
 }
-ENDS = {"pitch": (0.0, -0.4, 0.3), "pitch_rate": (0.0, -0.04, -0.04)}
+ENDS = {
+    "pitch": (-0.1384, 0.7971, -0.256),
+    "pitch_rate": (-0.02243, -0.2103, -0.08966),
+}
 # Torques of the tail by the same: upwards (Nm/rad, Nm s/rad), then to the side.
-LIFTS = {"pitch": 45.0, "pitch_rate": 15.0}
-SWINGS = {"roll": 0.0, "roll_rate": -3.0, "yaw": -40.0, "yaw_rate": -2.0}
+LIFTS = {"pitch": 54.49, "pitch_rate": 36.04}
+SWINGS = {"roll": 24.95, "roll_rate": 6.514, "yaw": -50.3, "yaw_rate": -4.533}
 
 
 def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
@@ -64,14 +67,14 @@ def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
     roll = motors * W * W / 4 + frame * W * W / 12
     pitch = motors * D * D / 4 + frame * D * D / 12
     body = m.link(
-        "body", mass=motors + frame, inertia=(roll, pitch, roll + pitch), com=(m.param("x_body", 0.022, "m"), 0, 0)
+        "body", mass=motors + frame, inertia=(roll, pitch, roll + pitch), com=(m.param("x_body", 0.05109, "m"), 0, 0)
     )
     m.free("body", m.ground, body)
     for leg in LEGS:
         _leg(m, body, leg, (_end(leg) * D / 2, _side(leg) * W / 2), 1)
     bends = _tail(m, body.at(-D / 2, 0, 0.05), tail)
     m.controls["run"] = _running(m, bends)
-    raised = {name: m.params["rest"].value * share for name, share in list(bends.items())[:1]}
+    raised = {name: RAISED * share for name, share in list(bends.items())[:1]}
     for pose, phases in {"standing": (STANDING - START,) * 4, **GAITS}.items():
         at = dict(zip(LEGS, phases, strict=True))
         hips = 0.475 if pose == "amble" else 0.45  # m: with one leg stretched, or none
@@ -97,7 +100,7 @@ def attitude(s: sl.Signals) -> tuple[Any, Any, Any]:
 
 def _running(m: sl.Mechanism, bends: dict[str, float]) -> Any:
     """The law: clocks of the cranks shifted by feedback, and the tail."""
-    lag = m.param("lag", -0.14, "rad")
+    lag = m.param("lag", 0.6449, "rad")
     phases = {
         f"{leg}_q1": m.param(f"phase_{leg}", angle, "rad") + (lag if _end(leg) < 0 else 0)
         for leg, angle in zip(LEGS, GAITS["trot"], strict=True)
@@ -112,7 +115,7 @@ def _running(m: sl.Mechanism, bends: dict[str, float]) -> Any:
             m.param(f"{group}_{signal}", gain, "Nm s/rad" if signal.endswith("rate") else "Nm/rad")
     if bends:
         rest, K, C = (
-            m.param("rest", 0.4, "rad"),
+            m.param("rest", 0.4326, "rad"),
             m.param("K_tail", 60.0, "Nm/rad"),
             m.param("D_tail", 3.0, "Nm s/rad"),
         )
@@ -133,7 +136,7 @@ def _running(m: sl.Mechanism, bends: dict[str, float]) -> Any:
             out += sign * x / sl.math.sqrt(1 + (x / FURTHEST) ** 2)
         return out
 
-    cranks = clock(m, phases, omega=-26.5, K_P=33.0, K_D=2.4, h=-0.62, b=2.77, ramp=0.5, shift=shift)
+    cranks = clock(m, phases, omega=-30.03, K_P=25.0, K_D=3.373, h=-0.6453, b=2.527, ramp=0.5, shift=shift)
 
     def run(t: Any, s: sl.Signals) -> dict[str, Any]:
         e, out = felt(t, s), cranks(t, s)
