@@ -113,6 +113,7 @@ def test_a_dragged_machine_glides_from_value_to_value(linkage, monkeypatch):
     panel.session, panel.posing, panel.point, panel.sliders = session, posing, None, {}
     gui = SimpleNamespace(add_html=lambda text: SimpleNamespace(content=text))
     panel.text, panel.chart = Words(gui), SimpleNamespace(content="")
+    panel.grips = SimpleNamespace(renew=lambda: None)
     panel._dragged = panel._due = panel._said = panel._charted = 0.0
     for at, value in (
         (10.0, 0.0200),
