@@ -23,10 +23,10 @@ demo: .venv/demo
 	$(BIN)/saltus demo --out results/demo
 
 test: .venv/installed
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 test-slow: .venv/installed
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 .venv/peers: .venv/installed
 	$(PIP) --quiet -e ".[bench]"

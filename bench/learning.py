@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from bench.batch import FRICTION, GROUND
 
 TITLE = "PPO for BOLT's run at a commanded speed: trained on a batch and on mujoco.rollout"
 SECONDS = float(os.environ.get("SALTUS_LEARNING_SECONDS", "600"))
-COPIES, STRIDES = 1024, 50
+COPIES = 1024
+CRANKS = (-30, -36, -42, -48, -54)  # rad/s of gaits by hand
 
 
 class Rolled:
@@ -92,7 +92,7 @@ class Rolled:
 
 
 def run() -> Report:
-    """Train both for as long, and judge both."""
+    """Train both, each until it is confirmed or for as long, and judge both."""
     from saltus.learn import training
 
     task = sl.learn.task("bolt-run")
@@ -100,29 +100,36 @@ def run() -> Report:
     worlds = {"Saltus": lambda: sl.learn.VectorEnv(task, COPIES, seed=0)}
     if peers.installed("mujoco"):
         worlds["MuJoCo"] = lambda: Rolled(task, COPIES)
+    for speed in CRANKS:
+        share = 2 * (speed - task.low[0]) / (task.high[0] - task.low[0]) - 1
+        x, _ = training.judge(sl.learn.Policy([(np.zeros((1, 7)), np.array([share]))]), task, seconds=training.JUDGED)
+        lines.append(
+            f"| by hand: crank at {speed} rad/s | | {x.speed:.2f} | {x.touches} | {x.energy:.0f} | {x.ended} |"
+        )
     for name, world in worlds.items():
         with tempfile.TemporaryDirectory() as folder:
             begin = time.process_time()
             model = training.train(task, Path(folder), seconds=SECONDS, world=world())
             spent, curve = time.process_time() - begin, training.progress(folder)
         policy = training.policy_of(model)
-        for command in (0.8, 1.5, 2.2):
-            asked = replace(task, params={"command": (command, command)})
-            found, _ = training.judge(policy, asked, seconds=12.0)
-            lines.append(
-                f"| {name} | {command} | {found.speed:.2f} | {found.touches} | {found.energy:.0f} | {found.ended} |"
-            )
-            if name == "Saltus" and command == 1.5:
-                good = found.ended == "lasted" and found.touches > STRIDES
-                what = f"strides of the policy that was asked for 1.5 m/s, in the event-exact simulator, {SECONDS:g} s"
-                rows.append(Row(what, f"{found.touches}", f">= {STRIDES}", good))
+        judged = [training.judge(policy, asked, seconds=training.JUDGED)[0] for asked in training.commanded(task)]
+        lines += [
+            f"| PPO on {name} | {x.command:.1f} | {x.speed:.2f} | {x.touches} | {x.energy:.0f} | {x.ended} |"
+            for x in judged
+        ]
         last = curve[-1]
+        if name == "Saltus":
+            good = all(training.enough(x, task) for x in judged)
+            what = f"s until `simulate` confirms {task.strides} strides at 0.8, 1.5 and 2.2 m/s"
+            took = float(last["seconds"])
+            rows.append(Row(what, f"{took:.0f}" if good else "never", "<= 600", good and took <= 600))
         said = (
-            f"{int(last['samples']):,} samples, reward {float(last['reward']):.0f} of 400, {spent:.0f} s of processor"
+            f"{int(last['samples']):,} samples, reward {float(last['reward']):.0f} of 400, {last['seconds']} s, "
+            f"{spent:.0f} s of processor"
         )
         rows.append(Row(f"trained on {name}", said))
     text = (
-        f"Friction {FRICTION}. Both policies run for 12 s in `simulate`:\n\n"
-        "| trained on | asked for (m/s) | speed (m/s) | touches | J/m | it |\n|---|---|---|---|---|---|\n"
+        f"Friction {FRICTION}. All run for 12 s in `simulate`:\n\n"
+        "| gait | asked for (m/s) | speed (m/s) | touches | J/m | it |\n|---|---|---|---|---|---|\n"
     )
     return Report(rows, text + "\n".join(lines))

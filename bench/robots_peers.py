@@ -134,11 +134,11 @@ class Pinocchio(Peer):
                 T[iv : iv + 3, kv : kv + 3], T[iv + 3 : iv + 6, kv + 3 : kv + 6] = R.T, np.eye(3)
                 continue
             found = m.joints[own]
-            if found.follows is not None:
+            if found.motion is not None:
                 import casadi as ca
 
                 symbols = ca.vertcat(ca.SX(0, 1), *m.q)
-                f = ca.Function("f", [symbols], [found.follows[0], ca.densify(ca.jacobian(found.follows[0], symbols))])
+                f = ca.Function("f", [symbols], [found.motion[0], ca.densify(ca.jacobian(found.motion[0], symbols))])
                 value, slope = (np.asarray(x).ravel() for x in f(q))
                 x = float(value[0])
                 for n, c in zip(m.q_names, slope, strict=True):

@@ -19,7 +19,7 @@ for leg in ("left", "right"):
     m.foot(leg, shank.end, friction=0.6)  # sticks, slips and lifts by itself
 
 
-def jog(t, s):  # a clock of 0.5 s a stride; Raibert's foot placement; the leg that stands holds the pitch
+def jog(t, s):  # a clock of 0.5 s per stride; Raibert's foot placement; the leg that stands holds the pitch
     pitch, spin, v, out = s.q["body.angle"], s.v["body.angle"], s.v["body.x"], {}
     for leg, sign in (("left", 1), ("right", -1)):
         c = sign * sl.math.sin(4 * math.pi * t)

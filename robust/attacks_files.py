@@ -85,7 +85,7 @@ NASTY = [
     "while",
     "t",
     "p.t",
-    "drive.x",
+    "motion.x",
     "e\u0301",
     "near",
     "self",

@@ -106,7 +106,7 @@ def mechanism(machine: Machine) -> Any:
         )
     if machine.prescribed is not None:
         index, wave = machine.prescribed
-        m.prescribe(machine.v_names[index], _expression(wave, m))
+        m.move(machine.v_names[index], _expression(wave, m))
     if machine.foot is not None:
         m.point("foot", m.links[machine.foot[0]].at(*machine.foot[1][flat]))
     return m
@@ -123,7 +123,7 @@ def _join(m: Any, pin: Pin, spatial: bool) -> None:
     if pin.motor is not None:
         options["motor"] = sl.Motor(**pin.motor)
     if pin.wave is not None:
-        options["follows"] = m.driven(pin.name, _expression(pin.wave, m))
+        options["motion"] = m.motion(pin.name, _expression(pin.wave, m))
     if pin.kind == "revolute":
         m.revolute(pin.name, *ends, axis=pin.axes[0], **options)
     elif pin.kind in ("slide", "slide2"):

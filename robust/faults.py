@@ -163,8 +163,8 @@ FAULTS: dict[str, Fault] = {
     "constraint of nothing": lambda m, s: m.constraint("extra", 1.0),
     "constraint of text": lambda m, s: m.constraint("extra", "closed"),
     "constraint of a rate": lambda m, s: m.constraint("extra", m.v[m.v_names[0]]),
-    "prescribed unknown": lambda m, s: m.prescribe("elbow", 0.0),
-    "driven by the state": lambda m, s: m.driven("extra", m.q[m.q_names[0]]),
+    "motion of an unknown one": lambda m, s: m.move("elbow", 0.0),
+    "motion of the state": lambda m, s: m.motion("extra", m.q[m.q_names[0]]),
     "soft ground of nan": lambda m, s: m.compliant_contact("extra", m.links["link0"], stiffness=math.nan),
     "soft ground below zero": lambda m, s: m.compliant_contact("extra", m.links["link0"], stiffness=-1.0),
 }

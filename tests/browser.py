@@ -41,14 +41,18 @@ def launch():
 
 
 # viser's renderer of Gaussian splats, which the studio does not use, asks for what the studio's policy denies
-DENIED = "Evaluating a string as JavaScript violates the following Content Security Policy directive"
+# and its way to drag a part of the scene cannot keep the page from scrolling, which it need not
+KNOWN = (
+    "Evaluating a string as JavaScript violates the following Content Security Policy directive",
+    "Unable to preventDefault inside passive event listener invocation.",
+)
 
 
 def watched(page, complaints):
     """Note errors on the console and anything asked of another machine."""
 
     def note(text):
-        if not text.startswith(DENIED):
+        if not text.startswith(KNOWN):
             complaints.append(text)
 
     page.on("console", lambda m: note(m.text) if m.type == "error" else None)

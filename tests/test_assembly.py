@@ -11,6 +11,8 @@ from saltus.errors import BadValue, CannotClose, Singular, UnknownName
 from saltus.model.assembly import assembler
 from saltus.zoo import bolt_linkage
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def four_bar(ground, crank, coupler, rocker, *, spatial=False):
     m = sl.Mechanism("four-bar", spatial=spatial)
@@ -317,7 +319,7 @@ def test_prescribed_motion_moves_the_loop_at_rest():
     """A ground pivot that follows time drags the four-bar along even when nothing else is given."""
     m = sl.Mechanism("moved")
     cart = m.link("cart", mass=1.0)
-    m.slide("cart", m.ground, cart, follows=0.1 * m.time)
+    m.slide("cart", m.ground, cart, motion=0.1 * m.time)
     a, b = m.rod("a", mass=1.0, length=0.3), m.rod("b", mass=1.0, length=0.3)
     m.revolute("qa", m.ground, a.start)
     m.revolute("qb", cart.at(0.4, 0), b.start)
@@ -445,7 +447,7 @@ LINKAGES = {
     "tied": tied,
     "RSSR": ball_chain,
 }
-SCALES = (1e-4, 0.7e-3, 1e-2, 30.0, 1e3, 1e4)
+SCALES = (1e-4, 0.7e-3, 1e4)
 
 
 def in_lengths(state, s):

@@ -1,11 +1,16 @@
 """Batches: closed forms of contact, the event-exact simulator copy by copy, order, threads, Params, no compiler."""
 
+import ctypes
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import saltus as sl
+from saltus import batch as batch_package
+from saltus.compile import build, find_compiler
+from saltus.dynamics.contact_problem import Law, solve
 
 G = 9.81
 
@@ -116,6 +121,50 @@ def test_dry_friction_in_a_joint_stops_and_holds():
     assert np.abs(batch.state.v).max() < 1e-12
     batch.step([0.6], times=1000)
     assert batch.state.v[0, 0] == pytest.approx((0.6 - 0.3) / 0.2, rel=1e-9)
+
+
+SEARCH = """
+#include <math.h>
+#include <string.h>
+#define SIZE(n) (n)
+#define ROWS 12
+#define ELEMENTS 4
+static const struct { int slips, normal, row; } elements[] = {{2, 1, 0}, {2, 1, 3}, {2, 1, 6}, {2, 1, 9}};
+%s
+int problem(const double *G, const double *b, const double *friction, double *w) {
+  Problem a;
+  Forces g;
+  memset(&a, 0, sizeof a);
+  memcpy(a.G, G, sizeof a.G);
+  memcpy(a.b, b, sizeof a.b);
+  a.size = largest(a.b, ROWS);
+  for (int i = 0; i < ELEMENTS; ++i) {
+    a.laws[i].active = a.laws[i].rough = 1;
+    a.laws[i].limit = a.laws[i].friction = friction[i];
+  }
+  const int doubt = solved(&a, &g, 0);
+  memcpy(w, g.w, sizeof g.w);
+  return doubt;
+}
+"""
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+def test_the_search_in_c_finds_the_motions_of_the_other():
+    """Four feet in 3D, of machines that can and of those that cannot move all rows."""
+    text = Path(batch_package.__file__).with_name("contact.c").read_text()
+    library = ctypes.CDLL(str(build(SEARCH % text, (), name="search")))
+    rng = np.random.default_rng(0)
+    slips = 0
+    for k in range(40):
+        A = rng.standard_normal((12, (6, 12, 15)[k % 3]))
+        G, b, friction, w = A @ A.T, A @ rng.standard_normal(A.shape[1]), rng.uniform(0.1, 1.0, 4), np.zeros(12)
+        laws = [Law((3 * i, 3 * i + 1), 3 * i + 2, mu, mu) for i, mu in enumerate(friction)]
+        assert not library.problem(*(ctypes.c_void_p(x.ctypes.data) for x in (G, b, friction, w)))
+        found = solve(G, b, laws)
+        assert w == pytest.approx(found.w, abs=1e-7 * np.abs(b).max())
+        slips += found.modes.count("slip")
+    assert slips > 20
 
 
 # ---- machines with loops --------------------------------------------------------------------------------------------
@@ -249,6 +298,16 @@ def test_without_a_compiler_copies_run_in_simulate(monkeypatch):
     assert "compiler" in slow.notes[0]
     assert slow.state.q == pytest.approx(compiled.state.q, abs=1e-7)
     assert slow.forces["toe"] == pytest.approx(compiled.forces["toe"], rel=1e-4, abs=1e-6)
+
+
+def test_a_copy_whose_exact_run_cannot_go_on_is_lost():
+    m = block()
+    law = {"control": lambda t, s: {"x": sl.math.sqrt(0.0155 - t), "y": 0.0}}  # no number from there on
+    batch = sl.Batch(m, 1, step=1e-3, exact=True, **law)
+    batch.reset(m.assemble(s=(0.0, 1.0)))
+    batch.step(times=20)
+    assert batch.lost.all()
+    assert 0.015 <= batch.t[0] <= 0.0156
 
 
 def test_lengths_per_copy_close_their_own_loops():

@@ -233,14 +233,14 @@ def test_nested_turns_are_products_of_rotation_matrices(axes, mounts, summed):
 # ---- joints that follow -------------------------------------------------------------------------------------------
 
 
-def chain(follows=None):
-    """Three links in space; the last hinge follows an expression or is free."""
+def chain(motion=None):
+    """Three links in space; the last hinge has a given motion or is free."""
     m = sl.Mechanism("chain", spatial=True, gravity=(1.0, -2.0, -9.81))
     links = [m.link(f"l{i}", mass=1 + i, com=(0.1, 0.2, -0.1), inertia=(0.1, 0.12, 0.15)) for i in range(3)]
     m.universal("u", m.ground, links[0].at(0.1, 0, 0.2), axes=("z", "x"))
     m.slide("s", links[0].at(0.3, 0.1, 0), links[1], axes=(1, 2, 0.5))
     m.revolute(
-        "r", links[2].at(0, 0.2, 0), links[1].at(0.4, 0, 0), axis=(1, 1, 0), follows=follows(m) if follows else None
+        "r", links[2].at(0, 0.2, 0), links[1].at(0.4, 0, 0), axis=(1, 1, 0), motion=motion(m) if motion else None
     )
     return m
 
@@ -254,7 +254,7 @@ def chain(follows=None):
         lambda m: m.q.s * sl.math.cos(3 * m.time),
     ],
 )
-def test_follows_equals_the_free_joint_held_to_the_law(law):
+def test_a_motion_equals_the_free_joint_held_to_the_law(law):
     """M a + h of the reduced model = N' (M a + h) of the full one, with v = N v_r + n."""
     r = np.random.default_rng(1)
     reduced, full = chain(law), chain()
@@ -283,7 +283,7 @@ def test_prescribed_motion_accelerates_every_formulation_alike(formulation):
     m = sl.Mechanism("driven")
     cart = m.link("cart", mass=1.0)
     bob = m.link("bob", mass=2.0, inertia=0.3, com=(0, -0.5))
-    m.slide("x", m.ground, cart, axes="x", follows=1.5 * m.time**2 + 0.2 * sl.math.sin(3 * m.time))
+    m.slide("x", m.ground, cart, axes="x", motion=1.5 * m.time**2 + 0.2 * sl.math.sin(3 * m.time))
     m.revolute("theta", cart, bob)
     e = sl.Equations(m)
     ode = formulation.ode(e, choose(m, np.zeros((0, 1))))
@@ -425,14 +425,14 @@ def test_rotor_inertia_is_reflected_by_the_square_of_the_gear():
     assert h_1 == pytest.approx(h_0)
 
 
-def test_rotor_on_a_joint_that_follows_couples_by_its_rate():
+def test_rotor_on_a_joint_with_a_motion_couples_by_its_rate():
     """A rotor on q2 = 3 q1 adds 9 gear^2 J to the inertia that q1 feels."""
     values = []
     for inertia in (0.0, 1e-3):
         m = sl.Mechanism("coupled")
         a, b = m.link("a", mass=1.0, inertia=0.1), m.link("b", mass=1.0, inertia=0.1)
         m.revolute("q1", m.ground, a)
-        m.revolute("q2", a.at(1, 0), b, motor=sl.Motor(gear=10.0, rotor_inertia=inertia), follows=3 * m.q.q1)
+        m.revolute("q2", a.at(1, 0), b, motor=sl.Motor(gear=10.0, rotor_inertia=inertia), motion=3 * m.q.q1)
         values.append(float(sl.Equations(m).function("M")(0, 0.3, 0.0, 0, [])))
     assert values[1] - values[0] == pytest.approx(9 * 100 * 1e-3)
 

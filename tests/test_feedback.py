@@ -366,7 +366,7 @@ def test_friction_that_depends_on_the_effort_is_solved_for():
 def test_given_motion_beside_the_output():
     """The shoulder is moved as told, the elbow alone keeps the hand's height on the reference."""
     m = two_link()
-    m.prescribe("q1", -1.0 + 0.4 * sl.math.sin(6 * m.time))
+    m.move("q1", -1.0 + 0.4 * sl.math.sin(6 * m.time))
     start = m.assemble(q1=-1.0, q2=0.8, rates={"q1": 2.4, "q2": 0.0})
     plan = sl.simulate(m, start, until=0.4, control=lambda t, s: {"q1": 0.0, "q2": 2.0 + sl.math.sin(9 * t)}, rate=200)
     off = m.assemble(q1=-1.0, q2=0.85, rates={"q1": 2.4, "q2": 0.0})

@@ -68,11 +68,11 @@ def test_zoo_round_trip(name, suffix, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"contacts": "all"}, {"contacts": "all", "tail": "continuum", "points": 2}])
-def test_driven_joints_and_soft_ground_round_trip(options, tmp_path):
+def test_given_motions_and_soft_ground_round_trip(options, tmp_path):
     rat = sl.zoo.kangaroo_rat(**options)
     again = sl.read(sl.write(rat, tmp_path / "rat.yaml"))
     assert difference(rat.mechanism, again.mechanism, 2) < 1e-12
-    assert list(again.mechanism.drives) == list(rat.mechanism.drives)
+    assert list(again.mechanism.motions) == list(rat.mechanism.motions)
 
 
 def test_a_run_from_a_file_is_the_run_from_python(tmp_path):

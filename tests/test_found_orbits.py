@@ -79,7 +79,7 @@ def block(friction=0.3):
 
 
 @pytest.mark.parametrize(("friction", "events"), [(0.3, {"foot turns back"}), (1.2, {"foot sticks", "foot slips"})])
-def test_strides_of_one_period_of_the_drive(friction, events):
+def test_strides_of_one_period_of_the_motion(friction, events):
     m, start = block(friction)
     period = 2 * math.pi / 4
     run = sl.simulate(m, start, until=6 * period + 0.2)

@@ -154,6 +154,16 @@ def test_runs_of_an_older_format_are_refused_by_name(good_run, tmp_path):
         sl.read(path)
 
 
+@pytest.mark.parametrize(("name", "among"), [("standing", "forces"), ("elements", "contacts")])
+def test_a_run_that_speaks_of_what_it_has_not_is_refused(name, among, tmp_path):
+    system = sl.zoo.hopper()
+    run = sl.simulate(system, system.mechanism.keyframe("takeoff"), domain="flight", until=0.1, engine="scipy")
+    sl.read(sl.write(run, tmp_path / "run.nc"))
+    run.meta[name] = ["nobody"]
+    with pytest.raises(BadFile, match=f"{name} names nobody, which is none of its {among}"):
+        sl.read(sl.write(run, tmp_path / "run.nc"))
+
+
 def _claiming(dimension: int, variables: int) -> bytes:
     """A file whose arrays all claim the same stretch of it."""
     good = netcdf.written({}, {f"x{i:06}": (("n",), np.zeros(2), {}) for i in range(variables)})

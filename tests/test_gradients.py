@@ -105,6 +105,37 @@ def test_a_leg_through_impact_slip_and_lift():
         )
 
 
+def test_forth_is_what_back_is():
+    """Directions of start, actions and Params through impact, slip and lift: seeds and directions may change places.
+
+    And along actions and a length against differences of the event-exact simulator.
+    """
+    m, n = bolt(0.3), 12
+    actions = -36 + np.random.default_rng(0).uniform(-3, 3, (2, n, 1))
+    given = {"boom": (0.0, 0.43), "q1": 1.75, "near": NEAR, "rates": {"boom": (1.0, 0.0), "q1": -36.0}}
+    start = m.assemble(**given)
+    _, tape = sl.rollout(m, start, actions, control=law, params=FREE, gradient=True, tolerance=1e-10)
+    rng = np.random.default_rng(1)
+    shapes = (2, 7), (2, 7), (2, n, 1), (2, len(m.params))
+    seeds, along = [rng.standard_normal((2, 7)) for _ in range(2)], [rng.standard_normal(x) for x in shapes]
+    g, c = tape.gradient(*seeds), tape.change(*along)
+    assert c.exists.all()
+    back = sum((x * y).reshape(2, -1).sum(1) for x, y in zip((g.q, g.v, g.actions, g.params), along, strict=True))
+    assert (seeds[0] * c.q + seeds[1] * c.v).sum(1) == pytest.approx(back, rel=1e-9)
+
+    push, length, at = along[2][0], m.params["l_5"].value, list(m.params).index("l_5")
+
+    def end(d):
+        begin = m.assemble(**given, params={"l_5": length + 0.01 * d})
+        held = sl.control.Scheduled(law, 0.01 * np.arange(n), actions[0] + d * push)
+        run = sl.simulate(m, begin, until=0.01 * n, control=held, tolerance=1e-13, params={**begin.params, **FREE})
+        return np.concatenate([run.end.positions, run.end.velocities])
+
+    slope = (end(1e-5) - end(-1e-5)) / 2e-5
+    c = tape.change(actions=push, params=0.01 * np.eye(len(m.params))[at])
+    assert np.concatenate([c.q[0], c.v[0]]) == pytest.approx(slope, abs=1e-6 * np.abs(slope).max())
+
+
 def test_it_says_where_a_foot_grazes():
     """Thrown so that it touches the ground with no speed: there is no derivative there."""
     m = block(0.5)
@@ -113,7 +144,7 @@ def test_it_says_where_a_foot_grazes():
     for below, exists in ((3e-10, False), (1e-4, True)):
         start = m.assemble(s=(0.0, lowest - below), rates={"s": (1.0, -G * 0.1)})
         _, tape = sl.rollout(m, start, [[0.0, 0.0]], times=150, gradient=True)
-        assert tape.gradient(q=[1.0, 0.0]).exists[0] == exists
+        assert tape.gradient(q=[1.0, 0.0]).exists[0] == tape.change(q=[1.0, 0.0]).exists[0] == exists
 
 
 def test_seeds_and_actions_of_another_shape_are_refused():
@@ -123,6 +154,8 @@ def test_seeds_and_actions_of_another_shape_are_refused():
     _, tape = sl.rollout(m, m.assemble(s=(0, 1)), [[0.0, 0.0]], gradient=True)
     with pytest.raises(sl.errors.BadValue, match="seed of q"):
         tape.gradient(q=[1.0])
+    with pytest.raises(sl.errors.BadValue, match="seed of actions"):
+        tape.change(actions=[1.0])
 
 
 def test_pytorch_differentiates_a_rollout():
@@ -159,3 +192,11 @@ def test_pytorch_and_jax_see_lengths():
     roll = sl.jax_rollout(m, start, params=["l_3"], tolerance=1e-10)
     found = jax.jit(jax.grad(lambda x: roll(actions, x)[0][:, 6].sum()))(np.array([0.19]))
     assert float(found[0]) == pytest.approx(slope, rel=1e-6)
+    _, forth = jax.jvp(lambda x: roll(actions, x)[0][:, 6].sum(), (np.array([0.19]),), (np.ones(1),))
+    assert float(forth) == pytest.approx(slope, rel=1e-6)
+    roll = sl.torch_rollout(m, start, params=["l_3"], tolerance=1e-10)
+    with torch.autograd.forward_ad.dual_level():
+        one = torch.tensor([0.19], dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+        q, _ = roll(torch.tensor(actions), torch.autograd.forward_ad.make_dual(*one))
+        along = torch.autograd.forward_ad.unpack_dual(q[:, 6].sum()).tangent
+    assert along.item() == pytest.approx(slope, rel=1e-6)

@@ -13,10 +13,7 @@ from saltus.errors import BadModel, BadValue, UnknownName
 G = 9.81
 
 
-@pytest.fixture(autouse=True)
-def _no_compiler(monkeypatch):
-    """None of these machines is run often enough to be worth compiling."""
-    monkeypatch.setenv("SALTUS_CC", "none")
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def point(*, friction=0.0, spatial=False, **law):
@@ -147,7 +144,7 @@ def test_on_a_shaken_table_it_slips_when_the_table_is_too_quick():
     """Table at 0.1 sin(8 t): 6.4 sin(8 t) m/s2 beyond a friction of 0.4 from t = asin(0.4 g / 6.4) / 8 on."""
     m = sl.Mechanism("table")
     table, body = m.link("table", mass=1.0, inertia=0.1), m.link("body", mass=1.0, inertia=0.1)
-    m.slide("shake", m.ground, table, axes="x", follows=m.driven("shake", 0.1 * sl.math.sin(8 * m.time)))
+    m.slide("shake", m.ground, table, axes="x", motion=m.motion("shake", 0.1 * sl.math.sin(8 * m.time)))
     m.slide("at", m.ground, body, axes="xy")
     m.touch("body", body.origin, table.plane(0, 0, normal=(0, 1)), friction=0.4)
     run = sl.simulate(m, m.assemble(at=(0, 0), rates={"at": (0.8, 0)}), until=0.25)
@@ -181,7 +178,7 @@ def test_contacts_on_driven_links_close_the_energy_account():
     body, arm = m.link("body", mass=1.0, com=(0, 0.1), inertia=0.1), m.link("arm", mass=0.5, com=(0.2, 0), inertia=0.02)
     m.planar("at", m.ground, body)
     swing = 0.3 * sl.math.sin(4 * m.time) - math.atan2(0.3, 0.5)
-    m.revolute("joint", body.at(0, 0.3), arm.origin, follows=m.driven("joint", swing))
+    m.revolute("joint", body.at(0, 0.3), arm.origin, motion=m.motion("joint", swing))
     for name, x in (("left", -0.2), ("right", 0.2)):
         m.foot(name, body.at(x, 0), friction=0.2)
     m.foot("hand", arm.at(math.hypot(0.3, 0.5), 0), friction=0.9)

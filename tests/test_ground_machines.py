@@ -49,7 +49,7 @@ def test_a_block_rocks_as_housner_says_until_it_stands():
 
 
 def test_the_kneed_walker_walks_on_its_stops_alone():
-    """Every stride is the same; both knees strike their stops once a stride; energy comes from the slope alone."""
+    """Every stride is the same; both knees strike their stops once per stride; energy comes from the slope alone."""
     m = sl.zoo.kneed_walker()
     slope = 0.067
     run = sl.simulate(m, m.keyframe("walking"), until=2.8, ground=sl.ground.Slope(-slope), rate=100.0)

@@ -275,13 +275,13 @@ def test_forward_against_a_recorded_run():
     """Accelerations, energies, points and the effort of a given motion, as `simulate` records them."""
     leg = sl.zoo.five_bar()
     begin = leg.keyframes["stand"]["left"]
-    leg.prescribe("left", begin + 0.3 * (1 - sl.math.cos(10 * leg.time)))
+    leg.move("left", begin + 0.3 * (1 - sl.math.cos(10 * leg.time)))
     run = sl.simulate(leg, leg.keyframe("stand"), until=0.2, control=lambda t, s: {"left": 0.0, "right": 0.1})
     k = len(run.t) // 2
     t = float(run.t[k])
     state = sl.State(leg, np.array([run[n][k] for n in leg.q_names]), np.array([run.v[n][k] for n in leg.v_names]), {})
     now = forward(state, {"left": 0.0, "right": 0.1}, t=t)
-    assert now.drives.left == pytest.approx(run.drives["left"][k], rel=1e-5)
+    assert now.motion_efforts.left == pytest.approx(run.motion_efforts["left"][k], rel=1e-5)
     assert np.allclose(list(now.a), [run.a[n][k] for n in leg.v_names], rtol=1e-5, atol=1e-6)
     assert now.kinetic_energy == pytest.approx(run.energy["kinetic"][k], rel=1e-8)
     assert now.potential_energy == pytest.approx(run.energy["potential"][k], rel=1e-8)
@@ -320,7 +320,7 @@ def test_what_the_machine_is_given_in_time_counts():
     """A shaken pendulum whose swing is given too: two efforts from M a + h of cart and rod, by hand."""
     m = sl.Mechanism("shaken")
     cart, rod = m.link("cart", mass=1.0), m.rod("rod", mass=0.5, length=0.4)
-    m.slide("x", m.ground, cart, axes="x", follows=0.05 * sl.math.sin(20 * m.time))
+    m.slide("x", m.ground, cart, axes="x", motion=0.05 * sl.math.sin(20 * m.time))
     m.revolute("angle", cart, rod.start)
     turn = inverse(m, angle=lambda t: -1.5 + 0.2 * sl.math.sin(7 * t), until=0.3, samples=31)
     q, w = turn.q.angle, turn.v.angle
@@ -341,7 +341,7 @@ def test_what_the_machine_is_given_in_time_counts():
         (BadValue, lambda m, s: inverse(s, crank=lambda t: math.sin(t), until=1.0), "sl.math"),
         (BadValue, lambda m, s: inverse(s, crank=m.q.rocker, until=1.0), "uses rocker"),
         (BadValue, lambda m, s: inverse(s, crank="fast", until=1.0), "'fast' is no number"),
-        (BadValue, lambda m, s: m.prescribe("crank", lambda t: 2 * t), "is no number; give .* an expression"),
+        (BadValue, lambda m, s: m.move("crank", lambda t: 2 * t), "is no number; give .* an expression"),
         (BadValue, lambda m, s: inverse(s, crank=Turning(1.0), samples=1), "samples"),
         (BadValue, lambda m, s: inverse(s, crank=Turning(1.0), until=-1.0), "until"),
         (BadValue, lambda m, s: Turning(0.0), "other than zero"),

@@ -224,6 +224,31 @@ def test_a_policy_in_c_is_the_policy(task, tmp_path):
         assert out == pytest.approx(-40.0 + 35.0 * policy(seen), rel=1e-12)
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_machine_with_its_policy_in_c_steps_as_simulate_does(task, tmp_path):
+    """The network is traced into the law, so that C, batch and simulate run the same expression."""
+    from tests.test_ccode import Contacts
+
+    rng = np.random.default_rng(2)
+    policy = sl.learn.Policy([(0.4 * rng.normal(size=(n, m)), np.zeros(n)) for n, m in ((8, 7), (1, 8))])
+    law, start = policy.law(task), task.starts[4]
+    stepper = Contacts(task.machine, tmp_path, start, control=law)
+    q, events, _ = stepper.run(None, 0.2, 200, tolerance=1e-9)
+    run = sl.simulate(task.machine, start, until=0.2, control=law, tolerance=1e-11)
+    assert len(run.events) >= 1
+    assert events >= len(run.events)
+    assert np.abs((q - run.end.positions) / (1 + np.abs(q))).max() < 1e-6  # a crank two turns on, and limits have kinks
+    env = sl.learn.Env(task)
+    env.reset(seed=0)
+    asked = policy(env.copies.observed[0].astype(float))
+    m, at = task.machine, env.state
+    one = sl.simulate(m, at, until=1e-4, control=law, tolerance=1e-11)
+    speed = -40.0 + 35.0 * asked[0]
+    effort = speed - at.velocities[m.v_names.index("q1")]
+    assert 0.1 < abs(effort) < 30.0  # within the motor's limit
+    assert one.torques["q1"][0] == pytest.approx(effort, rel=1e-5)
+
+
 def test_a_policy_is_judged_by_the_exact_simulator(task, tmp_path):
     training = pytest.importorskip("saltus.learn.training")
     still = sl.learn.Policy([(np.zeros((1, 7)), np.zeros(1))])
@@ -241,4 +266,7 @@ def test_a_policy_is_judged_by_the_exact_simulator(task, tmp_path):
     (tmp_path / "progress.csv").write_text("samples,seconds,reward,length\n1,1,0,1\n2,2,1,2\n")
     rows = training.judged(still, task, tmp_path, seconds=0.1)
     assert [r.command for r in rows] == pytest.approx([0.8, 1.5, 2.2])
-    assert {"judgement.json", "report.html", "learning.png", "policy.c"} <= {x.name for x in tmp_path.iterdir()}
+    written = {"judgement.json", "report.html", "learning.png", "policy.c", "machine"}
+    assert written <= {x.name for x in tmp_path.iterdir()}
+    assert not training.confirmed(still, dataclasses.replace(task, strides=10**6))
+    assert [x.params["command"][0] for x in training.commanded(task)] == pytest.approx([0.8, 1.5, 2.2])

@@ -80,3 +80,124 @@ def test_motors_go_through_model_files(tmp_path):
     motor = sl.Motor(gear=-4.0, rotor_inertia=0.01, stall=2.0, speed=50.0, current=3.0, torque_constant=0.1)
     again = sl.read(sl.write(pendulum(motor), tmp_path / "m.saltus.yaml")).mechanism.joints["pin"].motor
     assert np.allclose([getattr(again, n) for n in ("gear", "stall", "current")], [-4.0, 2.0, 3.0])
+
+
+def geared(**drive):
+    """An arm of 0.02 kg m2 behind a gear of 5 and a rotor of 0.002 kg m2, without gravity: 0.05 kg m2 at the joint."""
+    m = sl.Mechanism("geared", gravity=0)
+    arm = m.link("arm", mass=1.0, inertia=0.02)
+    m.revolute("hip", m.ground, arm, motor=sl.Motor(gear=5.0, rotor_inertia=0.002, **drive))
+    return m
+
+
+def test_a_spring_in_series_swings_between_rotor_and_arm():
+    m = geared(stiffness=200.0)
+    assert list(m.inputs) == ["hip"]
+    run = sl.simulate(m, m.assemble(hip=0.0, hip_twist=0.1), until=0.3)
+    pace = np.sqrt(200.0 * (1 / 0.05 + 1 / 0.02))
+    assert np.abs(run.q.hip_twist - 0.1 * np.cos(pace * run.t)).max() < 1e-8
+    assert np.abs(run.q.hip + 0.02 / 0.07 * 0.1 * (np.cos(pace * run.t) - 1)).max() < 1e-8
+    assert np.ptp(run.energy.total) < 1e-9 * run.energy.total[0]
+
+
+def test_a_damped_spring_in_series_as_in_mujoco():
+    """MuJoCo has the same drive as a joint with armature and one with stiffness and damping behind it."""
+    mujoco = pytest.importorskip("mujoco")
+    text = """<mujoco><option gravity="0 0 0" timestep="1e-5" integrator="RK4"/><compiler angle="radian"/><worldbody>
+      <body><joint name="hip" axis="0 0 1" armature="0.05"/>
+      <inertial pos="0 0 0" mass="1e-9" diaginertia="1e-9 1e-9 1e-9"/>
+      <body><joint name="twist" axis="0 0 1" stiffness="200" damping="0.5"/>
+      <inertial pos="0 0 0" mass="1" diaginertia="0.02 0.02 0.02"/></body></body></worldbody>
+      <actuator><motor joint="hip"/></actuator></mujoco>"""
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    for _ in range(10_000):
+        data.ctrl[0] = 3.0 * np.cos(30.0 * (data.time + 5e-6))  # held over the step
+        mujoco.mj_step(model, data)
+    m = geared(stiffness=200.0, damping=0.5)
+    run = sl.simulate(m, m.assemble(), until=0.1, control=lambda t, s: {"hip": 3.0 * sl.math.cos(30.0 * t)})
+    assert run.end.q.hip == pytest.approx(data.qpos[0], abs=1e-6)
+    assert run.end.q.hip_twist == pytest.approx(data.qpos[1], abs=1e-6)
+
+
+def test_backlash_passes_momentum_on_where_the_gear_meets():
+    m = geared(backlash=0.02)
+    run = sl.simulate(m, m.assemble(rates={"hip": 1.0, "hip_twist": -1.0}), until=0.1)
+    assert [e.name for e in run.events] == ["hip_twist lower touches"]
+    assert run.events[0].t == pytest.approx(0.01, abs=1e-12)
+    assert run.end.v.hip == pytest.approx(0.05 / 0.07)
+    assert run.end.q.hip_twist == pytest.approx(-0.01, abs=1e-12)
+
+
+def test_play_before_a_spring_is_a_dead_band():
+    m = geared(backlash=0.02, stiffness=200.0)
+    run = sl.simulate(m, m.assemble(rates={"hip": 1.0, "hip_twist": -1.0}), until=0.2)
+    touch, leave = (e.t for e in run.events[:2])
+    pace = np.sqrt(200.0 * (1 / 0.05 + 1 / 0.02))
+    assert touch == pytest.approx(0.01, abs=1e-10)
+    assert leave - touch == pytest.approx(np.pi / pace, abs=1e-9)  # half a swing, then it flies across the play
+    flying = run.at((leave + run.events[2].t) / 2)
+    assert flying.v.hip_twist == pytest.approx(1.0, abs=1e-8)
+
+
+def test_friction_of_motor_and_gear_brings_the_joint_to_rest():
+    m = geared(friction=0.04)
+    run = sl.simulate(m, m.assemble(rates={"hip": 2.0}), until=1.0)
+    rest = 0.07 * 2.0 / (5.0 * 0.04)
+    assert run.events[0].t == pytest.approx(rest, abs=1e-9)
+    assert run.end.v.hip == 0.0
+    held = sl.simulate(m, run.end, until=0.2, control=lambda t, s: {"hip": 0.19})
+    assert abs(held.end.v.hip) < 1e-15
+    moved = sl.simulate(m, run.end, until=0.2, control=lambda t, s: {"hip": 0.21})
+    assert moved.end.v.hip == pytest.approx(0.2 * (0.21 - 0.2) / 0.07, rel=1e-6)
+
+
+def test_a_drive_in_a_file_is_the_same_drive(tmp_path):
+    m = geared(stiffness=200.0, damping=0.5, friction=0.01)
+    again = sl.read(sl.write(m, tmp_path / "drive.saltus.yaml")).mechanism
+    assert list(again.touching) == list(m.touching)
+    names = ("M", "h", "Q")
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        at = [0.0, rng.normal(size=2), rng.normal(size=2), rng.normal(size=1), []]
+        for a, b in zip(Equations(m).function(*names)(*at), Equations(again).function(*names)(*at), strict=True):
+            assert np.allclose(a.full(), b.full(), rtol=1e-14, atol=0)
+    words = tmp_path / "words.saltus.yaml"
+    drive = "{gear: 5, rotor_inertia: 0.002, stiffness: 200, damping: 0.5, friction: 0.01}"
+    words.write_text(
+        "saltus: 1\nname: geared\ngravity: 0\nlinks: {arm: {mass: 1.0, inertia: 0.02}}\n"
+        f"joints: {{hip: {{type: revolute, a: ground, b: arm, motor: {drive}}}}}\n"
+    )
+    said = sl.read(words).mechanism
+    assert said.q_names == m.q_names
+    assert list(said.touching) == list(m.touching)
+
+
+@pytest.mark.parametrize(
+    ("drive", "told"),
+    [
+        ({"stiffness": -1.0}, "stiffness = -1"),
+        ({"damping": 1.0}, "give stiffness"),
+        ({"damping": 1.0, "stiffness": 5.0, "backlash": 0.1}, "no backlash"),
+    ],
+)
+def test_drives_that_cannot_be_are_refused(drive, told):
+    with pytest.raises(BadValue, match=told):
+        sl.Motor(**drive)
+
+
+def test_elastic_drives_need_a_rotor_and_one_motion():
+    m = sl.Mechanism("m", spatial=True)
+    a, b = (m.link(n, mass=1.0, inertia=(1, 1, 1)) for n in "ab")
+    with pytest.raises(BadValue, match="rotor_inertia"):
+        m.revolute("j", m.ground, a, motor=sl.Motor(stiffness=10.0))
+    with pytest.raises(BadModel, match="one motion"):
+        m.universal("k", m.ground, b, motor=sl.Motor(friction=0.1))
+
+
+def test_domains_that_prescribe_contacts_name_the_friction_they_do_not_feel():
+    m = geared(friction=0.04)
+    system = sl.HybridSystem(m)
+    system.domain("all")
+    with pytest.raises(BadModel, match="hip friction"):
+        sl.simulate(system, m.assemble(), until=0.1)

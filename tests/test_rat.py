@@ -61,14 +61,14 @@ def test_jump_agrees_with_another_implementation(kicked):
 def test_leg_effort_pays_for_the_jump(kicked):
     account = kicked.energy_account
     assert account["relative residual"] < 1e-5
-    assert account["work of drive delta"] > account["change"] > 0
+    assert account["work of motion delta"] > account["change"] > 0
     for name in kicked.meta["forces"]:
         force = kicked.force(name)
         assert force[:, 2].min() >= 0
         assert (np.hypot(*force[:, :2].T) <= force[:, 2] * (1 + 1e-9) + 1e-12).all()
     assert max(w for n, w in kicked.meta["work"].items() if n.endswith("_ground")) < 0
     off = kicked.t > 0.46  # in the air the drive has nothing to push against
-    assert np.abs(kicked.drives["delta"][off]).max() < 1e-9
+    assert np.abs(kicked.motion_efforts["delta"][off]).max() < 1e-9
 
 
 def test_tumbling_starts_are_states_in_flight():

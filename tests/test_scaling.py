@@ -52,7 +52,7 @@ def test_a_shared_coordinate_and_a_rotor_between_links_leave_in_time():
     last = shared
     for i in range(3):  # joints that follow the first one's coordinate: it cannot leave before the root
         rod = m.rod(f"rod_{i}", mass=0.1, length=0.1)
-        m.revolute(f"follower_{i}", last.end, rod.start, follows=0.5 * m.q["bend"])
+        m.revolute(f"follower_{i}", last.end, rod.start, motion=0.5 * m.q["bend"])
         last = rod
     free = m.rod("free", mass=0.1, length=0.1)
     m.revolute("free", last.end, free.start, motor=sl.Motor(gear=20.0, rotor_inertia=1e-5))

@@ -282,12 +282,12 @@ def test_a_machine_whose_every_motion_is_given(formulation):
     """A crank at constant speed: the effort is that of inverse dynamics, which integrates nothing."""
     m, speed = sl.zoo.four_bar(), 3.0
     turn = sl.inverse(m.assemble(crank=0.5), crank=sl.Turning(speed, "rad/s"))
-    m.prescribe("crank", 0.5 + speed * m.time)
+    m.move("crank", 0.5 + speed * m.time)
     run = sl.simulate(m, m.assemble(crank=0.5), until=1.0, formulation=formulation)
     assert run.outcome.ok
     assert run["crank"][-1] == pytest.approx(0.5 + speed, abs=1e-9)
     expected = np.interp(run.t, turn.t, turn.effort.crank)
-    np.testing.assert_allclose(run.drives["crank"], expected, atol=2e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(run.motion_efforts["crank"], expected, atol=2e-3 * np.abs(expected).max())
 
 
 def test_velocities_between_samples():

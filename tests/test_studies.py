@@ -72,7 +72,7 @@ GAIT = {
 
 
 def test_bolt_runs_16_steps_at_the_published_pace(results):
-    """Sec. 5.2: 16 steps, around 1.3 m/s; sec. 6.2: 284 ms a stride."""
+    """Sec. 5.2: 16 steps, around 1.3 m/s; sec. 6.2: 284 ms per stride."""
     data = results("bolt-running").data
     assert set(data) >= GAIT
     assert data["steps"] == 16

@@ -29,6 +29,7 @@ import viser
 
 from saltus.studio import machine_panel, page, serve, target_panel
 from saltus.studio.gate import Gate
+from saltus.studio.grips import grips
 from saltus.studio.keeping import checked
 from saltus.studio.pose import Posing, drivers
 from saltus.studio.scene import LEFT, RIGHT, Placed, colours, quaternions, side, solid
@@ -149,6 +150,22 @@ def test_a_dragged_point_is_reached_or_as_near_as_the_machine_comes(linkage):
     assert posing.state.position(point) == pytest.approx(target, abs=1e-6)
 
 
+def test_a_point_of_the_body_takes_the_body_along():
+    """Nothing but the base moves it, so the base does: the knee of a leg leaves it where it is."""
+    m = sl.zoo.biped()
+    posing = Posing(m, m.keyframe(list(m.keyframes)[-1]))
+    found = grips(m)
+    assert {"chest", "left", "right", "left_rear_knee", "right_rear_knee"} <= set(found)
+    chest, knee, way = found["chest"], found["left_rear_knee"], np.array([0.02, 0.03])
+    before = posing.state.position(chest)
+    posing.to(posing.reach(chest, before + way), {})
+    np.testing.assert_allclose(posing.state.position(chest), before + way, atol=1e-5)
+    base, before = posing.held["body.y"], posing.state.position(knee)
+    posing.to(posing.reach(knee, before + way), {})
+    assert np.linalg.norm(posing.state.position(knee) - before) > 0.005
+    assert posing.held["body.y"] == base
+
+
 def test_sliders_show_other_units_and_keep_theirs():
     handle = SimpleNamespace(min=-1.0, max=3.0, step=0.01, value=0.5, label="hip (rad)")
     slider = machine_panel.Slider(handle, "hip", "rad")
@@ -182,16 +199,18 @@ def test_colours_tell_sides_apart():
         (b"[1]", "no changes"),
         (b'{"format": "other"}', "expected 'saltus-studio-1'"),
         (b'{"format": "saltus-studio-1", "machine": "x", "params": {"k": 1}, "drivers": {}}', "has no k"),
-        (b'{"format": "saltus-studio-1", "params": {"l": NaN}, "drivers": {}}', "not finite"),
+        (b'{"format": "saltus-studio-1", "params": {"l": NaN}, "drivers": {}, "pose": {}}', "not finite"),
+        (b'{"format": "saltus-studio-1", "params": {}, "drivers": {}, "pose": {"q3": 1}}', "has no q3"),
         (b"[" * 100_000, "no changes"),
         (b" " * 2_000_000, "2000000 bytes"),
     ],
 )
 def test_files_of_changes_are_checked(content, said):
     with pytest.raises(sl.errors.BadFile, match=said):
-        checked(content, {"l": None}, {"q1": None})
-    good = b'{"format": "saltus-studio-1", "params": {"l": 2}, "drivers": {"q1": 0.5}}'
-    assert checked(good, {"l": None}, {"q1": None}) == {"params": {"l": 2.0}, "drivers": {"q1": 0.5}}
+        checked(content, {"l": None}, {"q1": None}, ["q1", "q2"])
+    good = b'{"format": "saltus-studio-1", "params": {"l": 2}, "drivers": {"q1": 0.5}, "pose": {"q2": 1}}'
+    read = {"params": {"l": 2.0}, "drivers": {"q1": 0.5}, "pose": {"q2": 1.0}}
+    assert checked(good, {"l": None}, {"q1": None}, ["q1", "q2"]) == read
 
 
 def test_solids_are_closed_and_of_the_right_volume():
@@ -606,6 +625,46 @@ def test_a_target_is_drawn_with_the_mouse_and_approached(chrome, complaints, mon
     assert [c for c in complaints if "passive event listener" not in c] == []
 
 
+def test_a_point_is_dragged_with_the_mouse_and_a_link_opens_what_came_of_it(chrome, guarded, complaints):
+    page = opened(chrome, guarded.url, complaints)
+    session = session_of(guarded)
+    page.get_by_label("Drag points").wait_for()
+    until(lambda: hasattr(session, "panels"))
+    panel, posing = session.panels.machine, session.posing
+    page.get_by_label("Drag points").check()
+    until(lambda: panel.grips.balls)
+    # a ball is dragged, and everything else moves along
+    name, ball = list(panel.grips.balls.items())[-1]
+    frame, q = panel.grips.frames[name], posing.pose.q.copy()
+    before = posing.state.position(frame)
+    x, y = pixel(session, ball.position)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for k in range(1, 13):
+        page.mouse.move(x + 4 * k, y - 4 * k)
+        page.wait_for_timeout(60)
+    page.mouse.up()
+    until(lambda: np.linalg.norm(posing.state.position(frame) - before) > 0.02 * session.size)
+    assert np.abs(posing.pose.q - q).min() > 1e-3
+    assert posing.pose.closed
+    shoot(page, "8-dragged")
+    # other units, another branch, and a link
+    page.get_by_role("button", name="Next branch").click()
+    page.get_by_text(re.compile(r"Branch \d of \d")).wait_for()
+    page.get_by_text("Keep", exact=True).click()
+    page.get_by_role("button", name="Link to this").click()
+    page.goto(page.locator("input[value*='state=']").input_value())  # the browser has the cookie
+    page.get_by_text("transmission angle").first.wait_for()
+    until(lambda: guarded.sessions and session_of(guarded) is not session)
+    again = session_of(guarded)
+    until(lambda: again.posing.held == pytest.approx(posing.held))
+    until(lambda: np.abs(again.posing.pose.q - posing.pose.q).max() < 1e-4)
+    shoot(page, "9-opened-again")
+    page.close()
+    until(lambda: not guarded.sessions)
+    assert complaints == []
+
+
 # ---- strangers ------------------------------------------------------------------------------------------------------
 
 
@@ -698,6 +757,14 @@ def test_nobody_comes_in_without_the_token(guarded):
         assert asked(guarded, path, **case)[0] == 403, name
         assert asked(guarded, path, **{"Origin": own, **UPGRADE, **case})[0] == 403, name
     assert asked(guarded, Cookie=cookie, **UPGRADE)[0] == 403  # a WebSocket from nowhere
+    # a link with a state goes on to a page that asks for it; what is no state is left out
+    there = f"/?websocket=ws://127.0.0.1:{port}/?state=eyJ9_-="
+    for path, given in ((f"/{query}&state=eyJ9_-%3D", {}), ("/?state=eyJ9_-%3D", {"Cookie": cookie})):
+        status, headers, _ = asked(guarded, path, **given)
+        assert (status, headers["Location"]) == (303, there)
+    assert asked(guarded, "/?state=eyJ9")[0] == 403
+    for state in ("a%0d%0aSet-Cookie:x", "%3Cscript%3E", "a" * 7000):
+        assert asked(guarded, f"/{query}&state={state}")[1]["Location"] == "/"
     assert asked(guarded, "/../../../etc/passwd", Cookie=cookie)[0] == 404
     assert not guarded.sessions
 

@@ -254,10 +254,24 @@ def test_foreign_codecs_and_huge_shapes_are_refused_unread(tmp_path):
     sl.sweep(sweep_tasks.quick, POINTS, store, workers=1, seed=7)
     meta = store / "square" / "zarr.json"
     good = json.loads(meta.read_text())
-    for change in ({"codecs": [{"name": "numcodecs.pickle", "configuration": {}}]}, {"shape": [10**12]}):
+    grid = {"name": "regular", "configuration": {"chunk_shape": [10**12]}}
+    packed = [*good["codecs"], {"name": "zstd", "configuration": {"level": 0}}]  # a little of it may hold very much
+    foreign = [{"name": "numcodecs.pickle", "configuration": {}}]
+    for change in ({"codecs": foreign}, {"codecs": packed}, {"shape": [10**12]}, {"chunk_grid": grid}):
         meta.write_text(json.dumps({**good, **change}))
         with pytest.raises(BadFile, match="square"):
             sl.read(store)
+
+
+@pytest.mark.parametrize("name", ["square/c/1", "square/zarr.json"])
+def test_a_file_longer_than_it_may_be_is_refused_unread(tmp_path, name):
+    """A terabyte of nothing, which takes no room on a disk: reading it would end the process."""
+    store = tmp_path / "s"
+    right(sl.sweep(sweep_tasks.quick, POINTS, store, workers=1, chunk=8, seed=7))
+    with (store / name).open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(BadFile, match=f"{name} has {1 << 40} bytes"):
+        sl.read(store)
 
 
 def test_workers_killed_while_the_first_points_are_tried_are_named(tmp_path):

@@ -1,4 +1,4 @@
-"""Tails: constant-curvature arcs, shared joints, driven coordinates; against quadrature, Appendix B, MuJoCo."""
+"""Tails: constant-curvature arcs, shared joints, given motions; against quadrature, Appendix B, MuJoCo."""
 
 import math
 
@@ -306,15 +306,15 @@ def test_momentum_in_flight(kind):
     assert np.ptp(run.energy["total"]) < 1e-8 * run.energy["total"][0]
 
 
-def test_driven_mass_takes_the_force_of_newtons_law():
+def test_a_moved_mass_takes_the_force_of_newtons_law():
     m = sl.Mechanism("lift", gravity=9.8)
     cage, ball = m.link("cage", mass=2.0), m.link("ball", mass=1.0)
-    m.slide("lift", m.ground, cage, axes="y", follows=0.1 * sl.math.sin(5 * m.time))
+    m.slide("lift", m.ground, cage, axes="y", motion=0.1 * sl.math.sin(5 * m.time))
     m.slide("roll", cage, ball, axes="x")
     run = sl.simulate(m, m.assemble(roll=0.0, rates={"roll": 1.0}), until=1.0)
-    assert run.drives["lift"] == pytest.approx(3.0 * (9.8 - 2.5 * np.sin(5 * run.t)), rel=1e-12)
+    assert run.motion_efforts["lift"] == pytest.approx(3.0 * (9.8 - 2.5 * np.sin(5 * run.t)), rel=1e-12)
     assert run.energy_account["relative residual"] < 1e-9
-    assert run.energy_account["work of drive lift"] == pytest.approx(run.energy_account["change"], rel=1e-6)
+    assert run.energy_account["work of motion lift"] == pytest.approx(run.energy_account["change"], rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -322,27 +322,27 @@ def test_driven_mass_takes_the_force_of_newtons_law():
     [sl.formulations.SPF(), sl.formulations.Minimal(), sl.formulations.Index1()],
     ids=["SPF", "Minimal", "Index1"],
 )
-def test_prescribed_and_followed_motions_take_the_same_effort(formulation):
-    """A driven tail on a floating body, by a constraint and by elimination of the coordinate."""
+def test_both_ways_to_give_a_motion_take_the_same_effort(formulation):
+    """An arm on a floating body, moved by a constraint and by elimination of the coordinate."""
     runs = []
-    for way in ("prescribe", "follow"):
+    for way in ("move", "motion"):
         m, body = free_body(spatial=False)
         arm = m.rod("arm", mass=0.05, length=0.2)
         swing = 0.8 * sl.math.sin(9 * m.time)
-        m.revolute("hip", body.at(0.02, 0.01), arm.start, follows=m.driven("hip", swing) if way == "follow" else None)
+        m.revolute("hip", body.at(0.02, 0.01), arm.start, motion=m.motion("hip", swing) if way == "motion" else None)
         m.spring("pull", m.ground.at(0, 0.3), arm.end, stiffness=5.0, damping=0.1)
-        if way == "prescribe":
-            m.prescribe("hip", swing)
+        if way == "move":
+            m.move("hip", swing)
             start = m.assemble(base=(0, 0, 0.2), rates={"base": (0, 0, 1.0)})
         else:
             start = m.assemble(base=(0, 0, 0.2), rates={"base": (0, 0, 1.0)})
         runs.append(sl.simulate(m, start, until=0.5, tolerance=1e-10, formulation=formulation))
     a, b = runs
     assert a["base.angle"][-1] == pytest.approx(b["base.angle"][-1], abs=1e-6)
-    assert a.drives["hip"][-1] == pytest.approx(b.drives["hip"][-1], rel=1e-5)
+    assert a.motion_efforts["hip"][-1] == pytest.approx(b.motion_efforts["hip"][-1], rel=1e-5)
     for run in runs:
         assert run.energy_account["relative residual"] < 1e-8
-    assert a.energy_account["work of drive hip"] == pytest.approx(b.energy_account["work of drive hip"], rel=1e-5)
+    assert a.energy_account["work of motion hip"] == pytest.approx(b.energy_account["work of motion hip"], rel=1e-5)
 
 
 def test_bad_tails_are_refused():
@@ -370,7 +370,7 @@ def test_bad_tails_are_refused():
     with pytest.raises(sl.errors.BadModel, match="loop"):
         m.bend("arc", body.origin, other.origin, length=0.1)
     with pytest.raises(sl.errors.BadModel, match="uses the state"):
-        m.driven("hip", m.q["base.x"])
+        m.motion("hip", m.q["base.x"])
 
 
 @pytest.mark.slow

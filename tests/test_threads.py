@@ -1,5 +1,6 @@
 """Several threads at once: the bits of one alone, no waiting for one another, and a changed machine is refused."""
 
+import inspect
 import os
 import threading
 import time
@@ -79,6 +80,49 @@ def test_a_machine_that_is_changed_meanwhile_is_refused():
 
     with pytest.raises(BadModel, match="was changed while simulate worked on it"):
         sl.simulate(m, m.assemble(x=0.1), until=0.1, control=sl.control.Sampled(meddle, rate=100))
+
+
+def test_what_a_change_meanwhile_breaks_is_refused_too():
+    """A state asks its machine in the middle of the call: the error is about the change, not about what it broke."""
+    m = attacks_threads.block()
+    state = m.assemble(x=0.1)
+
+    class Efforts(dict):
+        def __iter__(self):
+            m.joint_spring("late", "x", stiffness=50.0)
+            raise RuntimeError("dictionary changed size during iteration")
+
+        items = keys = __iter__
+
+    with pytest.raises(BadModel, match="was changed while forward worked on it"):
+        sl.forward(state, Efforts(x=1.0))
+
+
+def test_every_public_call_on_a_machine_watches_for_changes():
+    """Functions of the package whose first argument is or holds a machine, but those that build it or draw numbers."""
+    modules = (sl, sl.design, sl.orbits, sl.plan)
+    owners = (
+        "Mechanism",
+        "Structure",
+        "State",
+        "Orbit",
+        "Family",
+        "Bifurcation",
+        "Plan",
+        "Planned",
+        "Turn",
+        "KinematicStudy",
+    )
+    seen = set()
+    for module in modules:
+        for name in module.__all__:
+            function = getattr(module, name)
+            parameters = inspect.signature(function).parameters.values() if inspect.isfunction(function) else ()
+            kinds = str(next(iter(parameters)).annotation).split(" | ") if parameters else ()
+            if set(kinds) & set(owners) and function.__module__.split(".")[1] != "batch":
+                seen.add(name)
+                assert getattr(function, "unchanged", False), f"{module.__name__}.{name} does not watch its machine"
+    assert seen >= {"simulate", "forward", "inverse", "impact", "find_orbit", "follow", "solve", "optimise", "trace"}
 
 
 def test_a_batch_has_one_thread_at_a_time():

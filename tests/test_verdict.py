@@ -294,7 +294,7 @@ def test_impact_of_a_machine_that_is_driven_in_time():
     m.slide("x", m.ground, table, axes="x")
     m.slide("y", table, ball, axes="y")
     m.point("sole", ball.at(0, 0))
-    m.prescribe("x", sl.math.sin(m.time))
+    m.move("x", sl.math.sin(m.time))
     t = 1.0
     state = sl.State(m, np.array([math.sin(t), 0.0]), np.array([math.cos(t), -2.0]), {})
     with pytest.raises(sl.errors.BadValue, match="break"):

@@ -36,6 +36,15 @@ def figures(run, system):
     return sl.view.figures(run, system=system)
 
 
+def test_a_friction_that_no_ground_has_is_said(run, tmp_path):
+    """BOLT's foot is pinned, as published: the force along the ground is 13 times that on it."""
+    along, up = run.force("foot")[:, :2].T
+    need = float(re.search(r"friction needed ([\d.]+), more than real ground gives", run.report())[1])
+    loaded = up > 0.01 * up.max()
+    assert need == pytest.approx((abs(along[loaded]) / up[loaded]).max(), rel=0.01)
+    assert "a real foot would slip" in sl.view.report(run, tmp_path / "r.html", figures={}).read_text()
+
+
 def labels(figure):
     """Axis labels that are shown: panels that share the x axis have one only, at the bottom."""
     for ax in figure.axes:

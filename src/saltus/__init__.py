@@ -38,6 +38,8 @@ _HOME = {
     "Guard": "saltus.hybrid.guards",
     "Signals": "saltus.hybrid.signals",
     "simulate": "saltus.simulation.run",
+    "stand": "saltus.track.standing",
+    "Standing": "saltus.track.standing",
     "Trajectory": "saltus.simulation.trajectory",
     "strides": "saltus.simulation.strides",
     "Strides": "saltus.simulation.strides",

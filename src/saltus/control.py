@@ -3,11 +3,13 @@
 from saltus.hybrid.laws import PD, ConstantSpeed, Damping, PerDomain, Sampled, Schedule, Scheduled
 from saltus.track.following import Following, following
 from saltus.track.lqr import LQR
+from saltus.track.standing import Balance
 from saltus.track.tracking import JointPD, Track
 
 __all__ = [
     "LQR",
     "PD",
+    "Balance",
     "ConstantSpeed",
     "Damping",
     "Following",

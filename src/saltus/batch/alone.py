@@ -85,14 +85,16 @@ class Alone:
         )
         self.runs[k].append(run)
         for i in range(1, times + 1):
-            state = run.at(begin + i * step) if i < times else run.end
+            early = begin + i * step > run.t[-1] + 1e-9 * step  # it could not go on
+            state = run.at(begin + i * step) if i < times and not early else run.end
             self.x[k, : len(q)] = state.positions
             self.x[k, len(q) : len(q) + len(w)] = state.velocities[list(motion.choice.independent)]
-            self.t[k] = begin + i * step
+            self.t[k] = run.t[-1] if early else begin + i * step
             q, w, z = self._split(k)
             self.v[k] = state.velocities
-            if float(motion.ends(self.t[k], q, w, z, self.p[k])) > 0:
+            if float(motion.ended(self.t[k], q, w, z, self.p[k])) > 0:
                 self.over[k] = 1
+            if early or self.over[k]:
                 break
         self.measured[k] = self._report(self.t[k], q, w, z, self.p[k], self._unknown)[2]
         sample = int(np.argmin(np.abs(run.t - self.t[k, 0])))

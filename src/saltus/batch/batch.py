@@ -25,8 +25,7 @@ from saltus.once import by_one_thread
 from saltus.simulation.asked import ground_of
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
-REST = 2e-5  # m/s: nothing bounces more slowly, and nothing whose flight would be shorter than a step
-STARTS = 1e-6  # m/s: a slip in 3D that starts has the direction it started in up to this; step.c knows the half of it
+REST = 2e-5  # m/s: nothing bounces more slowly, and nothing whose flight would be shorter than a quarter of a step
 CLOSINGS = 30  # Newton steps that a start may need onto its loops
 
 
@@ -182,7 +181,7 @@ class Batch:
 
     def _prepare(self, q: np.ndarray, theta: np.ndarray) -> None:
         self.motion = Motion(self.machine, self.grounds[0], self._law, self._until, self._measure, q, theta)
-        self._slow = max(REST, self.motion.gravity * self.step_length / 2)
+        self._slow = max(REST, self.motion.gravity * self.step_length / 8)
         soft = [x.name for x in self.motion.elements if x.soft]
         if self._gradient and (soft or self.motion.patched):
             what = f"{', '.join(map(repr, soft))} are soft" if soft else f"{self.grounds[0]!r} has corners"
@@ -243,8 +242,6 @@ class Batch:
             p[:, place["friction"]], p[:, place["static"]] = friction[:, :1], friction.max(1, keepdims=True)
             p[:, motion.slice("friction").start + i] = friction[:, 0]
             p[:, place["closed"]] = not x.normal
-            if "starts" in place:
-                p[:, place["starts"]] = STARTS
             if "reference" in place:
                 p[:, place["reference"]] = np.eye(3)[np.abs(meeting.normals[:, i]).argmin(axis=1)]
             at += x.size

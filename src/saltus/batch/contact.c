@@ -3,7 +3,8 @@
      0 <= f_n, 0 <= w_n, f_n w_n = 0,    |f_t| <= limit f_n,    f_t = -friction f_n w_t / |w_t| where w_t is not zero.
 
    The laws and the search are those of dynamics/contact_problem.py: projected sweeps guess who is open, sticks or slips, a
-   linear solve makes the forces of a guess exact, and only a guess that meets every law is taken. */
+   linear solve makes the forces of a guess exact, and only a guess that meets every law is taken; where a few sweeps lead to
+   none, guesses change the mode of a contact whose law they break, one after the other. */
 
 typedef struct {
   int active, rough, leaving;   /* takes part; may stick; has come to the end of what it bears: NORMAL or ALONG */
@@ -12,7 +13,7 @@ typedef struct {
 
 enum { OPEN, STICKS, SLIPS };
 enum { STAYS, NORMAL, ALONG };
-enum { MOST = 4, SEARCHES = 7, TURNS = 30, HALVINGS = 40 };
+enum { MOST = 4, FEW = 3, MANY = 7, TURNS = 30, HALVINGS = 40, GUESSES = 100 };
 
 typedef struct {
   int mode[SIZE(ELEMENTS)];
@@ -25,7 +26,7 @@ typedef struct {
 } Problem;
 
 static const double FINE = 1e-9, ROUND_OFF = 1e-13; /* of the largest force or motion; of the sum of its terms */
-static const double PARALLEL = 1e-8, TURN = 1e-7;   /* rad: how near a way is to that of its slip; difference of an angle */
+static const double PARALLEL = 1e-8, TURN = 1e-6;   /* rad: how near a way is to that of its slip; difference of an angle */
 static const double NEARLY = 1e-6;                  /* of a limit: contacts that share it come to it together */
 
 static int rubs(const Law *x, int i) { return x->active && x->rough && elements[i].slips > 0 && x->limit > 0.0; }
@@ -118,7 +119,13 @@ static void held(const Problem *a, Forces *g) {
   respond(a, g->f, g->w);
 }
 
-/* Angles between the ways of some slips and their motion, with the forces of a guess; 0 where they are not numbers. */
+static double largest(const double *x, int n) {
+  double out = 0.0;
+  for (int k = 0; k < n; ++k) out = fmax(out, fabs(x[k]));
+  return out;
+}
+
+/* How far the ways of some slips are from their motion, d x w, with the forces of a guess; 0 where that is no number. */
 static int apart(const Problem *a, const Forces *from, Forces *g, int n, const int *who, const double *angle, double *off) {
   memcpy(g->f, from->f, sizeof g->f);
   for (int j = 0; j < n; ++j) g->way[who[j]][0] = cos(angle[j]), g->way[who[j]][1] = sin(angle[j]);
@@ -126,16 +133,10 @@ static int apart(const Problem *a, const Forces *from, Forces *g, int n, const i
   int known = 1;
   for (int j = 0; j < n; ++j) {
     const double *d = g->way[who[j]], *w = g->w + elements[who[j]].row;
-    off[j] = atan2(d[0] * w[1] - d[1] * w[0], d[0] * w[0] + d[1] * w[1]);
+    off[j] = d[0] * w[1] - d[1] * w[0];
     known &= isfinite(off[j]) != 0;
   }
   return known;
-}
-
-static double largest(const double *x, int n) {
-  double out = 0.0;
-  for (int k = 0; k < n; ++k) out = fmax(out, fabs(x[k]));
-  return out;
 }
 
 /* Turn the slips of a guess that start from rest in 3D until each goes along its own motion: Newton's method on angles. */
@@ -154,25 +155,28 @@ static void aligned(const Problem *a, Forces *g) {
     return;
   }
   int known = apart(a, &from, g, n, who, angle, now);
-  for (int turn = 0; turn < TURNS && known && largest(now, n) > 1e-14; ++turn) {
+  for (int turn = 0; turn < TURNS && known && largest(now, n) >= 1e-16 * a->size; ++turn) {
     int better = 0;
     for (int j = 0; j < n; ++j) {
+      double behind[SIZE(ELEMENTS)];
       memcpy(at, angle, sizeof at);
-      at[j] += TURN;
+      at[j] = angle[j] - TURN;
+      known &= apart(a, &from, g, n, who, at, behind);
+      at[j] = angle[j] + TURN;
       known &= apart(a, &from, g, n, who, at, ahead);
-      for (int i = 0; i < n; ++i) A[i][j] = (ahead[i] - now[i]) / TURN;
+      for (int i = 0; i < n; ++i) A[i][j] = (ahead[i] - behind[i]) / (2.0 * TURN);
     }
-    for (int j = 0; j < n; ++j) step[j] = known ? -now[j] : now[j];
-    if (known) shortest(n, A, step, 1e-12);
+    if (!known) break;
+    for (int j = 0; j < n; ++j) step[j] = -now[j];
+    shortest(n, A, step, 1e-14);
     const double far = fmax(1.0, largest(step, n));
     for (int k = 0; k < HALVINGS / 2 && !better; ++k) {
       for (int j = 0; j < n; ++j) at[j] = angle[j] + step[j] / far / (double)(1 << k);
-      better = apart(a, &from, g, n, who, at, ahead) && largest(ahead, n) < largest(now, n);
+      better = apart(a, &from, g, n, who, at, ahead) && dot(ahead, ahead, n) < dot(now, now, n);
     }
     if (!better) break;
     memcpy(angle, at, sizeof angle);
     memcpy(now, ahead, sizeof now);
-    known = 1;
   }
   apart(a, &from, g, n, who, angle, now);
 }
@@ -293,15 +297,13 @@ static void sweep(const Problem *a, double *f) {
   }
 }
 
-static int swept(const Problem *a, Forces *g) {
-  static const int counts[SEARCHES] = {3, 10, 30, 100, 300, 1000, 3000};
-  double f[SIZE(ROWS)] = {0.0};
-  still(a, g);
-  if (tried(a, g)) return 1;
-  for (int search = 0, done = 0; search < SEARCHES; ++search) {
-    for (; done < counts[search]; ++done) sweep(a, f);
+/* The solution that sweeps from f on lead to, the guess being tried after every number of them from `first` to before `last`. */
+static int swept(const Problem *a, Forces *g, double *f, int first, int last) {
+  static const int counts[MANY + 1] = {0, 3, 10, 30, 100, 300, 1000, 3000};
+  for (int search = first; search < last; ++search) {
+    for (int done = counts[search - 1]; done < counts[search]; ++done) sweep(a, f);
     still(a, g);
-    memcpy(g->f, f, sizeof f);
+    memcpy(g->f, f, sizeof g->f);
     const double most = largest(f, ROWS);
     if (!isfinite(most)) return 0;
     for (int i = 0; i < ELEMENTS; ++i) {
@@ -317,6 +319,73 @@ static int swept(const Problem *a, Forces *g) {
     if (tried(a, g)) return 1;
   }
   return 0;
+}
+
+/* How far a contact is from its law as a guess has it, and the mode and way that mend it; not above zero where it keeps it. */
+static double broken(const Problem *a, const Forces *g, int i, int *mode, double *way) {
+  const Law *x = &a->laws[i];
+  const int slips = elements[i].slips;
+  const double *f = g->f + elements[i].row, *w = g->w + elements[i].row;
+  const double most = fmax(largest(g->f, ROWS), 1e-300), bears = elements[i].normal ? f[slips] : 1.0;
+  memset(way, 0, 2 * sizeof *way);
+  if (!x->active) return 0.0;
+  if (g->mode[i] == OPEN) {
+    *mode = rubs(x, i) ? STICKS : SLIPS;
+    memcpy(way, x->way, sizeof x->way);
+    return -w[slips] / a->size;
+  }
+  if (bears < 0.0) {
+    *mode = OPEN;
+    return -bears / most;
+  }
+  if (g->mode[i] == STICKS) {
+    const double drag = sqrt(dot(f, f, slips));
+    *mode = SLIPS;
+    for (int k = 0; k < slips; ++k) way[k] = -f[k] / fmax(drag, 1e-300);
+    return (drag - x->limit * bears) / most;
+  }
+  *mode = STICKS;
+  return rubs(x, i) ? -dot(w, g->way[i], slips) / a->size : 0.0;
+}
+
+/* The solution that is reached from rest by changing the mode of one contact at a time, each law it breaks, worst first. */
+static int mended(const Problem *a, Forces *g) {
+  struct { int mode[SIZE(ELEMENTS)]; double way[SIZE(ELEMENTS)][2]; } known[GUESSES + 1 + SIZE(ELEMENTS)];
+  int n = 1;
+  still(a, g);
+  memcpy(known[0].mode, g->mode, sizeof g->mode);
+  memcpy(known[0].way, g->way, sizeof g->way);
+  for (int at = 0; at < n; ++at) {
+    double far[SIZE(ELEMENTS)] = {0.0}, ways[SIZE(ELEMENTS)][2];
+    int to[SIZE(ELEMENTS)];
+    memset(g, 0, sizeof *g);
+    memcpy(g->mode, known[at].mode, sizeof g->mode);
+    memcpy(g->way, known[at].way, sizeof g->way);
+    if (tried(a, g)) return 1;
+    if (n > GUESSES) return 0;
+    for (int i = 0; i < ELEMENTS; ++i) far[i] = fmax(0.0, broken(a, g, i, &to[i], ways[i]));
+    for (;;) {
+      int worst = 0, seen = 0;
+      for (int i = 1; i < ELEMENTS; ++i)
+        if (far[i] > far[worst]) worst = i;
+      if (!(far[worst] > 0.0)) break;
+      far[worst] = 0.0;
+      memcpy(known[n].mode, g->mode, sizeof g->mode);
+      memcpy(known[n].way, g->way, sizeof g->way);
+      known[n].mode[worst] = to[worst];
+      memcpy(known[n].way[worst], ways[worst], sizeof ways[worst]);
+      for (int k = 0; k < n && !seen; ++k) seen = !memcmp(known[k].mode, known[n].mode, sizeof g->mode);
+      n += !seen;
+    }
+  }
+  return 0;
+}
+
+/* The solution that sweeps and guesses lead to; before the first one all that is at rest stays so. */
+static int searched(const Problem *a, Forces *g) {
+  double f[SIZE(ROWS)] = {0.0};
+  still(a, g);
+  return tried(a, g) || swept(a, g, f, 1, FEW + 1) || mended(a, g) || swept(a, g, f, FEW + 1, MANY + 1);
 }
 
 /* Contacts that press and take part, no more than MOST, all of them in the plane; 0 if that is not so. */
@@ -402,8 +471,8 @@ static int solved(const Problem *a, Forces *g, int count) {
   if (count && doubtful(a)) {
     const int found = every(a, g);
     if (found == 1) return 0;
-    if (!found) swept(a, g);
+    if (!found) searched(a, g);
     return 1;
   }
-  return !(released(a, g) || swept(a, g) || every(a, g) > 0);
+  return !(released(a, g) || searched(a, g) || every(a, g) > 0);
 }

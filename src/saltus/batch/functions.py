@@ -43,6 +43,13 @@ class _Rolled:
         by_params = g.params[:, self.places]
         return g.actions, by_params if len(shape) == 2 else by_params.sum(axis=0)
 
+    def along(self, tape: Tape, actions: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How (q, v) change along a direction of the actions and of the named Params."""
+        params = np.zeros((len(actions), len(self.machine.params)))
+        params[:, self.places] = theta
+        found = tape.change(actions=actions, params=params)
+        return found.q, found.v
+
 
 def torch_rollout(
     machine: Mechanism, starts: State | Sequence[State], *, params: Sequence[str] = (), **options: Any
@@ -69,6 +76,16 @@ def torch_rollout(
             found = rolled.backward(ctx.tape, q.numpy(), v.numpy(), ctx.shape)
             return tuple(torch.from_numpy(np.ascontiguousarray(x)) for x in found)
 
+        @staticmethod
+        def jvp(ctx: Any, actions: Any, theta: Any) -> Any:
+            given = ctx.tape.shape
+            found = rolled.along(
+                ctx.tape,
+                np.zeros(given) if actions is None else actions.numpy(),
+                np.zeros(ctx.shape) if theta is None else theta.numpy(),
+            )
+            return tuple(torch.from_numpy(np.ascontiguousarray(x)) for x in found)
+
     def call(actions: Any, theta: Any = None) -> Any:
         given = torch.zeros(0, dtype=torch.float64) if theta is None else theta
         return Roll.apply(actions.double(), given.double())
@@ -79,7 +96,7 @@ def torch_rollout(
 def jax_rollout(
     machine: Mechanism, starts: State | Sequence[State], *, params: Sequence[str] = (), **options: Any
 ) -> Callable[..., Any]:
-    """The same function of JAX arrays, with a custom VJP: it may be jitted; 64 bits are needed (jax_enable_x64)."""
+    """The same function of JAX arrays, for jax.jvp and jax.grad; it may be jitted, not vmapped, with jax_enable_x64."""
     try:
         import jax
         import jax.numpy as jnp
@@ -88,28 +105,46 @@ def jax_rollout(
     rolled = _Rolled(machine, starts, params, options)
     nq, nv = len(machine.q_names), len(machine.v_names)
 
+    def tape(actions: Any, theta: Any) -> Tape:
+        return rolled.forward(np.asarray(actions, float), np.asarray(theta, float))
+
     def run(actions: Any, theta: Any) -> Any:
-        final = rolled.forward(np.asarray(actions, float), np.asarray(theta, float)).final
+        final = tape(actions, theta).final
         return final.q, final.v
 
     def turn(actions: Any, theta: Any, q: Any, v: Any) -> Any:
-        tape = rolled.forward(np.asarray(actions, float), np.asarray(theta, float))
-        return rolled.backward(tape, np.asarray(q, float), np.asarray(v, float), np.shape(theta))
+        return rolled.backward(tape(actions, theta), np.asarray(q, float), np.asarray(v, float), np.shape(theta))
 
-    @jax.custom_vjp
+    def push(actions: Any, theta: Any, *given: Any) -> Any:
+        return rolled.along(tape(actions, theta), *(np.asarray(x, float) for x in given))
+
+    def ends(actions: Any) -> Any:
+        return tuple(jax.ShapeDtypeStruct((actions.shape[0], size), jnp.float64) for size in (nq, nv))
+
+    def called(function: Any, shapes: Any, *given: Any) -> Any:
+        return jax.pure_callback(function, shapes, *given)
+
+    @jax.custom_jvp
     def roll(actions: Any, theta: Any) -> Any:
-        n, kind = actions.shape[0], jnp.float64
-        shapes = jax.ShapeDtypeStruct((n, nq), kind), jax.ShapeDtypeStruct((n, nv), kind)
-        return jax.pure_callback(run, shapes, actions, theta)
+        return called(run, ends(actions), actions, theta)
 
-    def forward(actions: Any, theta: Any) -> Any:
-        return roll(actions, theta), (actions, theta)
+    def by(k: int, at: Any, given: Any) -> Any:
+        """Change along a direction of one argument; linear in it, so that its transpose goes back."""
 
-    def backward(kept: Any, seeds: Any) -> Any:
-        shapes = tuple(jax.ShapeDtypeStruct(x.shape, jnp.float64) for x in kept)
-        return jax.pure_callback(turn, shapes, *kept, *seeds)
+        def forth(at: Any, given: Any) -> Any:
+            return called(push, ends(at[0]), *at, *(given if i == k else jnp.zeros_like(x) for i, x in enumerate(at)))
 
-    roll.defvjp(forward, backward)
+        def back(at: Any, seeds: Any) -> Any:
+            return called(turn, tuple(jax.ShapeDtypeStruct(x.shape, jnp.float64) for x in at), *at, *seeds)[k]
+
+        return jax.custom_derivatives.linear_call(forth, back, at, given)
+
+    def along(at: Any, given: Any) -> Any:
+        zero = jax.custom_derivatives.SymbolicZero
+        moves = [by(k, at, x) for k, x in enumerate(given) if not isinstance(x, zero)]
+        return roll(*at), tuple(sum(parts) for parts in zip(*moves, strict=True))
+
+    roll.defjvp(along, symbolic_zeros=True)
 
     def call(actions: Any, theta: Any = None) -> Any:
         if not jax.config.read("jax_enable_x64"):

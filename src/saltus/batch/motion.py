@@ -115,6 +115,7 @@ class Motion:
             "given": SX.sym("given", 2 * len(c.elements)),
         }
         self.p = ca.vertcat(*self.blocks.values())
+        self._kernels: dict[tuple[str, bool], Kernel] = {}
         self.until = self._until(until)
         self.measured = self._measured(measure)
 
@@ -320,47 +321,35 @@ class Motion:
         p = self._held(ca.densify(ca.mtimes(A, Y)), impact=True)(ca.vertcat(*out), True)
         return self._routine("strike", "Velocities after an impact.", [self.w + ca.mtimes(Y, p)], "w1")
 
-    def back(self, forward: Routine) -> Routine:
-        """Products of seeds, one per output, with the derivatives of a routine: by t, q, w, z and p."""
-        f = forward.function
-        inputs = [SX.sym(f.name_in(i), f.numel_in(i)) for i in range(f.n_in())]
-        called: Any = f.call(inputs, True, False)
-        outputs = ca.vertcat(SX(0, 1), *called)
-        seeds = [SX.sym(f"s_{f.name_out(i)}", f.numel_out(i)) for i in range(f.n_out())]
-        every = ca.vertcat(*inputs)
-        product = ca.jtimes(outputs, every, ca.vertcat(SX(0, 1), *seeds), True)
-        parts = ca.vertsplit(product, np.cumsum([0, *(x.numel() for x in inputs)]).tolist())
-        names = " ".join(f.name_in(i) for i in range(f.n_in()))
-        given = " ".join(f"s_{f.name_out(i)}" for i in range(f.n_out()))
-        results = "t_bar q_bar w_bar z_bar p_bar"
-        doc = f"Products of seeds with the derivatives of {forward.name}."
-        return routine(f"{forward.name}_back", doc, [*inputs, *seeds], parts, f"{names} {given}", results)
+    def ends(self, back: bool) -> Kernel:
+        """Derivatives of all velocities by (t, q, w, z, p), back or forth."""
+        return self._derived("v", "t q w z p", [self.e.t, self.e.q, self.w, self.e.z, self.p], self._velocities, back)
 
-    @cached_property
-    def ends_back(self) -> Kernel:
-        """Products of seeds of all velocities with their derivatives by (t, q, w, z, p)."""
-        velocity = self._routine("velocity", "", [self.e.v], "v")
-        return Kernel(self.back(velocity).function, native=False)
-
-    @cached_property
-    def starts_back(self) -> Kernel:
-        """Products of seeds of positions on the loops with their derivatives by independent coordinates and Params.
+    def starts(self, back: bool) -> Kernel:
+        """Derivatives of positions on the loops by (t, q, Params), those of the independent coordinates, back or forth.
 
         A Newton step from a point of the loops has the derivatives of the implicit function.
         """
-        e, seed = self.e, SX.sym("seed", self.e.nq)
-        q = self.closing.function(e.t, e.q, self.mechanism.p)[0]
-        parts = [ca.jtimes(q, x, seed, True) for x in (e.q, self.mechanism.p)]
-        return Kernel(ca.Function("starts_back", [e.t, e.q, self.mechanism.p, seed], parts), native=False)
+        e, p = self.e, self.mechanism.p
+        return self._derived("q1", "t q p", [e.t, e.q, p], self.closing.function(e.t, e.q, p)[0], back)
 
-    @cached_property
-    def laws_back(self) -> Kernel:
-        """Products of seeds of friction, static friction and restitution of all contacts with derivatives by Params."""
+    def laws_by_params(self, back: bool) -> Kernel:
+        """Derivatives of friction, static friction and restitution of all contacts by the Params, back or forth."""
         assert isinstance(self.c, Touched)
         p = self.mechanism.p
-        laws = self.c.laws.function(p)
-        seed = SX.sym("seed", laws.numel())
-        return Kernel(ca.Function("laws_back", [p, seed], [ca.jtimes(laws, p, seed, True)]), native=False)
+        return self._derived("law", "p", [p], self.c.laws.function(p), back)
+
+    @cached_property
+    def _velocities(self) -> SX:
+        function = self._routine("velocity", "", [self.e.v], "v").function
+        return SX(function(self.e.t, self.e.q, self.w, self.e.z, self.p))
+
+    def _derived(self, name: str, names: str, inputs: list[SX], output: SX, back: bool) -> Kernel:
+        key = name, back
+        if key not in self._kernels:
+            plain = routine(name, "", inputs, [ca.densify(output)], names, f"{name}_out")
+            self._kernels[key] = Kernel(derivative(plain, back).function, native=False)
+        return self._kernels[key]
 
     @staticmethod
     def _open(phi: SX) -> SX:
@@ -437,9 +426,9 @@ class Motion:
         )
 
     @cached_property
-    def ends(self) -> ca.Function:
-        """Whether a copy ends, of (t, q, w, z, p)."""
-        return self._routine("ends", "", [self.until], "over").function
+    def ended(self) -> ca.Function:
+        """Whether a copy has ended, of (t, q, w, z, p)."""
+        return self._routine("ended", "", [self.until], "over").function
 
     def _number(self, expression: SX) -> float:
         """Value of an expression of the Params at their defaults."""
@@ -465,6 +454,23 @@ class Motion:
         """Whether the law, the end or a measure depends on the state at the start."""
         entry = ca.vertcat(self.c.entry.t, *self.c.entry.q, *self.c.entry.v)
         return any(ca.depends_on(x, entry) for x in (self.u, self.until, *self.measured.values()) if x.numel())
+
+
+def derivative(forward: Routine, back: bool) -> Routine:
+    """Products of the derivatives of a routine with seeds of its outputs (back), or with directions of its inputs."""
+    f = forward.function
+    inputs = [SX.sym(f.name_in(i), f.numel_in(i)) for i in range(f.n_in())]
+    called: Any = f.call(inputs, True, False)
+    outputs = list(called) if isinstance(called, list | tuple) else [called]
+    ins, outs = [f.name_in(i) for i in range(f.n_in())], [f.name_out(i) for i in range(f.n_out())]
+    given, named, found = (outputs, outs, inputs) if back else (inputs, ins, outputs)
+    seeds = [SX.sym(f"d_{name}", x.numel()) for name, x in zip(named, given, strict=True)]
+    product = ca.jtimes(ca.vertcat(SX(0, 1), *outputs), ca.vertcat(*inputs), ca.vertcat(SX(0, 1), *seeds), back)
+    parts = ca.vertsplit(product, np.cumsum([0, *(x.numel() for x in found)]).tolist())
+    results = [f"{name}_bar" for name in ins] if back else [f"{name}_along" for name in outs]
+    doc = f"Products of the derivatives of {forward.name}, {'back' if back else 'forth'}."
+    name = f"{forward.name}_{'back' if back else 'forth'}"
+    return routine(name, doc, [*inputs, *seeds], parts, " ".join([*ins, *(f"d_{n}" for n in named)]), " ".join(results))
 
 
 def _off(x: Any, g: Any) -> list[SX]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.batch.motion import Motion
+from saltus.batch.motion import Motion, derivative
 from saltus.compile import build
 from saltus.compile.statements import VECTOR, Routine, declared, statements, unused
 from saltus.ground import Ground
@@ -50,8 +50,8 @@ class _Batch(ctypes.Structure):
     )
 
 
-class _Back(ctypes.Structure):
-    """The same layout as `Back` in back.c."""
+class _Pass(ctypes.Structure):
+    """The same layout as `Pass` in tape.c."""
 
     _fields_ = (
         ("batch", ctypes.POINTER(_Batch)),
@@ -60,7 +60,7 @@ class _Back(ctypes.Structure):
 
 
 def source(motion: Motion, gradient: bool) -> str:
-    """C of the kernel; with `gradient` also of what goes backwards."""
+    """C of the kernel; with `gradient` also of derivatives."""
     here = Path(__file__)
     sizes = {
         "NQ": motion.e.nq,
@@ -83,22 +83,25 @@ def source(motion: Motion, gradient: bool) -> str:
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     for x in motion.elements:
         patch = 1 + x.patch if motion.patched and isinstance(x.part, Foot) else 0
-        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}, {int(x.soft)}, {patch}}}")
+        starts = at + x.places["starts"].start if "starts" in x.places else 0
+        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}, {int(x.soft)}, {patch}, {starts}}}")
         rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
     lines = [
         "#define SIZE(n) ((n) > 0 ? (n) : 1)",
         *(f"#define {name} {value}" for name, value in sizes.items()),
-        "static const struct { int slips, normal, row, p, hold, soft, patch; } elements[] = {"
+        "static const struct { int slips, normal, row, p, hold, soft, patch, starts; } elements[] = {"
         + ", ".join(table or ["{0}"])
         + "};",
     ]
     routines = [motion.rates, motion.arrive, motion.meet, motion.report]
     if gradient:
-        routines += [motion.look, *(motion.back(r) for r in (motion.rates, motion.look, motion.strike))]
+        routines += [motion.look, *(derivative(r, True) for r in (motion.rates, motion.look, motion.strike))]
+        routines += [derivative(r, False) for r in (motion.rates, motion.strike)]
     for r in routines:
         lines += _function(r)
-    before, *after = (here.with_name(name).read_text() for name in ("lanes.c", "contact.c", "step.c", "back.c"))
-    return "\n".join([before, *lines, *(after if gradient else after[:-1])])
+    names = ["lanes.c", "contact.c", "step.c", *(("tape.c", "back.c", "forth.c") if gradient else ())]
+    before, *after = (here.with_name(name).read_text() for name in names)
+    return "\n".join([before, *lines, *after])
 
 
 def _function(r: Routine) -> list[str]:
@@ -216,13 +219,15 @@ class Native:
         """Whether more happened than was written down."""
         return bool((self.written > self._kept[4]).any() or (self.happened > self._kept[5]).any())
 
-    def back(self, x: np.ndarray, p: np.ndarray, low: np.ndarray, high: np.ndarray, slowest: np.ndarray) -> None:
-        """Turn adjoints of states and parameters after entry `high` into those before entry `low`, in place."""
+    def through(
+        self, back: bool, x: np.ndarray, p: np.ndarray, low: np.ndarray, high: np.ndarray, slowest: np.ndarray
+    ) -> None:
+        """Turn tangents of states and parameters before entry `low` into those after entry `high`, or adjoints back."""
         batch = self._batch(0.0, 0, 0.0, 0.0, 0.0)
         memories = (a.ctypes.data for a in (x, p, low, high, slowest))
-        self._library.saltus_back(
-            ctypes.byref(_Back(ctypes.pointer(batch), *memories)), ctypes.c_longlong(0), ctypes.c_longlong(self.blocks)
-        )
+        one = ctypes.byref(_Pass(ctypes.pointer(batch), *memories))
+        passes = self._library.saltus_back if back else self._library.saltus_forth
+        passes(one, ctypes.c_longlong(0), ctypes.c_longlong(self.blocks))
 
     @cached_property
     def _memories(self) -> list[int]:

@@ -16,6 +16,7 @@
 #define RESTITUTION(i) p[RESTITUTIONS + (i)][l]
 #define OWN(i) p[FRICTIONS + (i)][l] /* friction of slip; of one that others hold FRICTION is what it bears */
 #define STIFFNESS(i) p[STIFFNESSES + (i)][l]
+#define STARTS(i) p[elements[i].starts][l] /* m/s: up to this a slip in 3D has the direction it started in, and has ended where it turns back */
 #define GROUND(i, k) p[elements[i].p + 6 + 2 * elements[i].slips + (k)][l] /* point, normal, corner and within of its patch */
 #define HELD(i) (STICK(i) != 0.0 || BORNE_BY_OTHERS(i))
 #define BORNE_BY_OTHERS(i) (elements[i].slips > 0 && BORNE(i) != 0.0)
@@ -26,10 +27,12 @@ static const double NEAR = 1e-10;      /* m, m/s: events are located to this */
 static const double PRESSED = 1e-7;    /* of the weight: and to this where a force decides */
 static const double REST = 2e-5;       /* m/s: a contact that is pressed and leaves more slowly stays */
 static const double STILL = 1e-9, SLOW = 5e-7; /* m/s: slower than this nothing slips in the plane, in 3D */
+static const double YOUNG = 1e-6, TOLERANCES = 300.0, COARSEST = 1e-5; /* m/s; and how it grows with the tolerance, up to one */
 static const double MOVES = 1e-6;      /* m/s: what others hold and what is as fast is held no longer */
-static const double STANDS = 1e-6, ROUGHLY = 10.0; /* m/s, tolerances: a slip in 3D that is so slow where it turns back has ended */
 static const double SPREAD = 1e-9;     /* of the largest force or motion: what rows that depend on others are known to */
 static const double GAINS = 1e-9;      /* of the energy of approach: an impact that gains more is not one */
+static const double FIXED = 1e-18;     /* times gravity by the weight (1/kg): rows that move less easily do not move */
+static const double LEVER = 1e3;       /* by so much a velocity may change for one along rows that are at rest */
 static const double SHORTEST = 1e-6;   /* of a step: its parts are not shorter, whatever their error */
 enum { ROUNDS = 4, EVENTS = 8, TRIES = 20 };
 
@@ -133,7 +136,7 @@ static double guard(const State *s, const V *p, int l, int which, double weight,
   if (!slips || CLOSED(i) == 0.0) return 1.0;
   if (STICK(i) == 0.0) {
     for (int k = 0; k < slips; ++k) along += s->rate[row + k][l] * (BORNE(i) != 0.0 ? s->rate[row + k][l] : DIRECTION(i, k));
-    return BORNE(i) != 0.0 ? MOVES - sqrt(along) : slips < 2 ? along : along + SLOW; /* what starts in 3D has yet to find its way */
+    return BORNE(i) != 0.0 ? MOVES - sqrt(along) : slips < 2 ? along : along + STARTS(i) / 2; /* what starts in 3D has yet to find its way */
   }
   for (int k = 0; k < slips; ++k) along += s->force[row + k][l] * s->force[row + k][l];
   if (elements[i].normal) size = s->force[row + slips][l];
@@ -250,30 +253,34 @@ static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
   }
 }
 
-static void posed(const Meeting *m, int l, Problem *a) {
+/* The mobility of the rows and what they do without forces; nothing of those that the loops hold but for round-off. */
+static void posed(const Batch *batch, const Meeting *m, const V *moves, int l, Problem *a) {
   memset(a, 0, sizeof *a);
-  for (int i = 0; i < ROWS; ++i)
-    for (int j = 0; j < ROWS; ++j) a->G[i][j] = m->G[i * ROWS + j][l];
+  for (int i = 0; i < ROWS; ++i) {
+    const int held_i = !(m->G[i * ROWS + i][l] > FIXED / batch->weight);
+    a->b[i] = held_i ? 0.0 : moves[i][l];
+    for (int j = 0; j < ROWS; ++j)
+      a->G[i][j] = held_i || !(m->G[j * ROWS + j][l] > FIXED / batch->weight) ? 0.0 : m->G[i * ROWS + j][l];
+  }
+  a->size = fmax(largest(a->b, ROWS), 1e-12);
 }
-
-static void sized(Problem *a) { a->size = fmax(largest(a->b, ROWS), 1e-12); }
 
 /* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. 0: there was no
    impact, 2: its impulses are in doubt. */
-static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching, double rest, double *note) {
+static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l, const int *touching, double *note) {
   double u[SIZE(ROWS)], bounce[SIZE(ELEMENTS)] = {0.0}, low = 0.0, high = 1.0, share = 1.0, bounces = 0.0;
   Problem a;
   Forces g;
   int hit = 0, doubt = 0;
-  posed(m, l, &a);
-  for (int j = 0; j < ROWS; ++j) u[j] = m->u[j][l];
+  posed(batch, m, m->u, l, &a);
+  memcpy(u, a.b, sizeof u);
   const double slow = 1e-9 * (1.0 + largest(u, ROWS));
   for (int i = 0; i < ELEMENTS; ++i) {
     const double speed = -u[elements[i].row + elements[i].slips];
     if (!touching[i]) continue;
     a.laws[i].active = a.laws[i].rough = 1;
     a.laws[i].limit = a.laws[i].friction = OWN(i);
-    bounce[i] = RESTITUTION(i) * speed > rest ? RESTITUTION(i) : 0.0;
+    bounce[i] = RESTITUTION(i) * speed > batch->rest ? RESTITUTION(i) : 0.0;
     bounces += bounce[i];
     hit |= speed > slow;
   }
@@ -283,7 +290,7 @@ static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching
     memcpy(a.b, u, sizeof u);
     for (int i = 0; i < ELEMENTS; ++i)
       if (touching[i]) a.b[elements[i].row + elements[i].slips] *= 1.0 + share * bounce[i];
-    sized(&a);
+    a.size = fmax(largest(a.b, ROWS), 1e-12);
     doubt = solved(&a, &g, 0);
     if (k == 0 && doubt && bounces > 0.0) { /* where friction jams a contact it cannot bounce */
       share = bounces = 0.0;
@@ -315,10 +322,8 @@ static int struck(const Meeting *m, V *w, const V *p, int l, const int *touching
 
 /* Pose the question which modes the accelerations ask for. `cause` is the guard on whose surface this is, NEVER if none: a
    slip has ended there, or a force has come to its limit. */
-static void asked(const Meeting *m, const V *p, int l, const int *touching, int cause, int hit, double stands, Problem *a) {
-  posed(m, l, a);
-  for (int j = 0; j < ROWS; ++j) a->b[j] = m->b[j][l];
-  sized(a);
+static void asked(const Batch *batch, const Meeting *m, const V *p, int l, const int *touching, int cause, int hit, Problem *a) {
+  posed(batch, m, m->b, l, a);
   for (int i = 0; i < ELEMENTS; ++i) {
     const int t = elements[i].row, slips = elements[i].slips, holds = CLOSED(i) != 0.0 && HELD(i) && !hit;
     Law *x = &a->laws[i];
@@ -326,7 +331,7 @@ static void asked(const Meeting *m, const V *p, int l, const int *touching, int 
     for (int k = 0; k < slips; ++k) speed += m->u[t + k][l] * m->u[t + k][l];
     speed = sqrt(speed);
     x->active = !elements[i].soft && (!elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= REST));
-    x->rough = slips > 0 && (holds || speed <= (slips < 2 ? STILL : SLOW) || (cause == 2 * i + 1 && (slips < 2 || speed <= stands)));
+    x->rough = slips > 0 && (holds || speed <= (slips < 2 ? STILL : SLOW) || (cause == 2 * i + 1 && (slips < 2 || speed <= STARTS(i))));
     x->limit = STATIC(i);
     x->friction = OWN(i);
     if (cause == 2 * i && CLOSED(i) != 0.0 && !hit) x->leaving = NORMAL;
@@ -403,55 +408,103 @@ static void noted(const Batch *a, long long block, int l, const State *s, double
   for (int i = 0; i < NZ; ++i) out[(2 + NQ + NW + i) * LANES] = s->z[i][l];
 }
 
+/* Whether contacts move as their modes say: none inwards, none that is held, slips that start along theirs. */
+static int moves_so(const Problem *a, const double *w, const V *p, int l, double close) {
+  for (int i = 0; i < ELEMENTS; ++i) {
+    const double *own = w + elements[i].row;
+    const int slips = elements[i].slips;
+    double ahead = 0.0, across = 0.0;
+    if (!a->laws[i].active) continue;
+    if (elements[i].normal && own[slips] < -close) return 0;
+    if (CLOSED(i) == 0.0) continue;
+    if (slips && HELD(i) && largest(own, slips) > close) return 0;
+    if (HELD(i) || !rubs(&a->laws[i], i)) continue;
+    for (int k = 0; k < slips; ++k) ahead += own[k] * DIRECTION(i, k);
+    for (int k = 0; k < slips; ++k) across += (own[k] - ahead * DIRECTION(i, k)) * (own[k] - ahead * DIRECTION(i, k));
+    if (ahead < -close || sqrt(across) > close) return 0;
+  }
+  return 1;
+}
+
 /* Change modes until the forces of the flow meet the laws where rows depend on each other, of the lanes whose `event` is set.
    A contact that they would pull is open, and one that they put outside of its cone bears what its limit allows; if others
-   cannot bear the rest, what it has in the solution. None of this changes the motion, or all stays as it is. */
+   cannot bear the rest, what it has in the solution. None of this changes the motion if it can be helped: where contacts with
+   unlike frictions share a load, shares as lawful as those of the solution may. Else all stays as it is. */
 static void spread(const State *s, V *p, const int *event, const Problem *posed_, const Forces *solutions) {
   V kept[SIZE(NP)];
   double wanted[LANES][SIZE(ROWS)];
-  int todo[LANES], any = 0;
+  int todo[LANES], left = 0;
   memcpy(kept, p, sizeof kept);
-  EACH(l) todo[l] = event[l];
-  for (int way = 0; way < 2; ++way)
-    for (int round = 0; round <= 2 * ELEMENTS; ++round) {
+  EACH(l) left |= todo[l] = event[l];
+  for (int way = 0; way < 4 && left; ++way) {
+    const int given = way % 2, otherwise = way / 2;
+    int trying[LANES], any = 1;
+    memcpy(trying, todo, sizeof trying);
+    for (int round = 0; round <= 2 * ELEMENTS && any; ++round) {
       State now = *s;
-      V q[SIZE(NQ)], w[SIZE(NW)];
-      memcpy(q, s->q, sizeof q);
-      memcpy(w, s->w, sizeof w);
-      arrive(s->t, q, w, s->z, p, now.q, now.w, now.q_dot, now.w_dot, now.z_dot, now.force, now.gap, now.rate,
-             now.inside, now.over, now.open);
+      arrived(&now, p);
       any = 0;
-      EACH(l) if (todo[l]) {
+      EACH(l) if (trying[l]) {
         const Problem *a = &posed_[l];
-        double f[SIZE(ROWS)], moved_by[SIZE(ROWS)], change = 0.0;
+        double f[SIZE(ROWS)], w[SIZE(ROWS)], change = 0.0;
         int pulled = 0;
         for (int j = 0; j < ROWS; ++j) f[j] = now.force[j][l];
-        respond(a, f, moved_by);
-        if (!way && !round) memcpy(wanted[l], moved_by, sizeof moved_by);
-        for (int j = 0; j < ROWS; ++j) change = fmax(change, fabs(moved_by[j] - wanted[l][j]));
+        respond(a, f, w);
+        if (!way && !round) memcpy(wanted[l], w, sizeof w);
+        for (int j = 0; j < ROWS; ++j) change = fmax(change, fabs(w[j] - wanted[l][j]));
         const int i = worst(a, f, p, l, &pulled);
-        if (i == NEVER && change <= SPREAD * a->size) todo[l] = 0;
-        else if (i == NEVER || round == 2 * ELEMENTS) {
+        if (i == NEVER && (change <= SPREAD * a->size || (otherwise && moves_so(a, w, p, l, SPREAD * a->size)))) {
+          todo[l] = trying[l] = 0;
+        } else if (i == NEVER || round == 2 * ELEMENTS) {
           for (int k = 0; k < NP; ++k) p[k][l] = kept[k][l];
-          any |= i == NEVER;
-          if (way) todo[l] = 0;
+          trying[l] = 0;
         } else {
-          const double *own = (way ? solutions[l].f : f) + elements[i].row;
-          const double drag = sqrt(dot(own, own, elements[i].slips)), load = elements[i].normal ? solutions[l].f[elements[i].row + elements[i].slips] : 1.0;
+          const int slips = elements[i].slips;
+          const double *own = (given ? solutions[l].f : f) + elements[i].row, drag = sqrt(dot(own, own, slips));
+          const double load = elements[i].normal ? solutions[l].f[elements[i].row + slips] : 1.0;
           any = 1;
           STICK(i) = 0.0;
           if (pulled) {
             CLOSED(i) = 0.0;
-            if (elements[i].slips) BORNE(i) = 0.0, FRICTION(i) = OWN(i);
+            if (slips) BORNE(i) = 0.0, FRICTION(i) = OWN(i);
             continue;
           }
-          for (int k = 0; k < elements[i].slips; ++k) DIRECTION(i, k) = drag > 0.0 ? -own[k] / drag : k == 0;
+          for (int k = 0; k < slips; ++k) DIRECTION(i, k) = drag > 0.0 ? -own[k] / drag : k == 0;
           BORNE(i) = 1.0;
-          FRICTION(i) = !way ? a->laws[i].limit : load > 0.0 ? drag / load : 0.0;
+          FRICTION(i) = !given ? a->laws[i].limit : load > 0.0 ? drag / load : 0.0;
         }
       }
-      if (!any) break;
     }
+    left = 0;
+    EACH(l) left |= todo[l];
+  }
+}
+
+/* Where a contact that others hold has come to move, put what is at rest to rest: nothing but the others holds it. */
+static void calmed(const Meeting *m, const Problem *a, const V *p, int l, V *w) {
+  double G[SIZE(ROWS)][SIZE(ROWS)], f[SIZE(ROWS)], fast = 0.0, most = 0.0, off[SIZE(NW)] = {0.0};
+  int row[SIZE(ROWS)], n = 0, creeps = 0;
+  for (int i = 0; i < ELEMENTS; ++i) {
+    const int t = elements[i].row, slips = elements[i].slips;
+    double speed = 0.0;
+    if (!a->laws[i].active) continue;
+    for (int k = 0; k < slips; ++k) speed += m->u[t + k][l] * m->u[t + k][l];
+    creeps |= CLOSED(i) != 0.0 && BORNE_BY_OTHERS(i) && sqrt(speed) > SLOW;
+    for (int k = 0; k < slips && a->laws[i].rough; ++k) row[n++] = t + k;
+    if (elements[i].normal) row[n++] = t + slips;
+  }
+  if (!creeps) return;
+  for (int i = 0; i < n; ++i) {
+    f[i] = -m->u[row[i]][l];
+    fast = fmax(fast, fabs(f[i]));
+    for (int j = 0; j < n; ++j) G[i][j] = a->G[row[i]][row[j]];
+  }
+  shortest(n, G, f, 1e-11);
+  for (int i = 0; i < NW; ++i) {
+    for (int j = 0; j < n; ++j) off[i] += m->Y[i * ROWS + row[j]][l] * f[j];
+    most = fmax(most, fabs(off[i]));
+  }
+  for (int i = 0; i < NW && most <= LEVER * fast; ++i) w[i][l] += off[i];
 }
 
 /* Impacts and new modes of the lanes whose `event` is set; their state and its rates are then those after
@@ -461,7 +514,6 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
   State after;
   Problem asks[LANES];
   Forces gives[LANES];
-  const double stands = fmax(STANDS, ROUGHLY * fmin(a->tolerance, 1e-5));
   long long *doubts = a->doubts + block * LANES;
   double notes[LANES][EVENT];
   int hit[LANES] = {0}, any = SOFTS, touching[LANES][SIZE(ELEMENTS)] = {{0}};
@@ -478,7 +530,7 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
     memset(note, 0, sizeof notes[l]);
     noted(a, block, l, s, -1.0 - (double)number(a, block, l));
     modes(p, l, note + 2 + NW);
-    any |= hit[l] = struck(&m, s->w, p, l, touching[l], a->rest, note + 2 + NW + 2 * MODES);
+    any |= hit[l] = struck(a, &m, s->w, p, l, touching[l], note + 2 + NW + 2 * MODES);
     note[0] = cause[l];
     note[1] = hit[l] > 0;
     for (int i = 0; i < NW; ++i) note[2 + i] = s->w[i][l];
@@ -487,9 +539,9 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
     int felt = 0;
     if (any || round) met(s, p, &m);
     EACH(l) if (event[l]) {
-      if (!round) asked(&m, p, l, touching[l], cause[l], hit[l], stands, &asks[l]);
-      for (int j = 0; j < ROWS; ++j) asks[l].b[j] = m.b[j][l];
-      sized(&asks[l]);
+      if (!round) asked(a, &m, p, l, touching[l], cause[l], hit[l], &asks[l]);
+      for (int j = 0; j < ROWS; ++j) asks[l].b[j] = asks[l].G[j][j] > 0.0 ? m.b[j][l] : 0.0;
+      asks[l].size = fmax(largest(asks[l].b, ROWS), 1e-12);
       const int doubt = solved(&asks[l], &gives[l], 1) || hit[l] > 1;
       taken(&m, &asks[l], &gives[l], p, l);
       if (!round) doubts[l] += doubt;
@@ -498,6 +550,7 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
     if (!FEELS || !felt) break;
   }
   if (ELEMENTS > 1) spread(s, p, event, asks, gives);
+  EACH(l) if (event[l]) calmed(&m, &asks[l], p, l, s->w);
   EACH(l) if (event[l] && a->events) {
     const long long lane = block * LANES + l, k = a->happened[lane]++;
     modes(p, l, notes[l] + 2 + NW + MODES);
@@ -576,9 +629,13 @@ static void turned(const State *s, V *p, int l) {
     const int t = elements[i].row;
     if (elements[i].slips < 2 || CLOSED(i) == 0.0 || HELD(i)) continue;
     const double x = s->rate[t][l], y = s->rate[t + 1][l], speed = sqrt(x * x + y * y);
-    if (speed > SLOW) DIRECTION(i, 0) = x / speed, DIRECTION(i, 1) = y / speed;
+    if (speed > STARTS(i) / 2) DIRECTION(i, 0) = x / speed, DIRECTION(i, 1) = y / speed;
   }
 }
+
+/* Speed (m/s) of a slip in 3D up to which it keeps its first direction. A slip finds its direction the quicker the slower it is,
+   with parts of steps as short: coarser tolerances leave out more of that. */
+static double young(double tolerance) { return fmax(YOUNG, TOLERANCES * fmin(tolerance, COARSEST)); }
 
 static void block(const Batch *a, long long k) {
   V *x = (V *)a->x + k * (NQ + NW + NZ), *p = (V *)a->p + k * NP;
@@ -592,6 +649,8 @@ static void block(const Batch *a, long long k) {
   memcpy(now.w, x + NQ, NW * sizeof(V));
   memcpy(now.z, x + NQ + NW, NZ * sizeof(V));
   next = now;
+  for (int i = 0; i < ELEMENTS; ++i)
+    if (elements[i].slips > 1) p[elements[i].starts] = v_all(young(a->tolerance));
   arrived(&next, p);
   memcpy(next.q, now.q, sizeof now.q);
   memcpy(next.w, now.w, sizeof now.w);
@@ -631,6 +690,12 @@ static void block(const Batch *a, long long k) {
       if (c->target == NEVER && !(error[l] <= a->tolerance) && c->trial > SHORTEST * a->step) {
         all = 0;
         c->pace = c->trial *= fmax(0.2, 0.9 * pow(a->tolerance / error[l], 0.25));
+        continue;
+      }
+      if (!isfinite(error[l])) {
+        all = 0;
+        a->over[k * LANES + l] = 2;
+        c->todo = 0;
         continue;
       }
       if (c->target == NEVER) {

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from saltus.cli.console import check_directory, check_file, out
-from saltus.cli.machines import machines, model_of, reads
+from saltus.cli.machines import MODEL, machines, model_of, reads
 from saltus.errors import BadValue, SaltusError, UnknownName
 
 TARGETS = ("c", "fmu", "numpy", "mjcf", "urdf", "yaml", "json")
@@ -35,7 +35,7 @@ def zoo() -> None:
 
 @reads
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the machine; the file is NAME.saltus.yaml.")],
+    name: Annotated[str, typer.Argument(help="Name of the machine; the file is NAME.saltus.yaml, of a biped NAME.py.")],
     kind: Annotated[
         str, typer.Option(help="hopper: one leg with a loop, a model file; biped: two legs with feet, a Python file.")
     ] = "hopper",
@@ -89,7 +89,7 @@ def check(
     draw: Annotated[bool, typer.Option(help="Draw the first configuration.")] = True,
     reading: Any = None,
 ) -> None:
-    """Assemble a model file and say what it holds: links, joints, loops, freedom, drives, feet, start; draw it."""
+    """Assemble a model file and say what it holds: links, joints, loops, freedom, motions, feet, start; draw it."""
     import saltus as sl
     from saltus.files.model_file import ModelFile
 
@@ -160,7 +160,7 @@ def _branches(mechanism: Any, state: Any) -> str:
 
 @reads
 def export(
-    model: Annotated[str, typer.Argument(help="A machine of `saltus zoo`, a model file or a Python file.")],
+    model: Annotated[str, typer.Argument(help=MODEL)],
     to: Annotated[
         str,
         typer.Option(

@@ -12,8 +12,8 @@ from saltus.errors import SaltusError
 
 
 def train(
-    task: Annotated[str, typer.Argument(help="A task of sl.learn, such as bolt-run.")],
-    seconds: Annotated[float, typer.Option(help="Seconds of training in all, those before a break included.")] = 300.0,
+    task: Annotated[str, typer.Argument(help="bolt-run, hopper, biped, rat-righting or quadruped.")],
+    seconds: Annotated[float, typer.Option(help="Most seconds of training, those before a break included.")] = 600.0,
     copies: Annotated[int, typer.Option(help="Copies of the machine side by side.")] = 1024,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     judged: Annotated[float, typer.Option(help="Seconds of each run that judges the policy; 0 for none.")] = 12.0,

@@ -15,6 +15,7 @@ import typer
 
 from saltus.errors import BadValue, SaltusError, UnknownName
 
+MODEL = "A machine of `saltus zoo`, a model file (MJCF, URDF and SDF too), or a Python file that defines `system`."
 MODEL_FILES = (".yaml", ".yml", ".json", ".xml", ".mjcf", ".urdf", ".sdf", ".world", ".xacro")
 READING: dict[str, tuple[Any, Any]] = {  # options of `sl.read` for model files, with their defaults
     "partial": (

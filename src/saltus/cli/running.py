@@ -22,7 +22,7 @@ from saltus.cli.console import (
     progress_bar,
     telling_of_compilation,
 )
-from saltus.cli.machines import Model, model_of, reads
+from saltus.cli.machines import MODEL, Model, model_of, reads
 from saltus.cli.results import facts, summary_rows, write_results
 from saltus.errors import BadValue, UnknownName
 
@@ -32,9 +32,7 @@ LONGEST = 600.0  # s, with --steps and no --until
 
 @reads
 def run(
-    model: Annotated[
-        str, typer.Argument(help="A machine of `saltus zoo`, a model file, or a Python file that defines `system`.")
-    ],
+    model: Annotated[str, typer.Argument(help=MODEL)],
     until: Annotated[float | None, typer.Option(help="Simulated time (s).", show_default="5")] = None,
     steps: Annotated[int | None, typer.Option(help="Stop after so many strides (touchdown to touchdown).")] = None,
     ground: Annotated[

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from saltus.cli.console import INTERRUPTED, check_directory, err, out, print_table, progress_bar
-from saltus.cli.machines import model_of, reads
+from saltus.cli.machines import MODEL, model_of, reads
 from saltus.errors import BadValue
 
 
@@ -33,9 +33,7 @@ class Maker:
 
 @reads
 def sweep(
-    model: Annotated[
-        str, typer.Argument(help="A machine of `saltus zoo`, a model file, or a Python file that defines `system`.")
-    ],
+    model: Annotated[str, typer.Argument(help=MODEL)],
     vary: Annotated[list[str], typer.Option(metavar="PARAM=LOW:HIGH", help="A Param and its range; repeat for more.")],
     runs: Annotated[int, typer.Option(help="Designs, spread evenly through the ranges.")] = 1000,
     driver: Annotated[

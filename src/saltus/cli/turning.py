@@ -10,16 +10,14 @@ import typer
 from rich.markup import escape
 
 from saltus.cli.console import check_directory, out, print_table
-from saltus.cli.machines import model_of, reads
+from saltus.cli.machines import MODEL, model_of, reads
 from saltus.cli.running import numbers_of, start_of
 from saltus.errors import BadValue
 
 
 @reads
 def inverse(
-    model: Annotated[
-        str, typer.Argument(help="A machine of `saltus zoo`, a model file, or a Python file that defines `system`.")
-    ],
+    model: Annotated[str, typer.Argument(help=MODEL)],
     turn: Annotated[
         list[str] | None, typer.Option(metavar="COORDINATE=RPM", help="Turn it steadily; repeat for more.")
     ] = None,

@@ -2,9 +2,10 @@
 
 from saltus.compile.kernel import Bound, EvaluationError, Kernel, c_source, densified
 from saltus.compile.progress import Progress, compiling, on_progress
-from saltus.compile.toolchain import CompileError, Compiler, build, cache_dir, find_compiler, left_as_it_is
+from saltus.compile.toolchain import LIGHT, CompileError, Compiler, build, cache_dir, find_compiler, left_as_it_is
 
 __all__ = [
+    "LIGHT",
     "Bound",
     "CompileError",
     "Compiler",

@@ -16,7 +16,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from saltus.compile.toolchain import CompileError, build, find_compiler
+from saltus.compile.toolchain import LIGHT, CompileError, build, find_compiler
 from saltus.errors import BadValue, NoCompiler, SaltusError
 from saltus.once import cached_property
 
@@ -171,7 +171,7 @@ class Kernel:
                 raise NoCompiler(f"{self.name!r} cannot become native code: {error}", function=self.name) from error
             return None
         try:
-            return str(build(source + _LOOPS, name=self.name))
+            return str(build(source + _LOOPS, name=self.name, level=LIGHT))
         except CompileError as error:
             if self._wish:
                 raise

@@ -30,17 +30,19 @@ FLAGS = ("-std=c99", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off")
 """Flags of every build. NaN and infinity keep their meaning: the integrators look for them. Products and
 sums stay apart, so that native code gives the virtual machine's numbers to the last bit."""
 
-LONG, HUGE = 300_000, 8_000_000  # characters of C, 24 an instruction
-"""How much is optimised, since a compiler's time grows faster than a function does. Up to LONG all of it, at -O2; from
-there on functions are cut into pieces first, and beyond HUGE nothing is optimised. Measured with gcc 12 on a flow of
+LONG, HUGE = 300_000, 8_000_000  # characters of C, 24 per instruction
+"""How much is optimised, since a compiler's time grows faster than a function does. Up to LONG all of it; from there
+on functions are cut into pieces first, and beyond HUGE nothing is optimised. Measured with gcc 12 on a flow of
 0.5 MB, seconds of the processor and time of one evaluation in a run: whole at -O2 9.6 s and 1.8 us, in pieces of 500
-statements at -O2 5.8 s and 2.3 us, in pieces of 150 at _PIECEWISE 3.0 s and 2.35 us. Half of the time goes into the
+statements at -O2 5.8 s and 2.3 us, in pieces of 150 at LIGHT 3.0 s and 2.35 us. Half of the time goes into the
 allocation of registers, which sees little of a function at once. A flow of 1.8 MB takes 8 s in such pieces, and its
-evaluations 15 us; at -O0 they take eight times as long. The virtual machine takes 5 ns an instruction."""
+evaluations 15 us; at -O0 they take eight times as long. The virtual machine takes 5 ns per instruction."""
 
 SHARED = 60_000  # characters from which on a source is shared out among the processors
 
-_PIECEWISE = ("-O1", "-ftree-vectorize")  # the integrator has loops; -O2 has little more for a piece
+LIGHT = ("-O1", "-ftree-vectorize")
+"""Level of code without loops, for which -O2 has little more: the two flows of BOLT take 1.3 instead of 2.0 s of the
+processor to compile, and a run takes as long, within 2 %. The integrator around a flow has loops over vectors."""
 
 _DIGEST = hashlib.sha256().digest_size
 _PROBE = "double saltus_probe(double x) { return 2.0 * x; }\n"
@@ -164,11 +166,11 @@ def _temporary_cache(refused: str) -> Path:
     return path
 
 
-def build(source: str, flags: Sequence[str] = (), name: str = "C code") -> Path:
+def build(source: str, flags: Sequence[str] = (), name: str = "C code", level: tuple[str, ...] = ("-O2",)) -> Path:
     """Return the shared library of a C source, from the cache if it was built before.
 
-    `flags` are added to `FLAGS` and to the level that goes with the length of the source. `name` is what a listener
-    of `on_progress` reads. Raises CompileError if nothing comes out, after `PATIENCE` at the latest.
+    `flags` are added to `FLAGS` and to the `level`, which is another one for long sources. `name` is what a listener of
+    `on_progress` reads. Raises CompileError if nothing comes out, after `PATIENCE` at the latest.
     """
     compiler = find_compiler()
     if compiler is None:
@@ -177,11 +179,10 @@ def build(source: str, flags: Sequence[str] = (), name: str = "C code") -> Path:
             "or ask for the virtual machine with native=False",
             looked_for=["SALTUS_CC", "CC", "cc", "gcc", "clang"],
         )
-    level: tuple[str, ...] = ("-O2",)
     if left_as_it_is(source):
         source, level = cut(source), ("-O0",)
     elif len(source) > LONG:
-        source, level = cut(source), _PIECEWISE
+        source, level = cut(source), LIGHT
     units = 1
     if len(source) > SHARED:
         source, units = shared_out(source, len(os.sched_getaffinity(0)))

@@ -12,6 +12,7 @@ import numpy as np
 from saltus.design.turn import Turn
 from saltus.dynamics.equations import Equations, number
 from saltus.errors import BadModel, BadValue, UnknownName
+from saltus.model.contents import unchanged
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
 from saltus.once import cached_property
@@ -288,6 +289,7 @@ class Mass(Part):
         return cycle.mass()
 
 
+@unchanged
 def target_path(turn: Turn, points: Any, *, closed: bool = True) -> np.ndarray:
     """Sample a target curve at the samples of a turn: a cubic spline through points, or through a CSV file's.
 

@@ -12,6 +12,7 @@ from saltus.compile import Kernel
 from saltus.design.turn import Turn
 from saltus.errors import BadValue, Singular, UnknownName
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.symbols import SX
 from saltus.model.travel import Travel
 from saltus.once import cached_property
@@ -184,6 +185,7 @@ class KinematicStudy:
         return out
 
 
+@unchanged
 def kinematic_study(
     start: State,
     driver: str,

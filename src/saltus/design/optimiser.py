@@ -13,8 +13,10 @@ import numpy as np
 from saltus.design.problem import Aim, Design, Limits, Problem
 from saltus.design.turn import Turn
 from saltus.errors import BadValue, NoDesign, UnknownName
+from saltus.model.contents import unchanged
 
 
+@unchanged
 def optimise(
     turn: Turn,
     vary: Mapping[str, tuple[float, float]],
@@ -96,6 +98,7 @@ class Front:
     designs: list[Design]
 
 
+@unchanged
 def pareto(
     turn: Turn,
     vary: Mapping[str, tuple[float, float]],

@@ -9,6 +9,7 @@ import numpy as np
 
 from saltus.design.kinematic_study import KinematicStudy
 from saltus.errors import UnknownName
+from saltus.model.contents import unchanged
 
 NOTHING = 1e-12  # change for 1 %, relative to the largest, that counts as none
 
@@ -59,6 +60,7 @@ class Sensitivity:
         return "\n".join(lines)
 
 
+@unchanged
 def sensitivity(study: KinematicStudy, params: Sequence[str] | None = None) -> Sensitivity:
     """Sensitivities of all numbers of a study to Params (all of them by default), from exact derivatives."""
     known = list(study.turn.mechanism.params)

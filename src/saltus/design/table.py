@@ -11,6 +11,7 @@ import numpy as np
 
 from saltus.design.kinematic_study import KinematicStudy
 from saltus.errors import BadValue
+from saltus.model.contents import unchanged
 from saltus.model.geometry import trace
 
 CHECKS = 7  # places between two entries at which the interpolation is compared with the linkage
@@ -40,7 +41,7 @@ class LookupTable:
         return float(self.at[1] - self.at[0])
 
     def __call__(self, driver: float | np.ndarray) -> np.ndarray:
-        """Interpolate: one row a value of the driver."""
+        """Interpolate: one row per value of the driver."""
         x = np.atleast_1d(np.asarray(driver, float))
         first, last = self.at[0], self.at[-1]
         if self.closed:
@@ -115,6 +116,7 @@ static inline void {prefix}(double driver, double out[{k}]) {{
         return path
 
 
+@unchanged
 def lookup_table(study: KinematicStudy, entries: int | None = None) -> LookupTable:
     """Table of a study's point and of all joint coordinates over its turn, with `entries` intervals."""
     import casadi as ca

@@ -59,13 +59,13 @@ class Solved:
 
 
 class Balance:
-    """Equations of a machine at an instant, with the displacements of its drives as coordinates that are held."""
+    """Equations of a machine at an instant, with the displacements of given motions as coordinates that are held."""
 
     def __init__(self, mechanism: Mechanism, *, passive: bool = False) -> None:
         self.mechanism = m = mechanism
-        self.e = Equations(m, passive=passive, released=bool(m.drives))
+        self.e = Equations(m, passive=passive, released=bool(m.motions))
         self.scale = assembler(m).scale
-        self.nv, self.slack = len(m.v_names), len(m.drives)
+        self.nv, self.slack = len(m.v_names), len(m.motions)
         self.rows = self.e.phi.numel()
         self._points: dict[Frame, Kernel] = {}
 
@@ -80,20 +80,20 @@ class Balance:
         return Instant(self, t, q, v, u, p, z)
 
     def full(self, x: np.ndarray) -> np.ndarray:
-        """Coordinates with those of the drives, which are zero."""
+        """Coordinates with those of given motions, which are zero."""
         return np.concatenate([x, np.zeros(self.slack)])
 
     @cached_property
     def given(self) -> tuple[list[str], list[int]]:
-        """Names of motions given in time, by `prescribe` or `follows`, and the rows of C whose multipliers they are."""
+        """Names of motions given in time, by `m.move` or `motion=`, and the rows of C whose multipliers they are."""
         names, rows, at = [], [], 0
         for closure in self.e.closures:
             constraint = self.mechanism.constraints.get(closure.name)
-            if constraint is not None and constraint.drives is not None:
-                names.append(constraint.drives)
+            if constraint is not None and constraint.moves is not None:
+                names.append(constraint.moves)
                 rows.append(at)
             at += len(closure.locks)
-        return [*names, *self.mechanism.drives], [*rows, *range(at, at + self.slack)]
+        return [*names, *self.mechanism.motions], [*rows, *range(at, at + self.slack)]
 
     def accelerates(self, point: Any) -> Kernel:
         """World acceleration of a point at (t, q, v, a, p)."""
@@ -121,11 +121,11 @@ class Balance:
         space: nothing determines them.
         """
         e, k, m = self.e, self.e.kinematics, self.mechanism
-        hand = [c.name for c in m.constraints.values() if c.drives is None]
+        hand = [c.name for c in m.constraints.values() if c.moves is None]
         if hand:
             raise BadModel(
                 f"forces in the joints of {m.name!r} are not known: where constraint {hand[0]!r}, written by hand, "
-                "acts is not said; write it as a joint, or as a given motion with m.prescribe(...)",
+                "acts is not said; write it as a joint, or as a given motion with m.move(...)",
                 constraints=hand,
             )
         f, idle = SX.sym("f", self.rows), []

@@ -181,7 +181,8 @@ class _Problem:
     ) -> list[tuple[int, str, np.ndarray | None]]:
         """Contacts whose laws a guess breaks, with the mode and direction that mends it, worst first."""
         out: list[tuple[float, int, str, np.ndarray | None]] = []
-        size = max(float(np.abs(f).max(initial=0.0)), 1e-300)
+        own = [x.static for x in self.laws if x.normal is None]  # without a load the limit is a force of its own
+        size = max(float(np.abs(f).max(initial=0.0)), *own, 1e-300)
         for i, x in enumerate(self.laws):
             t, way = list(x.tangential), ways[i]
             load = float(f[x.normal]) if x.normal is not None else 1.0
@@ -201,9 +202,10 @@ class _Problem:
         """The solution that projected sweeps lead to; before the first one all that is at rest stays so."""
         f, done, own = np.zeros(self.n), 0, [self._own(x) for x in self.laws]
         for sweeps in counts:
-            for _ in range(sweeps - done):
-                for x, mobility in zip(self.laws, own, strict=True):
-                    self._sweep(f, x, *mobility)
+            with np.errstate(over="ignore", invalid="ignore"):  # what hardly moves may need forces without bound
+                for _ in range(sweeps - done):
+                    for x, mobility in zip(self.laws, own, strict=True):
+                        self._sweep(f, x, *mobility)
             done = sweeps
             if not np.isfinite(f).all():
                 return None

@@ -27,7 +27,7 @@ class Equations:
 
     `constrained` adds constraints beyond the loops (contacts of a domain), with their own parameter symbols appended
     to the mechanism's Params in `p`. `passive` leaves the motors switched off, limits and all; `unlimited` ones (see
-    `constrained`) deliver whatever they are asked for. With `released` the virtual displacements of drives are
+    `constrained`) deliver whatever they are asked for. With `released` the virtual displacements of given motions are
     coordinates too, after all others. `z` are states beyond positions and velocities (memories of soft contacts, then
     those declared), `z_dot` their rates.
     """
@@ -89,7 +89,7 @@ class Equations:
 
     @cached_property
     def h(self) -> SX:
-        """Bias: Coriolis, centrifugal and gravity efforts (and those of prescribed motions)."""
+        """Bias: Coriolis, centrifugal and gravity efforts (and those of given motions)."""
         return ca.cse(ca.substitute(self.inverse_dynamics, self.a, SX.zeros(self.nv)))
 
     @cached_property
@@ -105,13 +105,13 @@ class Equations:
 
     @cached_property
     def C(self) -> SX:
-        """Coriolis matrix of Christoffel symbols, C(q, v) v = h - g (where no motion is prescribed in time)."""
+        """Coriolis matrix of Christoffel symbols, C(q, v) v = h - g (where no motion is given in time)."""
         return ca.cse(ca.jacobian(self.h_rates, self.v) / 2)
 
     def bilinear_dynamics(self, b: SX, d: SX, a: SX) -> SX:
         """M a + C(q, b + d) b + g, with the Coriolis matrix of Christoffel symbols, in two passes of the recursion.
 
-        h - g is quadratic in v, so C(q, b + d) b = h(b + d / 2) - h(d / 2) without gravity; terms of prescribed
+        h - g is quadratic in v, so C(q, b + d) b = h(b + d / 2) - h(d / 2) without gravity; terms of given
         motions, linear and constant in v, are those of b. Where d is zero the second pass vanishes.
         """
         rates = ca.Function("rates", [self.t, self.q, self.v, self.p], [ca.densify(self.h_rates)])
@@ -281,12 +281,12 @@ class Equations:
 
     @cached_property
     def phi_t(self) -> SX:
-        """Rate of phi at rest: zero unless a motion is prescribed in time."""
+        """Rate of phi at rest: zero unless a motion is given in time."""
         return ca.sparsify(ca.substitute(self.phi_dot, self.v, SX.zeros(self.nv)))
 
     @cached_property
     def gamma(self) -> SX:
-        """Derivative of J times v (with all terms of prescribed motions): phi'' = J a + gamma."""
+        """Derivative of J times v (with all terms of given motions): phi'' = J a + gamma."""
         second = ca.jtimes(self.phi_dot, ca.vertcat(self.q, self.t), ca.vertcat(self.q_dot, 1))
         return ca.cse(second)
 
@@ -323,7 +323,7 @@ class Equations:
 
     @cached_property
     def kinetic_energy(self) -> SX:
-        """T = v' M v / 2 (J), with prescribed motions taken into account link by link."""
+        """T = v' M v / 2 (J), with given motions taken into account link by link."""
         total = SX(1, 1)
         for name, (_, velocity) in self._centres.items():
             link = self.mechanism.links[name]

@@ -12,10 +12,12 @@ from saltus.dynamics.balance import Instant, Load, Solved, balance_of, load
 from saltus.dynamics.equations import Equations
 from saltus.errors import BadValue, UnknownName
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.symbols import Named
 from saltus.once import cached_property
 
 
+@unchanged
 def forward(state: State, efforts: Mapping[str, float] | None = None, *, t: float = 0.0) -> Forward:
     """What a state does next under the efforts (Nm, N) of its inputs; None leaves all inputs at zero.
 
@@ -120,10 +122,10 @@ class Forward:
         return self._instant.transmitted(self._solved)
 
     @property
-    def drives(self) -> Named:
+    def motion_efforts(self) -> Named:
         """Effort that each motion given in time takes (Nm, N), by name."""
         names, rows = self._balance.given
-        return Named(names, self._solved.f[rows], "drive")
+        return Named(names, self._solved.f[rows], "motion")
 
     def __repr__(self) -> str:
         return f"Forward({self.state.mechanism.name!r}: a = {self.a!r}, energy = {self.energy:.6g} J)"

@@ -13,6 +13,7 @@ import numpy as np
 from saltus.dynamics.balance import Balance, Load, balance_of, load
 from saltus.errors import BadModel, BadValue, Singular, UnknownName
 from saltus.model.assembly import CLOSED, State, assembler
+from saltus.model.contents import unchanged
 from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, Named, Param, number
@@ -119,6 +120,7 @@ class Inverse:
         return f"Inverse({self.mechanism.name!r}, {len(self.t)} times to {self.t[-1]:.6g} s: {efforts})"
 
 
+@unchanged
 def inverse(
     start: State | Mechanism,
     motions: Mapping[str, Motion] | None = None,
@@ -132,7 +134,7 @@ def inverse(
 
     Motions are given by coordinate, as keywords or (names with dots) in a mapping: a `Turning`, a function of time such
     as `lambda t: 0.1 * sl.math.sin(5 * t)`, an expression of `m.time` and Params, or a number, at which it is held.
-    Motions the machine itself gives in time (`prescribe`, `follows`) count too. `start` says on which branch; a
+    Motions the machine itself gives in time (`motion=`, `m.move`) count too. `start` says on which branch; a
     Mechanism is put together where its motions begin. Motors add nothing but the inertia of their rotors; the efforts
     found are those the motions take. Springs, dampers and forces act.
     """
@@ -141,7 +143,7 @@ def inverse(
     begin = start if isinstance(start, State) else None
     for name in given:
         if name not in m.q_names or len(assembler(m).v_of_q[m.q_names.index(name)]) > 1:
-            raise UnknownName("coordinate that can be driven", name, [n for n in m.q_names if n in m.v_names])
+            raise UnknownName("coordinate that can be given a motion", name, [n for n in m.q_names if n in m.v_names])
         if isinstance(given[name], Turning) and name not in m.turns:
             raise BadValue(
                 f"inverse: {name!r} slides and cannot turn; give a function of time, such as lambda t: 0.1 * t"

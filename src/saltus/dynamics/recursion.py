@@ -203,7 +203,7 @@ class Recursion:
                 H[i, j] += J[k, :].T
                 H[j, i] += J[k, :]
             form = self._drop(_Form(form.labels, H), coordinates, 1)
-        return self._drop(form, reactions, -1) if reactions else form
+        return self._drop(form.widened(reactions), reactions, -1) if reactions else form  # some rows move with nothing
 
     def _drop(self, form: _Form, gone: Sequence[Label], sign: int) -> _Form:
         kept = [x for x in form.labels if x not in gone]

@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from saltus.compile import CompileError, build, c_source, densified, left_as_it_is
+from saltus.compile import LIGHT, CompileError, build, c_source, densified, left_as_it_is
 from saltus.engines.port import Flow, Kept, Request, Segment, Stepper, Stop, check_times
 from saltus.errors import BadValue
 
@@ -167,7 +167,7 @@ def _copied(address: int | None, shape: tuple[int, ...]) -> NDArray[np.float64]:
 def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
     """Compile; return the library and what is to be noted about it."""
     source = _source(flow, dense)
-    library = ctypes.CDLL(str(build(source, _FLAGS, flow.name)))
+    library = ctypes.CDLL(str(build(source, _FLAGS, flow.name, LIGHT)))
     library.saltus_run.restype = library.saltus_free.restype = None
     if not left_as_it_is(source):
         return library, ()

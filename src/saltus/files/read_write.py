@@ -9,6 +9,7 @@ from typing import Any
 from saltus.errors import BadFile, BadValue
 from saltus.files import tables
 from saltus.hybrid.graph import HybridSystem
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.orbits.orbit import Orbit
 from saltus.simulation import store
@@ -51,6 +52,7 @@ def read(
     return read_model(path, partial=partial, base=base, closing=closing, repair=repair, contacts=contacts)
 
 
+@unchanged
 def write(
     thing: Any,
     path: str | Path,

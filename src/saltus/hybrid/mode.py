@@ -153,7 +153,7 @@ class Mode:
         }
         self.p = ca.vertcat(*blocks.values())
         self._shift = edges
-        self._drive_load = self._drives()
+        self._motion_load = self._motion_efforts()
         self._channels = self._powers()
         self.power_names = list(self._channels)
         sizes = tuple((n, int(b.numel())) for n, b in blocks.items())
@@ -164,24 +164,24 @@ class Mode:
     # ---- given motions ------------------------------------------------------------------------------------------
 
     def _given(self, name: str) -> str | None:
-        """Name the coordinate that a constraint prescribes."""
+        """Name the coordinate whose motion a constraint gives."""
         constraints = self.mechanism.constraints
-        return constraints[name].drives if name in constraints else None
+        return constraints[name].moves if name in constraints else None
 
-    def _drives(self) -> SX:
-        """Effort of every drive: what is left of M a + h = Q + J' f in the direction of its displacement."""
+    def _motion_efforts(self) -> SX:
+        """Effort of every given motion: what is left of M a + h = Q + J' f in the direction of its displacement."""
         m, e, c = self.mechanism, self.equations, self.constrained
         given = [i for closure, i in zip(e.closures, self._first_rows(), strict=True) if self._given(closure.name)]
-        prescribed = ca.densify(self.ode.reactions[given]) if given else SX(0, 1)
-        if not m.drives:
-            return prescribed
+        held = ca.densify(self.ode.reactions[given]) if given else SX(0, 1)
+        if not m.motions:
+            return held
         full = Equations(m, released=True, passive=e.passive)
         contacts, anchors = c.closures_on(full)
         full = full.constrained(contacts, anchors, passive=e.passive)
         c.add_friction(full)
         reactions = SX.sym("reaction", e.phi.numel())
         load = (full.inverse_dynamics - full.Q - ca.mtimes(full.J.T, reactions))[e.nv :]
-        still = SX.zeros(len(m.drives))
+        still = SX.zeros(len(m.motions))
         insert = {
             "q": (full.q, ca.vertcat(e.q, still)),
             "v": (full.v, ca.vertcat(ca.densify(self.ode.v), still)),
@@ -191,13 +191,13 @@ class Mode:
         }
         others = [e.t, m.p, e.u, e.z, c.slip, c.normals]
         at = ca.Function("load", [symbol for symbol, _ in insert.values()] + others, [ca.densify(load)])
-        return ca.vertcat(at(*[value for _, value in insert.values()], *others), prescribed)
+        return ca.vertcat(at(*[value for _, value in insert.values()], *others), held)
 
     @property
-    def drive_names(self) -> list[str]:
+    def motion_names(self) -> list[str]:
         """Names of given motions, in the order of their efforts."""
         m = self.mechanism
-        return [*m.drives, *(c.drives for c in m.constraints.values() if c.drives)]
+        return [*m.motions, *(c.moves for c in m.constraints.values() if c.moves)]
 
     def _first_rows(self) -> list[int]:
         """Index of the first row of every closure."""
@@ -205,17 +205,17 @@ class Mode:
         return [sum(sizes[:i]) for i in range(len(sizes))]
 
     def _powers(self) -> dict[str, SX]:
-        """Power (W) by channel: of forces that store no energy, of drives, of constraints that move in time."""
+        """Power (W) by channel: of forces that store no energy, of given motions, of constraints that move in time."""
         m, e = self.mechanism, self.equations
         own = self._with_v(*e.powers.values()) if e.powers else []
         out = dict(zip(e.powers, own, strict=True))
-        for i, (name, drive) in enumerate(m.drives.items()):
-            out[f"drive {name}"] = self._drive_load[i] * drive.speed
+        for i, (name, motion) in enumerate(m.motions.items()):
+            out[f"motion {name}"] = self._motion_load[i] * motion.speed
         for closure, at in zip(e.closures, self._first_rows(), strict=True):
             rows = slice(at, at + closure.phi.numel())
             if closure.name in m.constraints and ca.depends_on(closure.phi, m.time):
-                driven = self._given(closure.name)
-                name = f"drive {driven}" if driven else f"constraint {closure.name}"
+                moved = self._given(closure.name)
+                name = f"motion {moved}" if moved else f"constraint {closure.name}"
                 out[name] = -ca.dot(self.ode.reactions[rows], e.phi_t[rows])
         return out
 
@@ -242,13 +242,13 @@ class Mode:
         return out
 
     def finish(self, *expressions: SX) -> list[SX]:
-        """Insert the law, the formulation's velocities, domain Params and normal forces; share common parts."""
+        """Insert the law, the formulation's velocities, domain Params and normal forces."""
         e, c = self.equations, self.constrained
         out = c.with_normals([ca.densify(x) for x in expressions], self.ode)
         if e.u.numel():
             out = ca.substitute(out, [e.u], [self.action.u])
         out = self._with_v(*out)
-        return ca.cse(c.with_params(out))
+        return c.with_params(out)
 
     def _with_v(self, *expressions: SX) -> list[SX]:
         """Insert the velocities of the formulation for the symbols v."""
@@ -257,15 +257,14 @@ class Mode:
             return [ca.densify(x) for x in expressions]
         return list(ca.substitute([ca.densify(x) for x in expressions], [e.v], [ca.densify(self.ode.v)]))
 
-    def function(self, name: str, *outputs: SX) -> ca.Function:
-        """CasADi function of (t, x, p)."""
-        inputs = [self.equations.t, self.x, self.p]
-        return ca.Function(
-            name, inputs, self.finish(*outputs), ["t", "x", "p"], [f"out{i}" for i in range(len(outputs))]
-        )
+    def function(self, name: str, *outputs: SX, often: bool = True) -> ca.Function:
+        """CasADi function of (t, x, p); one that is called often has its common parts shared, which takes long."""
+        inputs, finished = [self.equations.t, self.x, self.p], self.finish(*outputs)
+        shared = ca.cse(finished) if often else finished
+        return ca.Function(name, inputs, shared, ["t", "x", "p"], [f"out{i}" for i in range(len(outputs))])
 
     def _kernel(self, name: str, *outputs: SX) -> Kernel:
-        return Kernel(self.function(name, *outputs), native=False)
+        return Kernel(self.function(name, *outputs, often=False), native=False)
 
     # ---- functions ----------------------------------------------------------------------------------------------
 
@@ -386,13 +385,13 @@ class Mode:
             e.momentum,
             ca.vertcat(SX(0, 1), *contacts, *soft),
             ca.vertcat(SX(0, 1), *points),
-            self._drive_load,
+            self._motion_load,
             self.constrained.state_of(self.ode) if isinstance(self.constrained, Touched) else SX(0, 1),
         )
-        return Often(self.function("outputs", *parts))
+        return Often(self.function("outputs", *parts, often=False))
 
     def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
-        """v, a, torques, phi, T, V, momentum, contact forces, points, efforts of drives, contacts; one row per time."""
+        """v, a, torques, phi, T, V, momentum, contact forces, points, motion efforts, contacts; one row per time."""
         return [out.reshape(len(t), -1) for out in self._outputs.batch(t[:, None], x, p)]
 
     # ---- vectors ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from saltus.hybrid.contacts import Contact, Pinned
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.hybrid.strike import Numbers, Strike, strike
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
 from saltus.model.symbols import Named
@@ -229,6 +230,7 @@ class ImpactResult:
         return "\n".join(lines)
 
 
+@unchanged
 def impact(
     system: HybridSystem | Mechanism,
     state: State,

@@ -15,6 +15,7 @@ from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.hybrid.strike import Strike, strike
 from saltus.impacts.at_state import Place, contacts_of, place_contact
 from saltus.model.assembly import State, assembler
+from saltus.model.contents import unchanged
 from saltus.model.joints import Shift
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import dependent_columns, independent_rows
@@ -50,6 +51,7 @@ class ImpactMap:
         return self.fields[name]
 
 
+@unchanged
 def impact_map(
     system: HybridSystem | Mechanism,
     state: State,

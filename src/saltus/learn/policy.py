@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+import saltus as sl
 from saltus.learn.task import Task
 
 HEADER = """/* Actions, in the units of their task, of observations: layers of tanh, then a linear one. */
@@ -60,6 +62,22 @@ class Policy:
             seen = np.tanh(weight @ seen + bias)
         weight, bias = self.layers[-1]
         return np.clip(weight @ seen + bias, -1.0, 1.0)
+
+    def law(self, task: Task) -> Callable[[Any, sl.Signals], Mapping[str, Any]]:
+        """The policy as a law (t, s) of the task's machine: for `simulate`, and to be exported with the machine.
+
+        It acts at every instant on what it sees then, where training holds an action for a while.
+        """
+
+        def law(t: Any, s: sl.Signals) -> Mapping[str, Any]:
+            seen = list(task.observe(t, s))
+            for k, (weight, bias) in enumerate(self.layers):
+                rows = zip(weight, bias, strict=True)
+                seen = [float(b) + sum(float(w) * x for w, x in zip(row, seen, strict=True)) for row, b in rows]
+                seen = seen if k == len(self.layers) - 1 else [sl.math.tanh(x) for x in seen]
+            return task.effort(t, s, [*seen, *(0.0 for _ in task.pushes)])
+
+        return law
 
     def export(self, task: Task, folder: str | Path) -> list[Path]:
         """Write policy.h and policy.c (C99, no allocation), with actions in the range of a task; return the files."""

@@ -23,6 +23,8 @@ class Task:
     gives a list, `noise` its standard deviation, and it comes `delay` actions late. `pushes` are inputs of the machine
     that nobody commands, with the range of what they push with for the second number of `pushed` (s), once in as many
     seconds as the first says in the mean. `ground` is one for all copies, or a list from which each copy has its own.
+    A policy that lasts in `simulate` near the commanded speed, with `strides` touches of the ground or more, has
+    learned it; 0 asks for none.
     """
 
     machine: sl.Mechanism
@@ -43,6 +45,7 @@ class Task:
     pushes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     pushed: tuple[float, float] = (1.0, 0.1)
     tolerance: float = 1e-4
+    strides: int = 0
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.pushes if name not in self.machine.inputs]

@@ -50,6 +50,7 @@ def bolt_run() -> Task:
         until=lambda t, s: (s.q["boom.y"] - 0.33) * (0.9 - s.q["boom.y"]) < 0,
         seconds=4.0,
         params={"command": (0.8, 2.2)},
+        strides=50,
     )
 
 

@@ -28,7 +28,9 @@ from saltus.learn.tasks import task as named
 
 STEPS, BATCH, EPOCHS = 32, 4096, 5
 SHAPE = (64, 64)
-SHOWN = 2.0  # s of a judged run that its report shows
+LASTING = 0.9  # of an episode: those that last so long in the mean make a policy worth a look by `simulate`
+NEARLY = 0.3  # of the commanded speed: so far off it is still followed
+JUDGED, SHOWN = 12.0, 2.0  # s of a run that judges a policy, and of it that its report shows
 FIELDS = ("samples", "seconds", "reward", "length")
 
 
@@ -80,9 +82,17 @@ class Copies(VecEnv):
 class _Watch(BaseCallback):
     """Counts rewards of whole episodes, writes a line and a checkpoint now and then, and ends in time."""
 
-    def __init__(self, folder: Path, seconds: float, every: float, tell: Callable[[dict[str, float]], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seconds: float,
+        every: float,
+        tell: Callable[[dict[str, float]], None],
+        task: Task,
+    ) -> None:
         super().__init__()
-        self.folder, self.limit, self.every, self.tell = folder, seconds, every, tell
+        self.folder, self.limit, self.every, self.tell, self.task = folder, seconds, every, tell, task
+        self.learned = False
         self.spent = float(_last(folder).get("seconds", 0.0))
         self.begun = self.kept = time.monotonic()
 
@@ -97,7 +107,7 @@ class _Watch(BaseCallback):
         done = self.locals["dones"]
         self.ended += list(zip(self.sums[done].tolist(), self.counts[done].tolist(), strict=True))
         self.sums[done], self.counts[done] = 0.0, 0
-        return self.spent + time.monotonic() - self.begun < self.limit
+        return not self.learned and self.spent + time.monotonic() - self.begun < self.limit
 
     @property
     def row(self) -> dict[str, float]:
@@ -114,8 +124,12 @@ class _Watch(BaseCallback):
     def _on_rollout_end(self) -> None:
         self.tell(self.row)
         if time.monotonic() - self.kept > self.every:
-            self.kept = time.monotonic()
             keep(self.model, self.folder, self.row)
+            whole = self.task.seconds / (self.task.step * self.task.times)
+            if self.task.strides and self.row["length"] >= LASTING * whole:  # not worth a look before
+                assert isinstance(self.model, PPO)
+                self.learned = confirmed(policy_of(self.model), self.task)
+            self.kept = time.monotonic()
 
 
 def keep(model: BaseAlgorithm, folder: Path, row: dict[str, float]) -> None:
@@ -150,7 +164,7 @@ def train(
     task: str | Task,
     folder: str | Path,
     *,
-    seconds: float = 300.0,
+    seconds: float = 600.0,
     copies: int = 1024,
     every: float = 20.0,
     seed: int = 0,
@@ -159,12 +173,14 @@ def train(
 ) -> PPO:
     """Train a policy for so many seconds in all, a checkpoint `every` so many; what `folder` holds is gone on with.
 
-    `world` is a vector environment in place of a batch of `copies`.
+    Where the task says how many strides are enough, training ends as soon as `simulate` confirms them. `world` is a
+    vector environment in place of a batch of `copies`.
     """
+    made = named(task) if isinstance(task, str) else task
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # the network is small: a second thread waits more than it computes
-    env = Copies(world or VectorEnv(named(task) if isinstance(task, str) else task, copies, seed=seed))
+    env = Copies(world or VectorEnv(made, copies, seed=seed))
     copies = env.num_envs
     env.seed(seed)
     done = _last(folder)
@@ -183,7 +199,7 @@ def train(
             seed=seed,
             device="cpu",
         )
-    watch = _Watch(folder, seconds, every, tell)
+    watch = _Watch(folder, seconds, every, tell, made)
     if watch.spent < seconds:
         model.learn(10**12, callback=watch, reset_num_timesteps=not done)
         keep(model, folder, watch.row)
@@ -205,7 +221,7 @@ class Judgement:
     """What a policy did in the event-exact simulator.
 
     Commanded speed (m/s), seconds it lasted, speed (m/s), touches of the ground, positive work of its motors per metre
-    (J/m), reward, and how it ended.
+    (J/m), reward, and how it ended: "lasted", "fell", or what `simulate` says.
     """
 
     command: float
@@ -215,6 +231,25 @@ class Judgement:
     energy: float
     reward: float
     ended: str
+
+
+def commanded(task: Task) -> list[Task]:
+    """The task with the least, the middle and the largest of its ranges of Params in place of them."""
+    return [
+        replace(task, params={name: (low + share * (high - low),) * 2 for name, (low, high) in task.params.items()})
+        for share in (0.0, 0.5, 1.0)
+    ]
+
+
+def confirmed(policy: Policy, task: Task) -> bool:
+    """Whether a policy does what its task asks for, through the range of commands, in `simulate`."""
+    return all(enough(judge(policy, asked, seconds=JUDGED)[0], task) for asked in commanded(task))
+
+
+def enough(found: Judgement, task: Task) -> bool:
+    """Whether it lasted, with as many touches of the ground as its task asks for, and near the commanded speed."""
+    runs = abs(found.speed - found.command) <= NEARLY * found.command
+    return found.ended == "lasted" and found.touches >= task.strides and runs
 
 
 def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> tuple[Judgement, sl.Trajectory]:
@@ -234,7 +269,7 @@ def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> tuple
     lasted, way = runs[-1].t[-1], env.state.positions[0] - start.positions[0]
     touches = sum(event.name.endswith(" touches") for run in runs for event in run.events)
     command = start.params.get("command", math.nan)
-    ended = "fell" if over else "lasted"
+    ended = "lasted" if not over else "fell" if env.copies.over[0] == 1 else runs[-1].outcome.kind
     found = Judgement(command, float(lasted), float(way / lasted), touches, float(work / abs(way)), reward, ended)
     lasts = task.step * task.times
     first = max(0, len(actions) - round(SHOWN / lasts))
@@ -267,20 +302,24 @@ def curve(folder: str | Path) -> Any:
 
 
 def judged(policy: Policy, task: Task, folder: str | Path, *, seconds: float) -> list[Judgement]:
-    """Judge a policy through the range of commands; judgement.json, report.html with the animation, the policy in C."""
+    """Judge a policy through the range of commands: judgement.json, report.html with the animation, the policy in C.
+
+    The machine with the policy as its law goes into `machine`, as C that steps, if the task has no ground of its own.
+    """
     folder = Path(folder)
     found, run = list[Judgement](), None
-    for share in (0.0, 0.5, 1.0):
-        asked = {name: (low + share * (high - low),) * 2 for name, (low, high) in task.params.items()}
-        one, shown = judge(policy, replace(task, params=asked), seconds=seconds)
+    for k, asked in enumerate(commanded(task)):
+        one, shown = judge(policy, asked, seconds=seconds)
         found.append(one)
-        run = shown if share == 0.5 or run is None else run
+        run = shown if k == 1 or run is None else run
     (folder / "judgement.json").write_text(json.dumps([asdict(x) for x in found], indent=2))
     learning = curve(folder)
     learning.savefig(folder / "learning.png", dpi=120)
     assert run is not None
     sl.view.report(run, folder / "report.html", figures={"Learning": learning}, summary=[told(x) for x in found])
     policy.export(task, folder)
+    if task.ground is None:
+        sl.export(task.machine, folder / "machine", start=task.starts[0], control=policy.law(task))
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.model.closing import CLOSED, assembler
+from saltus.model.contents import unchanged
 from saltus.model.geometry import trace
 from saltus.model.kinematics import Kinematics
 from saltus.model.mobility import Mobility, mobility
@@ -99,14 +100,17 @@ class State(Shown, Generic[M]):
 
     # ---- branch -------------------------------------------------------------------------------------------------
 
+    @unchanged
     def follow(self, driver: str, values: Sequence[float]) -> np.ndarray:
         """Positions, one row per value, while a coordinate moves through `values` on this state's branch."""
         return follow(assembler(self.mechanism), self.positions, self.p, driver, values)
 
+    @unchanged
     def travel(self, driver: str) -> Travel:
         """How far a coordinate can go on this state's branch: all the way round, or between two limits."""
         return travel(assembler(self.mechanism), self.positions, self.p, driver)
 
+    @unchanged
     def mobility(self, drivers: Sequence[str] | None = None) -> Mobility:
         """Freedom, redundant constraints and nearness of a dead centre; drivers default to joints with motors."""
         return mobility(assembler(self.mechanism), self.positions, self.p, drivers)

@@ -6,6 +6,7 @@ its enlargement go the same way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -150,8 +151,11 @@ class Assembler:
             q[m.q_names.index(name)] = value
         for b in self.balls:
             given = [n for n in m.q_names[b : b + 4] if n in held]
-            if 0 < len(given) < 4 or np.linalg.norm(q[b : b + 4]) < 1e-6:
-                raise BadValue(f"give all four numbers of the quaternion {m.q_names[b : b + 4]}, not all zero")
+            if 0 < len(given) < 4 or not 1e-6 < math.hypot(*q[b : b + 4]) < 1e6:
+                raise BadValue(
+                    f"give all four numbers of the quaternion {m.q_names[b : b + 4]}, of length 1, not "
+                    f"{q[b : b + 4].tolist()}"
+                )
         q = self.close(self.unit(q), self._free(held), p, list(held))
         return q, self.velocities(q, p, rates)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Hashable
 from typing import Any, ParamSpec, TypeVar
 
@@ -11,6 +12,8 @@ from saltus.once import LOCK
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_OWNERS = ("system", "mechanism", "orbit", "orbits", "turn", "plan")  # fields that lead to a machine
 
 
 class Same:
@@ -57,19 +60,40 @@ class Derived:
 def unchanged(function: Callable[P, R]) -> Callable[P, R]:
     """Refuse what was computed of a machine that was changed meanwhile, by another thread or a function given along.
 
-    Parts of such a result may be of the machine before, parts of the one after.
+    Parts of such a result may be of the machine before, parts of the one after. The machine is that of the first
+    argument: a machine, a system, or what belongs to one.
     """
+    first = next(iter(inspect.signature(function).parameters))
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        thing: Any = args[0] if args else kwargs.get("system")
-        before = getattr(thing, "contents", None)
-        out = function(*args, **kwargs)
-        if getattr(thing, "contents", None) != before:
-            raise BadModel(
-                f"{thing!r} was changed while {function.__name__} worked on it, so that its result belongs to neither "
-                "machine; change a machine only while no thread uses it, or give each thread its own"
-            )
+        thing = _machine_of(args[0] if args else kwargs.get(first))
+        before = thing and thing.contents
+
+        def check(cause: Exception | None = None) -> None:
+            if thing and thing.contents != before:
+                raise BadModel(
+                    f"{thing!r} was changed while {function.__name__} worked on it, so that its result belongs to "
+                    "neither machine; change a machine only while no thread uses it, or give each thread its own"
+                ) from cause
+
+        try:
+            out = function(*args, **kwargs)
+        except Exception as problem:
+            check(problem)
+            raise
+        check()
         return out
 
+    wrapper.unchanged = True  # type: ignore[attr-defined]
     return wrapper
+
+
+def _machine_of(thing: Any) -> Any:
+    """The machine or system that a thing is, or belongs to: a state, an orbit or a family of them, a plan, a turn."""
+    while thing is not None and not hasattr(type(thing), "contents"):
+        if isinstance(thing, list):
+            thing = thing[0] if thing else None
+        else:
+            thing = next((getattr(thing, name) for name in _OWNERS if hasattr(thing, name)), None)
+    return thing

@@ -10,6 +10,7 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.errors import BadValue
+from saltus.model.contents import unchanged
 from saltus.model.forces import JointSpring, Spring
 from saltus.model.kinematics import Kinematics
 from saltus.model.parts import Frame
@@ -97,6 +98,19 @@ def skeleton(mechanism: Structure, params: Mapping[str, float] | None = None) ->
     )
 
 
+def axes(m: Structure, links: Sequence[str]) -> list[Frame]:
+    """Origin and tips of two unit vectors of each link, whose places `turned` makes a pose of."""
+    unit = np.eye(3 if m.spatial else 2)
+    return [f for n in links for f in (m.links[n].origin, *(m.links[n].at(*row) for row in unit[:2]))]
+
+
+def turned(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (..., links, 3) and rotations (..., links, 3, 3) of links from the places of their `axes`."""
+    three = places.reshape(*places.shape[:-2], -1, 3, 3)
+    x, y = three[..., 1, :] - three[..., 0, :], three[..., 2, :] - three[..., 0, :]
+    return three[..., 0, :], np.stack([x, y, np.cross(x, y)], axis=-1)
+
+
 def _round_feet(m: Structure, params: Mapping[str, float] | None) -> list[tuple[Foot, float]]:
     """Feet that are circles, with their radius."""
     feet = [x for x in m.touching.values() if isinstance(x, Foot)]
@@ -122,6 +136,7 @@ def spiral(pin: np.ndarray, a: np.ndarray, b: np.ndarray, radius: float, turns: 
     return np.asarray(pin + size[:, None] * (np.cos(angle)[:, None] * first + np.sin(angle)[:, None] * aside))
 
 
+@unchanged
 def trace(
     mechanism: Structure,
     q: np.ndarray,

@@ -84,7 +84,7 @@ Primitive = Turn | Shift | Ball | Bend
 class Joint:
     """Frame `b` moves relative to frame `a` by the joint's primitives, in their order.
 
-    `follows` are expressions that take the place of the joint's own coordinates.
+    `motion` are expressions that take the place of the joint's own coordinates.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Joint:
     b: Frame
     primitives: tuple[Primitive, ...]
     motor: Motor | None = None
-    follows: tuple[SX, ...] | None = None
+    motion: tuple[SX, ...] | None = None
 
     @property
     def title(self) -> str:

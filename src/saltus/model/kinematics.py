@@ -104,14 +104,14 @@ class Closure:
 class Kinematics:
     """Symbols of a mechanism and the expressions of its geometry in them.
 
-    With `released` drives the virtual displacements of given motions are coordinates too, after all others.
+    With `released`, virtual displacements of given motions are coordinates too, after all others.
     """
 
     def __init__(self, mechanism: Structure, *, released: bool = False) -> None:
         m = mechanism
         self.mechanism = m
         self.t = m.time
-        self._slack = ca.vertcat(SX(0, 1), *[d.symbol for d in m.drives.values()])
+        self._slack = ca.vertcat(SX(0, 1), *[d.symbol for d in m.motions.values()])
         self._released = SX.sym("slack'", self._slack.numel() if released else 0)
         self.q = ca.vertcat(SX(0, 1), *m.q, self._slack if released else SX(0, 1))
         self.v = ca.vertcat(SX(0, 1), *m.v, self._released)
@@ -138,7 +138,7 @@ class Kinematics:
         pulls: list[SX] = []
         for placement in self.mechanism.placements:
             joint = placement.joint
-            if joint.follows is not None:
+            if joint.motion is not None:
                 continue
             q = [self.q[self._q_at[n]] for n in joint.q_names]
             v = [self.v[self._v_at[n]] for n in joint.v_names]
@@ -163,9 +163,9 @@ class Kinematics:
         still = SX(self._released.numel(), 1)
         return ca.vertcat(SX(0, 1), *rates, self._released), ca.vertcat(SX(0, 1), *pulls, still)
 
-    def follows(self, joint: Joint) -> list[SX]:
+    def own_motion(self, joint: Joint) -> list[SX]:
         """What takes the place of a joint's own coordinates."""
-        given = list(joint.follows or ())
+        given = list(joint.motion or ())
         if self._released.numel() or not given or not self._slack.numel():
             return given
         return list(ca.substitute(given, [self._slack], [SX.zeros(self._slack.numel())]))
@@ -175,7 +175,7 @@ class Kinematics:
         """Where in q each quaternion begins."""
         out, at = [], 0
         for placement in self.mechanism.placements:
-            for primitive in placement.joint.primitives if placement.joint.follows is None else ():
+            for primitive in placement.joint.primitives if placement.joint.motion is None else ():
                 if isinstance(primitive, Ball):
                     out.append(at)
                 at += 4 if isinstance(primitive, Ball) else len(getattr(primitive, "towards", "1"))
@@ -200,10 +200,10 @@ class Kinematics:
         """Return the primitives of a placed joint, from parent to child."""
         joint, sign = placement.joint, -1 if placement.reversed else 1
         out: list[Motion] = []
-        qi = [self._q_at[n] for n in joint.q_names] if joint.follows is None else []
-        vi = [self._v_at[n] for n in joint.v_names] if joint.follows is None else []
+        qi = [self._q_at[n] for n in joint.q_names] if joint.motion is None else []
+        vi = [self._v_at[n] for n in joint.v_names] if joint.motion is None else []
         zero = SX(3, 1)
-        followed = self.follows(joint)
+        followed = self.own_motion(joint)
         for primitive in joint.primitives:
             if isinstance(primitive, Ball):
                 R = quaternion_rotation(*[self.q[i] for i in qi[:4]])
@@ -220,7 +220,7 @@ class Kinematics:
                 out.append(self._bent(primitive, bent, placement.reversed))
                 qi, vi = qi[n:], vi[n:]
                 continue
-            if joint.follows is None:
+            if joint.motion is None:
                 value, rate, second = self.q[qi[0]], self.v[vi[0]], self.a[vi[0]]
                 qi, vi = qi[1:], vi[1:]
             else:
@@ -298,7 +298,7 @@ class Kinematics:
             joint, sign = placement.joint, -1 if placement.reversed else 1
             for k, primitive in enumerate(joint.primitives):
                 if isinstance(primitive, Turn | Bend):
-                    value = self.follows(joint)[k] if joint.follows else self.q[self._q_at[joint.q_names[k]]]
+                    value = self.own_motion(joint)[k] if joint.motion else self.q[self._q_at[joint.q_names[k]]]
                     total += sign * _turn_about_z(primitive) * value
             for frame, side in ((joint.a, sign), (joint.b, -sign)):
                 total += side * ca.atan2(frame.rotation[1, 0], frame.rotation[0, 0])
@@ -337,8 +337,8 @@ class Kinematics:
         if name in self._q_at:
             return self.q[self._q_at[name]]
         joint = self.mechanism.joints[name.split(".")[0]]
-        if joint.follows is not None:
-            return self.follows(joint)[joint.q_names.index(name)]
+        if joint.motion is not None:
+            return self.own_motion(joint)[joint.q_names.index(name)]
         return measured(joint, name, *self.relative(joint.a, joint.b))
 
     def _ancestors(self, link: str) -> list[str]:

@@ -263,7 +263,7 @@ class Loads:
         moving = ca.vertcat(SX(0, 1), *self.book.v.values())
         slope = ca.jacobian(along, moving)
         if ca.depends_on(slope, moving) or not slope.nnz() or along.shape != amount.shape:
-            raise BadModel(f"{part}: its rate must be linear in m.v, such as 2 * m.v.hip, one a value", name=name)
+            raise BadModel(f"{part}: its rate must be linear in m.v, such as 2 * m.v.hip, one per value", name=name)
         return self._add_force(Effort(name, along, amount))
 
     def armature(self, coordinate: str, inertia: Number) -> None:

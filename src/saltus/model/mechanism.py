@@ -15,17 +15,17 @@ from saltus.errors import BadModel, BadValue, DuplicateName, UnknownName
 from saltus.model import joints
 from saltus.model.assembly import State, assembler
 from saltus.model.branches import branches
-from saltus.model.contents import Derived, Same
+from saltus.model.contents import Derived, Same, unchanged
 from saltus.model.joints import Ball, Joint
 from saltus.model.kinematics import Kinematics
 from saltus.model.loads import Loads
 from saltus.model.packing import Packed
-from saltus.model.parts import Frame, Link, Motor, gravity_vector, inertia_tensor, point_of
-from saltus.model.structure import Constraint, Drive, Placement
+from saltus.model.parts import POSITIVE, Frame, Link, Motor, gravity_vector, inertia_tensor, point_of
+from saltus.model.structure import Constraint, GivenMotion, Placement
 from saltus.model.symbols import SX, Expression, Named, Number, Param, vector
 from saltus.shown import Shown
 
-__all__ = ["Constraint", "Drive", "Mechanism", "Placement"]
+__all__ = ["Constraint", "GivenMotion", "Mechanism", "Placement"]
 
 T = TypeVar("T")
 
@@ -40,8 +40,9 @@ class Mechanism(Packed, Shown, Loads):
     def __init__(self, name: str, *, spatial: bool = False, gravity: Any = 9.81) -> None:
         super().__init__(name, spatial)
         self.constraints: dict[str, Constraint] = {}
-        self.drives: dict[str, Drive] = {}
+        self.motions: dict[str, GivenMotion] = {}
         self.keyframes: dict[str, dict[str, Any]] = {}
+        self.surfaces: dict[str, list[Any]] = {}  # of links, from files; pictures ask each for its `triangles()`
         self.controls: dict[str, Any] = {}  # laws of a machine that is simulated by itself, by name
         self.closing = 0.0  # m: what loops may leave open at most, for machines whose lengths are rounded
         self.ground = Link("ground", 0.0, SX(3, 1), SX(3, 3), spatial)
@@ -83,7 +84,7 @@ class Mechanism(Packed, Shown, Loads):
 
         Parts compare by identity, since they cannot be changed themselves; expressions node by node.
         """
-        parts = (self.params, self.links, self.joints, self.points, self.forces, self.constraints, self.drives)
+        parts = (self.params, self.links, self.joints, self.points, self.forces, self.constraints, self.motions)
         named = tuple(tuple(part.items()) for part in (*parts, self.memories, self.touching))
         more = tuple((name, Same(x)) for group in (self.inputs, self.armatures) for name, x in group.items())
         return (*named, more, self.closing, Expression(self._gravity))
@@ -120,7 +121,7 @@ class Mechanism(Packed, Shown, Loads):
         return link
 
     def massless(self, name: str) -> Link:
-        """Add a link without mass, moved by a joint that `follows`, or with something heavy further out."""
+        """Add a link without mass, moved by a joint with a `motion`, or with something heavy further out."""
         self.book.new_name("link", name, self.links)
         self.links[name] = Link(name, 0.0, SX(3, 1), SX(3, 3), self.spatial)
         return self.links[name]
@@ -149,19 +150,19 @@ class Mechanism(Packed, Shown, Loads):
 
     # ---- joints -------------------------------------------------------------------------------------------------
 
-    def revolute(self, name: str, a: Any, b: Any, *, axis: Any = "z", motor: Any = None, follows: Any = None) -> Joint:
+    def revolute(self, name: str, a: Any, b: Any, *, axis: Any = "z", motor: Any = None, motion: Any = None) -> Joint:
         """Pin b to a: one turn about `axis` (rad)."""
-        return self._join(name, "revolute", a, b, joints.revolute(axis, f"joint {name!r}"), motor, follows)
+        return self._join(name, "revolute", a, b, joints.revolute(axis, f"joint {name!r}"), motor, motion)
 
-    def slide(self, name: str, a: Any, b: Any, *, axes: Any = "x", motor: Any = None, follows: Any = None) -> Joint:
+    def slide(self, name: str, a: Any, b: Any, *, axes: Any = "x", motor: Any = None, motion: Any = None) -> Joint:
         """Let b slide along one or more `axes` of a, such as "xy" (m); it does not turn."""
-        return self._join(name, "slide", a, b, joints.slide(axes, f"joint {name!r}"), motor, follows)
+        return self._join(name, "slide", a, b, joints.slide(axes, f"joint {name!r}"), motor, motion)
 
     def universal(
-        self, name: str, a: Any, b: Any, *, axes: Any = ("x", "y"), motor: Any = None, follows: Any = None
+        self, name: str, a: Any, b: Any, *, axes: Any = ("x", "y"), motor: Any = None, motion: Any = None
     ) -> Joint:
         """Two turns alpha, beta about perpendicular axes (rad)."""
-        return self._join(name, "universal", a, b, joints.universal(axes, f"joint {name!r}"), motor, follows)
+        return self._join(name, "universal", a, b, joints.universal(axes, f"joint {name!r}"), motor, motion)
 
     def bend(
         self,
@@ -175,7 +176,7 @@ class Mechanism(Packed, Shown, Loads):
         fraction: float = 1.0,
         turns: bool = True,
         motor: Any = None,
-        follows: Any = None,
+        motion: Any = None,
     ) -> Joint:
         """Join by an inextensible segment of constant curvature and `length` (m), without mass of its own.
 
@@ -186,36 +187,36 @@ class Mechanism(Packed, Shown, Loads):
         part = f"joint {name!r}"
         self.book.positive(length, part, "length")
         primitives = joints.bend(vector(length), along, towards, fraction, turns, part)
-        return self._join(name, "bend", a, b, primitives, motor, follows)
+        return self._join(name, "bend", a, b, primitives, motor, motion)
 
-    def driven(self, name: str, value: Number) -> SX:
-        """Declare a motion given in time, `value` an expression of `m.time` and Params, for use in `follows`.
+    def motion(self, name: str, value: Number) -> SX:
+        """Declare a motion given in time, an expression of `m.time` and Params, for joints to share as their `motion`.
 
-        Runs report the effort it takes as `run.drives[name]` and its work in the energy account.
+        Runs report the effort it takes as `run.motion_efforts[name]` and its work in the energy account.
         """
         expression = vector(value)
-        self.book.known_symbols(f"driven {name!r}", expression, state=True)
+        self.book.known_symbols(f"motion {name!r}", expression, state=True)
         moving = ca.vertcat(SX(0, 1), *self.book.q.values(), *self.book.v.values(), *self.inputs.values())
         if ca.depends_on(expression, moving):
-            raise BadModel(f"driven {name!r} uses the state; it is a function of m.time and Params", name=name)
-        return self._drive(name, expression)
+            raise BadModel(f"motion {name!r} uses the state; it is a function of m.time and Params", name=name)
+        return self._given(name, expression)
 
-    def prescribe(self, coordinate: str, value: Number) -> Constraint:
+    def move(self, coordinate: str, value: Number) -> Constraint:
         """Give a coordinate's motion, `value` an expression of `m.time` and Params; the rest of the machine reacts.
 
-        Runs report the effort it takes as `run.drives[coordinate]` and its work in the energy account.
+        Runs report the effort it takes as `run.motion_efforts[coordinate]` and its work in the energy account.
         """
-        name = "given_" + coordinate.replace(".", "_")
+        name = "motion_" + coordinate.replace(".", "_")
         self.constraint(name, self.q[coordinate] - vector(value))
-        self.constraints[name] = replace(self.constraints[name], drives=coordinate)
+        self.constraints[name] = replace(self.constraints[name], moves=coordinate)
         return self.constraints[name]
 
-    def _drive(self, name: str, expression: SX) -> SX:
-        if name in self.drives:
-            raise DuplicateName(f"drive {name!r} exists already in {self.name!r}; choose another name", name=name)
-        drive = Drive(name, SX.sym(f"slack_{name}"), ca.densify(ca.jtimes(expression, self.time, SX(1))))
-        self.drives[name] = drive
-        return expression + drive.symbol
+    def _given(self, name: str, expression: SX) -> SX:
+        if name in self.motions:
+            raise DuplicateName(f"motion {name!r} exists already in {self.name!r}; choose another name", name=name)
+        given = GivenMotion(name, SX.sym(f"slack_{name}"), ca.densify(ca.jtimes(expression, self.time, SX(1))))
+        self.motions[name] = given
+        return expression + given.symbol
 
     def spherical(self, name: str, a: Any, b: Any) -> Joint:
         """Ball joint: unit quaternion in q, angular velocity in b's frame in v (rad/s)."""
@@ -258,7 +259,7 @@ class Mechanism(Packed, Shown, Loads):
         return self.constraints[name]
 
     def _join(
-        self, name: str, kind: str, a: Any, b: Any, primitives: tuple[joints.Primitive, ...], motor: Any, follows: Any
+        self, name: str, kind: str, a: Any, b: Any, primitives: tuple[joints.Primitive, ...], motor: Any, motion: Any
     ) -> Joint:
         self.book.new_name("joint", name, {**self.joints, **self.constraints})
         a, b = self._frame(a, name), self._frame(b, name)
@@ -275,7 +276,7 @@ class Mechanism(Packed, Shown, Loads):
         if motor is True:
             motor = Motor()
         if isinstance(motor, Motor):
-            for quantity in ("torque", "speed", "power", "stall", "current", "torque_constant"):
+            for quantity in POSITIVE:
                 if getattr(motor, quantity) is not None:
                     self.book.positive(getattr(motor, quantity), f"motor on joint {name!r}", quantity)
             if isinstance(motor.gear, Param | SX):
@@ -284,27 +285,57 @@ class Mechanism(Packed, Shown, Loads):
             self.book.number(motor.rotor_inertia, f"motor on joint {name!r}: rotor_inertia", lowest=0.0)
         elif motor not in (None, False):
             raise BadValue(f"joint {name!r}: motor takes True or a Motor(...), not {motor!r}", given=motor)
+        if isinstance(motor, Motor) and motor != motor.rigid:
+            return self._driven_through(motor, Joint(name, kind, a, b, primitives))
         joint = Joint(name, kind, a, b, primitives, motor or None)
-        if follows is not None:
-            joint = replace(joint, follows=self._followed(joint, follows))
+        if motion is not None:
+            joint = replace(joint, motion=self._motion_of(joint, motion))
         self.tree.add(joint)
         return joint
 
-    def _followed(self, joint: Joint, follows: Any) -> tuple[SX, ...]:
-        """Expressions a joint follows; one that depends on time and names no drive becomes a drive of its own."""
-        given = follows if isinstance(follows, list | tuple) else [follows]
+    def _driven_through(self, motor: Motor, joint: Joint) -> Joint:
+        """Give a joint a motor with friction, and a rotor of its own where a spring or play is between the two."""
+        name, soft = joint.name, motor.stiffness is not None or motor.backlash is not None
+        if len(joint.v_names) != 1:
+            raise BadModel(
+                f"motor on {joint.title}: friction, stiffness and backlash belong to a joint with one motion",
+                joint=name,
+            )
+        if not soft:
+            self.tree.add(replace(joint, motor=motor.rigid))
+        elif isinstance(motor.rotor_inertia, int | float) and motor.rotor_inertia == 0:
+            raise BadValue(
+                f"motor on joint {name!r}: what is behind a spring or play needs inertia; give rotor_inertia (kg m2)"
+            )
+        else:
+            twist, rotor = f"{name}_twist", self.massless(f"{name}_rotor").origin
+            self.tree.add(replace(joint, b=rotor, motor=motor.rigid))
+            self.book.new_name("joint", twist, {**self.joints, **self.constraints})
+            self.tree.add(replace(joint, name=twist, a=rotor))
+            if motor.backlash is None:
+                self.joint_spring(f"{name}_spring", twist, stiffness=motor.stiffness, damping=motor.damping or 0.0)
+            else:
+                self.stop(twist, lower=motor.backlash * -0.5, upper=motor.backlash * 0.5, stiffness=motor.stiffness)
+        if motor.friction is not None:
+            gear = motor.gear  # one that is no number is above zero
+            self.rub(name, (abs(gear) if isinstance(gear, int | float) else gear) * motor.friction)
+        return self.joints[name]
+
+    def _motion_of(self, joint: Joint, motion: Any) -> tuple[SX, ...]:
+        """Expressions of a joint's motion; one that depends on time and has no name gets that of its coordinate."""
+        given = motion if isinstance(motion, list | tuple) else [motion]
         if len(given) != len(joint.q_names):
             raise BadValue(
-                f"joint {joint.name!r}: follows takes {len(joint.q_names)} expression(s), {len(given)} given",
-                given=follows,
+                f"joint {joint.name!r}: motion takes {len(joint.q_names)} expression(s), {len(given)} given",
+                given=motion,
             )
         expressions = tuple(vector(e) for e in given)
-        slack = ca.vertcat(SX(0, 1), *[d.symbol for d in self.drives.values()])
+        slack = ca.vertcat(SX(0, 1), *[d.symbol for d in self.motions.values()])
         plain = ca.substitute(list(expressions), [slack], [SX.zeros(slack.numel())])
-        self.book.known_symbols(f"joint {joint.name!r}: follows", *plain, state=True)
-        self.book.without_rates(f"joint {joint.name!r}: follows", *plain)
+        self.book.known_symbols(f"joint {joint.name!r}: motion", *plain, state=True)
+        self.book.without_rates(f"joint {joint.name!r}: motion", *plain)
         return tuple(
-            self._drive(name, e) if ca.depends_on(e, self.time) and not ca.depends_on(e, slack) else e
+            self._given(name, e) if ca.depends_on(e, self.time) and not ca.depends_on(e, slack) else e
             for name, e in zip(joint.q_names, expressions, strict=True)
         )
 
@@ -321,7 +352,7 @@ class Mechanism(Packed, Shown, Loads):
         out = []
         for placement in self.placements:
             joint = placement.joint
-            if joint.follows is None and not any(isinstance(p, Ball | joints.Bend) for p in joint.primitives):
+            if joint.motion is None and not any(isinstance(p, Ball | joints.Bend) for p in joint.primitives):
                 out += [n for n, p in zip(joint.q_names, joint.primitives, strict=True) if isinstance(p, joints.Turn)]
         return out
 
@@ -366,6 +397,7 @@ class Mechanism(Packed, Shown, Loads):
 
     # ---- configurations -----------------------------------------------------------------------------------------
 
+    @unchanged
     def assemble(
         self,
         *,
@@ -397,9 +429,10 @@ class Mechanism(Packed, Shown, Loads):
                 warnings.warn(
                     f"{name} = {angle:g} of {self.name!r} is in radians, {angle / math.tau:.1f} turns; for degrees "
                     f"write {name}=math.radians({angle:g})",
-                    stacklevel=3,
+                    stacklevel=4,
                 )
 
+    @unchanged
     def branches(self, *, params: Mapping[str, float] | None = None, **fixed: Any) -> list[State[Mechanism]]:
         """All ways to close the loops with the given coordinates held, which must use up the freedom."""
         a, p = assembler(self), self.values(params)

@@ -11,7 +11,7 @@ import cloudpickle
 
 from saltus.model.symbols import SX
 
-TABLES = ("params", "links", "joints", "points", "forces", "constraints", "drives", "touching", "memories")
+TABLES = ("params", "links", "joints", "points", "forces", "constraints", "motions", "touching", "memories")
 
 
 class Packed:
@@ -112,7 +112,7 @@ def _symbols(owner: Any) -> dict[str, SX]:
     book, out = m.book, {"t": m.time}
     for letter, group in (("q", book.q), ("v", book.v), ("u", book.inputs), ("z", book.memories)):
         out |= {f"{letter}.{n}": x for n, x in group.items()}
-    out |= {f"p.{n}": x.symbol for n, x in m.params.items()} | {f"d.{n}": x.symbol for n, x in m.drives.items()}
+    out |= {f"p.{n}": x.symbol for n, x in m.params.items()} | {f"d.{n}": x.symbol for n, x in m.motions.items()}
     for n, force in m.forces.items():
         memory = getattr(force, "memory", SX(0, 1))
         out |= {f"s.{n}.{i}": memory[i] for i in range(memory.numel())}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -217,6 +217,10 @@ def check_tensor(tensor: np.ndarray, part: str) -> None:
         )
 
 
+LIMITS = ("torque", "speed", "power", "stall", "current", "torque_constant")  # of motors
+POSITIVE = (*LIMITS, "friction", "stiffness", "damping", "backlash")
+
+
 @dataclass(frozen=True)
 class Motor:
     """An actuator on a joint. Commands are joint torques (Nm) or forces (N); limits cut them.
@@ -225,7 +229,9 @@ class Motor:
     joint speed; a negative gear turns the joint against the motor). `torque` (Nm) is the most it may give; `current`
     (A) with `torque_constant` (Nm/A) limits it too. `speed` (rad/s) is where it runs without load: driving torque falls
     from `stall` (Nm, at rest; the most it may give unless given) to zero there. `rotor_inertia` in kg m2.
-    None means no limit.
+    None means no limit. `friction` (Nm) is dry friction of motor and gear. What is between gear and joint counts on the
+    joint's side: a spring in series of `stiffness` (Nm/rad) and `damping` (Nm s/rad), and play, `backlash` (rad from
+    end to end); with either a joint gets a second coordinate, its twist.
     """
 
     torque: Number = None
@@ -236,9 +242,13 @@ class Motor:
     stall: Number = None
     current: Number = None
     torque_constant: Number = None
+    friction: Number = None
+    stiffness: Number = None
+    damping: Number = None
+    backlash: Number = None
 
     def __post_init__(self) -> None:
-        for name in ("torque", "speed", "power", "stall", "current", "torque_constant"):
+        for name in POSITIVE:
             value = getattr(self, name)
             if isinstance(value, int | float) and not value > 0:
                 raise BadValue(f"motor: {name} = {value}; expected a positive number or None", given=value)
@@ -248,6 +258,10 @@ class Motor:
             raise BadValue(f"motor: rotor_inertia = {self.rotor_inertia}; expected zero or more, in kg m2")
         if self.current is not None and self.torque_constant is None:
             raise BadValue("motor: a limit of current needs torque_constant, in Nm/A", given=self.current)
+        if self.damping is not None and (self.stiffness is None or self.backlash is not None):
+            raise BadValue(
+                "motor: damping is that of a spring without play; give stiffness and no backlash, or leave it out"
+            )
         if self.stall is not None and self.speed is None:
             raise BadValue("motor: stall begins the line that ends at speed; give speed too", given=self.stall)
 
@@ -269,6 +283,11 @@ class Motor:
     def reflected_inertia(self) -> Number:
         """Rotor inertia as the joint feels it: gear^2 x rotor_inertia."""
         return number(self.gear) ** 2 * number(self.rotor_inertia)
+
+    @property
+    def rigid(self) -> Motor:
+        """The same motor on the joint itself, without friction."""
+        return replace(self, **dict.fromkeys(("friction", "stiffness", "damping", "backlash")))
 
     @property
     def ratio(self) -> SX:

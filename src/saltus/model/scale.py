@@ -104,7 +104,7 @@ class Scale:
 def shifted(m: Structure) -> list[bool]:
     """Whether each velocity coordinate is a shift, in metres per second."""
     out: list[bool] = []
-    for joint in (placement.joint for placement in m.placements if placement.joint.follows is None):
+    for joint in (placement.joint for placement in m.placements if placement.joint.motion is None):
         for primitive in joint.primitives:
             count = 3 if isinstance(primitive, Ball) else len(getattr(primitive, "towards", "1"))
             out += [isinstance(primitive, Shift)] * count

@@ -29,18 +29,18 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class Constraint:
-    """A hand-written constraint phi(q, t) = 0; `drives` names the coordinate it prescribes, if it does."""
+    """A hand-written constraint phi(q, t) = 0; `moves` names the coordinate whose motion it gives, if it does."""
 
     name: str
     phi: SX
-    drives: str | None = None
+    moves: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Drive:
+class GivenMotion:
     """A coordinate whose motion is given: `symbol` is a virtual displacement from it (zero), `speed` its rate.
 
-    The effort a drive takes is the generalised force on `symbol`, its power that times `speed`.
+    The effort it takes is the generalised force on `symbol`, its power that times `speed`.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Structure(Protocol):
     touching: dict[str, Touching]
     closing: float
     constraints: dict[str, Constraint]
-    drives: dict[str, Drive]
+    motions: dict[str, GivenMotion]
     placements: list[Placement]
     loops: list[Joint]
     time: SX

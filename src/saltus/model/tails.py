@@ -108,11 +108,11 @@ def articulated(
         )
         joint_name = f"{name}{i + 1}" if first else f"{name}{i + 1}_{j % links + 1}"
         own_motor = motor if first else None
-        follows = None if first else [m.q[n] for n in shared[-1].q_names]
+        motion = None if first else [m.q[n] for n in shared[-1].q_names]
         if m.spatial:
-            joint = m.universal(joint_name, knots[-1], body, axes=across, motor=own_motor, follows=follows)
+            joint = m.universal(joint_name, knots[-1], body, axes=across, motor=own_motor, motion=motion)
         else:
-            joint = m.revolute(joint_name, knots[-1], body, motor=own_motor, follows=follows)
+            joint = m.revolute(joint_name, knots[-1], body, motor=own_motor, motion=motion)
         if first:
             shared.append(joint)
         bodies.append(body)
@@ -141,7 +141,7 @@ def continuum(
 
     Coordinates are `name1.bend_x`, ...: angles (rad) by which a segment's end is bent towards two directions (one
     in the plane); a straight tail is an ordinary state. Kinetics are integrated along each arc by `points` Gauss
-    points, to round-off for up to half a turn a segment with ten; take more for coils. `mass` (kg) and `length`
+    points, to round-off for up to half a turn per segment with ten; take more for coils. `mass` (kg) and `length`
     (m) are of the whole tail, the mass spread evenly or as `taper`, a density over the fraction of the length.
     `radius` (m, or a function of that fraction) gives the slices the rotary inertia of discs. `stiffness` and
     `damping` act on each coordinate (EI / length of a segment for a beam).
@@ -172,7 +172,7 @@ def continuum(
             turns = not (isinstance(thick, int | float) and thick == 0)
             rotary = _disc(m, slice_mass, thick, direction) if turns else 0.0
             body = m.link(f"{name}_{i + 1}_{j + 1}", mass=slice_mass, inertia=rotary)
-            m.bend(f"{name}{i + 1}_at{j + 1}", knots[-1], body, fraction=float(x[j]), turns=turns, follows=bent, **law)
+            m.bend(f"{name}{i + 1}_at{j + 1}", knots[-1], body, fraction=float(x[j]), turns=turns, motion=bent, **law)
             bodies.append(body)
         knots.append(end.origin)
     return _finished(Tail(name, m, tuple(shared), tuple(bodies), tuple(knots)), stiffness, damping)

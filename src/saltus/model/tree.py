@@ -44,7 +44,7 @@ class Tree:
         parent, child = (joint.b.link, joint.a.link) if backwards else (joint.a.link, joint.b.link)
         self.placements.append(Placement(joint, parent, child, reversed=backwards))
         self._placed.add(child.name)
-        if joint.follows is None:
+        if joint.motion is None:
             self.book.q.update((n, SX.sym(n)) for n in joint.q_names)
             self.book.v.update((n, SX.sym(n + "'")) for n in joint.v_names)
 
@@ -52,8 +52,8 @@ class Tree:
         problem = None
         if joint.kind == "bend":
             problem = f"{joint.title}: a bend places a link and cannot close a loop; weld its end where it belongs"
-        elif joint.follows is not None:
-            problem = f"{joint.title} closes a loop and cannot also follow an expression; give it no `follows`"
+        elif joint.motion is not None:
+            problem = f"{joint.title} closes a loop and cannot also have a motion; give it no `motion`"
         elif joint.kind == "free" or (joint.kind == "planar" and not self.spatial):
             problem = f"{joint.title}: both links are placed already and a free joint removes no freedom; leave it out"
         elif joint.motor and len(joint.v_names) != 1:
@@ -93,14 +93,14 @@ class Tree:
             joint = placement.joint
             if placement.child.name in heavy:
                 heavy.add(placement.parent.name)
-                carrying += joint.follows or ()
-            elif joint.follows is None and joint.v_names and not turning >= set(joint.v_names):
+                carrying += joint.motion or ()
+            elif joint.motion is None and joint.v_names and not turning >= set(joint.v_names):
                 idle.append(joint)
         for joint in idle:
             own = ca.vertcat(*[self.book.q[n] for n in joint.q_names])
             if not self.loops and not ca.depends_on(ca.vertcat(SX(0, 1), *carrying), own):
                 raise BadModel(
-                    f"{joint.title} moves a link without mass; let it follow a given motion "
-                    "(follows=m.driven(...)) or give the link a mass",
+                    f"{joint.title} moves a link without mass; give it a motion "
+                    "(motion=m.motion(...)) or give the link a mass",
                     joint=joint.name,
                 )

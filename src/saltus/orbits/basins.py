@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from saltus.errors import BadValue, UnknownName
+from saltus.model.contents import unchanged
 from saltus.model.symbols import flatten
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.stride import Crossing, Lost, Moment
@@ -16,6 +17,7 @@ from saltus.orbits.stride import Crossing, Lost, Moment
 STRIDES = 20
 
 
+@unchanged
 def sensitivities(orbit: Orbit, params: Sequence[str], of: str = "period") -> dict[str, float]:
     """How a number of the gait ("period", "speed", "time in ...") changes with Params while it stays a gait.
 
@@ -89,6 +91,7 @@ class Push:
     fatal: float
 
 
+@unchanged
 def largest_push(
     orbit: Orbit, direction: Mapping[str, float], *, most: float = 10.0, strides: int = STRIDES, tolerance: float = 1e-3
 ) -> Push:
@@ -129,6 +132,7 @@ class Basin:
     regained: np.ndarray
 
 
+@unchanged
 def basin(
     orbit: Orbit,
     x: tuple[str, Sequence[float]],

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from saltus.errors import BadValue, NoOrbit, SaltusError
+from saltus.model.contents import unchanged
 from saltus.orbits.family import Bifurcation
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel
@@ -18,6 +19,7 @@ SHRINK = 4.0
 NEAR = 0.5  # of the size: an orbit further from where the branch was expected is on another one
 
 
+@unchanged
 def switch(point: Bifurcation, size: float = 0.02) -> Orbit:
     """Return an orbit on the branch that leaves a family at a flip (of twice the period) or at a branch point.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from saltus.errors import BadValue, NoOrbit
+from saltus.model.contents import unchanged
 from saltus.orbits.branching import switch
 from saltus.orbits.continuation import Limits, advance
 from saltus.orbits.family import Bifurcation, Family
@@ -38,6 +39,7 @@ class Cascade:
         return f"<Cascade in {self.param}: {len(self.flips)} doublings at {values}; ends: {self.ended}>"
 
 
+@unchanged
 def cascade(first: Bifurcation | Family, *, to: float, count: int = 3, size: float = 0.02, **options: Any) -> Cascade:
     """Follow doubled orbits from a flip, or a family's first one, until `count` doublings are known or `to` is reached.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from saltus.errors import BadValue, SaltusError, UnknownName
+from saltus.model.contents import unchanged
 from saltus.orbits.bifurcations import between
 from saltus.orbits.branch import Branch, root
 from saltus.orbits.family import KINDS, Bifurcation, Family
@@ -22,6 +23,7 @@ TURN = 0.95  # cosine of the largest angle between tangents of neighbours
 CHANGE = 0.5  # largest change of a multiplier's magnitude from neighbour to neighbour
 
 
+@unchanged
 def follow(
     orbit: Orbit,
     param: str,
@@ -67,6 +69,7 @@ def follow(
     )
 
 
+@unchanged
 def extend(family: Family, to: float, **options: Any) -> Family:
     """Return the family continued from its last orbit in the direction it was going, with the options of `follow`."""
     more = advance(family.orbits[-1], family.param, to, Limits(**options), direction=family.tangents[-1])

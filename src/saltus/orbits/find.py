@@ -186,7 +186,7 @@ class _Search:
         same = find_sameness(self.stride, theta, again)
         where = dict(self.where)
         if same.timed and self.period is None:
-            raise BadValue("the machine depends on time itself; give the period, a multiple of that of its drive")
+            raise BadValue("the machine depends on time itself; give the period, a multiple of that of its motions")
         if self.period is not None and not same.timed:
             where["period"] = self.period
         crossings = again.crossings

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from saltus.errors import BadValue, NoOrbit, SaltusError, UnknownName
+from saltus.model.contents import unchanged
 from saltus.orbits.family import Bifurcation
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.shooting import Evaluation, Point, Shooting
@@ -26,6 +27,7 @@ class FoldCurve:
         return np.array([[o.params[n] for n in self.params] for o in self.orbits])
 
 
+@unchanged
 def follow_fold(fold: Bifurcation, param: str, *, to: float, steps: int = 40, step: float | None = None) -> FoldCurve:
     """Follow a fold while a second Param goes to `to`, by pseudo-arclength over both Params.
 

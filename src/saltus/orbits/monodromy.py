@@ -10,6 +10,7 @@ import numpy as np
 from saltus.dynamics.choice import choose
 from saltus.errors import BadValue, UnknownName
 from saltus.model.assembly import assembler
+from saltus.model.contents import unchanged
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel, Section
 
@@ -42,6 +43,7 @@ def _consistent(orbit: Orbit, chosen: list[int]) -> np.ndarray:
     return seeds
 
 
+@unchanged
 def monodromy(orbit: Orbit, coordinates: Sequence[str] | None = None) -> np.ndarray:
     """Derivative of the flow over one period at fixed time, S of the last event included (eq. 36).
 
@@ -52,6 +54,7 @@ def monodromy(orbit: Orbit, coordinates: Sequence[str] | None = None) -> np.ndar
     return _derivative(orbit, coordinates)[1]
 
 
+@unchanged
 def shooting_matrix(orbit: Orbit, coordinates: Sequence[str] | None = None) -> np.ndarray:
     """M of eq. 32: derivative of the state at the moving last event with respect to that at the start.
 
@@ -60,6 +63,7 @@ def shooting_matrix(orbit: Orbit, coordinates: Sequence[str] | None = None) -> n
     return _derivative(orbit, coordinates)[0]
 
 
+@unchanged
 def shooting_estimate(orbit: Orbit, step: float = 1e-6) -> np.ndarray:
     """The map's derivative on the section by differences, M = J + I of eqs. 32 and 33: two plain strides a direction.
 
@@ -117,6 +121,7 @@ class Saltation:
     matrix: np.ndarray
 
 
+@unchanged
 def saltations(orbit: Orbit) -> list[Saltation]:
     """Saltation matrix of every event of an orbit."""
     stride, theta = orbit.shooting.stride, orbit.evaluation.point.theta

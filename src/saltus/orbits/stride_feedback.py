@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from saltus.errors import BadValue, NoOrbit
+from saltus.model.contents import unchanged
 from saltus.orbits.basins import Returns
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Section
@@ -54,6 +55,7 @@ class Feedback:
         return np.array(distances), np.array(inputs)
 
 
+@unchanged
 def stabilise(
     orbit: Orbit,
     inputs: str | Sequence[str],

@@ -11,6 +11,7 @@ from saltus.compile import Kernel
 from saltus.errors import SaltusError
 from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.laws import Schedule, stepwise
+from saltus.model.contents import unchanged
 from saltus.plan.node import centre_of_mass, floats
 from saltus.plan.planned import Flight, Planned
 from saltus.simulation.run import simulate
@@ -22,6 +23,7 @@ REACH, LEAD = 0.02, 0.01  # rad or m, s: through contact, a joint so far off get
 KP, KD = 4e4, 400.0  # 1/s2 and 1/s: gains of the kangaroo rat paper, both poles at -200/s
 
 
+@unchanged
 def fly(best: Planned, control: Any = None, *, tolerance: float = 1e-10) -> tuple[Trajectory | None, Flight]:
     """Simulate a plan from its start and compare; without a law its motors are tracked.
 

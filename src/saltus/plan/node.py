@@ -124,10 +124,10 @@ def floats(stage: Constrained) -> Placement | None:
     """Return the joint that carries a machine on which nothing but gravity acts from outside, if there is one."""
     m = stage.system.mechanism
     roots = [p for p in m.placements if p.parent.name == "ground"]
-    if stage.domain.contacts or stage.domain.params or len(roots) != 1 or m.constraints or m.drives:
+    if stage.domain.contacts or stage.domain.params or len(roots) != 1 or m.constraints or m.motions:
         return None
     root = roots[0]
-    if root.joint.follows is not None or root.joint.motor is not None or root.reversed:
+    if root.joint.motion is not None or root.joint.motor is not None or root.reversed:
         return None
     kinds = [type(p) for p in root.joint.primitives]
     if kinds != ([Shift, Shift, Shift, Ball] if m.spatial else [Shift, Shift, Turn]):

@@ -180,7 +180,7 @@ def planned(
                 "v": v,
                 "a": a,
                 "torques": u,
-                "drives": np.full((len(times), len(m.drives)), np.nan),
+                "motion_efforts": np.full((len(times), len(m.motions)), np.nan),
                 "phase": np.full(len(times), k),
                 "kinetic": T[:, 0],
                 "potential": V[:, 0],
@@ -205,7 +205,7 @@ def planned(
     meta: dict[str, Any] = {
         **labels(plan.system, [model.phase.domain.name for model in t.models], arrays, p, plan.ground),
         "channels": channels,
-        "drives": list(m.drives),
+        "motions": list(m.motions),
         "elements": [x.name for x in plan.phases[0].touches.all] if plan.phases[0].touches is not None else [],
         "params": params,
         "formulation": f"direct collocation, {t.scheme!r}",

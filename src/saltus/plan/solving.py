@@ -13,6 +13,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue, NotSolved, UnknownName
+from saltus.model.contents import unchanged
 from saltus.model.symbols import SX
 from saltus.plan import solvers
 from saltus.plan.conditions import in_words
@@ -71,6 +72,7 @@ class Starts:
             )
 
 
+@unchanged
 def solve(
     plan: Plan,
     guess: Any = None,

@@ -68,7 +68,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
     meta = {
         **labels(system, [stay.mode.domain.name for stay in log.stays], arrays, log.params, log.ground),
         "channels": channels,
-        "drives": log.stays[0].mode.drive_names,
+        "motions": log.stays[0].mode.motion_names,
         "params": dict(zip(m.params, map(float, log.params), strict=True)),
         "formulation": repr(log.formulation),
         "engine": ", ".join(log.engines),
@@ -189,7 +189,7 @@ def _outputs(wanted: list[Wanted]) -> list[list[np.ndarray]]:
 def _named(s: _Samples, outputs: list[np.ndarray], places: Mapping[str, Any], d: int) -> dict[str, Any]:
     t, x, n, mode = s.t, s.x, len(s.t), s.stay.mode
     layout, m, c = mode.layout, mode.mechanism, mode.constrained
-    v, a, torques, phi, T, V, momentum, forces, points, drives, touches = outputs
+    v, a, torques, phi, T, V, momentum, forces, points, motion_efforts, touches = outputs
     ground = np.zeros((n, len(places), d))
     for i, contact in enumerate(mode.domain.contacts):
         ground[:, contact_index(m, places, contact)] = forces[:, d * i : d * (i + 1)]
@@ -211,7 +211,7 @@ def _named(s: _Samples, outputs: list[np.ndarray], places: Mapping[str, Any], d:
         "forces": ground,
         "points": points.reshape(n, len(m.points), d),
         "own_work": x[:, layout.work],
-        "drives": drives,
+        "motion_efforts": motion_efforts,
         "touches": np.concatenate([touches.reshape(n, len(c.elements), 4), _modes(mode, s.p, n)], axis=2),
         "off": _apart(mode, phi),
     }

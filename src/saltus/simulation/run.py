@@ -25,10 +25,10 @@ from saltus.hybrid.mode import Mode, action, mode
 from saltus.hybrid.regular import check_constraints
 from saltus.hybrid.resets import Collision
 from saltus.hybrid.signals import Entry
+from saltus.hybrid.slipping import start_slips
 from saltus.hybrid.strike import consistent_target, strike
 from saltus.hybrid.touched import Touched, constrained
 from saltus.hybrid.transition import (
-    STILL,
     WATCH,
     Armed,
     Entrance,
@@ -60,7 +60,6 @@ CHUNK, FIRST = 4000, 20  # steps between looks at progress and Ctrl-C; while a g
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
 LOOSE = 1e3  # tolerances: what positions and velocities are known to after a while
 MOVED = 1e-6  # m or rad: a state that moves by more at an event was moved
-SLIPS = 50  # rounds that find the direction in which a contact starts to slip in 3D
 
 Independent = Sequence[str] | Mapping[str, Sequence[str]]
 Progress = Callable[[float, float, int], None]
@@ -479,32 +478,8 @@ class _Run:
             self._entries[now] = entry(now)
         p = np.ravel(self._entries[now](entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params)).copy()
         p[now.layout.slice("anchors")] = self.base[len(self.params) :]
-        c, layout = now.constrained, now.layout
-        if c.elements:
-            return p
-        x = now.state_vector(self.q, self.v)
-        tangents, at = c.dimension - 1, layout.slice("slip").start
-        speeds = np.ravel(c.touching(self.t, self.q, self.v, self.params)[1]) if c.sliding else np.zeros(0)
-        for k, i in enumerate(c.sliding):
-            contact = c.domain.contacts[i]
-            assert isinstance(contact, Sliding)
-            speed = np.linalg.norm(speeds[c.dimension * i : c.dimension * i + tangents])
-            if speed > STILL or (isinstance(contact.friction, int | float) and contact.friction == 0):
-                continue
-            mine = slice(at + tangents * k, at + tangents * (k + 1))
-            for _ in range(SLIPS):
-                starts = np.ravel(now.slip_acceleration(self.t, x, p))[tangents * k : tangents * (k + 1)]
-                size = np.linalg.norm(starts)
-                if not starts @ p[mine] > 0:
-                    raise BadModel(
-                        f"contact {c.contacts[i].name!r} of domain {c.domain.name!r} is at rest at t = {self.t:.6g} s "
-                        "and friction holds it: it does not slide; go on in a domain in which it is Pinned",
-                        contact=c.contacts[i].name,
-                    )
-                turned = np.abs(starts / size - p[mine]).max()
-                p[mine] = starts / size
-                if turned < 1e-12:
-                    break
+        if not now.constrained.elements:
+            start_slips(now, self.t, self.q, self.v, p)
         return p
 
     # ---- integrating --------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from saltus.model.registry import readable
 from saltus.simulation import netcdf
 from saltus.simulation.trajectory import SAMPLES, Event, Piece, Trajectory
 
-FORMAT = "saltus-trajectory-3"
+FORMAT = "saltus-trajectory-4"
 STATES = ("q_before", "v_before", "q", "v")  # around an event
 
 # What `meta` holds at least: a text, a number, a list of names, a dict of numbers.
@@ -31,7 +31,7 @@ NAMES = (
     "q_names",
     "v_names",
     "inputs",
-    "drives",
+    "motions",
     "channels",
     "constraints",
     "points",
@@ -178,6 +178,9 @@ def _meta(meta: Any) -> dict[str, Any]:
         for entry, numbers in meta[table].items():
             for value in (*numbers.values(), *(numbers[name] for name in expected)):
                 _number(value, readable(entry, table))
+    for name, among in (("standing", "forces"), ("elements", "contacts")):
+        if strange := set(meta[name]) - set(meta[among]):
+            raise ValueError(f"{name} names {', '.join(sorted(strange))}, which is none of its {among}")
     for place in meta["ground"]:
         if len([_number(value, "ground") for value in place]) != 2:
             raise ValueError("ground is no list of places (x, height)")

@@ -25,7 +25,7 @@ SAMPLES: dict[str, tuple[tuple[str, ...], str]] = {
     "v": (("velocity",), "rad/s or m/s"),
     "a": (("velocity",), "rad/s2 or m/s2"),
     "torques": (("input",), "Nm or N"),
-    "drives": (("drive",), "Nm or N"),
+    "motion_efforts": (("motion",), "Nm or N"),
     "phase": ((), "1"),
     "kinetic": ((), "J"),
     "potential": ((), "J"),
@@ -200,9 +200,9 @@ class Trajectory(Shown):
         return Named(self.meta["inputs"], self.arrays["torques"].T, "input")
 
     @property
-    def drives(self) -> Named:
+    def motion_efforts(self) -> Named:
         """Efforts of given motions over time by name (Nm, N)."""
-        return Named(self.meta["drives"], self.arrays["drives"].T, "drive")
+        return Named(self.meta["motions"], self.arrays["motion_efforts"].T, "motion")
 
     @property
     def params(self) -> dict[str, float]:
@@ -340,7 +340,8 @@ class Trajectory(Shown):
 
     def __repr__(self) -> str:
         outcome = self.outcome
-        return f"<Trajectory of {self.meta['name']}: {outcome.kind} at {outcome.t:.6g} s, {len(self.events)} events>"
+        count = f"{len(self.events)} event{'' if len(self.events) == 1 else 's'}"
+        return f"<Trajectory of {self.meta['name']}: {outcome.kind} at {outcome.t:.6g} s, {count}>"
 
     # ---- accounts -----------------------------------------------------------------------------------------------
 
@@ -392,13 +393,13 @@ class Trajectory(Shown):
             "  energy account (J): " + ", ".join(f"{k} {v:.6g}" for k, v in account.items() if "relative" not in k),
             f"  energy residual: {account['relative residual']:.3g} of the energy exchanged, at any sample",
         ]
-        prescribed = {n: c for n, c in self.meta["contacts"].items() if n not in self.meta["elements"]}
+        held = {n: c for n, c in self.meta["contacts"].items() if n not in self.meta["elements"]}
         lines += self.contacts.lines()
-        for name, contact in prescribed.items():
-            lines.append(
-                f"  contact {name}: smallest normal force {contact['normal_min']:.4g} N, friction needed "
-                f"{contact['friction_need']:.3g}"
-            )
+        for name, contact in held.items():
+            need, given = contact["friction_need"], contact["friction_given"]
+            there = f" of {given:.3g}" if given >= 0 else ", more than real ground gives (about 1)" if need > 1 else ""
+            least = f"smallest normal force {contact['normal_min']:.4g} N"
+            lines.append(f"  contact {name}: {least}, friction needed {need:.3g}{there}")
         deepest = max(self.meta["feet"].items(), key=lambda foot: foot[1]["depth"], default=None)
         if deepest is not None and deepest[1]["depth"] > 0:
             lines.append(f"  deepest below the ground: {deepest[0]}, {deepest[1]['depth']:.3g} m")
@@ -420,7 +421,7 @@ class Trajectory(Shown):
             "coordinate": m["q_names"],
             "velocity": m["v_names"],
             "input": m["inputs"],
-            "drive": m["drives"],
+            "motion": m["motions"],
             "channel": m["channels"],
             "constraint": m["constraints"],
             "element": m["elements"],

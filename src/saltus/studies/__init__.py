@@ -180,6 +180,24 @@ STUDIES = {
             "saltus.studies.quadruped",
         ),
         Study(
+            "quadruped-landing",
+            "The tailed quadruped, dropped with a roll, turns upright in the air with its tail and lands on its feet",
+            f"{LIU}, fig. 1: a drawing; machine and motion are ours",
+            "saltus.studies.quadruped_landing",
+        ),
+        Study(
+            "quadruped-push",
+            "How hard the trotting quadruped can be pushed to the side, with its tail controlled, passive and fixed",
+            f"{LIU}, fig. 1: a drawing; machine, clocks and gains are ours",
+            "saltus.studies.quadruped_push",
+        ),
+        Study(
+            "quadruped-turn",
+            "The tailed quadruped turns by 90 degrees as it trots, by its legs and its tail",
+            f"{LIU}, fig. 1: a drawing; machine and steering are ours",
+            "saltus.studies.quadruped_turn",
+        ),
+        Study(
             "mechanism-benchmarks",
             "Problems of the literature with the defaults: Andrews, Bricard, N-four-bar, Jansen's leg, Garcia's walker",
             "IVP test set, IFToMM benchmarks A02 and A04, Garcia, Chatterjee, Ruina and Coleman (1998)",

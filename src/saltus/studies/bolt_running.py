@@ -322,6 +322,6 @@ def picture(run: sl.Trajectory, gait: sl.Strides) -> Figure:
     """BOLT running to scale, with the paths of foot and hip."""
     until = min(float(gait.starts[-1]) + 0.01, float(run.t[-1]))
     figure = sl.view.plot_strobe(run, since=float(gait.starts[-4]) - 0.02, until=until, paths=("foot", "hip"))
-    pace = f"{gait.mean_speed:.2f} m/s, {1000 * gait.stride_time:.0f} ms a stride"
+    pace = f"{gait.mean_speed:.2f} m/s, {1000 * gait.stride_time:.0f} ms per stride"
     figure.axes[0].set_title(f"BOLT running: {pace}, one motor, two closed loops")
     return figure

@@ -35,7 +35,7 @@ def study(mu: float = 0.5) -> StudyResult:
         "stands": {n: abs(a) < 60.0 for n, a in final.items()},
         "energy_residual": {n: r.energy_account["relative residual"] for n, r in runs.items()},
         "steps": {n: r.meta["steps"] for n, r in runs.items()},
-        "leg_work_j": {n: r.energy_account["work of drive delta"] for n, r in runs.items()},
+        "leg_work_j": {n: r.energy_account["work of motion delta"] for n, r in runs.items()},
     }
     comparisons = [
         Comparison(

@@ -29,7 +29,7 @@ def study() -> StudyResult:
     data = {
         "apex_m": float(run["base.z"].max()),
         "turn_deg": float(turned[-1] - turned[0]),
-        "leg_work_j": run.energy_account["work of drive delta"],
+        "leg_work_j": run.energy_account["work of motion delta"],
         "energy_residual": run.energy_account["relative residual"],
         "milliseconds_an_evaluation": 1e3 * seconds / run.meta["evaluations"],
     }

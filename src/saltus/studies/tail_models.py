@@ -40,7 +40,7 @@ def study() -> StudyResult:
         "links_of_largest_difference": worst,
         "order_of_convergence": order,
         "yaw_of_rotary_inertia_deg": float(_yaw(thick)[-1]) - smooth,
-        "drive_peak_nm": float(np.abs(arc.drives["tail1.bend_x"]).max()),
+        "drive_peak_nm": float(np.abs(arc.motion_efforts["tail1.bend_x"]).max()),
         "momentum_drift": max(_drift(run) for run in (arc, *links.values())),
         "energy_residual": max(r.energy_account["relative residual"] for r in (arc, *links.values())),
     }
@@ -100,7 +100,7 @@ def swing(kind: str, links: int, radius: float = 0.0) -> sl.Trajectory:
         turned = _solved(lambda x: _chain_slope(x, links), sl.math.tan(angle), start)
         motion = {"tail1.alpha": 0 * m.time, "tail1.beta": turned}
     for name, value in motion.items():
-        m.prescribe(name, value)
+        m.move(name, value)
     start_state = m.assemble(base=(0, 0, 0, 1, 0, 0, 0))
     return sl.simulate(m, start_state, until=SWING, tolerance=1e-10)
 

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import http
 import ipaddress
+import re
 import secrets
 import socket
 from collections.abc import Callable
@@ -53,13 +54,15 @@ class Gate:
             if host is None:
                 return _refusal("this address is not one of the studio's; open the one that `saltus studio` printed")
             if self._brings_token(request):
-                headers = {"Location": "/", "Set-Cookie": f"{self._cookie}={self._token}; {COOKIE}"}
+                headers = {"Location": _place(request, host), "Set-Cookie": f"{self._cookie}={self._token}; {COOKIE}"}
                 return _response(http.HTTPStatus.SEE_OTHER, "", headers)
             if not self._shows_cookie(request):
                 return _refusal("this studio needs its token: open the address that `saltus studio` printed")
             origins = request.headers.get_all("Origin")
             if origins and origins != [f"http://{host}"]:
                 return _refusal("a page of another site asked for this")
+            if asked(request) and "Upgrade" not in request.headers:
+                return _response(http.HTTPStatus.SEE_OTHER, "", {"Location": _place(request, host)})
             response = serve(connection, request)
             if response is None:
                 return None if origins else _refusal("a WebSocket says which page opened it (Origin)")
@@ -124,6 +127,19 @@ class Gate:
         )
 
 
+def asked(request: Request) -> str:
+    """The state that a link asks for, in letters that mean nothing to a browser; "" if there is none."""
+    found = parse_qs(urlsplit(request.path).query).get("state", [""])[0]
+    return found if LINK.fullmatch(found) else ""
+
+
+def _place(request: Request, host: str) -> str:
+    """Where a visit goes on: to a page whose WebSocket asks for the state that the link names."""
+    state = asked(request)
+    return f"/?websocket=ws://{host}/?state={state}" if state else "/"
+
+
+LINK = re.compile(r"[A-Za-z0-9_=-]{1,6000}")  # a request may have 8192 bytes
 COOKIE = "HttpOnly; SameSite=Strict; Path=/"
 HEADERS = {
     "X-Content-Type-Options": "nosniff",

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from saltus.model.parts import Frame
 from saltus.studio.charts import Chart
-from saltus.studio.pose import Way
+from saltus.studio.grips import Grips
+from saltus.studio.pose import Posing, Way
 from saltus.studio.session import FRAME, Session
 from saltus.studio.words import Words
 
@@ -56,20 +58,18 @@ class Slider:
 class MachinePanel:
     """Sliders and what follows from them."""
 
-    handle: Any = None  # at the point, to drag it by
-
     def __init__(self, session: Session) -> None:
         self.session, self.posing, self.quiet = session, session.posing, False
         self._dragged = self._due = self._said = self._charted = 0.0
         gui, m = session.client.gui, session.mechanism
         self.text = Words(gui)
         self.chart = gui.add_html("")
-        names = dict.fromkeys(n for n in ("foot", *reversed(m.points)) if n in m.points)
+        known = dict.fromkeys(n for n in ("foot", *reversed(m.points)) if n in m.points)
+        names = _moving_first(self.posing, list(known))
         self.point: Any = gui.add_dropdown("Path of", tuple(names)) if names else None
         if self.point is not None:
             self.point.on_update(lambda _: session.post("machine", self.update))
-            self.grip = gui.add_checkbox("Drag it", False, hint="Take the point with the mouse; the machine follows")
-            self.grip.on_update(lambda _: session.post("grip", self.take))
+        self.grips = Grips(session, self.pull)
         self.units = gui.add_dropdown("Units", tuple(SHOWN))
         self.units.on_update(lambda _: session.post("units", self.show_units))
         self.sliders: dict[str, Any] = {}
@@ -107,38 +107,9 @@ class MachinePanel:
         finally:
             self.quiet = False
 
-    def take(self) -> None:
-        """Put a handle at the point, or take it away."""
-        if self.handle is not None:
-            self.handle.remove()
-            self.handle = None
-        if not self.grip.value:
-            return
-        planar = not self.session.mechanism.spatial
-        self.handle = self.session.client.scene.add_transform_controls(
-            "/plane/machine/handle",
-            scale=0.25 * self.session.size,
-            active_axes=(True, True, not planar),
-            disable_rotations=True,
-            depth_test=False,
-        )
-        self._put_handle()
-        self.handle.on_update(lambda _: None if self.quiet else self.session.post("pull", self.pull))
-
-    def _put_handle(self) -> None:
-        place = np.zeros(3)
-        here = self.posing.state.position(self.point.value)
-        place[: len(here)] = here
-        self.quiet = True
-        try:
-            self.handle.position = place
-        finally:
-            self.quiet = False
-
-    def pull(self) -> None:
-        """Go to where the handle was dragged, as near as the machine comes."""
-        target = np.asarray(self.handle.position)[: 3 if self.session.mechanism.spatial else 2]
-        self.put({}, self.posing.reach(self.point.value, target))
+    def pull(self, frame: Frame, target: np.ndarray) -> None:
+        """Bring a point to a place (m), as near as the machine comes."""
+        self.put({}, self.posing.reach(frame, target))
         self.update()
 
     def next_branch(self) -> None:
@@ -189,8 +160,6 @@ class MachinePanel:
         way = self._go(1.0)
         self._say(way)
         self._draw(way)
-        if self.handle is not None:
-            self._put_handle()
 
     def _say(self, way: Way | None) -> None:
         """Say what is known of the machine and of its way."""
@@ -221,6 +190,7 @@ class MachinePanel:
             s.follow(0.0)
             s.show(shot)
             s.line("path", way.points[:, 0] if way is not None and self.point is not None else np.zeros((0, 3)), PATH)
+            self.grips.renew()
         return way
 
     def _transmission(self, way: Way) -> str:
@@ -230,3 +200,12 @@ class MachinePanel:
         curve = [("", values, np.degrees(angles))]
         here = float(way.values[0]) if way.full else float(self.posing.state.q[driver])
         return Chart("transmission angle", f"{driver} (rad)", "(deg)", curve).svg(here)
+
+
+def _moving_first(posing: Posing, names: list[str]) -> list[str]:
+    """Points, those first that the first driver moves."""
+    way = posing.way(names)
+    if way is None:
+        return names
+    still = [name for k, name in enumerate(names) if np.ptp(way.points[:, k], axis=0).max() < 1e-9]
+    return [*(name for name in names if name not in still), *still]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from saltus.errors import BadValue, naming_extras
-from saltus.studio.gate import Gate
+from saltus.studio.gate import Gate, asked
 
 _starting = threading.Lock()
 _log = logging.getLogger("saltus.studio.connections")
@@ -109,6 +109,12 @@ class Folder:
         return self.page or b""
 
 
+def visit(running: Any, client_id: int) -> tuple[str, str]:
+    """The address a page was asked for under, and the state that its link names ("" if none)."""
+    request = running._websock_server._live_connections[client_id].request  # viser keeps it, and has no name for it
+    return f"http://{request.headers['Host']}", asked(request)
+
+
 def server(gate: Gate, **options: Any) -> Any:
     """Start a server of viser whose page begins with our script, and which answers nobody the gate refuses."""
     with naming_extras():
@@ -137,6 +143,6 @@ def server(gate: Gate, **options: Any) -> Any:
     if len(started) != 1:  # another version of viser may start otherwise: rather none than one without a gate
         running.stop()
         raise BadValue(
-            f"viser {viser.__version__} starts its server in a way that the studio cannot guard; install 1.1"
+            f"viser {viser.__version__} starts its server in a way that the studio cannot guard; install 1.1.1"
         )
     return running

@@ -27,7 +27,7 @@ def furnish(session: Session) -> Panels:
     tabs = session.client.gui.add_tab_group()
     with tabs.add_tab("Machine"):
         machine = MachinePanel(session)
-        Keeping(session, machine)
+        keeping = Keeping(session, machine)
     with tabs.add_tab("Run"):
         run = RunPanel(session)
     with tabs.add_tab("Gait"):
@@ -37,6 +37,8 @@ def furnish(session: Session) -> Panels:
         with tabs.add_tab("Target"):
             target = TargetPanel(session, machine)
     machine.update()
+    if session.wish:
+        session.post("wish", keeping.open)
     if session.model.run is not None:
         run.load(session.model.run)
     return Panels(machine, run, gait, target)

@@ -14,6 +14,7 @@ from saltus.errors import CannotClose, SaltusError, Singular
 from saltus.model.assembly import State, assembler
 from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
+from saltus.model.parts import Frame
 from saltus.model.rank import rank
 
 SAMPLES = 120  # points of a path
@@ -40,7 +41,7 @@ class Pose:
 class Way:
     """The way of the machine while its first driver turns: positions q, driver values (rad, m) and paths of points.
 
-    Each has a row a value; `full` says whether the driver turns fully.
+    Each has a row per value; `full` says whether the driver turns fully.
     """
 
     q: np.ndarray
@@ -80,6 +81,14 @@ class Posing:
         except CannotClose:
             self.pose = self._open(*after)
         return self.pose
+
+    def jump(self, pose: Mapping[str, float], held: Mapping[str, float], params: Mapping[str, float]) -> None:
+        """Go to the branch that a pose is on, without a way there; one that does not close leaves the present one."""
+        fixed: dict[str, Any] = {**self.held, **held}
+        try:
+            self.state = self.mechanism.assemble(near=pose, params={**self.params, **params}, **fixed)
+        except CannotClose:
+            return
 
     def _near(self, state: State, held: Mapping[str, float], params: Mapping[str, float]) -> State:
         guess = dict(zip(self.mechanism.q_names, state.positions.tolist(), strict=True))
@@ -169,8 +178,9 @@ class Posing:
             text += ", " + _counted(sum(found.redundant.values()), "redundant constraint")
         return text
 
-    def reach(self, point: str, target: np.ndarray) -> dict[str, float]:
-        """Values of the drivers that bring a point nearest to a place (m), the floating base where it is.
+    def reach(self, point: Frame | str, target: np.ndarray) -> dict[str, float]:
+        """Values of the drivers that bring a point nearest to a place (m), the floating base where it is unless that
+        alone moves the point.
 
         Gauss-Newton steps along the machine's own motions, short ones, so that the branch stays the same.
         """
@@ -183,8 +193,11 @@ class Posing:
             moved = {d: self.assembler.v_of_q[m.q_names.index(d)][0] for d in self.drivers}
             rows = [np.eye(self.assembler.nv)[moved[d]] for d in self.drivers if d not in inner]
             motions = null_space(np.vstack([J, *rows])) if len(J) or rows else np.eye(self.assembler.nv)
-            if not motions.size:
-                break
+            if not np.abs(state.jacobian(point) @ motions).max(initial=0.0) > 1e-9:
+                if len(inner) == len(self.drivers):
+                    break
+                inner = self.drivers
+                continue
             gap = target - state.position(point)
             along = motions @ np.linalg.lstsq(state.jacobian(point) @ motions, gap, rcond=1e-3)[0]
             along *= min(1.0, STEP / max(np.abs(along).max(), 1e-12))

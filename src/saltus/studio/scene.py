@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.model.geometry import hull, skeleton, spiral, trace
+from saltus.model.geometry import axes, hull, skeleton, spiral, trace, turned
 from saltus.model.mechanism import Mechanism
 
 # Okabe and Ito's colours, which the colour-blind tell apart; shades of two of them for the sides of a machine.
@@ -33,8 +33,7 @@ class Placed:
         m = self.mechanism = mechanism
         self.bones = skeleton(m, params)
         self.links = list(self.bones.links)
-        unit = np.eye(3 if m.spatial else 2)
-        self._axes = [f for n in self.links for f in (m.links[n].origin, *(m.links[n].at(*row) for row in unit[:2]))]
+        self._axes = axes(m, self.links)
         self.loops = [j for j in m.loops if j.kind in ("revolute", "universal", "spherical", "weld")]
         self._ends = [f for j in self.loops for f in (j.a, j.b)]
 
@@ -44,12 +43,9 @@ class Placed:
         world = trace(self.mechanism, q, [*self._axes, *self.bones.frames, *self._ends], params=params, t=t)
         if world.shape[2] == 2:
             world = np.concatenate([world, np.zeros((*world.shape[:2], 1))], axis=2)
-        axes = world[:, : 3 * n].reshape(len(world), n, 3, 3)
-        x, y = axes[:, :, 1] - axes[:, :, 0], axes[:, :, 2] - axes[:, :, 0]
-        R = np.stack([x, y, np.cross(x, y)], axis=-1)
-        turns = quaternions(R)
+        p, R = turned(world[:, : 3 * n])
         ends = world[:, 3 * n + k :].reshape(len(world), -1, 2, 3)
-        return Snapshots(axes[:, :, 0], turns, R, world[:, 3 * n : 3 * n + k], ends)
+        return Snapshots(p, quaternions(R), R, world[:, 3 * n : 3 * n + k], ends)
 
 
 class Snapshots:
@@ -147,7 +143,7 @@ def side(name: str) -> str:
 class Body:
     """The solid parts of one machine in a page; a ghost is the same, pale.
 
-    Pins belong to the links they are on and move with them, so that a pose is one position and one rotation a link.
+    Pins belong to the links they are on and move with them, so that a pose is one position and one rotation per link.
     """
 
     def __init__(self, scene: Any, root: str, placed: Placed, *, ghost: bool = False) -> None:
@@ -177,6 +173,10 @@ class Body:
             outline, pins = local[: len(bones.links[name])], local[len(bones.links[name]) :]
             wide = radius if len(outline) > 1 or planar else 1.6 * radius
             layer = np.array([0, 0, (k - (len(self.placed.links) - 1) / 2) * 0.8 * radius if planar else 0.0])
+            surface = self._seen(name)
+            if surface is not None:  # it shows its own joints and feet
+                self._mesh(name, surface, paint[name])
+                continue
             self._mesh(name, solid(outline + layer, wide, 0.8 * radius if planar else None), paint[name])
             self._draw_pins(f"{name}/pins", pins, (0.5 if planar else 1.3) * radius, deep, PALE)
             feet = [(shot.points[row, i], r) for i, r in bones.feet if bones.frames[i].link.name == name]
@@ -187,6 +187,12 @@ class Body:
             self._local["ground"] = np.zeros(0)
             fixed = shot.points[row, self._pins["ground"]]
             self._draw_pins("ground pins", fixed, (0.8 if planar else 1.3) * radius, deep, DARK)
+
+    def _seen(self, link: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """Surfaces of a link from the files of its model, as one; none where it has none."""
+        given = [surface.triangles() for surface in self.placed.mechanism.surfaces.get(link, ())]
+        found = [shape for shape in given if shape is not None]
+        return _joined(found) if found else None
 
     def _draw_pins(self, name: str, places: np.ndarray, radius: float, deep: float | None, colour: Any) -> None:
         if len(places) and not self.ghost:

@@ -63,7 +63,8 @@ class Studio:
             return
         with self._lock:
             model = self._spare.pop() if self._spare else None
-        session = Session(client, model if model is not None else self.load(), self.load, furnish, here)
+        visit = page.visit(self.server, client.client_id)
+        session = Session(client, model if model is not None else self.load(), self.load, furnish, here, *visit)
         with self._lock:
             self.sessions[client.client_id] = session
         session.thread.start()

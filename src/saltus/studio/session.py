@@ -32,7 +32,8 @@ log = logging.getLogger("saltus.studio")
 class Session:
     """What one page shows and does. Callbacks of the page only leave notes; the thread reads and acts on them.
 
-    `furnish` makes the panels, `here` says whether somebody still has the page open.
+    `furnish` makes the panels, `here` says whether somebody still has the page open, `address` is where, and `wish` the
+    state that its link asks for.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class Session:
         load: Callable[[], Any],
         furnish: Callable[[Session], Any],
         here: Callable[[], bool],
+        address: str = "",
+        wish: str = "",
     ) -> None:
-        self.client, self.model = client, model
+        self.client, self.model, self.address, self.wish = client, model, address, wish
         self._furnish, self._here = furnish, here
         self.system, self.mechanism = model.system, model.system.mechanism
         self.worker = Worker(load)

@@ -24,9 +24,10 @@ from saltus.sealed import checksum
 if TYPE_CHECKING:
     import xarray
 
-FORMAT = "saltus-sweep-2"
-CODECS = {"bytes", "zstd"}  # what we write; others may be programs of their own
-LARGEST = 1 << 34  # bytes of a store that is read into memory
+FORMAT = "saltus-sweep-3"
+CODECS = {"bytes"}  # numbers as they are: others may be programs of their own, or make much of little
+LARGEST = 1 << 34  # bytes of an array that is read into memory
+DESCRIBED = 1 << 20  # bytes of the description of one
 
 Points = Mapping[str, np.ndarray]
 
@@ -109,14 +110,22 @@ class Ledger:
         for name, values in self.points.items():
             if name in outputs:
                 raise BadValue(f"the task returns {name!r}, which is also the name of a point's entry", name=name)
-            group.create_array(name, data=values, chunks=(total,), overwrite=True)
+            group.create_array(name, data=values, chunks=(total,), compressors=None, overwrite=True)
         for name, sample in outputs.items():
             shape = np.shape(sample)[1:]
             group.create_array(
-                name, shape=(total, *shape), chunks=(chunk, *shape), dtype="float64", fill_value=np.nan, overwrite=True
+                name,
+                shape=(total, *shape),
+                chunks=(chunk, *shape),
+                dtype="float64",
+                compressors=None,
+                fill_value=np.nan,
+                overwrite=True,
             )
         count = -(-total // chunk)
-        group.create_array("done", shape=(count,), chunks=(1,), dtype="uint64", fill_value=0, overwrite=True)
+        group.create_array(
+            "done", shape=(count,), chunks=(1,), dtype="uint64", compressors=None, fill_value=0, overwrite=True
+        )
         about: dict[str, Any] = {
             "format": FORMAT,
             "mark": self.mark,
@@ -201,20 +210,31 @@ class Ledger:
 
 
 def _only_plain_files(path: Path) -> None:
-    """Refuse links and pipes in a store, which lead out of it or never end, and codecs that are not ours.
+    """Refuse what a store need not have: links and pipes, which lead out of it or never end, codecs that are not ours,
+    and files longer than what they are said to hold, which would be read whole.
 
     Which code other codecs run is up to what is installed.
     """
     for file in path.rglob("*"):
         if file.is_symlink() or not (file.is_file() or file.is_dir()):
             raise ValueError(f"{file.relative_to(path)} is no plain file")
+        if file.name == "zarr.json" and file.stat().st_size > DESCRIBED:
+            raise ValueError(f"{file.relative_to(path)} has {file.stat().st_size} bytes, more than a description takes")
     for file in [path / "zarr.json", *path.glob("*/zarr.json")]:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data, array = json.loads(file.read_text(encoding="utf-8")), file.parent
         names = {codec["name"] for codec in data.get("codecs", ())}
         if names - CODECS or data.get("storage_transformers"):
-            raise ValueError(f"{file.parent.name} wants {', '.join(sorted(names - CODECS)) or 'a transformer'}")
-        if math.prod(data.get("shape", [1])) * 8 > LARGEST:
-            raise ValueError(f"{file.parent.name} has shape {data['shape']}, too large to be read")
+            raise ValueError(f"{array.name} wants {', '.join(sorted(names - CODECS)) or 'a transformer'}")
+        grid = data.get("chunk_grid", {}).get("configuration", {}).get("chunk_shape", ())
+        for shape in (data.get("shape", ()), grid):
+            if math.prod(shape) * 8 > LARGEST:
+                raise ValueError(f"{array.name} has shape {shape}, too large to be read")
+        for chunk in (array / "c").rglob("*"):
+            if chunk.is_file() and chunk.stat().st_size > math.prod(grid) * 8:
+                raise ValueError(
+                    f"{chunk.relative_to(path)} has {chunk.stat().st_size} bytes, more than the {math.prod(grid)} "
+                    "numbers of a chunk take; delete it, and the same sweep computes it again"
+                )
 
 
 def _checked(about: dict[str, Any], group: Any) -> dict[str, Any]:

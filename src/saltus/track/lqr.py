@@ -113,14 +113,14 @@ class LQR(Referenced):
         now = self._blocks(m).split(row)
         tau, _ = clock(t, s, now)
         q, v = evaluated(now["q"], nq, tau), evaluated(now["v"], nv, tau)
-        error = ca.vertcat(_difference(m, ca.vertcat(*s.q), q), ca.vertcat(*s.v) - v)
+        error = ca.vertcat(difference(m, ca.vertcat(*s.q), q), ca.vertcat(*s.v) - v)
         K = ca.reshape(evaluated(now["K"], 2 * nv * len(inputs), tau), 2 * nv, len(inputs)).T
         u = evaluated(now["u"], len(inputs), tau) - ca.mtimes(K, error)
         u = clipped(u, limits("LQR", self.limit, inputs))
         return {name: u[i] for i, name in enumerate(inputs)}
 
 
-def _difference(m: Mechanism, q: SX, reference: SX) -> SX:
+def difference(m: Mechanism, q: SX, reference: SX) -> SX:
     """Small displacement in velocity coordinates from the reference to q: with q' = N v, dq = (N'N)^-1 N' (q - q_r).
 
     A quaternion and its negative are one turn: the nearer of the two is taken.
@@ -163,10 +163,10 @@ class Linearised:
     """Derivatives of a domain's dynamics along a stay: (dq, dv)' = A (dq, dv) + B du, one of each a sample.
 
     The residual M a + h - Q - J' f and the second rate of the constraints are differentiated, and the accelerations
-    solved for afterwards: the mass matrix is never inverted as an expression.
+    solved for afterwards: the mass matrix is never inverted as an expression. `anchors` are the parameters of contacts.
     """
 
-    def __init__(self, stage: Constrained, stay: Stay, params: np.ndarray) -> None:
+    def __init__(self, stage: Constrained, stay: Stay, params: np.ndarray, anchors: np.ndarray | None = None) -> None:
         m = stage.system.mechanism
         if any(isinstance(c, Sliding) and c.friction != 0 for c in stage.domain.contacts):
             raise BadModel(
@@ -189,7 +189,7 @@ class Linearised:
         turning = ca.mtimes(ca.mtimes(ca.diag(1 / ca.diag(ca.mtimes(N.T, N))), N.T), ca.mtimes(along, N) - N_dot)
         slopes += [-ca.jacobian(residual, e.u), turning, ca.jacobian(e.phi_dot, e.q), k.second_rate(e.q_dot)]
         first, then = (_numbers(stage, name, symbols, x) for name, x in (("solve", solve), ("slopes", slopes)))
-        p = np.concatenate([params, np.zeros(stage.anchors.numel())])
+        p = np.concatenate([params, np.zeros(stage.anchors.numel()) if anchors is None else anchors])
         nv, count = e.nv, len(stay.t)
         self.t = stay.t
         self.A, self.B = np.zeros((count, 2 * nv, 2 * nv)), np.zeros((count, 2 * nv, len(m.inputs)))
@@ -254,7 +254,7 @@ def _backwards(A: np.ndarray, S: np.ndarray, Q: np.ndarray, P: np.ndarray, h: fl
 
 def _numbers(stage: Constrained, name: str, symbols: list[SX], expressions: list[SX]) -> Any:
     """Make a function that returns the expressions as matrices."""
-    outputs = ca.cse([ca.densify(x) for x in stage.with_params(expressions)])
+    outputs = [ca.densify(x) for x in stage.with_params(expressions)]
     kernel = Kernel(ca.Function(name, symbols, outputs), native=False)
 
     def call(*arguments: Any) -> list[np.ndarray]:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Polygon, Rectangle
 
 from saltus.errors import UnknownName
 from saltus.view.colours import COLOURS, PALETTE, STANCE
-from saltus.view.placing import extent, has_contacts, mechanism_of, on_ground, places
+from saltus.view.placing import Surfaces, extent, has_contacts, mechanism_of, on_ground, pictured, places
 from saltus.view.style import axes_of, styled
 
 if TYPE_CHECKING:
@@ -147,12 +149,14 @@ def plot_machine(
     figure, ax = axes_of(ax, 5.0, 4.6)
     m = state.mechanism
     bones = skeleton(m, state.params)
-    points = places(m, bones, state.positions, state.params)[0]
-    drawn = artists(ax, bones)
+    points, seen = pictured(state, bones)
+    drawn = artists(ax, bones, alpha=0.0 if seen else 1.0)
     move(drawn, bones, points)
+    _draw_surfaces(ax, bones, seen)
     shape = Level(ground) if isinstance(ground, int | float) else ground
     middle, wide = points[:, 0].mean(), 1.0 + np.ptp(points, axis=0).max()
-    _frame(ax, extent(bones, points), None if shape is None else shape.line(middle - wide, middle + wide))
+    shown = np.concatenate([extent(bones, points), *[x.corners.reshape(-1, 2) for x in seen]])
+    _frame(ax, shown, None if shape is None else shape.line(middle - wide, middle + wide))
     if names:
         for name, i in bones.named.items():
             ax.annotate(name, points[i], xytext=(7, 4), textcoords="offset points", fontsize=8, color=DARK, zorder=5)
@@ -166,6 +170,20 @@ def plot_machine(
     ax.set_xlabel("x (m)")
     ax.set_ylabel("z (m)" if m.spatial else "y (m)")
     return figure
+
+
+def _draw_surfaces(ax: Axes, bones: Skeleton, seen: Sequence[Surfaces]) -> None:
+    """Draw triangles of links, the farthest first."""
+    if not seen:
+        return
+    paint = dict(zip(bones.links, _cycle(len(bones.links), True), strict=True))
+    colours = np.concatenate([x.shade[:, None] * to_rgb(paint[x.link]) for x in seen])
+    order = np.argsort(-np.concatenate([x.depth for x in seen]))
+    corners = np.concatenate([x.corners for x in seen])[order]
+    colours = np.clip(colours[order], 0, 1)
+    ax.add_collection(
+        PolyCollection([*corners], facecolors=colours, edgecolors=colours, linewidths=0.2, rasterized=True)
+    )
 
 
 def _frame(ax: Axes, points: np.ndarray, ground: Any, margin: float = 0.08) -> None:

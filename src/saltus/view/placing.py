@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import numpy as np
 from saltus.errors import BadValue
 
 if TYPE_CHECKING:
+    from saltus.model.assembly import State
     from saltus.model.geometry import Skeleton
     from saltus.model.mechanism import Mechanism
     from saltus.simulation.trajectory import Trajectory
 
 EYE = 4.0  # machine sizes from the eye to the middle of a machine in 3D
+LIGHT = np.array([-0.35, -0.6, 0.72])  # direction to the lamp
 SIDE = (-0.5, 0.35)  # of that distance: where the eye is along x, and above
 
 
@@ -65,17 +68,58 @@ def places(
     return world if world.shape[2] == 2 else seen(world)
 
 
-def seen(world: np.ndarray) -> np.ndarray:
+def seen(world: np.ndarray, machine: np.ndarray | None = None) -> np.ndarray:
     """Points (rows, points, 3) in perspective, from the side, a little from behind and above: x and z (m).
 
     The plane through the middle of the machine is drawn as it is, so that axes hold there; what lies nearer is larger
-    and lower, what lies farther smaller and higher, and two legs side by side are two.
+    and lower, what lies farther smaller and higher, and two legs side by side are two. `machine` are the points by
+    which that is measured, `world` itself unless given.
     """
-    middle = world.mean(axis=1, keepdims=True)
-    away = EYE * max(float(np.ptp(world, axis=1).max()), 1e-9)  # from the eye to that plane
+    machine = world if machine is None else machine
+    middle = machine.mean(axis=1, keepdims=True)
+    away = EYE * max(float(np.ptp(machine, axis=1).max()), 1e-9)  # from the eye to that plane
     eye = middle[:, :, [0, 2]] + away * np.array(SIDE)
     share = away / (away + world[:, :, [1]] - middle[:, :, [1]])
     return np.asarray(eye + (world[:, :, [0, 2]] - eye) * share)
+
+
+def pictured(state: State, bones: Skeleton) -> tuple[np.ndarray, list[Surfaces]]:
+    """Points of a machine's skeleton in the picture, and the surfaces that files give its links in 3D.
+
+    Of these, triangles that look away are left out.
+    """
+    from saltus.model.geometry import axes, trace, turned
+
+    m = state.mechanism
+    links = [n for n in bones.links if n in m.surfaces] if m.spatial else []
+    own = [(n, x) for n in links for x in (surface.triangles() for surface in m.surfaces[n]) if x is not None]
+    if not own:
+        return places(m, bones, state.positions, state.params)[0], []
+    points = trace(m, state.positions, bones.frames, params=state.params)
+    p, R = turned(trace(m, state.positions, axes(m, links), params=state.params)[0])
+    at = {n: (p[k], R[k]) for k, n in enumerate(links)}
+    solids = [(n, (x @ at[n][1].T + at[n][0])[faces]) for n, (x, faces) in own]
+    machine = np.concatenate([points, *[corners.reshape(1, -1, 3) for _, corners in solids]], axis=1)
+    eye = machine.mean(axis=1) + EYE * np.ptp(machine, axis=1).max() * np.array([SIDE[0], -1.0, SIDE[1]])
+    out = []
+    for name, corners in solids:
+        normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
+        front = ((corners[:, 0] - eye) * normals).sum(axis=1) < 0
+        flat = seen(corners[front].reshape(1, -1, 3), machine).reshape(-1, 3, 2)
+        shade = 0.55 + 0.45 * np.clip(normals[front] @ LIGHT, -0.4, 1.0)
+        out.append(Surfaces(name, flat, shade, corners[front].mean(axis=1)[:, 1]))
+    return seen(points, machine)[0], out
+
+
+@dataclass(frozen=True, eq=False)
+class Surfaces:
+    """Triangles (n, 3, 2) of a link in the picture, how bright each is, and how far away (m)."""
+
+    link: str
+    corners: np.ndarray
+    shade: np.ndarray
+    depth: np.ndarray
 
 
 def extent(bones: Skeleton, points: np.ndarray) -> np.ndarray:

@@ -84,7 +84,7 @@ def plot_phase_portrait(
 
 
 def _mark_events(ax: Axes, run: Trajectory, phase: np.ndarray, q: np.ndarray, v: np.ndarray) -> list[Line2D]:
-    """Marks at the state just before each event, for the legend one a kind."""
+    """Marks at the state just before each event, for the legend one per kind."""
     last = {int(p): i for i, p in enumerate(phase)}  # the last sample of every phase
     kinds: dict[str, list[int]] = {}
     for event in run.events:

@@ -163,7 +163,11 @@ def _contacts(run: Trajectory) -> list[str]:
             (n, own.touched(n), own.slip_length(n), most[n], own.friction_used(n), own.friction_given(n))
             for n in own.names
         ]
-        return ["<h2>Contacts</h2>", table(head, rows)]
+        worry = (
+            "a contact slips where the friction used is the friction given, and one that sticks is safe by what is "
+            "left; on ground with less friction than it used the motion is another one"
+        )
+        return ["<h2>Contacts</h2>", table(head, rows, worry)]
     contacts = run.meta["contacts"]
     if not contacts:
         return []
@@ -175,7 +179,10 @@ def _contacts(run: Trajectory) -> list[str]:
     }
     known = [n for n in shown if all(n in c for c in contacts.values())]
     rows = [(name, *(shown[n][1] * float(c[n]) for n in known)) for name, c in contacts.items()]
-    worry = "a pinned foot is held whatever it takes: real ground gives a friction of about 1 at most, and never pulls"
+    worry = (
+        "a pinned foot is held whatever it takes: where the friction needed is above the ground's own (real ground's "
+        "is about 1 at most), or the ground pulls, a real foot would slip or lift, and the motion is another one"
+    )
     return ["<h2>Contacts</h2>", table(("contact", *(shown[n][0] for n in known)), rows, worry)]
 
 

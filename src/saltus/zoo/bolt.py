@@ -135,7 +135,7 @@ def bolt(*, takeoff: str = "force") -> sl.HybridSystem:
     `takeoff` ends stance when the ground force falls to zero ("force") or when the line from hip to foot,
     the foot ahead at touchdown, comes within the angle `phase` of the vertical ("phase", the paper's rule,
     under which the ground may pull). In flight 30 Nm limit the motor, in stance its peak power of 1350 W. The
-    paper prints no gains; these (Params omega, K_P, K_D and q_td) run near its 1.3 m/s and 284 ms a stride.
+    paper prints no gains; these (Params omega, K_P, K_D and q_td) run near its 1.3 m/s and 284 ms per stride.
     """
     m = bolt_linkage(base="floating")
     phase = m.param("phase", math.radians(8.2), "rad")

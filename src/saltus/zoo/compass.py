@@ -52,7 +52,7 @@ def compass_linkage(*, mu: float = 1.0, slope: float = 0.0) -> sl.Mechanism:
 
     forward = (0, 0, -1)
     m.planar("stance", m.ground, stance, normal=forward)
-    m.revolute("upright", stance.at(0, reach), hip, axis=forward, follows=-m.q.stance.angle)
+    m.revolute("upright", stance.at(0, reach), hip, axis=forward, motion=-m.q.stance.angle)
     m.revolute("swing", hip, swing, axis=forward)
     m.revolute("torso", hip, torso, axis=forward)
     m.point("stance_foot", stance.at(0, 0))

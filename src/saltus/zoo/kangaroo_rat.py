@@ -94,7 +94,7 @@ def kangaroo_rat(
         if contacts != "none"
         else {}
     )
-    delta = m.driven("delta", legs(m.time)) if law else math.radians(-75.0)
+    delta = m.motion("delta", legs(m.time)) if law else math.radians(-75.0)
     for side, name in ((1, "right"), (-1, "left")):
         feet = _leg(m, body, side, name, delta)
         if law:
@@ -124,9 +124,9 @@ def _leg(m: sl.Mechanism, body: Any, side: int, name: str, delta: Any) -> dict[s
     """Points A = H + 24 u(delta) + 40 u(gamma), M = A + 35 u(delta), T = M - 16 u(gamma - 30 deg), in mm, x = const."""
     shin, shank, foot = (m.massless(f"{name}_{part}") for part in ("thigh", "shank", "foot"))
     hip = body.at(side * HIP[0], *HIP[1:])
-    m.revolute(f"{name}_hip", hip, shin, axis="x", follows=GAMMA)
-    m.revolute(f"{name}_knee", shin.at(0, 0.040, 0), shank, axis="x", follows=delta - GAMMA)
-    m.revolute(f"{name}_mtp", shank.at(0, 0.059, 0), foot, axis="x", follows=GAMMA - TOE - delta)
+    m.revolute(f"{name}_hip", hip, shin, axis="x", motion=GAMMA)
+    m.revolute(f"{name}_knee", shin.at(0, 0.040, 0), shank, axis="x", motion=delta - GAMMA)
+    m.revolute(f"{name}_mtp", shank.at(0, 0.059, 0), foot, axis="x", motion=GAMMA - TOE - delta)
     feet = {"ankle": shank.at(0, 0.024, 0), "metatarsus": foot.at(0, 0, 0), "toe": foot.at(0, -0.016, 0)}
     return {f"{name}_{part}": m.point(f"{name}_{part}", frame) for part, frame in feet.items()}
 

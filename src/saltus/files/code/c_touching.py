@@ -145,7 +145,7 @@ static int run(NAME_state *s, double h, int times) {
   memset(&a, 0, sizeof a);
   a.step = h;
   a.tolerance = s->tolerance;
-  a.rest = fmax(@REST@, @GRAVITY@ * h / 2);
+  a.rest = fmax(@REST@, @GRAVITY@ * h / 8);
   a.weight = @WEIGHT@;
   a.times = times;
   a.t = &s->t;

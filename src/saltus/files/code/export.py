@@ -10,12 +10,14 @@ from saltus.errors import BadModel, UnknownName
 from saltus.files.code.routines import Exported
 from saltus.files.code.touching import Touching
 from saltus.hybrid.graph import HybridSystem
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.simulation.asked import ground_of
 
 FORMS = ("c", "fmu", "numpy")
 
 
+@unchanged
 def export(
     thing: Any,
     directory: str | Path,

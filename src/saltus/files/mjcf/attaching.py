@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from saltus.files.xml.found import Left
-from saltus.files.xml.tree import Element, bad, read_tree
+from saltus.files.xml.tree import Element, bad, inside, read_tree
 
 MOST_FILES = 200
 DEEPEST = 20
@@ -34,21 +34,6 @@ def whole(root: Element, folder: Path | None, left: Left, depth: int = 0) -> Who
     if depth > DEEPEST:
         raise bad(root, f"models attach each other more than {DEEPEST} deep")
     return _Attaching(_included(root, folder), folder, left, depth).done()
-
-
-def inside(element: Element, folder: Path | None, *names: str | Path | None) -> Path:
-    """A file that stands in the model's folder or below: the first name, in the folder or in the other places given."""
-    name, *others = names
-    if folder is None:
-        raise bad(element, f"file {str(name)!r} is not read from a text that has no folder")
-    found = [(base / str(name)).resolve() for base in (folder, *(Path(o) for o in others if o))]
-    within = [path for path in found if path.is_relative_to(folder.resolve())]
-    if not within:
-        raise bad(element, f"file {str(name)!r} lies outside the model's folder {folder}; move it inside")
-    path = next((path for path in within if path.is_file()), None)
-    if path is None:
-        raise bad(element, f"file {str(name)!r} does not exist in {folder}")
-    return path
 
 
 def _included(root: Element, folder: Path | None) -> Element:

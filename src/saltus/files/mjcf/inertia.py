@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from saltus.errors import BadFile
-from saltus.files.mjcf.attaching import inside, mesh_name
+from saltus.files.mjcf.attaching import mesh_name
 from saltus.files.mjcf.document import Document, fromto
 from saltus.files.xml.found import Left, called
-from saltus.files.xml.mesh import Mesh, hull, read_mesh
+from saltus.files.xml.mesh import Mesh, Surface, hull, read_mesh
 from saltus.files.xml.rigid import Mass, Pose, shape, together
-from saltus.files.xml.tree import Element, bad, numbers, scalar
+from saltus.files.xml.tree import Element, bad, inside, numbers, scalar
 
 NOTHING = Mass(0.0, np.zeros(3), np.zeros((3, 3)))
 SIZES = {"sphere": 1, "capsule": 2, "cylinder": 2, "box": 3, "ellipsoid": 3}
@@ -116,9 +116,7 @@ class Masses:
             "smoothnormal maxhullvert normal texcoord material user",
         )
         if "file" in asset.attributes:
-            points, faces = read_mesh(
-                inside(asset, self.document.folder, self.path(asset), Path(asset.file).parent), asset
-            )
+            points, faces = read_mesh(self._file(asset), asset)
         else:
             flat = numbers(asset, "vertex", "", None)
             if not len(flat) or len(flat) % 3:
@@ -128,13 +126,28 @@ class Masses:
             if len(points) < 4 or len(given) % 3 or (len(given) and not 0 <= given.min() <= given.max() < len(points)):
                 raise bad(asset, f"mesh {name!r} has {len(points)} points and faces that do not fit them")
             faces = given.reshape(-1, 3) if len(given) else hull(points)
+        A, b = self._placed(asset)
+        return Mesh(points @ A.T + b, faces if np.linalg.det(A) > 0 else faces[:, ::-1]), asset
+
+    def _file(self, asset: Element) -> Path:
+        return inside(asset, self.document.folder, self.path(asset), Path(asset.file).parent)
+
+    def _placed(self, asset: Element) -> tuple[np.ndarray, np.ndarray]:
+        """A and b with which points x of a mesh's file become A x + b, turned and scaled as the asset says."""
         R = Document.rotation(self.document, asset.with_attributes({"quat": asset.get("refquat", "1 0 0 0")}))
-        points = (points - numbers(asset, "refpos", "0 0 0", 3)) @ R
-        scale = numbers(asset, "scale", "1 1 1", 3)
-        points = points * scale
-        if np.prod(scale) < 0:
-            faces = faces[:, ::-1]
-        return Mesh(points, faces), asset
+        A = np.diag(numbers(asset, "scale", "1 1 1", 3)) @ R.T
+        return A, -A @ numbers(asset, "refpos", "0 0 0", 3)
+
+    def surface(self, e: Element, pose: Pose) -> Surface | None:
+        """What a geom at a pose looks like; nothing where it is no mesh from a file in the model's folder."""
+        asset = self.assets.get(e.get("mesh"))
+        if asset is None or not asset.get("file"):
+            return None
+        try:
+            path, (A, b) = self._file(asset), self._placed(asset)
+        except BadFile:
+            return None  # pictures do without; what moves has its own words for it
+        return Surface(path, pose.R @ A, pose.p + pose.R @ b)
 
     def path(self, asset: Element) -> str:
         """Where a mesh lies, seen from the model's folder."""

@@ -124,7 +124,8 @@ class Tree:
         asset = self.masses.assets.get(e.get("mesh"))
         file = self.masses.path(asset) if asset is not None and asset.get("file") else ""
         masks = (int(scalar(e, "contype", 1)), int(scalar(e, "conaffinity", 1)))
-        found = Shape(e.get("name"), link, kind_of(e), pose, size, friction, touches, file, masks=masks)
+        look = self.masses.surface(e, pose) if kind_of(e) == "mesh" and not self.plane else None
+        found = Shape(e.get("name"), link, kind_of(e), pose, size, friction, touches, file, masks=masks, surface=look)
         self.shapes[found.name] = found
         self.kept.shapes.append(found)
 

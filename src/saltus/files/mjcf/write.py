@@ -76,7 +76,7 @@ class _Writer:
             if name in self.joint_tags:
                 self._motor(name)
             elif name in motors:
-                self.left.append(f"motor {name!r} on a joint that closes a loop or follows another")
+                self.left.append(f"motor {name!r} on a joint that closes a loop or has a given motion")
             else:
                 self.left.append(f"input {name!r}")
         for name, inertia in m.reflected:
@@ -107,7 +107,7 @@ class _Writer:
                 continue
             q, v = (dict(zip(*x, strict=True)) for x in ((m.q_names, state.positions), (m.v_names, state.velocities)))
             for joint in m.joints.values():
-                for own, e in zip(joint.q_names, joint.follows or (), strict=False):
+                for own, e in zip(joint.q_names, joint.motion or (), strict=False):
                     constant, coefficients = self.n.affine(e) or (0.0, {})
                     q[own] = constant + sum(c * q[n] for n, c in coefficients.items())
                     v[own] = sum(c * v[n] for n, c in coefficients.items())
@@ -165,11 +165,11 @@ class _Writer:
         sign = 1.0
         if placement.reversed:
             primitives, sign = primitives[::-1], -1.0
-        follows = [self.n.affine(e) for e in joint.follows] if joint.follows is not None else None
-        fixed = follows is not None and all(x is not None and not x[1] for x in follows)
+        motion = [self.n.affine(e) for e in joint.motion] if joint.motion is not None else None
+        fixed = motion is not None and all(x is not None and not x[1] for x in motion)
         middle = IDENTITY
-        if fixed and follows is not None:
-            for p, value in zip(joint.primitives, follows, strict=True):
+        if fixed and motion is not None:
+            for p, value in zip(joint.primitives, motion, strict=True):
                 assert value is not None
                 middle = middle @ _moved(p, value[0])
             middle = middle.inverse if placement.reversed else middle
@@ -182,8 +182,8 @@ class _Writer:
             names = iter(joint.v_names if not placement.reversed else joint.v_names[::-1])
             for p in primitives:
                 self._primitive(body, joint, p, sign, end, names)
-            if follows is not None:
-                self._followers(joint, follows)
+            if motion is not None:
+                self._followers(joint, motion)
         mass = self.n.mass(link)
         if mass.mass > 0 or mass.inertia.any() or not fixed:
             _inertial(body, mass)
@@ -222,10 +222,10 @@ class _Writer:
         else:
             self.left.append(f"joint {joint.name!r}: a bend, which is no rigid joint")
 
-    def _followers(self, joint: Joint, follows: list[Any]) -> None:
-        for name, given in zip(joint.q_names, follows, strict=True):
+    def _followers(self, joint: Joint, motion: list[Any]) -> None:
+        for name, given in zip(joint.q_names, motion, strict=True):
             if given is None:
-                self.left.append(f"joint {joint.name!r}: `follows` that is not linear in coordinates")
+                self.left.append(f"joint {joint.name!r}: `motion` that is not linear in coordinates")
             else:
                 constant, coefficients = given
                 self._tie(f"{name}_follows", -constant, {name: 1.0, **{n: -c for n, c in coefficients.items()}})

@@ -21,7 +21,7 @@ from saltus.model.symbols import SX, Param, where
 
 LONGEST = 100_000  # characters
 DEEPEST = 60  # nested brackets and signs
-DISPLACED = "displacement "  # marks the symbols of drives in `names`
+DISPLACED = "displacement "  # marks the displacements of given motions in `names`
 SHORT = 400  # characters up to which an expression is written without named parts
 
 Value = Any  # float, SX
@@ -70,7 +70,8 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
     "where": (3, where),
 }
 CONSTANTS = {"pi": math.pi}
-RESERVED = {*FUNCTIONS, *CONSTANTS, *_WORDS, "t", "p", "q", "v", "u", "entry", "position", "velocity", "force", "drive"}
+_GROUPS = ("entry", "position", "velocity", "force", "motion")
+RESERVED = {*FUNCTIONS, *CONSTANTS, *_WORDS, *"tpqvu", *_GROUPS}
 
 
 def _both(symbolic: Callable[..., Value], plain: Callable[..., Value]) -> Callable[..., Value]:
@@ -350,7 +351,7 @@ def write(expression: Any, names: Mapping[int, str]) -> float | str:
         for j in listing[i].args if used[i] else ():
             used[j] += 1
     for node in (n for n, count in zip(listing, used, strict=True) if count and n.name.startswith(DISPLACED)):
-        raise BadModel(f"drive {node.name.removeprefix(DISPLACED)!r} is not used as a whole in it")
+        raise BadModel(f"motion {node.name.removeprefix(DISPLACED)!r} is not used as a whole in it")
     for i, node in enumerate(listing):
         sizes[i] = len(node.name) + 6 + sum(sizes[j] for j in node.args)
     shared = sizes[-1] > SHORT
@@ -370,11 +371,11 @@ def write(expression: Any, names: Mapping[int, str]) -> float | str:
 
 
 def _driven(node: Node, listing: list[Node]) -> Node:
-    """A motion with its virtual displacement added is the drive's own name."""
+    """A motion with its virtual displacement added is the motion's own name."""
     if node.op in (ca.OP_ADD, ca.OP_SUB):
         for i in node.args[: 2 if node.op == ca.OP_ADD else 1]:
             if listing[i].name.startswith(DISPLACED):
-                return Node(ca.OP_INPUT, name="drive." + listing[i].name.removeprefix(DISPLACED))
+                return Node(ca.OP_INPUT, name="motion." + listing[i].name.removeprefix(DISPLACED))
     return node
 
 

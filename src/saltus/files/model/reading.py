@@ -101,7 +101,7 @@ class Builder:
         """A number, or the expression of a text."""
         if not isinstance(given, str):
             return given
-        return evaluate(given, MechanismNames(self.m, moving=moving, more=self.drives if moving else None))
+        return evaluate(given, MechanismNames(self.m, moving=moving, more=self.motions if moving else None))
 
     def numbers(self, given: list[Any], *, moving: bool = False) -> list[Any]:
         """Several of them."""
@@ -147,7 +147,7 @@ class Builder:
         """Build links, joints, points, constraints, forces and keyframes."""
         entry = self.entry
         m = self.m = Mechanism(entry.name, spatial=entry.spatial)
-        self.drives: dict[str, SX] = {}
+        self.motions: dict[str, SX] = {}
         for name, param in entry.params.items():
             with self.at("params", name):
                 if isinstance(param, schema.ParamEntry):
@@ -159,9 +159,9 @@ class Builder:
         for i, name in enumerate(entry.inputs):
             with self.at("inputs", i):
                 m.input(name)
-        for name, value in entry.drives.items():
-            with self.at("drives", name):
-                self.drives[f"drive.{name}"] = m.driven(name, self.number(value, moving=True))
+        for name, value in entry.motions.items():
+            with self.at("motions", name):
+                self.motions[f"motion.{name}"] = m.motion(name, self.number(value, moving=True))
         for name, link in entry.links.items():
             with self.at("links", name):
                 self._add_link(name, link)
@@ -230,7 +230,7 @@ class Builder:
 
     def _add_joint(self, name: str, joint: Any) -> None:
         a, b = self.place(joint.a), self.place(joint.b)
-        fields = joint.model_fields_set - {"type", "a", "b", "motor", "follows"}
+        fields = joint.model_fields_set - {"type", "a", "b", "motor", "motion"}
         given = {f: getattr(joint, f) for f in fields if getattr(joint, f) is not None}
         if "length" in given:
             given["length"] = self.number(given["length"])
@@ -241,18 +241,18 @@ class Builder:
             )
         if motor is not None:
             given["motor"] = motor
-        follows = getattr(joint, "follows", None)
-        if follows is not None:
-            given["follows"] = self.numbers(follows if isinstance(follows, list) else [follows], moving=True)
+        motion = getattr(joint, "motion", None)
+        if motion is not None:
+            given["motion"] = self.numbers(motion if isinstance(motion, list) else [motion], moving=True)
         getattr(self.m, joint.type)(name, a, b, **given)
 
     def _constrain(self, name: str, given: Any) -> None:
         m = self.m
         if isinstance(given, schema.PrescribeEntry):
-            expected = "given_" + given.prescribe.replace(".", "_")
+            expected = "motion_" + given.move.replace(".", "_")
             if name != expected:
-                raise BadValue(f"a constraint that prescribes {given.prescribe!r} is named {expected!r}", given=name)
-            m.prescribe(given.prescribe, self.number(given.value, moving=True))
+                raise BadValue(f"a constraint that moves {given.move!r} is named {expected!r}", given=name)
+            m.move(given.move, self.number(given.value, moving=True))
         else:
             rows = self.numbers(given if isinstance(given, list) else [given], moving=True)
             m.constraint(name, vector(*rows))

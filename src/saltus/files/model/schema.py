@@ -98,6 +98,10 @@ class MotorEntry(Part):
     stall: Number | None = Field(None, description="Torque at rest on the torque-speed line (Nm).")
     current: Number | None = Field(None, description="A; needs torque_constant.")
     torque_constant: Number | None = Field(None, description="Nm/A.")
+    friction: Number | None = Field(None, description="Dry friction of motor and gear (Nm).")
+    stiffness: Number | None = Field(None, description="Spring between gear and joint (Nm/rad).")
+    damping: Number | None = Field(None, description="Of that spring (Nm s/rad).")
+    backlash: Number | None = Field(None, description="Play between gear and joint, end to end (rad).")
 
 
 class _Joint(Part):
@@ -107,7 +111,7 @@ class _Joint(Part):
 
 class _Moving(_Joint):
     motor: StrictBool | MotorEntry | None = None
-    follows: Number | list[Number] | None = Field(None, description="Expressions instead of coordinates of its own.")
+    motion: Number | list[Number] | None = Field(None, description="Expressions instead of coordinates of its own.")
 
 
 class Revolute(_Moving):
@@ -286,7 +290,7 @@ class GroundEntry(Part):
 class PrescribeEntry(Part):
     """A coordinate whose motion is given in time."""
 
-    prescribe: Text
+    move: Text
     value: Number
 
 
@@ -483,12 +487,14 @@ class ModelEntry(Part):
     gravity: Number | list[Number] = Field(9.81, description="m/s2 downwards, or a vector.")
     params: dict[StrictStr, Real | ParamEntry] = {}
     inputs: list[Text] = Field([], description="Inputs of forces and torques; those of motors come by themselves.")
-    drives: dict[StrictStr, Number] = Field({}, description="Given motions of time, used in follows as drive.NAME.")
+    motions: dict[StrictStr, Number] = Field(
+        {}, description="Motions given in time, by name, which joints share as motion.NAME."
+    )
     links: dict[StrictStr, LinkEntry]
     joints: dict[StrictStr, JointEntry]
     points: dict[StrictStr, Place] = {}
     constraints: dict[StrictStr, Number | list[Number] | PrescribeEntry] = Field(
-        {}, description="Expressions that stay zero, or {prescribe: hip, value: sin(t)} as given_hip."
+        {}, description="Expressions that stay zero, or {move: hip, value: sin(t)} as motion_hip."
     )
     forces: dict[StrictStr, ForceElement] = {}
     armatures: dict[StrictStr, Number] = Field({}, description="Inertia one coordinate alone feels (kg m2, kg).")

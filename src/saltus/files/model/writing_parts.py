@@ -14,7 +14,7 @@ from saltus.files.model.names import GroundFormula, MechanismNames
 from saltus.model.forces import CompliantContact, Effort, Force, JointSpring, Spring
 from saltus.model.joints import AXES, Ball, Bend, Joint, Shift, Turn
 from saltus.model.mechanism import Mechanism
-from saltus.model.parts import Frame, Link, Motor, Plane
+from saltus.model.parts import LIMITS, Frame, Link, Motor, Plane
 from saltus.model.symbols import SX, Param, number
 from saltus.model.touching import Foot, Rub, Stop, Touching
 
@@ -80,8 +80,8 @@ class MechanismWriter:
         data["params"] = {n: _param(p) for n, p in m.params.items()}
         motors = {n for j in m.joints.values() if j.motor is not None for n in j.v_names}
         data["inputs"] = [n for n in m.inputs if n not in motors]
-        joints, drives = self._joints()
-        data["drives"] = drives
+        joints, motions = self._joints()
+        data["motions"] = motions
         data["links"] = {n: self._link(link) for n, link in m.links.items() if n != "ground"}
         data["joints"] = joints
         data["points"] = {}
@@ -146,28 +146,28 @@ class MechanismWriter:
             return out
 
     def _joints(self) -> tuple[Data, Data]:
-        m, joints, drives = self.m, {}, dict.fromkeys(self.m.drives)  # type: Mechanism, Data, dict[str, Any]
-        slack = {d.symbol.element_hash(): n for n, d in m.drives.items()}
+        m, joints, motions = self.m, {}, dict.fromkeys(self.m.motions)  # type: Mechanism, Data, dict[str, Any]
+        slack = {d.symbol.element_hash(): n for n, d in m.motions.items()}
         for n, joint in m.joints.items():
             with writing(f"joint {n!r}"):
                 out = {"type": joint.kind, "a": self.place(joint.a), "b": self.place(joint.b), **self._shape(joint)}
                 if joint.motor is not None:
                     out["motor"] = self._motor(joint.motor)
-                if joint.follows is not None:
-                    out["follows"] = [self._followed(e, slack, drives) for e in joint.follows]
+                if joint.motion is not None:
+                    out["motion"] = [self._motion(e, slack, motions) for e in joint.motion]
                 joints[n] = out
-        for n, value in drives.items():
+        for n, value in motions.items():
             if value is None:
-                raise BadModel(f"drive {n!r} cannot be written to a file: no joint follows it plainly", drive=n)
-        return joints, drives
+                raise BadModel(f"motion {n!r} cannot be written to a file: no joint has it as it is", motion=n)
+        return joints, motions
 
-    def _followed(self, e: SX, slack: Mapping[int, str], drives: dict[str, Any]) -> float | str:
-        """A followed expression; where a drive's displacement is added to its motion, the sum is drive.NAME."""
+    def _motion(self, e: SX, slack: Mapping[int, str], motions: dict[str, Any]) -> float | str:
+        """A joint's motion; where the displacement of one with a name is added, the sum is motion.NAME."""
         names = dict(self.moving)
         for s in ca.symvar(e):
             if s.element_hash() in slack:
                 name = slack[s.element_hash()]
-                drives[name] = self.expression(_added_to(e, s))
+                motions[name] = self.expression(_added_to(e, s))
                 names[s.element_hash()] = DISPLACED + name
         return plain(write(e, names))
 
@@ -192,8 +192,7 @@ class MechanismWriter:
         return {}
 
     def _motor(self, motor: Motor) -> Any:
-        limits = ("torque", "speed", "power", "stall", "current", "torque_constant")
-        out = {f: self.number(getattr(motor, f)) for f in limits if getattr(motor, f) is not None}
+        out = {f: self.number(getattr(motor, f)) for f in LIMITS if getattr(motor, f) is not None}
         out |= {
             f: self.number(getattr(motor, f))
             for f, usual in (("gear", 1.0), ("rotor_inertia", 0.0))
@@ -204,10 +203,10 @@ class MechanismWriter:
     def _constraint(self, name: str) -> Any:
         constraint = self.m.constraints[name]
         with writing(f"constraint {name!r}"):
-            if constraint.drives is not None:
-                q = self.m.q[constraint.drives]
+            if constraint.moves is not None:
+                q = self.m.q[constraint.moves]
                 value = -ca.substitute(constraint.phi, q, SX(0))
-                return {"prescribe": constraint.drives, "value": self.expression(value)}
+                return {"move": constraint.moves, "value": self.expression(value)}
             rows = ca.densify(constraint.phi)
             out = [self.expression(rows[i]) for i in range(rows.numel())]
             return out[0] if len(out) == 1 else out
@@ -294,7 +293,7 @@ def _rod_inertia(link: Link) -> SX:
 
 
 def _added_to(e: SX, symbol: SX) -> SX:
-    """The motion to which a drive's displacement was added in an expression."""
+    """The motion to which its displacement was added in an expression."""
     todo, seen = [e], set()
     while todo:
         x = todo.pop()

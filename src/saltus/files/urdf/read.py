@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from saltus.errors import BadValue
+from saltus.errors import BadFile, BadValue
 from saltus.files.urdf.beside import Beside
 from saltus.files.urdf.loops import Loops
 from saltus.files.xml.bodies import add_body
 from saltus.files.xml.found import Found, Kept, Left, Shape, bounds
+from saltus.files.xml.mesh import Surface
 from saltus.files.xml.rigid import IDENTITY, UPRIGHT, Mass, Pose, carried, frame_at, from_rpy
-from saltus.files.xml.tree import Element, Names, bad, located, numbers, scalar
+from saltus.files.xml.tree import Element, Names, bad, inside, located, numbers, scalar
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Motor
 from saltus.model.symbols import SX
@@ -83,7 +85,7 @@ def urdf_mechanism(root: Element, file: str, folder: Path | None = None, base: s
 
 class _Reader:
     def __init__(self, root: Element, file: str, folder: Path | None, base: str | None) -> None:
-        self.root, self.left, self.kept, self.base = root, Left(file), Kept(), base
+        self.root, self.left, self.kept, self.base, self.folder = root, Left(file), Kept(), base, folder
         extra = root.first("saltus") or Element("saltus", {}, file=file)
         self.plane = extra.get("plane") or None
         if self.plane not in (None, "xy", "xz"):
@@ -208,6 +210,8 @@ class _Reader:
             if child.tag == "collision":
                 self._shape(child, name)
             elif child.tag in LINK_QUIET:
+                with suppress(BadFile):  # what is only seen keeps no machine from being read
+                    self._shape(child, name)
                 self.left.over(child)
             elif child.tag == "contact":
                 if child.first("inertia_scaling") is not None:
@@ -224,9 +228,23 @@ class _Reader:
         geometry = e.first("geometry")
         for g in geometry.children if geometry is not None else ():
             size = [float(x) for n in ("size", "radius", "length") for x in numbers(g, n, "", None)]
-            self.kept.shapes.append(
-                Shape(e.get("name"), link, g.tag, self.pose(e), tuple(size), file=g.get("filename"), share=0.5)
-            )
+            pose, file = self.pose(e), g.get("filename")
+            look = self._surface(g, pose) if g.tag == "mesh" and self.m.spatial else None
+            touches = e.tag == "collision"
+            own = Shape(e.get("name"), link, g.tag, pose, tuple(size), 1.0, touches, file, share=0.5, surface=look)
+            self.kept.shapes.append(own)
+
+    def _surface(self, mesh: Element, pose: Pose) -> Surface | None:
+        """What a mesh in the model's folder looks like; a package is the folder itself, or one in it."""
+        name = mesh.get("filename")
+        whole = name.removeprefix("package://")
+        for file in (whole, whole.partition("/")[2]) if name != whole else (name,):
+            try:
+                path = inside(mesh, self.folder, file)
+            except BadFile:
+                continue  # pictures do without
+            return Surface(path, pose.R @ np.diag(numbers(mesh, "scale", "1 1 1", 3)), pose.p)
+        return None
 
     def _root(
         self, e: Element, masses: dict[str, Mass], joints: list[Element], ends: dict[str, tuple[str, str]]
@@ -290,7 +308,7 @@ class _Reader:
         else:
             raise bad(e, f"joint type {kind!r} is not one of URDF's")
         if one:
-            self.values[own] = options["follows"] if "follows" in options else m.q[name]
+            self.values[own] = options["motion"] if "motion" in options else m.q[name]
             self._follow_later(e, name, options)
         self._dynamics(e, name)
 
@@ -307,7 +325,7 @@ class _Reader:
             if motor is not None:
                 out["motor"] = motor
         elif mimic.get("joint") in self.values:
-            out["follows"] = self._following(mimic)
+            out["motion"] = self._following(mimic)
         return out
 
     def _following(self, mimic: Element) -> SX:
@@ -317,7 +335,7 @@ class _Reader:
         """Constraints of joints that follow one further out, once that is there."""
         self._late = getattr(self, "_late", [])
         mimic = e.first("mimic")
-        if mimic is not None and "follows" not in options:
+        if mimic is not None and "motion" not in options:
             self._late.append((mimic, name))
         for tag, follower in list(self._late):
             if tag.get("joint") in self.values:

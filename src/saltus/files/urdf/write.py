@@ -79,10 +79,10 @@ class _Writer:
         here = self._seen(near)
         self.own[link.name] = self.n.pose(far)
         primitives, names, sign = list(joint.primitives), list(joint.v_names), 1.0
-        follows = [self.n.affine(e) for e in joint.follows] if joint.follows is not None else None
+        motion = [self.n.affine(e) for e in joint.motion] if joint.motion is not None else None
         if placement.reversed:
             primitives, names, sign = primitives[::-1], names[::-1], -1.0
-            follows = follows[::-1] if follows is not None else None
+            motion = motion[::-1] if motion is not None else None
         parent = placement.parent.name
         if any(isinstance(p, Ball) for p in primitives):
             self._floating(joint, primitives, parent, here, link.name, placement.reversed)
@@ -98,8 +98,8 @@ class _Writer:
                 self.root.add("link", name=child)
             tag = self._tag(names[i], "continuous" if isinstance(p, Turn) else "prismatic", parent, child, here)
             tag.add("axis", xyz=self.turned @ (sign * np.array(p.axis)))
-            if follows is not None:
-                self._mimic(tag, joint, follows[i])
+            if motion is not None:
+                self._mimic(tag, joint, motion[i])
             self._limits(tag, joint, isinstance(p, Shift))
             self.joints[names[i]] = tag
             parent, here = child, IDENTITY
@@ -120,7 +120,7 @@ class _Writer:
 
     def _mimic(self, tag: Element, joint: Any, given: Any) -> None:
         if given is None or len(given[1]) > 1:
-            self.left.append(f"joint {joint.name!r}: `follows` that is not linear in one coordinate")
+            self.left.append(f"joint {joint.name!r}: `motion` that is not linear in one coordinate")
             return
         constant, coefficients = given
         name, factor = next(iter(coefficients.items()), ("", 0.0))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from saltus.files.xml.mesh import Surface
 from saltus.files.xml.rigid import Pose
 from saltus.files.xml.tree import Element
 from saltus.model.mechanism import Mechanism
@@ -32,6 +33,7 @@ class Shape:
     file: str = ""
     share: float = 1.0
     masks: tuple[int, int] = (1, 1)
+    surface: Surface | None = None
 
     def meets(self, other: Shape) -> bool:
         """Whether two shapes may touch each other."""
@@ -112,6 +114,14 @@ class Found:
     kept: Kept = field(default_factory=Kept)
     keyframe: str | None = None
     commands: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def dress(self) -> None:
+        """Give links the surfaces that are drawn of them: those that are only seen, else those that touch."""
+        looks: dict[str, dict[bool, list[Surface]]] = {}
+        for shape in self.kept.shapes:
+            if shape.surface is not None:
+                looks.setdefault(shape.link, {}).setdefault(shape.touches, []).append(shape.surface)
+        self.mechanism.surfaces = {link: own.get(False) or own[True] for link, own in looks.items()}
 
 
 def called(element: Element) -> str:

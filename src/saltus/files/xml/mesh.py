@@ -12,29 +12,50 @@ from saltus.files.xml.tree import Element, bad
 
 LARGEST = 200_000_000  # bytes
 MOST = 5_000_000  # triangles
+DRAWN, DETAIL = 20_000_000, 40_000  # bytes of a file that is drawn; triangles, beyond which its hull is
 MOST_CORNERS = 100  # of a face in an OBJ file: MuJoCo leaves out those that have more
 
 
 def read_mesh(path: Path, element: Element) -> tuple[np.ndarray, np.ndarray]:
     """Points (n x 3) and triangles (m x 3, indices) of a mesh file, as they stand in it."""
-    kind = path.suffix.lower()
-    if path.stat().st_size > LARGEST:
-        raise bad(element, f"{path.name} has {path.stat().st_size} bytes; at most {LARGEST} are read")
-    data = path.read_bytes()
     try:
-        if kind == ".stl":
-            points, faces = _stl(data)
-        elif kind == ".obj":
-            points, faces = _obj(data.decode("utf-8", "replace"))
-        elif kind == ".msh":
-            points, faces = _msh(data)
-        else:
-            raise bad(element, f"{path.name}: meshes are read from .stl, .obj and .msh files")
+        return _triangles(path, LARGEST)
+    except ValueError as problem:
+        raise bad(element, f"{path.name}: {problem}") from None
+
+
+def _triangles(path: Path, largest: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points and triangles of a file of at most so many bytes; a ValueError says what is wrong with it."""
+    kind, size = path.suffix.lower(), path.stat().st_size
+    if size > largest:
+        raise ValueError(f"it has {size} bytes; at most {largest} are read")
+    if kind not in READERS:
+        raise ValueError("meshes are read from .stl, .obj and .msh files")
+    try:
+        points, faces = READERS[kind](path.read_bytes())
     except (ValueError, IndexError) as problem:
-        raise bad(element, f"{path.name} is no {kind[1:].upper()} file: {problem}") from None
+        raise ValueError(f"it is no {kind[1:].upper()} file: {problem}") from None
     if not len(faces) or not np.isfinite(points).all() or faces.min() < 0 or faces.max() >= len(points):
-        raise bad(element, f"{path.name} holds no triangles, or points that do not exist")
+        raise ValueError("it holds no triangles, or points that do not exist")
     return points, faces
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """What a link looks like: the triangles of a file, whose points x are at A x + b in the link's own axes (m)."""
+
+    path: Path
+    A: np.ndarray
+    b: np.ndarray
+
+    def triangles(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Points and triangles seen from outside, of very fine ones the hull; none where the file cannot be read."""
+        try:
+            points, faces = _triangles(self.path, DRAWN)
+            faces = hull(points) if len(faces) > DETAIL else faces
+        except (ValueError, OSError):
+            return None
+        return points @ self.A.T + self.b, faces if np.linalg.det(self.A) > 0 else faces[:, ::-1]
 
 
 def _stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -50,8 +71,9 @@ def _stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     return corners, np.arange(len(corners)).reshape(-1, 3)
 
 
-def _obj(text: str) -> tuple[np.ndarray, np.ndarray]:
+def _obj(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Points and triangles of the first object or group that has faces, as MuJoCo reads such files."""
+    text = data.decode("utf-8", "replace")
     points: list[list[str]] = []
     faces: list[list[int]] = []
     whole = True
@@ -121,6 +143,9 @@ def _msh(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     points = np.frombuffer(data, "<f4", 3 * count[0], 16).astype(float).reshape(-1, 3)
     faces = np.frombuffer(data, "<i4", 3 * count[3], len(data) - 12 * count[3]).reshape(-1, 3)
     return points, faces.astype(int)
+
+
+READERS = {".stl": _stl, ".obj": _obj, ".msh": _msh}
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,6 +44,7 @@ def build_xml(root: Element, file: str, partial: bool, folder: Path | None = Non
         if found.left.refused and not partial:
             raise _refusal(file, found.left.refused)
         found.mechanism.check()
+        found.dress()
     except BadFile:
         raise
     except (SaltusError, ValueError, RuntimeError, TypeError, RecursionError, ArithmeticError) as problem:

@@ -250,7 +250,7 @@ class Numeric:
         others = ca.vertcat(symbols, m.time, *m.v, *m.inputs.values())
         if ca.depends_on(slope, others) or ca.depends_on(SX(expression), ca.vertcat(m.time, *m.v, *m.inputs.values())):
             return None
-        slack = ca.vertcat(SX(0, 1), *[d.symbol for d in m.drives.values()])
+        slack = ca.vertcat(SX(0, 1), *[d.symbol for d in m.motions.values()])
         if slack.numel() and ca.depends_on(SX(expression), slack):
             return None
         coefficients = self.array(slope).ravel()

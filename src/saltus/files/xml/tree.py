@@ -177,3 +177,18 @@ class Names:
             found, k = f"{name}_{k}", k + 1
         self.taken.add(found)
         return found
+
+
+def inside(element: Element, folder: Path | None, *names: str | Path | None) -> Path:
+    """A file that stands in the model's folder or below: the first name, in the folder or in the other places given."""
+    name, *others = names
+    if folder is None:
+        raise bad(element, f"file {str(name)!r} is not read from a text that has no folder")
+    found = [(base / str(name)).resolve() for base in (folder, *(Path(o) for o in others if o))]
+    within = [path for path in found if path.is_relative_to(folder.resolve())]
+    if not within:
+        raise bad(element, f"file {str(name)!r} lies outside the model's folder {folder}; move it inside")
+    path = next((path for path in within if path.is_file()), None)
+    if path is None:
+        raise bad(element, f"file {str(name)!r} does not exist in {folder}")
+    return path

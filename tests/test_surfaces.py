@@ -1,0 +1,120 @@
+"""What links look like: meshes from files beside a model, where MuJoCo has them, in figures and in the studio."""
+
+import struct
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+
+import saltus as sl
+from saltus.files.xml import mesh
+from saltus.studio.scene import Body, Placed
+
+CORNERS = np.array([[x, y, z] for x in (0.0, 0.1) for y in (0.0, 0.2) for z in (0.0, 0.4)])
+FACES = np.array([int(c) for c in "013032467475045051237276026064157173"]).reshape(-1, 3)
+MODEL = """<mujoco><asset>
+    <mesh name="box" file="{file}" scale="1 -2 0.5" refpos="0.01 0.02 0.03" refquat="0.6 0.8 0 0"/></asset>
+  <worldbody><body name="arm" pos="0 0 1" euler="20 0 0"><joint name="pin" axis="0 1 0"/>
+    <inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>
+    <geom name="look" type="mesh" mesh="box" pos="0.1 0.2 0.3" euler="10 20 30" contype="0" conaffinity="0"/>
+    <geom type="mesh" mesh="box" contype="1" conaffinity="1"/></body></worldbody></mujoco>"""
+
+
+def stl():
+    record = b"".join(struct.pack("<12fH", 0, 0, 0, *CORNERS[f].ravel(), 0) for f in FACES)
+    return b"\0" * 80 + struct.pack("<I", len(FACES)) + record
+
+
+@pytest.fixture
+def folder(tmp_path):
+    own = tmp_path / "model"
+    own.mkdir()
+    for at in (own, tmp_path):
+        (at / "box.stl").write_bytes(stl())
+    (own / "arm.xml").write_text(MODEL.format(file="box.stl"))
+    return own
+
+
+def volume(points, faces):
+    A, B, C = (points[faces[:, k]] for k in range(3))
+    return np.einsum("ij,ij->i", A, np.cross(B, C)).sum() / 6
+
+
+def test_a_mesh_is_where_mujoco_has_it(folder):
+    mujoco = pytest.importorskip("mujoco")
+    m = sl.read(folder / "arm.xml").mechanism
+    (surface,) = m.surfaces["arm"]  # the geom that touches is not drawn where there is one to be seen
+    points, faces = surface.triangles()
+    assert volume(points, faces) == pytest.approx(0.1 * 0.4 * 0.2)  # outside is outside, though the scale mirrors it
+    state = m.assemble(pin=0.7)
+    ours = np.array([state.position(m.links["arm"].at(*p)) for p in np.unique(points.round(9), axis=0)])
+
+    model = mujoco.MjModel.from_xml_path(str(folder / "arm.xml"))
+    data = mujoco.MjData(model)
+    data.qpos[0] = 0.7
+    mujoco.mj_forward(model, data)
+    g = model.geom("look").id
+    theirs = model.mesh_vert @ data.geom_xmat[g].reshape(3, 3).T + data.geom_xpos[g]
+    distances = np.linalg.norm(ours[:, None] - theirs[None], axis=2)
+    assert distances.min(axis=1).max() < 1e-6
+    assert distances.min(axis=0).max() < 1e-6
+
+
+def test_urdf_visuals_in_the_folder(folder):
+    text = """<robot name="r"><link name="base"/><link name="arm"><inertial><mass value="1"/>
+      <inertia ixx="1" iyy="1" izz="1"/></inertial><visual><origin xyz="0 0 1" rpy="0 0 1.5707963267948966"/>
+      <geometry><mesh filename="{}" scale="2 1 1"/></geometry></visual></link>
+      <joint name="j" type="continuous"><parent link="base"/><child link="arm"/><axis xyz="0 0 1"/></joint></robot>"""
+    for name in ("box.stl", "./box.stl", "package://any/box.stl", "package://meshes/box.stl"):
+        (folder / "r.urdf").write_text(text.format(name))
+        points, _ = sl.read(folder / "r.urdf").mechanism.surfaces["arm"][0].triangles()
+        assert np.allclose(points.min(axis=0), [-0.2, 0, 1], atol=1e-7)
+        assert np.allclose(points.max(axis=0), [0, 0.2, 1.4], atol=1e-7)
+    for name in ("../box.stl", "package://any/../../box.stl", "/etc/passwd", "none.stl", "http://box.stl"):
+        (folder / "r.urdf").write_text(text.format(name))
+        assert not sl.read(folder / "r.urdf").mechanism.surfaces
+
+
+def test_nothing_outside_the_folder_and_nothing_huge(folder, monkeypatch):
+    (folder / "arm.xml").write_text(MODEL.format(file="../box.stl"))
+    assert not sl.read(folder / "arm.xml").mechanism.surfaces
+    (folder / "arm.xml").write_text(MODEL.format(file="box.stl"))
+    (surface,) = sl.read(folder / "arm.xml").mechanism.surfaces["arm"]
+    monkeypatch.setattr(mesh, "DETAIL", 6)
+    points, faces = surface.triangles()
+    assert volume(points, faces) == pytest.approx(0.1 * 0.4 * 0.2)  # a box is its own hull
+    monkeypatch.setattr(mesh, "DRAWN", 100)
+    assert surface.triangles() is None
+    monkeypatch.undo()
+    (folder / "box.stl").write_bytes(b"solid nothing")
+    assert surface.triangles() is None
+    (folder / "box.stl").unlink()
+    assert surface.triangles() is None
+
+
+def test_figures_show_the_sides_that_can_be_seen(folder):
+    state = sl.read(folder / "arm.xml").start
+    figure = sl.view.plot_machine(state)
+    (drawn,) = [c for c in figure.axes[0].collections if isinstance(c, PolyCollection)]
+    assert len(drawn.get_paths()) == 6  # three sides of a box
+    low, high = np.array([figure.axes[0].get_xlim(), figure.axes[0].get_ylim()]).T
+    for path in drawn.get_paths():
+        assert (path.vertices >= low).all()
+        assert (path.vertices <= high).all()
+
+
+def test_the_studio_draws_surfaces_instead_of_bars(folder):
+    made = {}
+
+    def add(name, vertices, faces, **look):
+        made[name] = vertices, faces
+        return SimpleNamespace()
+
+    model = sl.read(folder / "arm.xml")
+    placed = Placed(model.mechanism, model.start.params)
+    body = Body(SimpleNamespace(add_mesh_simple=add), "/m", placed)
+    body.build(placed.at(model.start.positions[None], model.start.params), 1.0)
+    vertices, faces = made["/m/arm"]
+    assert volume(vertices.astype(float), faces) == pytest.approx(0.1 * 0.4 * 0.2, rel=1e-5)
+    assert "/m/arm/pins" not in made
