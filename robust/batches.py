@@ -207,7 +207,7 @@ def section(records: list[dict[str, Any]]) -> str:
     lands = Counter(r["land"] for r in right)
     said = [
         ABOUT,
-        f"{len(records)} batches: {verdicts['right']} right, {verdicts['named']} refused with an error, "
+        f"{len(records)} batches: {verdicts['right']} right, {verdicts['named']} refused with an error or without a reference, "
         f"{verdicts['wrong']} wrong. Copies: " + ", ".join(f"{fates[fate]} {fate}" for fate in FATES) + ".",
         "\n".join(lines),
         f"Of the right ones {sum(r['spatial'] for r in right)} are spatial, {sum(r['loops'] > 0 for r in right)} have "

@@ -416,3 +416,11 @@ def test_an_arm_in_space_against_mujoco(tmp_path):
             data.qpos[at], data.qvel[at], data.qacc[at] = moved.q[name][k], moved.v[name][k], moved.a[name][k]
         mujoco.mj_inverse(model, data)
         assert [moved.effort[n][k] for n in motions] == pytest.approx(data.qfrc_inverse[place], abs=1e-9)
+
+
+def test_forces_beyond_all_numbers_are_refused_by_name():
+    m = sl.Mechanism("block", gravity=0.0)
+    m.slide("x", m.ground, m.link("block", mass=1.0), axes="x")
+    m.joint_spring("spring", "x", stiffness=1e308)
+    with pytest.raises(BadValue, match="equations of 'block' are not finite"):
+        _ = sl.forward(m.assemble(x=100.0)).a

@@ -323,7 +323,7 @@ class Motion:
 
     def ends(self, back: bool) -> Kernel:
         """Derivatives of all velocities by (t, q, w, z, p), back or forth."""
-        return self._derived("v", "t q w z p", [self.e.t, self.e.q, self.w, self.e.z, self.p], self._velocities, back)
+        return self._derived("v", back, lambda: self._routine("v", "", [self.e.v], "v1"))
 
     def starts(self, back: bool) -> Kernel:
         """Derivatives of positions on the loops by (t, q, Params), those of the independent coordinates, back or forth.
@@ -331,25 +331,22 @@ class Motion:
         A Newton step from a point of the loops has the derivatives of the implicit function.
         """
         e, p = self.e, self.mechanism.p
-        return self._derived("q1", "t q p", [e.t, e.q, p], self.closing.function(e.t, e.q, p)[0], back)
+        closed = self.closing.function
+        return self._derived(
+            "q", back, lambda: routine("q", "", [e.t, e.q, p], [closed(e.t, e.q, p)[0]], "t q p", "q1")
+        )
 
     def laws_by_params(self, back: bool) -> Kernel:
         """Derivatives of friction, static friction and restitution of all contacts by the Params, back or forth."""
         assert isinstance(self.c, Touched)
-        p = self.mechanism.p
-        return self._derived("law", "p", [p], self.c.laws.function(p), back)
+        p, laws = self.mechanism.p, self.c.laws.function
+        return self._derived("law", back, lambda: routine("law", "", [p], [laws(p)], "p", "law1"))
 
-    @cached_property
-    def _velocities(self) -> SX:
-        function = self._routine("velocity", "", [self.e.v], "v").function
-        return SX(function(self.e.t, self.e.q, self.w, self.e.z, self.p))
-
-    def _derived(self, name: str, names: str, inputs: list[SX], output: SX, back: bool) -> Kernel:
-        key = name, back
-        if key not in self._kernels:
-            plain = routine(name, "", inputs, [ca.densify(output)], names, f"{name}_out")
-            self._kernels[key] = Kernel(derivative(plain, back).function, native=False)
-        return self._kernels[key]
+    def _derived(self, name: str, back: bool, make: Callable[[], Routine]) -> Kernel:
+        """Kernel of the derivatives of what `make` gives, made once."""
+        if (name, back) not in self._kernels:
+            self._kernels[name, back] = Kernel(derivative(make(), back).function, native=False)
+        return self._kernels[name, back]
 
     @staticmethod
     def _open(phi: SX) -> SX:

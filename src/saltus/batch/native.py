@@ -59,8 +59,8 @@ class _Pass(ctypes.Structure):
     )
 
 
-def source(motion: Motion, gradient: bool) -> str:
-    """C of the kernel; with `gradient` also of derivatives."""
+def source(motion: Motion, way: str = "") -> str:
+    """C of the kernel; with `way` "back" or "forth" also of derivatives that go so through what happened."""
     here = Path(__file__)
     sizes = {
         "NQ": motion.e.nq,
@@ -94,12 +94,12 @@ def source(motion: Motion, gradient: bool) -> str:
         + "};",
     ]
     routines = [motion.rates, motion.arrive, motion.meet, motion.report]
-    if gradient:
-        routines += [motion.look, *(derivative(r, True) for r in (motion.rates, motion.look, motion.strike))]
-        routines += [derivative(r, False) for r in (motion.rates, motion.strike)]
+    if way:
+        routines += [motion.look, derivative(motion.look, True)]
+        routines += [derivative(r, way == "back") for r in (motion.rates, motion.strike)]
     for r in routines:
         lines += _function(r)
-    names = ["lanes.c", "contact.c", "step.c", *(("tape.c", "back.c", "forth.c") if gradient else ())]
+    names = ["lanes.c", "contact.c", "step.c", *(["tape.c", f"{way}.c"] if way else [])]
     before, *after = (here.with_name(name).read_text() for name in names)
     return "\n".join([before, *lines, *after])
 
@@ -120,7 +120,8 @@ class Native:
 
     def __init__(self, motion: Motion, grounds: list[Ground], name: str, gradient: bool = False) -> None:
         n = len(grounds)
-        self._library = ctypes.CDLL(str(build(source(motion, gradient), _FUSED, name=f"{n} copies of {name}")))
+        self._motion, self._name = motion, f"{n} copies of {name}"
+        self._library = self._built("back" if gradient else "")
         self.lanes = self._library.saltus_lanes()
         self._pool: ThreadPoolExecutor | None = None
         self._last: tuple[Any, Any] = None, None
@@ -136,6 +137,13 @@ class Native:
         self.over, self.fresh = self.memory(1, np.int32), self.memory(1, np.int32)
         self.land_from, self.land_to = self.memory(1, np.int64), self.memory(1, np.int64)
         self.land = self._table(grounds if motion.patched else [])
+
+    def _built(self, way: str) -> ctypes.CDLL:
+        return ctypes.CDLL(str(build(source(self._motion, way), _FUSED, name=self._name)))
+
+    @cached_property
+    def _forth(self) -> ctypes.CDLL:
+        return self._built("forth")
 
     def _table(self, grounds: list[Ground]) -> np.ndarray:
         """Rows of `Ground.table` of all grounds; every copy is told from which to which are its own."""
@@ -226,7 +234,7 @@ class Native:
         batch = self._batch(0.0, 0, 0.0, 0.0, 0.0)
         memories = (a.ctypes.data for a in (x, p, low, high, slowest))
         one = ctypes.byref(_Pass(ctypes.pointer(batch), *memories))
-        passes = self._library.saltus_back if back else self._library.saltus_forth
+        passes = self._library.saltus_back if back else self._forth.saltus_forth
         passes(one, ctypes.c_longlong(0), ctypes.c_longlong(self.blocks))
 
     @cached_property

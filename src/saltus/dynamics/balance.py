@@ -301,6 +301,11 @@ class Instant:
     def solve(self, driven: Sequence[int] = (), given: np.ndarray | None = None) -> Solved:
         """Accelerations and multipliers, with the accelerations of some coordinates given."""
         name = self.balance.mechanism.name
+        if not all(np.isfinite(x).all() for x in (self.M, self.r, self.J)):
+            raise BadValue(
+                f"the equations of {name!r} are not finite at this state, t = {self.t:.6g} s: look for springs of zero "
+                "length, and among its numbers for one that is far too large"
+            )
         C, b, rows, columns = self._constraints(driven, np.zeros(0) if given is None else given, self.gamma)
         scaled = C * columns / rows[:, None]
         U, s, Vt = np.linalg.svd(scaled)

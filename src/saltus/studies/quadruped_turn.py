@@ -23,14 +23,21 @@ TRIED = 16  # strides that it is steered
 SAMPLE = 0.02  # s
 PARTS = ("even", "cos", "sin")
 # Found by a search on a batch; feedback of the heading is off, that of its rate stays.
-LEGS_STEER = {"steer_even": -0.027, "steer_cos": 0.056, "steer_sin": -0.258}
-TAIL_STEERS = {"swing_even": 0.175, "swing_cos": -0.32, "swing_sin": -0.201}
+LEGS_STEER = {"steer_even": -0.034, "steer_cos": -0.063, "steer_sin": 0.077}
+TAIL_STEERS = {"swing_even": 0.437, "swing_cos": -0.016, "swing_sin": -0.016}
 HEADING = {f"sides_yaw_{part}": 0.0 for part in PARTS} | {"swing_yaw": 0.0}
-WAYS = {"legs and tail": LEGS_STEER | TAIL_STEERS, "legs": LEGS_STEER, "tail": TAIL_STEERS, "neither": {}}
+BOTH = LEGS_STEER | TAIL_STEERS
+WAYS = {
+    "legs and tail": BOTH,
+    "both mirrored": {name: -value for name, value in BOTH.items()},
+    "legs": LEGS_STEER,
+    "tail": TAIL_STEERS,
+    "neither": {},
+}
 
 
 def study(exact: float = 1) -> StudyResult:
-    """Turn the trot by 90 degrees with legs and tail, with either, and with neither, side by side in a batch.
+    """Turn the trot by 90 degrees with legs and tail, mirrored, with either and with neither, side by side in a batch.
 
     Legs and tail run again in the event-exact simulator, unless `exact` is 0.
     """
@@ -104,8 +111,7 @@ def until(m: sl.Mechanism) -> float:
 def crowd(m: sl.Mechanism) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Times and places of the body for every way to steer, until it falls."""
     batch = sl.Batch(m, len(WAYS), step=STEP, tolerance=TOLERANCE, control=m.controls["steer"], until=fell, threads=1)
-    names = LEGS_STEER | TAIL_STEERS
-    given = {n: np.array([way.get(n, 0.0) for way in WAYS.values()]) for n in names}
+    given = {n: np.array([way.get(n, 0.0) for way in WAYS.values()]) for n in BOTH}
     batch.reset(start(m, "trot"), params=given | HEADING)
     q = []
     for _ in range(round(until(m) / SAMPLE)):
@@ -117,7 +123,7 @@ def crowd(m: sl.Mechanism) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def alone(m: sl.Mechanism) -> sl.Trajectory:
     """Turn event by event, by legs and tail."""
-    given = WAYS["legs and tail"] | HEADING
+    given = BOTH | HEADING
     law = m.controls["steer"]
     return sl.simulate(m, start(m, "trot"), until=until(m), control=law, params=given, tolerance=EXACT, rate=200.0)
 

@@ -31,7 +31,7 @@ def stepper_header(exported: Touching) -> str:
 
 def stepper_source(exported: Touching) -> str:
     """The steps of the batch, and the stepper around them."""
-    kernel = source(exported.motion, False)
+    kernel = source(exported.motion)
     text = SOURCE.replace("@CONTROL@", "" if exported.takes_inputs else CONTROL)
     before, after = text.split("@KERNEL@")
     return _filled(before, exported) + kernel + _filled(after, exported)

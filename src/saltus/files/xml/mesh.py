@@ -55,7 +55,10 @@ class Surface:
             faces = hull(points) if len(faces) > DETAIL else faces
         except (ValueError, OSError):
             return None
-        return points @ self.A.T + self.b, faces if np.linalg.det(self.A) > 0 else faces[:, ::-1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            placed = points @ self.A.T + self.b
+        mirrored = np.linalg.det(self.A) < 0
+        return (placed, faces[:, ::-1] if mirrored else faces) if np.isfinite(placed).all() else None
 
 
 def _stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
