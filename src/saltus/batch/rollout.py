@@ -14,6 +14,7 @@ from saltus.batch.native import Native
 from saltus.errors import BadValue, NoCompiler
 from saltus.ground import Ground
 from saltus.model.assembly import State
+from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 
 ROOM = 4  # parts of a step that are written down at first; where there are more the rollout is repeated
@@ -170,6 +171,7 @@ class Tape:
         return Gradient(np.reshape(by_q, (n, -1)), v_bar, actions, params, exists)
 
 
+@unchanged
 def rollout(
     machine: Mechanism,
     starts: State | Sequence[State],

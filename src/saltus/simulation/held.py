@@ -40,9 +40,9 @@ class Held:
         return law if isinstance(law, Sampled) else None
 
     def name(self, now: Mode) -> str:
-        """Name of the law in use; modes are shared by laws that say the same."""
+        """Name of the law in use, "" if there is none; modes are shared by laws that say the same."""
         law = law_in(self.control, now.domain.name)
-        return name_of(law.function if isinstance(law, Sampled) else law)
+        return "" if law is None else name_of(law.function if isinstance(law, Sampled) else law)
 
     def load(self, now: Mode, p: np.ndarray, t: float, q: np.ndarray, v: np.ndarray, entered: int) -> float:
         """Put the commands at t into the run-time parameters, calling the function if it is due; when it is next.

@@ -13,7 +13,7 @@ from saltus.simulation.trajectory import Outcome
 
 
 def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray) -> str:
-    """Reason of an engine's stop in a mode under the controller `law`, and the remedy."""
+    """Reason of an engine's stop in a mode under the controller `law` ("" if there is none), and the remedy."""
     name = now.domain.name
     if stop is Stop.LIMIT:
         return (
@@ -26,9 +26,10 @@ def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray)
             bad = [n for n, u in zip(now.constrained.mechanism.inputs, commanded, strict=True) if not math.isfinite(u)]
             if bad:
                 return f"controller {law!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"
+        first = f"at the controller {law!r} for a division by zero, " if law else ""
         return (
-            f"the equations of {name!r} gave a number that is not finite: look at the controller {law!r} for a "
-            "division by zero, at springs of zero length, and at the loops for a dead centre"
+            f"the equations of {name!r} gave a number that is not finite: look {first}at springs of zero length, and at "
+            "the loops for a dead centre"
         )
     if now.formulation.reduced or isinstance(now.formulation, Baumgarte):
         return (
