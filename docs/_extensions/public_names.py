@@ -1,8 +1,8 @@
 """API pages from the package's own list of public names.
 
 A line `.. public-names:: saltus.model saltus.hybrid.graph` in a page becomes the documentation of every public name
-that lives below these modules, in the order of `saltus._HOME`; `.. public-module:: saltus.zoo` that of a module's `__all__`.
-Docstrings are plain text: code in backticks and indented formulas are set as such, nothing else is markup.
+that lives below these modules, in the order of `saltus._HOME`; `.. public-module:: saltus.zoo` that of a module's
+`__all__`. Docstrings are plain text: code in backticks and indented formulas are set as such, nothing else is markup.
 """
 
 import importlib

@@ -28,8 +28,8 @@ def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray)
                 return f"controller {law!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"
         first = f"at the controller {law!r} for a division by zero, " if law else ""
         return (
-            f"the equations of {name!r} gave a number that is not finite: look {first}at springs of zero length, and at "
-            "the loops for a dead centre"
+            f"the equations of {name!r} gave a number that is not finite: look {first}at springs of zero length, and "
+            "at the loops for a dead centre"
         )
     if now.formulation.reduced or isinstance(now.formulation, Baumgarte):
         return (
