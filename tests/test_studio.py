@@ -638,14 +638,22 @@ def test_a_point_is_dragged_with_the_mouse_and_a_link_opens_what_came_of_it(chro
     name, ball = list(panel.grips.balls.items())[-1]
     frame, q = panel.grips.frames[name], posing.pose.q.copy()
     before = posing.state.position(frame)
-    x, y = pixel(session, ball.position)
-    page.mouse.move(x, y)
-    page.mouse.down()
-    for k in range(1, 13):
-        page.mouse.move(x + 4 * k, y - 4 * k)
-        page.wait_for_timeout(60)
-    page.mouse.up()
-    until(lambda: np.linalg.norm(posing.state.position(frame) - before) > 0.02 * session.size)
+
+    def moved():
+        return np.linalg.norm(posing.state.position(frame) - before) > 0.02 * session.size
+
+    for _ in range(20):  # the page may not have drawn the ball yet, or still be moving its camera
+        x, y = pixel(session, ball.position)
+        page.mouse.move(x, y)
+        page.mouse.down()
+        for k in range(1, 13):
+            page.mouse.move(x + 4 * k, y - 4 * k)
+            page.wait_for_timeout(60)
+        page.mouse.up()
+        page.wait_for_timeout(1000)
+        if moved():
+            break
+    until(moved)
     assert np.abs(posing.pose.q - q).min() > 1e-3
     assert posing.pose.closed
     shoot(page, "8-dragged")
