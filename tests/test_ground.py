@@ -157,7 +157,7 @@ def test_on_a_shaken_table_it_slips_when_the_table_is_too_quick():
 def test_a_sole_that_is_pressed_rocks_to_rest(push):
     """Heel and toe strike in turns, for the impact of one lifts the other while i^2 > a b, and lose speed each time.
 
-    About the heel the toe falls with alpha = push a / (i^2 + a^2) / m at first; its strike leaves the heel (i^2 - a b) /
+    About the heel the toe falls with alpha = push a / (i^2 + a^2) / m at first; its strike leaves (i^2 - a b) /
     (i^2 + b^2) of the rate, as angular momentum about the toe is kept (thin sole, a and b from the centre of mass).
     """
     m = sl.Mechanism("sole")
