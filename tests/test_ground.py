@@ -153,6 +153,33 @@ def test_on_a_shaken_table_it_slips_when_the_table_is_too_quick():
     assert run.events[0].t == pytest.approx(math.asin(0.4 * G / 6.4) / 8, abs=1e-8)
 
 
+@pytest.mark.parametrize("push", [100.0, 1e5])
+def test_a_sole_that_is_pressed_rocks_to_rest(push):
+    """Heel and toe strike in turns, for the impact of one lifts the other while i^2 > a b, and lose speed each time.
+
+    About the heel the toe falls with alpha = push a / (i^2 + a^2) / m at first; its strike leaves (i^2 - a b) /
+    (i^2 + b^2) of the rate, as angular momentum about the toe is kept (thin sole, a and b from the centre of mass).
+    """
+    m = sl.Mechanism("sole")
+    a, b, square = 0.06, 0.12, 0.02
+    sole = m.link("sole", mass=0.2, inertia=0.2 * square)
+    m.planar("at", m.ground, sole)
+    m.foot("heel", sole.at(-a, 0), friction=0.9)
+    m.foot("toe", sole.at(b, 0), friction=0.9)
+    m.force("push", sole.origin, (0, -push))
+    tilt = 1e-4
+    run = sl.simulate(m, m.assemble(at=(0, a * math.sin(tilt), tilt)), until=0.05, max_steps=20_000)
+    assert run.outcome.ok, run.outcome
+    assert len(run.events) < 60
+    assert np.abs(run.end.velocities).max() < 1e-12
+    assert abs(run.q.at.angle[-1]) < 1e-12
+    strikes = [e for e in run.events if e.impact is not None]
+    alpha = (push / 0.2 + G) * a / (square + a * a)
+    assert strikes[0].t == pytest.approx(math.sqrt(2 * tilt / alpha), rel=1e-6)
+    before, after = (abs(v[2]) for v in (strikes[0].v_before, strikes[0].v))
+    assert after / before == pytest.approx((square - a * b) / (square + b * b), rel=1e-6)
+
+
 def test_contact_within_a_truss_is_left_to_its_pins():
     """A triangle of three bars that touch one another hangs from a pin and swings like the bars welded together."""
     m = sl.Mechanism("truss")

@@ -162,11 +162,10 @@ class _Instant:
 
     def stays(self, touching: Sequence[int]) -> dict[int, float]:
         """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least."""
-        contacts = self.contacts
-        if not any(contacts.now[i].restitution > 0 for i in touching):
-            return dict.fromkeys(touching, REST)
+        if not touching:
+            return {}
         a = self._free()
-        return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[contacts.normal(i)]), 0.0))) for i in touching}
+        return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[self.contacts.normal(i)]), 0.0))) for i in touching}
 
     def collide(self, touching: Sequence[int], stays: Mapping[int, float]) -> tuple[Impact, float]:
         """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.
