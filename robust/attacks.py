@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from robust import attacks_data, attacks_files, attacks_robots, attacks_studio, attacks_threads
-from robust.gathering import command_line, told
+from robust.gathering import command_line, told, wrong
 from robust.wrong import Wrong
 from saltus.errors import SaltusError
 
@@ -209,10 +209,7 @@ def section(records: list[dict[str, Any]]) -> str:
     count = f"{len(records)} attacks: " + ", ".join(f"{verdicts[v]} {v}" for v in ("refused", "harmless", "wrong"))
     slowest = max(r["seconds"] for r in records)
     said = [HEAD, ABOUT, f"{count}. The slowest took {slowest:.2g} s of processor.", "\n".join(lines)]
-    bad = [r for r in records if r["verdict"] == "wrong"]
-    if bad:
-        said.append("Wrong:\n\n" + "\n".join(f"* seed {r['seed']}: {r['end']}: {r['detail'][:200]}" for r in bad))
-    return "\n\n".join(said) + "\n"
+    return "\n\n".join([*said, *wrong(records, 200)]) + "\n"
 
 
 def main(arguments: list[str]) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import saltus as sl
 from robust.build import control
 from robust.draw_touching import VARIANTS, random_toucher, varied
-from robust.gathering import TouchTrial, command_line, told
+from robust.gathering import TouchTrial, command_line, told, wrong
 from robust.touching import Toucher, build
 from robust.trial import where
 from saltus.errors import SaltusError
@@ -218,10 +218,7 @@ def section(records: list[dict[str, Any]]) -> str:
         + f"; {sum(r['events'] for r in right)} events. A batch took {seconds[len(seconds) // 2]:.2g} s of processor "
         f"in the middle, {seconds[-1]:.2g} s at most.",
     ]
-    bad = [r for r in records if r["verdict"] == "wrong"]
-    if bad:
-        said.append("Wrong:\n\n" + "\n".join(f"* seed {r['seed']}: {r['end']}: {r['detail'][:160]}" for r in bad))
-    return "\n\n".join(said) + "\n"
+    return "\n\n".join([*said, *wrong(records, 160)]) + "\n"
 
 
 def main(arguments: list[str]) -> int:

@@ -102,3 +102,10 @@ def renew(page: Path | None, text: str) -> None:
     if not any(part.partition("\n")[0] == head for part in others):
         others.append(head)
     page.write_text("\n\n".join(text.rstrip() if p.partition("\n")[0] == head else p for p in others) + "\n")
+
+
+def wrong(records: Records, length: int) -> list[str]:
+    """A page's paragraph on the trials that went wrong, with so many letters of what was; none if none did."""
+    bad = [r for r in records if r["verdict"] == "wrong"]
+    listed = "\n".join(f"* seed {r['seed']}: {r['end']}: {r['detail'][:length]}" for r in bad)
+    return [f"Wrong:\n\n{listed}"] if bad else []

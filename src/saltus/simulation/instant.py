@@ -65,11 +65,11 @@ def settle(
     now.soften()
     hard = [i for i, one in enumerate(contacts.now) if one.element.normal and not one.element.soft]
     touching = [i for i in hard if contacts.now[i].closed or now.gaps[i] <= TOUCHING]
-    stays = now.stays(touching)
     slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
-    impact, rests = None, 0.0
-    if any(now.across(i) < -slow for i in touching):
-        impact, rests = now.collide(touching, stays)
+    strikes = any(now.across(i) < -slow for i in touching)
+    moves = strikes or any(abs(now.across(i)) > REST for i in touching)
+    stays = now.stays(touching) if moves else dict.fromkeys(touching, REST)  # else all stay
+    impact, rests = now.collide(touching, stays) if strikes else (None, 0.0)
     struck = impact is not None
     resting = [i for i in touching if abs(now.across(i)) <= stays[i]]
     rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
@@ -162,8 +162,6 @@ class _Instant:
 
     def stays(self, touching: Sequence[int]) -> dict[int, float]:
         """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least."""
-        if not touching:
-            return {}
         a = self._free()
         return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[self.contacts.normal(i)]), 0.0))) for i in touching}
 

@@ -131,3 +131,13 @@ def _feedback_figure(open_loop: np.ndarray, closed_loop: np.ndarray) -> Figure:
         return figure
 
     return draw()
+
+
+def leave_sharply(plan: sl.Plan, point: str, fall: float) -> None:
+    """Ask the ground force of a plan's stance to fall to zero over the crank's angle with `fall` (N/rad) or more.
+
+    The angle at which it is zero is the Param q_off, which the plan chooses.
+    """
+    stance, leaves = plan.phases[0], plan.param("q_off", -1e3, 1e3)
+    plan.require(stance.end.q.q1 == leaves)
+    plan.require(stance.force(point).y >= fall * (plan.q.q1 - leaves), phase=stance)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import saltus as sl
 from saltus.studies import STUDIES, bolt_optimal_on_ground
-from saltus.studies.bolt_gaits import HEAT, WEIGHT
+from saltus.studies.bolt_gaits import HEAT, WEIGHT, leave_sharply
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.colours import PALETTE
 from saltus.view.style import new_figure, styled
@@ -144,14 +144,11 @@ def _plan(system: sl.HybridSystem, speed: float, minimise: str) -> sl.Plan:
     plan = sl.Plan(
         system.domains["stance"], system.domains["flight"], duration=[(0.03, 0.25), (0.08, 0.35)], intervals=MESH
     )
-    stance = plan.phases[0]
     plan.periodic(advance="boom.x")
     plan.require(plan.start.q.boom.x == 0, plan.end.q.boom.x == speed * plan.duration)
     plan.require(plan.start.q.q1 <= LATEST - 2 * math.pi)
     plan.bound(plan.v.q1, -FASTEST, FASTEST)
-    leaves = plan.param("q_off", -1e3, 1e3)
-    plan.require(stance.end.q.q1 == leaves)
-    plan.require(stance.force("foot").y >= FALL * (plan.q.q1 - leaves), phase=stance)
+    leave_sharply(plan, "foot", FALL)
     heat = HEAT * plan.integral(plan.u.q1**2)
     if minimise == "energy":
         plan.bound(plan.u.q1, -TORQUE, TORQUE)

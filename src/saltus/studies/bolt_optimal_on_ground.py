@@ -10,7 +10,7 @@ import numpy as np
 import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies import bolt_real_ground as clocks
-from saltus.studies.bolt_gaits import HEAT
+from saltus.studies.bolt_gaits import HEAT, leave_sharply
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.colours import PALETTE
 from saltus.view.style import new_figure, styled
@@ -153,14 +153,11 @@ def _plan(
         intervals=list(mesh),
         friction=friction,
     )
-    stance = plan.phases[0]
     plan.periodic(advance="boom.x")
     plan.require(plan.start.q.boom.x == 0, plan.end.q.boom.x == speed * plan.duration)
     plan.bound(plan.v.q1, -FASTEST, FASTEST)
     plan.bound(plan.u.q1, -TORQUE, TORQUE)
-    leaves = plan.param("q_off", -1e3, 1e3)
-    plan.require(stance.end.q.q1 == leaves)
-    plan.require(stance.force("toe").y >= fall * (plan.q.q1 - leaves), phase=stance)
+    leave_sharply(plan, "toe", fall)
     spent = HEAT * plan.integral(plan.u.q1**2)
     if minimise == "energy":
         spent += plan.integral(plan.absolute(plan.power.q1))
