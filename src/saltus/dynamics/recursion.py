@@ -25,7 +25,8 @@ from saltus.model.symbols import SX, number, skew
 FLOOR = 1e-14
 # Of the inverse mass of a loop's heaviest link: where rods come to lie in line, reactions along them are noise, round-
 # off by the square of the distance, that error control creeps up to. Measured on chains of four-bars that pass such
-# positions: right to 5e-9 rad with 1e-8 to 1e-10, lost with 1e-14. Links however light do not feel it.
+# positions: right to 5e-9 rad with 1e-8 to 1e-10, lost with 1e-14. Links however light do not feel it. Rows that depend
+# on each other have the reactions f with the least sum of f^2 / share.
 FADING = 1e-9
 DIRECTIONS = {"turn", "tilt", "angle"}  # how the names of locks without a unit begin
 Label = Hashable  # a coordinate or a constraint row by number, or (link, component) of an acceleration
@@ -101,7 +102,7 @@ class Recursion:
         self._joints = _joints(e)
         metres = [c.contact is not None or lock.startswith("shift") for c in e.closures for lock in c.locks]
         self._fading: dict[Label, SX] = {
-            self.nv + k: self._of_heaviest(e, k) for k, row in enumerate(rows) if metres[row]
+            self.nv + k: self._of_heaviest(e, k) / e.shares.get(row, 1) for k, row in enumerate(rows) if metres[row]
         }
         self._gone: dict[Label, SX] = {
             self.nv + k: 1 - e.weights[row] for k, row in enumerate(rows) if row in e.weights
