@@ -430,17 +430,55 @@ def test_coordinates_that_move_nothing_heavy_are_named():
             sl.simulate(m, m.assemble(), until=0.1, formulation=formulation, engine="sundials")
 
 
-def test_a_link_without_mass_in_a_loop_is_named_where_its_mass_is_needed():
+def massless_slider_crank(mass=0.0):
+    """A heavy crank and a heavy block; the rod between them is without mass, or nearly so."""
     m = sl.Mechanism("loop")
-    arm, bar = m.rod("arm", mass=1.0, length=0.3), m.massless("bar")
+    arm = m.rod("arm", mass=1.0, length=0.3)
+    bar = m.rod("bar", mass=mass, length=0.8) if mass else m.massless("bar")
     m.revolute("q1", m.ground, arm.start)
     m.revolute("q2", arm.end, bar)
     m.slide("q3", m.ground.at(0.0, -0.5), m.link("block", mass=1.0), axes="x")
     m.revolute("end", bar.at(0.8, 0.0), m.links["block"].at(0, 0))
+    return m, m.assemble(q1=0.4, near={"q2": -1.5, "q3": 0.5})
+
+
+def test_a_link_without_mass_that_a_loop_holds_needs_none():
+    """Reduced formulations never see its mass; the others agree with them, and with the limit of a light one."""
+    m, start = massless_slider_crank()
+    ends = [sl.simulate(m, start, until=0.3, formulation=f, tolerance=1e-11).end.positions for f in FORMULATIONS]
+    np.testing.assert_allclose(ends, np.tile(ends[0], (len(ends), 1)), atol=1e-9)
+    light = sl.simulate(*massless_slider_crank(1e-9), until=0.3, tolerance=1e-11)
+    np.testing.assert_allclose(light.end.positions, ends[0], atol=1e-8)
+
+
+def test_a_link_without_mass_that_nothing_holds_is_named():
+    m, _ = massless_slider_crank()
+    m.revolute("flap", m.links["block"], m.massless("flag"))
     start = m.assemble(q1=0.4, near={"q2": -1.5, "q3": 0.5})
-    with pytest.raises(Singular, match="moves nothing heavy"):
-        sl.simulate(m, start, until=0.1, formulation=sl.formulations.Index1(), engine="sundials")
-    assert sl.simulate(m, start, until=0.1, formulation=sl.formulations.SPF(), engine="sundials").outcome.ok
+    for formulation in FORMULATIONS:
+        with pytest.raises(Singular, match="a motion of flap moves nothing heavy"):
+            sl.simulate(m, start, until=0.1, formulation=formulation, engine="sundials")
+
+
+def test_feet_on_a_leg_without_mass():
+    """A body on a knee without mass hops as on one of 1e-9 kg: impacts need no mass of what loops hold either."""
+    ends = []
+    for mass in (0.0, 1e-9):
+        m = sl.Mechanism("hopper")
+        body, toe = m.link("body", mass=2.0), m.link("toe", mass=0.3)
+        thigh, shank = (m.rod(n, mass=mass, length=0.3) if mass else m.massless(n) for n in ("thigh", "shank"))
+        m.slide("y", m.ground, body, axes="y")
+        m.slide("z", m.ground, toe, axes="y")
+        m.revolute("hip", body, thigh)
+        m.revolute("knee", thigh.at(0.3, 0), shank)
+        m.revolute("ankle", shank.at(0.3, 0), toe)
+        m.joint_spring("bend", "knee", stiffness=60.0, rest=1.0, damping=0.5)
+        m.foot("sole", toe.at(0, 0), friction=0.5)
+        run = sl.simulate(m, m.assemble(y=0.7, z=0.15, near={"hip": -2.0, "knee": 0.9}), until=0.6)
+        assert run.outcome.ok
+        assert [event.name for event in run.events] == ["sole touches", "sole lifts", "sole touches", "sole lifts"]
+        ends.append([*run.end.positions, *(event.t for event in run.events)])
+    np.testing.assert_allclose(*ends, atol=1e-7)
 
 
 def four_bar(q1):
