@@ -667,6 +667,36 @@ def test_a_given_motion_that_contradicts_a_contact_is_named():
     assert "which no velocity meets to less than 1 m/s" in run.outcome.detail
 
 
+def test_rows_are_changed_in_time_after_a_dead_centre():
+    """A table on three cranks, in 3D: chosen next to the dead centre, rows once were kept until they were dependent."""
+    record = trial.trial(212)
+    assert (record.verdict, record.end) == ("right", "finished"), record.detail
+    assert float(record.compared) < 1e-9  # from the closed form of its motion
+
+
+def test_a_motor_stuck_at_its_speed_is_named():
+    m = sl.Mechanism("flywheel")
+    m.revolute("pin", m.ground, m.link("wheel", mass=1.0, inertia=0.1), motor=sl.Motor(speed=2.0))
+    m.joint_spring("drag", "pin", stiffness=0.0, damping=0.1)
+    run = sl.simulate(m, m.assemble(), until=5.0, control=lambda t, s: {"pin": 1.0}, max_steps=500)
+    assert run.outcome.kind == "step limit"
+    assert "pin runs at the limit of its motor's speed" in run.outcome.detail
+
+
+def test_a_given_motion_beyond_where_loops_close_is_named():
+    """Rods of 0.3 and 0.3 m reach 0.6 m; the block is driven out to 0.7 m."""
+    m = sl.Mechanism("reach")
+    a, b = m.rod("a", mass=1.0, length=0.3), m.rod("b", mass=1.0, length=0.3)
+    m.revolute("q1", m.ground, a.start)
+    m.revolute("q2", a.end, b.start)
+    m.slide("x", m.ground, m.link("block", mass=1.0), axes="x", motion=m.motion("x", 0.4 + 0.3 * m.time))
+    m.revolute("end", b.end, m.links["block"].at(0, 0))
+    run = sl.simulate(m, m.assemble(near={"q1": 0.8, "q2": -1.6}), until=1.0)
+    assert run.outcome.kind == "step too small"
+    assert "motions given in time, which may lead beyond where loops close" in run.outcome.detail
+    assert run.t[-1] == pytest.approx(2 / 3, abs=1e-3)
+
+
 def test_a_run_of_too_many_steps_ends_by_name():
     m = sl.Mechanism("spinner")
     rod = m.rod("rod", mass=1e-3, length=0.01)
