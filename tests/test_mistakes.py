@@ -366,6 +366,13 @@ def _():
     sl.simulate(h, start(h.mechanism), until=0.1, domain="flight")
 
 
+@mistake("edge from 'flight' leads to None", "system.ends(")
+def _():
+    """an edge to nowhere"""
+    h = system()
+    h.edge("flight", None, guard=sl.When(lambda s: s.q.boom.y, "falling"))
+
+
 @mistake("domain named 'swing'", "flight, stance")
 def _():
     """an edge from nowhere"""
