@@ -8,12 +8,10 @@ accelerations that are large and finite.
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from saltus.hybrid.mode import Mode
-from saltus.simulation.log import Log, Stay
+from saltus.simulation.log import Log
 from saltus.simulation.trajectory import Trajectory
 
 JUMP = 0.1  # of the largest speed of a coordinate
@@ -22,6 +20,8 @@ SUDDEN = 1e-7  # s: no contact that a run resolves is so short
 MOST = 50  # intervals between samples that are looked at more closely
 DRIFTED = 10.0  # loops that are off by d decide where they go on within s of a singular position, s^2 < 10 d (lengths)
 
+Part = tuple[Mode, np.ndarray, np.ndarray, np.ndarray]  # a mode, times of steps in it, their polynomials, parameters
+
 
 def jump(log: Log, run: Trajectory) -> tuple[float, str, float] | None:
     """Size, coordinate and time (s) of the first jump of a velocity without an event; None if there is none."""
@@ -29,22 +29,26 @@ def jump(log: Log, run: Trajectory) -> tuple[float, str, float] | None:
     limit = JUMP * np.maximum(np.abs(v).max(axis=0), NOISE * log.tolerance)
     h = np.diff(t)[:, None]
     missed = np.abs(np.diff(v, axis=0) - h * (a[1:] + a[:-1]) / 2) > limit
-    goes_on = np.array([one.goes_on for one in log.stays])
-    eventless = np.array([goes_on[i:j].all() for i, j in itertools.pairwise(stay)])
+    events = np.cumsum([0, *(not one.goes_on for one in log.stays)])  # before each stay
+    eventless = events[stay[1:]] == events[stay[:-1]]
     suspect = np.flatnonzero(missed.any(axis=1) & eventless & (h[:, 0] > 0))
+    if not len(suspect):
+        return None
+    parts = [(s.mode, *part) for s in log.stays for part in zip(s.breaks, s.coefficients, s.parameters, strict=True)]
+    first, last = (np.array([part[1][k] for part in parts]) for k in (0, -1))
     for i in suspect[:MOST]:
-        found = _within(log.stays[stay[i] : stay[i + 1] + 1], float(t[i]), float(t[i + 1]), limit)
+        own = slice(np.searchsorted(last, t[i], "right"), np.searchsorted(first, t[i + 1], "left"))
+        found = _within(parts[own], float(t[i]), float(t[i + 1]), limit)
         if found is not None:
             size, k, when = found
             return size, run.meta["v_names"][k], when
     return None
 
 
-def _within(stays: list[Stay], begin: float, end: float, limit: np.ndarray) -> tuple[float, int, float] | None:
+def _within(parts: list[Part], begin: float, end: float, limit: np.ndarray) -> tuple[float, int, float] | None:
     """The steps that overlap an interval: sudden changes, and all against Simpson's rule for the accelerations."""
     times, speeds, explained = [np.zeros(0)], [np.zeros((0, len(limit)))], np.zeros(len(limit))
     drifted = False
-    parts = [(s.mode, *part) for s in stays for part in zip(s.breaks, s.coefficients, s.parameters, strict=True)]
     for mode, breaks, coefficients, p in parts:
         steps = np.flatnonzero((breaks[1:] > begin) & (breaks[:-1] < end))
         if not len(steps):
