@@ -413,8 +413,9 @@ class Mode:
         q, base, c = x[: self.layout.nq], self.base(p), self.constrained
         volume = float(np.ravel(self.volume(t, x, p))[0])
         M, motions = c.mass(t, q, base), np.eye(self.equations.nv)
-        if self.formulation.reduced and self.choice.rows:
-            if not volume > 0:
+        reduced = bool(self.choice.rows) and (self.formulation.reduced or bool(self.mechanism.idle))
+        if reduced:
+            if self.formulation.reduced and not volume > 0:
                 names = [self.mechanism.v_names[i] for i in self.choice.independent]
                 raise Singular(
                     f"domain {self.domain.name!r}: {', '.join(names)} do not determine the motion at t = {t:.6g} s; "
@@ -430,10 +431,10 @@ class Mode:
         if values.size and not values[0] > NO_MASS:
             moved = np.abs(vectors[:, 0] @ motions)
             names = [n for n, part in zip(self.mechanism.v_names, moved, strict=True) if part > 0.1]
+            other = "" if reduced else ", or use sl.formulations.SPF() or Minimal() where loops hold them"
             raise Singular(
                 f"domain {self.domain.name!r}: the mass matrix is singular (t = {t:.6g} s), a motion of "
-                f"{', '.join(names)} moves nothing heavy; give the links there mass and inertia, or use "
-                "sl.formulations.SPF() or Minimal() where loops hold them",
+                f"{', '.join(names)} moves nothing heavy; give the links there mass and inertia{other}",
                 coordinates=names,
             )
         return volume

@@ -199,7 +199,10 @@ class _Run:
                 elif seen[edge.name] == stop_after.get(edge.name, -1):
                     log.outcome = Outcome("stopped", f"after {seen[edge.name]} events {edge.name!r}", self.t)
                 elif self._chatters():
-                    quick = f"events follow one another ever quicker, the last within {ZENO_GAP:g} s (Zeno)"
+                    quick = (
+                        f"events follow one another ever quicker, the last within {ZENO_GAP:g} s (Zeno): give the last "
+                        "an edge to a domain in which the contact holds; bounces of m.foot come to rest by themselves"
+                    )
                     log.outcome = Outcome("chattering", quick, self.t)
                 else:
                     domain = target
