@@ -281,6 +281,29 @@ def test_copies_end_and_start_again():
     assert batch.state.q[0] == pytest.approx(start.positions)
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_copies_end_at_the_instant_of_an_event_and_go_on(exact):
+    """Dropped from h they touch after sqrt(2 h / g) and stand; one that slides stops after v / (f g)."""
+    m = block(0.5)
+    heights = np.array([0.5, 1.0, 50.0])
+    batch = sl.Batch(m, 3, step=1e-3, until="sole touches", exact=exact)
+    batch.reset([m.assemble(s=(0.0, h), rates={"s": (5.0, 0.0)}) for h in heights], begin=2.0)
+    batch.step(times=1000)
+    assert batch.done.tolist() == [True, True, False]
+    assert batch.t[:2] == pytest.approx(2.0 + np.sqrt(2 * heights[:2] / G), abs=1e-9)
+    assert batch.t[2] == pytest.approx(3.0)
+    after = 5.0 - 0.5 * np.sqrt(2 * G * heights[:2])  # the impact takes its share of the slip
+    assert batch.state.v[:2] == pytest.approx(np.column_stack([after, [0.0, 0.0]]), abs=1e-9)
+    batch.go_on([0])
+    batch.stop([2])
+    batch.step(times=1000)
+    assert batch.t == pytest.approx([3.0 + math.sqrt(1.0 / G), 2.0 + math.sqrt(2.0 / G), 3.0], abs=1e-9)
+    assert batch.done.tolist() == [False, True, True]
+    assert abs(batch.state.v[0]).max() < 1e-9
+    with pytest.raises(sl.errors.UnknownName, match="sole touches"):
+        sl.Batch(m, 1, step=1e-3, until="toe touches")
+
+
 def test_without_a_compiler_copies_run_in_simulate(monkeypatch):
     m = bolt()
     start = m.assemble(boom=(0, 0.43), q1=1.75, near=NEAR)

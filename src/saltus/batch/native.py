@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.batch.motion import Motion, derivative
+from saltus.batch.motion import Change, Motion, derivative
 from saltus.compile import build
 from saltus.compile.statements import VECTOR, Routine, declared, statements, unused
 from saltus.ground import Ground
@@ -36,6 +36,7 @@ _ARRAYS = (
     "land",
     "land_from",
     "land_to",
+    "ends",
 )
 
 
@@ -118,7 +119,14 @@ def _function(r: Routine) -> list[str]:
 class Native:
     """A compiled kernel and the memory of its copies: structure of arrays, `lanes` copies side by side."""
 
-    def __init__(self, motion: Motion, grounds: list[Ground], name: str, gradient: bool = False) -> None:
+    def __init__(
+        self,
+        motion: Motion,
+        grounds: list[Ground],
+        name: str,
+        gradient: bool = False,
+        ends: Change | None = None,
+    ) -> None:
         n = len(grounds)
         self._motion, self._name = motion, f"{n} copies of {name}"
         self._library = self._built("back" if gradient else "")
@@ -137,6 +145,7 @@ class Native:
         self.over, self.fresh = self.memory(1, np.int32), self.memory(1, np.int32)
         self.land_from, self.land_to = self.memory(1, np.int64), self.memory(1, np.int64)
         self.land = self._table(grounds if motion.patched else [])
+        self.ends = None if ends is None else ends.masks(motion.elements)
 
     def _built(self, way: str) -> ctypes.CDLL:
         return ctypes.CDLL(str(build(source(self._motion, way), _FUSED, name=self._name)))
@@ -178,12 +187,12 @@ class Native:
         block, lane = np.divmod(which, self.lanes)
         memory[block, :, lane] = values
 
-    def begin(self, which: np.ndarray, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> None:
-        """Start some copies."""
+    def begin(self, which: np.ndarray, t: float, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> None:
+        """Start some copies at a time."""
         z = np.zeros((len(q), self.x.shape[1] - q.shape[1] - w.shape[1]))
-        for memory, values in ((self.x, np.hstack([q, w, z])), (self.p, p), (self.fresh, 1)):
+        for memory, values in ((self.x, np.hstack([q, w, z])), (self.p, p), (self.fresh, 1), (self.t, t)):
             self.put(memory, which, values)
-        for memory in (self.t, self.steps, self.over, self.doubts):
+        for memory in (self.steps, self.over, self.doubts):
             self.put(memory, which, 0)
         if (
             len(which) == self.n and self.n % self.lanes
@@ -239,7 +248,8 @@ class Native:
 
     @cached_property
     def _memories(self) -> list[int]:
-        return [getattr(self, name).ctypes.data for name in _ARRAYS]
+        arrays = (getattr(self, name) for name in _ARRAYS)
+        return [0 if array is None else array.ctypes.data for array in arrays]
 
     def _batch(self, step: float, times: int, tolerance: float, rest: float, weight: float) -> _Batch:
         return _Batch(step, tolerance, rest, weight, times, *self._memories, *self._kept)
