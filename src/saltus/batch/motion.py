@@ -15,7 +15,7 @@ one small linear system for all modes, which are run-time parameters as in `dyna
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -36,7 +36,7 @@ from saltus.hybrid.signals import traced
 from saltus.hybrid.touched import Touched, constrained
 from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
-from saltus.model.symbols import SX, number
+from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot
 from saltus.once import cached_property
 
@@ -163,7 +163,9 @@ class Motion:
 
     def _traced(self, function: Any, what: str) -> Any:
         e, c = self.e, self.c
-        given = e.t, c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry), self.row
+        motors = {n.removeprefix("motor "): x for n, x in e.powers.items() if n.startswith("motor ")}
+        signals = c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry)
+        given = e.t, replace(signals, powers=Named([*motors], [*motors.values()], "motor")), self.row
         return traced(function, *given[: asked(function)], what=what)
 
     def _measured(self, measure: Any) -> dict[str, SX]:

@@ -12,7 +12,7 @@ import numpy as np
 from saltus.errors import BadValue, UnknownName
 from saltus.model.contents import unchanged
 from saltus.model.symbols import flatten
-from saltus.orbits.copies import Copies, batched
+from saltus.orbits.copies import AT_ONCE, Copies, batched
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.stride import Crossing, Lost, Moment
 
@@ -120,6 +120,11 @@ class Survival:
     strides: int = STRIDES
     exact: bool = False
     threads: int = 1
+
+    @property
+    def at_once(self) -> int:
+        """Points that a sweep shall give it at a time."""
+        return AT_ONCE if batched(self.orbit) and not self.exact else 1
 
     def __call__(self, points: Mapping[str, np.ndarray], generators: Any = None) -> dict[str, np.ndarray]:
         """Strides, whether the gait was regained, and whether that was found event-exactly, one entry per point."""

@@ -16,6 +16,7 @@ from saltus.orbits.stride import Crossing, Moment
 
 STEP = 1e-3  # s
 TOLERANCE = 1e-7
+AT_ONCE = 256  # copies that are worth what it takes to trace a machine for a batch
 LOOKS = 4  # times per period at which copies that are back are sent on
 
 
