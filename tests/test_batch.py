@@ -11,6 +11,7 @@ import saltus as sl
 from saltus import batch as batch_package
 from saltus.compile import build, find_compiler
 from saltus.dynamics.contact_problem import Law, solve
+from saltus.errors import BadValue
 
 G = 9.81
 
@@ -454,6 +455,9 @@ def test_random_batches_follow_the_event_exact_run(seed):
     ("given", "said"),
     [
         ({"copies": 0}, "copies is 0"),
+        ({"control": 5}, "control is 5"),
+        ({"until": 5}, "until is 5"),
+        ({"ground": "stairs"}, "ground is 'stairs'"),
         ({"step": -1e-3}, "step is"),
         ({"params": {"l_9": 1.0}}, "l_9"),
         ({"params": {"l_5": [1.0, 2.0]}}, "one per copy"),
@@ -466,6 +470,33 @@ def test_what_cannot_be_is_refused(given, said):
     given = {"copies": 4, "step": 1e-3} | given
     with pytest.raises(sl.errors.SaltusError, match=said):
         sl.Batch(bolt(), given.pop("copies"), **given)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_actions_that_are_not_numbers_are_refused_by_copy(exact):
+    m = block()
+    batch = sl.Batch(m, 3, step=1e-3, threads=1, exact=exact)
+    batch.reset(m.assemble())
+    with pytest.raises(BadValue, match=r"copies \[1\]"):
+        batch.step([[1.0, 0.0], [math.nan, 0.0], [1.0, 0.0]])
+    assert batch.lost.tolist() == [False, True, False]
+    assert np.isfinite(batch.state.q).all()
+
+
+@pytest.mark.parametrize("given", [{"starts": None}, {"copies": ["a"]}, {"copies": [3]}, {"begin": math.nan}])
+def test_resets_that_cannot_be_are_refused(given):
+    m = block()
+    batch = sl.Batch(m, 3, step=1e-3)
+    with pytest.raises(BadValue, match="give"):
+        batch.reset(**{"starts": m.assemble(), **given})
+
+
+def test_machines_without_contacts_have_no_forces():
+    m = sl.zoo.five_bar()
+    batch = sl.Batch(m, 3, step=1e-3)
+    batch.reset(m.keyframe(next(iter(m.keyframes))))
+    batch.step(times=5)
+    assert batch.forces == {}
 
 
 def test_a_start_below_the_ground_is_refused():

@@ -61,11 +61,15 @@ class Alone:
         nq, nw = self.motion.e.nq, self.motion.w.numel()
         return self.x[k, :nq], self.x[k, nq : nq + nw], self.x[k, nq + nw :]
 
-    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> None:
-        """Run every copy that has not ended."""
+    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> bool:
+        """Run every copy that has not ended; False where one was given actions that are not finite."""
         del tolerance, rest, weight, threads
+        fine = np.isfinite(self.p[:, self.motion.slice("row")]).all(axis=1)
+        wrong = ~fine & (self.over[:, 0] == 0)
+        self.over[wrong] = 2
         for k in np.flatnonzero(self.over[:, 0] == 0):
             self._run(int(k), step, times)
+        return not wrong.any()
 
     def _run(self, k: int, step: float, times: int) -> None:
         motion, (q, w, z) = self.motion, self._split(k)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.touching import Foot
 from saltus.once import by_one_thread
-from saltus.simulation.asked import ground_of
+from saltus.simulation.asked import check_numbers, ground_of
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: nothing bounces more slowly, and nothing whose flight would be shorter than a quarter of a step
@@ -90,6 +90,9 @@ class Batch:
         self.threads = int(
             threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or 1
         )
+        for what, given in (("until", until), ("measure", measure)):
+            if not (given is None or callable(given) or (what == "until" and isinstance(given, str | Change))):
+                raise BadValue(f"{what} is {given!r}; give a function (t, s), see sl.Batch", given=given)
         self.grounds = self._grounds(ground)
         self._given = {name: self._per_copy(name, value, self.copies) for name, value in (params or {}).items()}
         self._law, self.actions = self._acted(control, actions)
@@ -120,8 +123,9 @@ class Batch:
         return np.broadcast_to(numbers, (n,))
 
     def _grounds(self, given: Any) -> list[Ground]:
-        one = [ground_of(self.machine, x) for x in (given if isinstance(given, Sequence) else [given])]
-        many = one * self.copies if not isinstance(given, Sequence) else one
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        one = [ground_of(self.machine, x) for x in (given if several else [given])]
+        many = one if several else one * self.copies
         if len(many) != self.copies:
             raise BadValue(f"{len(many)} grounds for {self.copies} copies; give one, or one per copy", given=given)
         if len({x.kind for x in {id(x): x for x in many}.values()}) > 1:
@@ -134,7 +138,7 @@ class Batch:
 
     def _acted(self, control: Any, actions: int | None) -> tuple[Any, int]:
         inputs = len(self.machine.inputs)
-        if stepwise(control) is not None:
+        if stepwise(control) is not None or not (control is None or callable(control)):
             raise BadValue(
                 f"control is {control!r}; a batch traces its law: give (t, s) or (t, s, action) -> {{input: value}}, "
                 "and what Python computes as actions",
@@ -170,7 +174,8 @@ class Batch:
         `begin` (s). `params` gives some Params other values than the start and the batch have.
         """
         which = self._which(copies)
-        given = [starts] * len(which) if isinstance(starts, State) else list(starts)
+        check_numbers(begin=begin)
+        given = list(starts) if isinstance(starts, Iterable) else [starts] * len(which)
         if len(given) != len(which) or not all(isinstance(x, State) and x.mechanism is self.machine for x in given):
             raise BadValue(
                 f"give one State of {self.machine.name!r}, or one per copy, {len(which)}, as m.assemble(...) makes them"
@@ -191,10 +196,10 @@ class Batch:
         self.engine.begin(which, begin, q, *self.parameters(self.motion, self.grounds, which, q, v, theta, begin))
 
     def _which(self, copies: ArrayLike | None) -> np.ndarray:
-        which = np.arange(self.copies) if copies is None else np.unique(np.asarray(copies, int))
-        if len(which) and not (which[0] >= 0 and which[-1] < self.copies):
+        numbers = np.arange(self.copies) if copies is None else np.unique(np.asarray(copies))
+        if len(numbers) and not (numbers.dtype.kind in "iu" and numbers[0] >= 0 and numbers[-1] < self.copies):
             raise BadValue(f"there are copies 0 to {self.copies - 1}; {copies!r} given", given=copies)
-        return which
+        return numbers.astype(int)
 
     def _prepare(self, q: np.ndarray, theta: np.ndarray) -> None:
         until, ends = self._until, None
@@ -311,7 +316,9 @@ class Batch:
             engine.act(numbers)
         elif actions is not None and np.size(actions):
             raise BadValue("this batch takes no actions: its control is a law (t, s)", given=np.shape(actions))
-        engine.step(self.step_length, int(times), self.tolerance, self._slow, self.motion.weight, self.threads)
+        if not engine.step(self.step_length, int(times), self.tolerance, self._slow, self.motion.weight, self.threads):
+            wrong = np.flatnonzero(~np.isfinite(np.broadcast_to(numbers, (self.copies, self.actions))).all(axis=1))
+            raise BadValue(f"actions of copies {wrong[:8].tolist()} are not finite numbers", copies=wrong)
 
     @by_one_thread
     def go_on(self, copies: ArrayLike | None = None) -> None:

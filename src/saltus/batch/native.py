@@ -78,6 +78,8 @@ def source(motion: Motion, way: str = "") -> str:
         "FRICTIONS": motion.slice("friction").start,
         "STIFFNESSES": motion.slice("stiffness").start,
         "GIVEN": motion.slice("given").start,
+        "ACTIONS": motion.row.numel(),
+        "ACTION": motion.slice("row").start,
         "PATCHED": int(motion.patched),
         "SOFTS": int(any(x.soft for x in motion.elements)),
     }
@@ -176,7 +178,7 @@ class Native:
         """One row per copy, as a copy."""
         if self.n == 1:
             return memory[:, :, 0].copy()
-        return memory.transpose(0, 2, 1).copy().reshape(-1, memory.shape[1])[: self.n]
+        return memory.transpose(0, 2, 1).copy().reshape(self.blocks * self.lanes, memory.shape[1])[: self.n]
 
     def column(self, memory: np.ndarray) -> np.ndarray:
         """One number per copy, where there is one; as a view."""
@@ -213,10 +215,9 @@ class Native:
         self._held[...] = actions.reshape(self.blocks, self.lanes, -1).transpose(0, 2, 1)
 
     @cached_property
-    def _step(self) -> Callable[..., None]:
+    def _step(self) -> Callable[..., int]:
         function = self._library.saltus_step
         function.argtypes = [ctypes.POINTER(_Batch), ctypes.c_longlong, ctypes.c_longlong]
-        function.restype = None
         return function
 
     # ---- derivatives ------------------------------------------------------------------------------------------------
@@ -254,17 +255,19 @@ class Native:
     def _batch(self, step: float, times: int, tolerance: float, rest: float, weight: float) -> _Batch:
         return _Batch(step, tolerance, rest, weight, times, *self._memories, *self._kept)
 
-    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> None:
-        """Step all copies that have not ended, blocks of them on several threads; none of them knows of another."""
+    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> bool:
+        """Step all copies that have not ended, blocks of them on several threads; none of them knows of another.
+
+        False where a copy was given actions that are not finite: it stands still.
+        """
         given = step, times, tolerance, rest, weight
         if given != self._last[0]:
             self._last = given, ctypes.pointer(self._batch(*given))
         batch = self._last[1]
         threads = min(threads, -(-self.blocks // BLOCKS))
         if threads == 1:
-            self._step(batch, 0, self.blocks)
-            return
+            return self._step(batch, 0, self.blocks) == 0
         if self._pool is None:
             self._pool = ThreadPoolExecutor(threads)
         edges = [self.blocks * k // threads for k in range(threads + 1)]
-        list(self._pool.map(lambda k: self._step(batch, edges[k], edges[k + 1]), range(threads)))
+        return not any(list(self._pool.map(lambda k: self._step(batch, edges[k], edges[k + 1]), range(threads))))

@@ -774,6 +774,14 @@ static void block(const Batch *a, long long k) {
 
 int saltus_lanes(void) { return LANES; }
 
-void saltus_step(const Batch *a, long long first, long long last) {
-  for (long long k = first; k < last; ++k) block(a, k);
+/* How many copies were given actions that are not finite; these stand still. */
+int saltus_step(const Batch *a, long long first, long long last) {
+  int wrong = 0;
+  for (long long k = first; k < last; ++k) {
+    const double *given = a->p + (k * NP + ACTION) * LANES;
+    for (int i = 0; i < ACTIONS * LANES; ++i)
+      if (!isfinite(given[i]) && !a->over[k * LANES + i % LANES]) a->over[k * LANES + i % LANES] = 2, ++wrong;
+    block(a, k);
+  }
+  return wrong;
 }

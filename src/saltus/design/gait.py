@@ -135,13 +135,14 @@ class GaitTask:
     def gait(self, params: Mapping[str, float]) -> Gait:
         """Run once; a design that does not even assemble completes no stride."""
         system = _made(self.make)
+        touch = _touch(system)
         try:
             run = self.run(params)
         except UnknownName:
             raise
         except SaltusError:
             return NO_GAIT
-        gait = measure(run, system)
+        gait = measure(run, system, touch)
         if self.stability and system.terrain is not None:
             raise BadValue(
                 "stability=True is for a HybridSystem; of a machine with feet find the gait by sl.find_orbit"
@@ -209,12 +210,12 @@ def _copies(task: GaitTask, count: int) -> Batch:
 
 def _touch(system: HybridSystem) -> str:
     """The event that begins a stride: touchdown of a graph, or the touch of a machine's first foot."""
-    return "touchdown" if system.terrain is None else f"{feet_of(system.mechanism)[0]} touches"
+    return "touchdown" if system.edges else f"{feet_of(system.mechanism)[0]} touches"
 
 
-def measure(run: Trajectory, system: HybridSystem) -> Gait:
-    """Numbers of a run, over the last half of its strides."""
-    cut = strides(run, event=_touch(system))
+def measure(run: Trajectory, system: HybridSystem, touch: str) -> Gait:
+    """Numbers of a run, over the last half of its strides, which an event begins."""
+    cut = strides(run, event=touch)
     contacts = run.meta["contacts"].values()
     friction = max((c["friction_need"] for c in contacts), default=math.nan)
     normal = min((c["normal_min"] for c in contacts), default=math.nan)
