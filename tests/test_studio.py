@@ -34,6 +34,7 @@ from saltus.studio.keeping import checked
 from saltus.studio.pose import Posing, drivers
 from saltus.studio.scene import LEFT, RIGHT, Placed, colours, quaternions, side, solid
 from saltus.studio.session import FRAME
+from saltus.studio.units import Units, unit_of
 from saltus.studio.words import Words
 from saltus.studio.worker import Worker
 
@@ -169,17 +170,30 @@ def test_a_point_of_the_body_takes_the_body_along():
 
 def test_sliders_show_other_units_and_keep_theirs():
     handle = SimpleNamespace(min=-1.0, max=3.0, step=0.01, value=0.5, label="hip (rad)")
-    slider = machine_panel.Slider(handle, "hip", "rad")
-    slider.show("mm, deg")
+    slider, units = machine_panel.Slider(handle, "hip", "rad"), Units()
+    units.chosen = "mm, deg"
+    slider.show(units)
     assert (handle.label, handle.value) == ("hip (deg)", pytest.approx(math.degrees(0.5)))
     assert (handle.min, handle.max) == pytest.approx((math.degrees(-1.0), math.degrees(3.0)))
     slider.value = 4.0  # beyond its end
     assert (slider.value, handle.max) == (pytest.approx(4.0), pytest.approx(math.degrees(4.0)))
-    slider.show("m, rad")
+    slider.show(Units())
     assert (handle.label, handle.value) == ("hip (rad)", pytest.approx(4.0))
     mass = machine_panel.Slider(SimpleNamespace(min=0.0, max=2.0, step=0.1, value=1.0, label="m (kg)"), "m", "kg")
-    mass.show("mm, deg")
+    mass.show(units)
     assert (mass.handle.value, mass.handle.label) == (1.0, "m (kg)")
+    assert units.of("m/s") == ("mm/s", 1000.0)
+    assert units.text(0.25, "m") == "250 mm"
+
+
+def test_coordinates_have_their_units():
+    rat, leg = sl.zoo.kangaroo_rat(tail="continuum").mechanism, sl.zoo.bolt_linkage()
+    assert [unit_of(leg, n) for n in ("boom.x", "q1")] == ["m", "rad"]
+    assert {n.split(".")[1]: unit_of(rat, n) for n in rat.q_names if n.startswith(("tail1", "base"))} == {
+        **dict.fromkeys(("x", "y", "z"), "m"),
+        **dict.fromkeys(("qw", "qx", "qy", "qz"), ""),
+        **dict.fromkeys([n.split(".")[1] for n in rat.q_names if n.startswith("tail1")], "rad"),
+    }
 
 
 def test_colours_tell_sides_apart():
@@ -522,6 +536,13 @@ def test_a_saved_run_is_opened_and_the_plots_follow_it(chrome, tmp_path, complai
         wide = page.locator(".saltus-charts svg").first.bounding_box()["width"]
         assert all(b - a > 0.7 * wide for a, b in zip(first[:4], last[:4], strict=True))
         assert first[4] != last[4]
+        panels = session.panels
+        panels.machine.units.value = "mm, deg"
+        session.post("units", panels.machine.show_units)
+        until(lambda: "log10 of mm" in panels.run.charts.content)
+        assert "q1 (deg)" in panels.run.charts.content
+        assert "q1 (deg)" in panels.machine.chart.content
+        assert " mm long" in panels.machine.text.text
         page.close()
     finally:
         running.stop()
