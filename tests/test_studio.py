@@ -108,6 +108,8 @@ def test_a_dragged_machine_glides_from_value_to_value(linkage, monkeypatch):
         follow=lambda x: None,
         show=lambda shot: shown.append(posing.params["l_1"]),
         line=lambda *given: None,
+        units=Units(),
+        mechanism=linkage,
     )
     session.pause = lambda: setattr(session, "tick", None)
     panel = machine_panel.MachinePanel.__new__(machine_panel.MachinePanel)
@@ -166,6 +168,24 @@ def test_a_point_of_the_body_takes_the_body_along():
     posing.to(posing.reach(knee, before + way), {})
     assert np.linalg.norm(posing.state.position(knee) - before) > 0.005
     assert posing.held["body.y"] == base
+
+
+def test_a_body_that_floats_does_not_turn_when_its_leg_is_pulled():
+    m = sl.Mechanism("leg of a floating body", spatial=True)
+    body = m.link("body", mass=5.0, inertia=(0.1, 0.1, 0.1))
+    thigh, shank = (m.rod(n, mass=0.5, length=0.3) for n in ("thigh", "shank"))
+    m.free("base", m.ground, body)
+    m.universal("hip", body.at(0.1, 0.1, -0.05), thigh.start, axes=["y", "z"])
+    m.revolute("knee", thigh.end, shank.start, axis="y")
+    m.point("toe", shank.end)
+    start = m.assemble(base=(0, 0, 0.6, 1, 0, 0, 0), hip=(1.2, 0.1), knee=0.8)
+    posing = Posing(m, start)
+    for way in ([0.03, -0.02, 0.04], [0.0, 0.05, 0.0], [1.0, 0.0, 0.0]):
+        before = posing.state.position("toe")
+        posing.to(posing.reach("toe", before + way), {})
+        left = np.linalg.norm(posing.state.position("toe") - before - way)
+        assert left < (1e-6 if way[0] < 1 else 0.8)  # the last is out of reach: it stretches towards it
+        assert np.allclose(posing.state.positions[:7], start.positions[:7], atol=1e-12)
 
 
 def test_sliders_show_other_units_and_keep_theirs():

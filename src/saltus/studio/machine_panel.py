@@ -91,6 +91,7 @@ class MachinePanel:
 
     def _slider(self, gui: Any, name: str, unit: str, value: float, low: float, high: float) -> Slider:
         step = 10.0 ** math.floor(math.log10((high - low) / STEPS))
+        low, high = math.floor(low / step) * step, math.ceil(high / step) * step
         handle = gui.add_slider(f"{name} ({unit})" if unit else name, low, high, step, value)
         handle.on_update(lambda _: None if self.quiet else self.session.post("machine", self.drag))
         return Slider(handle, name, unit)
@@ -168,8 +169,8 @@ class MachinePanel:
         """Say what is known of the machine and of its way."""
         self._said = time.monotonic()
         text = self.posing.sentence()
-        if way is not None and self.point is not None:
-            size = np.ptp(way.points[:, 0], axis=0)
+        size = np.zeros(1) if way is None or self.point is None else np.ptp(way.points[:, 0], axis=0)
+        if way is not None and size.max() > 1e-9:
             long, high = (self.session.units.text(float(x), "m") for x in (size[0], size[-1]))
             text += f"\nPath of {self.point.value}: {long} long, {high} high"
             text += "" if way.full else f"; {self.posing.drivers[0]} does not turn fully"

@@ -37,7 +37,10 @@ class RunPanel:
         self.formulation = gui.add_dropdown("Formulation", FORMULATIONS, initial_value="Projection")
         self.slope = gui.add_number("Slope of the ground (deg)", 0.0, min=-60.0, max=60.0, visible=session.has_feet)
         self.domain = gui.add_dropdown(
-            "First domain", tuple(system.domains), initial_value=model.domain or next(iter(system.domains))
+            "First domain",
+            tuple(system.domains),
+            initial_value=model.domain or next(iter(system.domains)),
+            visible=len(system.domains) > 1,
         )
         self.until = gui.add_number("Duration (s)", float(model.until or 3.0), min=0.01, max=600.0, step=0.1)
         go = gui.add_button("Run")
@@ -284,7 +287,8 @@ class Film:
         run = self.run
         marks = [float(e.t) for e in run.events]
         energy = [(n, run.t, e) for n, e in run.energy.items()]
-        energy += [(f"work {n}"[:14], run.t, run.arrays["work"][:, i]) for i, n in enumerate(run.meta["channels"][:3])]
+        channels = [n.removeprefix("motor ") for n in run.meta["channels"][:3]]
+        energy += [(f"work {n}", run.t, run.arrays["work"][:, i]) for i, n in enumerate(channels)]
         out = [Chart("energy", "t (s)", "(J)", energy, marks)]
         if run.arrays["gap"].shape[1]:
             gap = np.abs(run.arrays["gap"]).max(axis=1)

@@ -143,8 +143,10 @@ class Session:
 
     def _size(self, shot: Snapshots) -> float:
         """Extent of the machine (m), by which everything else is scaled."""
+        bones = self.placed.bones
         spread = np.ptp(shot.points[0], axis=0) if shot.points.shape[1] else np.ones(3)
-        return max(float(np.linalg.norm(spread)), 1e-3)
+        wide = max([0.0, *(2 * r for _, r in bones.feet), *(2 * r for r in bones.bulks.values())])
+        return max(float(np.linalg.norm(spread)), wide, 1e-3)
 
     def _set_up(self, shot: Snapshots) -> None:
         """Camera and ground."""
