@@ -22,7 +22,7 @@ from saltus.model.loads import Loads
 from saltus.model.packing import Packed
 from saltus.model.parts import POSITIVE, Frame, Link, Motor, gravity_vector, inertia_tensor, point_of
 from saltus.model.structure import Constraint, GivenMotion, Placement
-from saltus.model.symbols import SX, Expression, Named, Number, Param, vector
+from saltus.model.symbols import SX, Expression, Named, Number, Param, in_radians, vector
 from saltus.shown import Shown
 
 __all__ = ["Constraint", "GivenMotion", "Mechanism", "Placement"]
@@ -415,6 +415,8 @@ class Mechanism(Packed, Shown, Loads):
         """
         a, p = assembler(self), self.values(params)
         fixed, rates = self._numbers(fixed, p), self._numbers(rates or {}, p)
+        if not isinstance(near, Mapping | State | None):
+            raise BadValue(f"near is {near!r}; give a guess by name, near={{'knee': 1.5}}, or a State", given=near)
         near = near if isinstance(near, State) else self._numbers(near or {}, p)
         self._hint_at_degrees({**(near if isinstance(near, Mapping) else {}), **fixed})
         if isinstance(near, State):
@@ -443,11 +445,7 @@ class Mechanism(Packed, Shown, Loads):
         """Warn of angles beyond a turn, which are mostly degrees."""
         for name in self.turns:
             if isinstance(angle := given.get(name), int | float | np.number) and abs(float(angle)) > math.tau:
-                warnings.warn(
-                    f"{name} = {angle:g} of {self.name!r} is in radians, {angle / math.tau:.1f} turns; for degrees "
-                    f"write {name}=math.radians({angle:g})",
-                    stacklevel=4,
-                )
+                warnings.warn(f"{name} = {angle:g} of {self.name!r} {in_radians(float(angle))}", stacklevel=4)
 
     @unchanged
     def branches(self, *, params: Mapping[str, float] | None = None, **fixed: Any) -> list[State[Mechanism]]:
