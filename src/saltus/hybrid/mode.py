@@ -87,6 +87,9 @@ def action(constrained: Constrained, choice: Choice, law: Any) -> Action:
         return Action(SX.zeros(len(m.inputs)), row, "none", f"none {row.numel()}" if row.numel() else "none")
     if isinstance(law, Sampled):
         return Action(constrained.held, row, name_of(law.function), "held")
+    if not callable(law) and not isinstance(law, Schedule):
+        known = ", ".join(f"m.controls[{n!r}]" for n in constrained.system.controls) or "one of m.controls"
+        raise BadValue(f"control is {law!r}; give a function (t, s) -> {{input: value}}, or {known}", given=law)
     name, t = name_of(law), e.t
     s = constrained.signals(t, e.q, e.v, m.p, constrained.entry, responses=Responses(constrained, choice))
     what = f"controller {name!r} in domain {constrained.domain.name!r}"
