@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import casadi as ca
@@ -51,14 +52,14 @@ class Layout:
         """Place in x of the states that are neither positions nor velocities nor work."""
         return slice(self.work.stop, self.work.stop + self.n_z)
 
+    @cached_property
+    def _places(self) -> dict[str, slice]:
+        ends = [0, *accumulate(size for _, size in self.sizes)]
+        return {name: slice(ends[i], ends[i + 1]) for i, (name, _) in enumerate(self.sizes)}
+
     def slice(self, name: str) -> slice:
         """Place of a block of p."""
-        at = 0
-        for block, size in self.sizes:
-            if block == name:
-                return slice(at, at + size)
-            at += size
-        raise KeyError(name)
+        return self._places[name]
 
     @property
     def n_p(self) -> int:
@@ -325,6 +326,12 @@ class Mode:
     def velocity(self) -> Kernel:
         """All velocities at (t, x, p), those that the constraints allow there."""
         return self._kernel("velocity", self.ode.consistent)
+
+    def velocities(self, t: float, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """The same in numbers; most formulations have them in the state."""
+        if self.formulation.reduced:
+            return np.ravel(self.velocity(t, x, p))
+        return x[self.layout.nq : self.layout.nq + self.layout.nw].copy()
 
     @cached_property
     def command(self) -> Kernel:
