@@ -92,7 +92,7 @@ class Rolled:
 
 
 def by_plan() -> str:
-    """The gait of least energy that was planned within the cone of friction, on its sprung toe, flown on real ground."""
+    """The gait of least energy planned within the cone of friction, on its sprung toe, flown on real ground."""
     from saltus.learn import training
     from saltus.studies import bolt_optimal_on_ground as study
 
