@@ -87,6 +87,9 @@ def action(constrained: Constrained, choice: Choice, law: Any) -> Action:
         return Action(SX.zeros(len(m.inputs)), row, "none", f"none {row.numel()}" if row.numel() else "none")
     if isinstance(law, Sampled):
         return Action(constrained.held, row, name_of(law.function), "held")
+    if not callable(law) and not isinstance(law, Schedule):
+        known = ", ".join(f"m.controls[{n!r}]" for n in constrained.system.controls) or "one of m.controls"
+        raise BadValue(f"control is {law!r}; give a function (t, s) -> {{input: value}}, or {known}", given=law)
     name, t = name_of(law), e.t
     s = constrained.signals(t, e.q, e.v, m.p, constrained.entry, responses=Responses(constrained, choice))
     what = f"controller {name!r} in domain {constrained.domain.name!r}"
@@ -413,8 +416,9 @@ class Mode:
         q, base, c = x[: self.layout.nq], self.base(p), self.constrained
         volume = float(np.ravel(self.volume(t, x, p))[0])
         M, motions = c.mass(t, q, base), np.eye(self.equations.nv)
-        if self.formulation.reduced and self.choice.rows:
-            if not volume > 0:
+        reduced = bool(self.choice.rows) and (self.formulation.reduced or bool(self.mechanism.idle))
+        if reduced:
+            if self.formulation.reduced and not volume > 0:
                 names = [self.mechanism.v_names[i] for i in self.choice.independent]
                 raise Singular(
                     f"domain {self.domain.name!r}: {', '.join(names)} do not determine the motion at t = {t:.6g} s; "
@@ -430,10 +434,10 @@ class Mode:
         if values.size and not values[0] > NO_MASS:
             moved = np.abs(vectors[:, 0] @ motions)
             names = [n for n, part in zip(self.mechanism.v_names, moved, strict=True) if part > 0.1]
+            other = "" if reduced else ", or use sl.formulations.SPF() or Minimal() where loops hold them"
             raise Singular(
                 f"domain {self.domain.name!r}: the mass matrix is singular (t = {t:.6g} s), a motion of "
-                f"{', '.join(names)} moves nothing heavy; give the links there mass and inertia, or use "
-                "sl.formulations.SPF() or Minimal() where loops hold them",
+                f"{', '.join(names)} moves nothing heavy; give the links there mass and inertia{other}",
                 coordinates=names,
             )
         return volume

@@ -14,7 +14,7 @@ from saltus.dynamics.formulations import ODE
 from saltus.dynamics.unilateral import Element, Geometry, elements, geometry
 from saltus.errors import BadModel
 from saltus.ground import Ground
-from saltus.hybrid.constrained import SLIP_ENDS, Constrained, rare
+from saltus.hybrid.constrained import Constrained, rare
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.model.kinematics import Closure
 from saltus.model.symbols import SX, Named, number
@@ -182,7 +182,6 @@ class Touched(Constrained):
                     young, along = ca.sumsqr(s["direction"]), ca.dot(slip, s["direction"])
                     fast = ca.sqrt(ca.sumsqr(slip) + 1e-300) - s["stands"]
                     moving = young * (along + s["starts"] / 2) + (1 - young) * fast
-                moving = s["borne"] * (SLIP_ENDS - _size(slip)) + (1 - s["borne"]) * moving
                 out.append(s["closed"] * (s["stick"] * cone + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out
 

@@ -47,19 +47,31 @@ class Now:
     restitution: float = 0.0
     patch: Patch | None = None
     reference: np.ndarray | None = None
-    borne: float | None = None  # friction that it bears at rest although its row is not held: others hold it
+    share: float = 1.0  # of a load at rest that others bear too; 0: loops hold it, whatever it bears
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
 
     @property
     def mode(self) -> str:
         """Open, stick or slip."""
-        return "open" if not self.closed else "stick" if self.stick or self.borne is not None else "slip"
+        return "open" if not self.closed else "stick" if self.stick else "slip"
+
+    @property
+    def young(self) -> bool:
+        """Whether it slips in 3D in the direction in which it started."""
+        return self.mode == "slip" and self.element.slips == 2 and bool(self.direction.any())
+
+    def way(self, slip: np.ndarray) -> np.ndarray:
+        """Unit direction of a slip with this velocity, as `Element.direction` has it."""
+        if self.young:
+            slip = slip + self.direction * self.starts**3 / (self.starts**2 + slip @ slip)
+        return slip / np.linalg.norm(slip)
 
     def like(self, other: Now) -> bool:
         """Whether it does the same as another, wherever it is held."""
-        modes = [(x.closed, x.stick, x.borne, x.friction, x.patch) for x in (self, other)]
-        return modes[0] == modes[1] and np.allclose(self.direction, other.direction, rtol=0.0, atol=1e-9)
+        modes = [(x.closed, x.stick, x.friction, x.patch) for x in (self, other)]
+        near = np.allclose(self.direction, other.direction, rtol=0.0, atol=1e-9)
+        return modes[0] == modes[1] and near and math.isclose(self.share, other.share, rel_tol=1e-3)
 
     def block(self, felt: bool) -> np.ndarray:
         """Its run-time parameters."""
@@ -69,8 +81,8 @@ class Now:
             "closed": self.closed,
             "stick": self.stick,
             "felt": felt,
-            "friction": self.friction if self.borne is None else self.borne,
-            "borne": self.borne is not None,
+            "friction": self.friction,
+            "share": self.share,
             "static": self.static,
             "direction": self.direction,
             "anchor": self.anchor,
@@ -230,7 +242,7 @@ class Contacts:
     def _assign(feet: Sequence[Now], near: Sequence[Patch], own: Sequence[Frictions]) -> None:
         """Patches to the contacts of one foot; one that is touched stays with its contact's mode."""
         before = {
-            (one.patch.point, one.patch.normal): (one.closed, one.stick, one.direction, one.borne)
+            (one.patch.point, one.patch.normal): (one.closed, one.stick, one.direction, one.share)
             for one in feet
             if one.patch
         }
@@ -239,8 +251,8 @@ class Contacts:
             changed = one.patch is None or (one.patch.point, one.patch.normal) != (patch.point, patch.normal)
             one.patch = patch
             if changed:
-                none = False, False, np.zeros(one.element.slips), None
-                one.closed, one.stick, one.direction, one.borne = known or none
+                none = False, False, np.zeros(one.element.slips), 1.0
+                one.closed, one.stick, one.direction, one.share = known or none
             _rough(one, mu, patch.friction)
 
     # ---- starting -----------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from saltus.studies.quadruped_runs import (
 )
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate, plot_snapshots
-from saltus.view.colours import PALETTE
+from saltus.view.plots import strips
 from saltus.view.style import new_figure, styled
 from saltus.zoo.quadruped import LEGS
 
@@ -232,16 +232,10 @@ def planar(strides: int = 40) -> dict[str, Any]:
 @styled
 def feet(run: sl.Trajectory) -> Any:
     """When each toe stuck and slipped in the last second."""
-    figure = new_figure(7.0, 1.8)
+    figure = new_figure(7.0, 2.1)
     ax, last = figure.add_subplot(), float(run.t[-1])
-    colours = {"stick": PALETTE["blue"], "slip": PALETTE["vermillion"]}
-    for row, leg in enumerate(LEGS):
-        for x in run.contacts[f"{leg}_toe"]:
-            if x.mode != "open" and x.end > last - 1:
-                ax.barh(row, x.end - x.begin, left=x.begin, height=0.7, color=colours[x.mode])
-    ax.set_yticks(range(4), [leg.replace("_", " ") for leg in LEGS])
-    ax.set(xlim=(last - 1, last), xlabel="time (s); toes stick (blue), slip (red)")
-    ax.invert_yaxis()
+    strips(ax, {leg.replace("_", " "): run.contacts[f"{leg}_toe"] for leg in LEGS}, last - 1, last)
+    ax.set_xlabel("time (s)")
     return figure
 
 
