@@ -265,12 +265,12 @@ def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> tuple
         seen, earned, over, cut, _ = env.step(actions[-1])
         reward += earned
     runs = env.copies.batch.engine.runs[0]
-    work = sum(_work(run, task.machine.inputs) for run in runs)
+    done = sum(work(run, task.machine.inputs) for run in runs)
     lasted, way = runs[-1].t[-1], env.state.positions[0] - start.positions[0]
     touches = sum(event.name.endswith(" touches") for run in runs for event in run.events)
     command = start.params.get("command", math.nan)
     ended = "lasted" if not over else "fell" if env.copies.over[0] == 1 else runs[-1].outcome.kind
-    found = Judgement(command, float(lasted), float(way / lasted), touches, float(work / abs(way)), reward, ended)
+    found = Judgement(command, float(lasted), float(way / lasted), touches, float(done / abs(way)), reward, ended)
     lasts = task.step * task.times
     first = max(0, len(actions) - round(SHOWN / lasts))
     rows = np.pad(np.array(actions[first:]), ((0, 0), (0, len(task.pushes))))
@@ -282,7 +282,7 @@ def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> tuple
     return found, run
 
 
-def _work(run: sl.Trajectory, names: Iterable[str]) -> float:
+def work(run: sl.Trajectory, names: Iterable[str]) -> float:
     """Positive work of all motors (J)."""
     power = [np.maximum(run.torques[n] * run.v[n], 0.0) for n in names if n in run.v]
     return float(sum(np.trapezoid(p, run.t) for p in power))
