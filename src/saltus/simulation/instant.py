@@ -20,6 +20,7 @@ SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are k
 SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 GROWN = 100.0  # times the speed up to which a slip in 3D is given its direction: that plays no part any more
+NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
 
@@ -262,8 +263,7 @@ class _Instant:
             laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
         G = Decomposition(self.M, self.A[rows], self.loops).mobility if rows else np.zeros((0, 0))
         fixed = np.diag(G) == 0
-        normals = [x.normal for x in laws if x.normal is not None]
-        G[normals, normals] *= 1 + FINE  # loads that any feet could bear are those of the run: the least ones
+        _load(G, [x.normal for x in laws if x.normal is not None])
         for one in contacts.now:
             one.closed = one.closed and (one.element.soft or not one.element.normal)
         forces, b = None, np.zeros(0)
@@ -347,6 +347,15 @@ class _Instant:
             if least == 0:
                 break
         group.put(best)
+
+
+def _load(G: np.ndarray, normals: list[int]) -> None:
+    """Make mobilities such that loads which contacts could bear in any shares are those of the run: the least ones."""
+    if normals:
+        own = np.ix_(normals, normals)
+        sizes, ways = np.linalg.eigh(G[own])
+        free = ways[:, sizes <= NULL * sizes[-1]]
+        G[own] += FINE * sizes[-1] * free @ free.T
 
 
 @dataclass(eq=False)
