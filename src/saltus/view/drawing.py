@@ -34,14 +34,14 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
     """Make empty artists of one machine; `move` puts them where the points are."""
     out: list[Any] = []
     size = 1.15 * width
-    for outline, colour in zip(bones.links.values(), _cycle(len(bones.links), colours), strict=True):
+    for (name, outline), colour in zip(bones.links.items(), _cycle(len(bones.links), colours), strict=True):
         if len(outline) > 2:
             shape = Polygon(
                 np.zeros((len(outline), 2)),
                 closed=True,
                 facecolor=colour,
                 edgecolor=colour,
-                linewidth=width,
+                linewidth=0.2 * width if name in bones.solid else width,
                 joinstyle="round",
                 alpha=alpha,
                 zorder=3,
@@ -80,12 +80,13 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
 
 def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
     """Put a machine's artists at the given points (one row per point)."""
-    from saltus.model.geometry import spiral
+    from saltus.model.geometry import hull, spiral
 
     n = len(bones.links)
-    for artist, outline in zip(artists[:n], bones.links.values(), strict=True):
+    for artist, (name, outline) in zip(artists[:n], bones.links.items(), strict=True):
         if isinstance(artist, Polygon):
-            artist.set_xy(points[list(outline)])
+            corners = points[list(outline)]
+            artist.set_xy(corners[hull(corners)] if name in bones.solid else corners)
         else:
             artist.set_data(points[list(outline)].T)
     for artist, (i, _) in zip(artists[n : n + len(bones.feet)], bones.feet, strict=True):
