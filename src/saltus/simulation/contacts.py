@@ -48,7 +48,7 @@ class Now:
     patch: Patch | None = None
     reference: np.ndarray | None = None
     share: float = 1.0  # of a load at rest that others bear too; 0: others hold it, and it bears what it is given
-    bears: np.ndarray | float = 0.0  # friction against that, per load
+    bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # friction against that, per load
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
 
@@ -79,7 +79,7 @@ class Now:
         """Its run-time parameters."""
         x = self.element
         out, idle = np.zeros(x.size), self.stick and self.share == 0
-        bears = np.linalg.norm(self.bears)
+        bears = float(np.linalg.norm(self.bears))
         values: dict[str, Any] = {
             "closed": self.closed,
             "stick": self.stick,
@@ -254,7 +254,7 @@ class Contacts:
             changed = one.patch is None or (one.patch.point, one.patch.normal) != (patch.point, patch.normal)
             one.patch = patch
             if changed:
-                none = False, False, np.zeros(one.element.slips), 1.0, 0.0
+                none = False, False, np.zeros(one.element.slips), 1.0, np.zeros(1)
                 one.closed, one.stick, one.direction, one.share, one.bears = known or none
             _rough(one, mu, patch.friction)
 

@@ -304,7 +304,7 @@ class _Instant:
         for k, i in enumerate(candidates):
             one, mode, way = self.contacts.now[i], forces.modes[k], forces.directions[k]
             one.closed = mode != "open"
-            one.stick, one.share, one.bears = mode == "stick", 1.0, 0.0
+            one.stick, one.share, one.bears = mode == "stick", 1.0, np.zeros(1)
             known = laws[k].direction if laws[k].direction is not None else way
             if one.element.slips == 2 and laws[k].direction is not None:
                 slow = np.linalg.norm(self.along(i)) < GROWN * one.starts
@@ -314,7 +314,7 @@ class _Instant:
             if mode == "slip" and laws[k].rough and k not in forces.gone and np.linalg.norm(slip) <= small:
                 one.stick = True
             if slip.size and one.closed and not moves[list(laws[k].tangential)].any():
-                one.stick, one.share, one.bears = True, 0.0, 0.0
+                one.stick, one.share = True, 0.0
             if laws[k].normal is not None and not moves[laws[k].normal]:
                 one.closed = one.stick = False
 
@@ -382,14 +382,15 @@ class _Group:
         """Have one that sticks bear what it does of the forces f, and hold nothing."""
         one, x = self.now[k], self.laws[k]
         load = float(f[x.normal]) if x.normal is not None else 1.0
-        one.share, one.bears = 0.0, -f[list(x.tangential)] / load if load > 0 else 0.0
+        one.share, one.bears = 0.0, -f[list(x.tangential)] / load if load > 0 else np.zeros(1)
 
     def weigh(self, _: int, f: np.ndarray) -> None:
         """Give those that stick other shares for the forces f that come of present ones."""
         limits, drags = self.limits(f), self.drags(f)
-        limits = np.maximum(limits, LEAST * limits.max())
+        limits = np.maximum(limits, LEAST * max(limits.max(), drags.max()))
         more = limits if self.weights is None else self.weights * np.maximum(drags / limits, LEAST)
-        self.weights, shares = more, limits**2 / more
+        self.weights = np.maximum(more, LEAST**2 * more.max())
+        shares = limits**2 / self.weights
         for one, share in zip(self.now, shares / shares[drags > 0].min(), strict=True):
             if one.stick and one.share > 0:
                 one.share = min(max(float(share), 1.0), 1 / LEAST)

@@ -150,10 +150,11 @@ def steps(run: sl.Trajectory) -> list[float]:
 
 
 def states(run: sl.Trajectory, omega: float) -> np.ndarray:
-    """Once a turn of the clock: height, crank ahead of the clock, and the velocities of body and crank."""
+    """Once a turn of the clock: height, crank ahead of the clock, and velocities of body and crank, of this a tenth."""
     t = np.arange(run.t[0], run.t[-1], 2 * math.pi / abs(omega))
     at = run.at(t)
-    return np.column_stack([at.q["boom.y"], at.q["q1"] - omega * t, *(at.v[n] for n in ("boom.x", "boom.y", "q1"))])
+    rows = at.q["boom.y"], at.q["q1"] - omega * t, at.v["boom.x"], at.v["boom.y"], 0.1 * at.v["q1"]
+    return np.column_stack(rows)
 
 
 def orbit(m: sl.Mechanism, clock: tuple[float, ...], run: sl.Trajectory) -> tuple[int, sl.Orbit | None]:
