@@ -56,7 +56,7 @@ class Element:
         self.normal = not isinstance(part, Rub)
         self.soft = not isinstance(part, Rub) and part.stiffness is not None
         sizes = {"closed": 1, "stick": 1, "felt": 1, "friction": 1, "static": 1, "direction": slips, "anchor": slips}
-        sizes["share"] = int(slips > 0)  # of a load that others bear too; 0: loops hold it, whatever it bears
+        sizes["share"] = int(slips > 0)  # of a load that others bear too; 0: others hold it, and its friction is given
         if isinstance(part, Foot):
             sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
@@ -79,6 +79,11 @@ class Element:
     def slipping(self) -> SX:
         """1 where it is closed and does not stick."""
         return self.symbols["closed"] * (1 - self.symbols["stick"])
+
+    @property
+    def idle(self) -> SX:
+        """1 where it is at rest because others hold it: friction has the direction and the size that it is given."""
+        return self.symbols["closed"] * self.symbols["stick"] * (self.symbols["share"] <= 0)
 
     def closure(self, g: Geometry, index: int) -> Closure:
         """Its rows, weighted by the mode."""

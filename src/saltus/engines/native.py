@@ -163,7 +163,8 @@ def _copied(address: int | None, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Copy out of C's memory (None: C never asked for any, and the array is empty)."""
     if address is None:
         return np.empty(shape)
-    return np.frombuffer((ctypes.c_double * math.prod(shape)).from_address(address)).reshape(shape).copy()
+    block: Any = (ctypes.c_double * math.prod(shape)).from_address(address)
+    return np.frombuffer(block).reshape(shape).copy()
 
 
 def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:

@@ -168,6 +168,8 @@ def commands(mechanism: Mechanism, given: Any, what: str) -> list[Any]:
         )
     out = [given.get(name, 0.0) for name in inputs]
     for name, value in zip(inputs, out, strict=True):
+        if isinstance(value, float) and math.isfinite(value):
+            continue
         size = value.numel() if isinstance(value, SX) else np.size(value)
         if isinstance(value, str | bool | Named) or value is None or size != 1:
             raise BadValue(f"{what} gave {value!r} for {name!r}; give one number", given=value)

@@ -20,6 +20,7 @@ SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are k
 SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 GROWN = 100.0  # times the speed up to which a slip in 3D is given its direction: that plays no part any more
+NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
 
@@ -262,8 +263,7 @@ class _Instant:
             laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
         G = Decomposition(self.M, self.A[rows], self.loops).mobility if rows else np.zeros((0, 0))
         fixed = np.diag(G) == 0
-        normals = [x.normal for x in laws if x.normal is not None]
-        G[normals, normals] *= 1 + FINE  # loads that any feet could bear are those of the run: the least ones
+        _load(G, [x.normal for x in laws if x.normal is not None])
         for one in contacts.now:
             one.closed = one.closed and (one.element.soft or not one.element.normal)
         forces, b = None, np.zeros(0)
@@ -281,7 +281,7 @@ class _Instant:
                 break
             contacts.felt = felt
         if forces is not None:
-            self._spread(_Group(contacts, candidates, laws, rows), v, float(np.abs(b).max()))
+            self._spread(_Group(contacts, candidates, laws, rows), v, forces, float(np.abs(b).max()))
 
     def _free(self, v: np.ndarray | None = None) -> np.ndarray:
         """Accelerations along all rows with no hard contact closed and no dry friction."""
@@ -304,7 +304,7 @@ class _Instant:
         for k, i in enumerate(candidates):
             one, mode, way = self.contacts.now[i], forces.modes[k], forces.directions[k]
             one.closed = mode != "open"
-            one.stick, one.share = mode == "stick", 1.0
+            one.stick, one.share, one.bears = mode == "stick", 1.0, 0.0
             known = laws[k].direction if laws[k].direction is not None else way
             if one.element.slips == 2 and laws[k].direction is not None:
                 slow = np.linalg.norm(self.along(i)) < GROWN * one.starts
@@ -314,43 +314,51 @@ class _Instant:
             if mode == "slip" and laws[k].rough and k not in forces.gone and np.linalg.norm(slip) <= small:
                 one.stick = True
             if slip.size and one.closed and not moves[list(laws[k].tangential)].any():
-                one.stick, one.share = True, 0.0
+                one.stick, one.share, one.bears = True, 0.0, 0.0
             if laws[k].normal is not None and not moves[laws[k].normal]:
                 one.closed = one.stick = False
 
-    def _spread(self, group: _Group, v: np.ndarray, size: float) -> None:
+    def _spread(self, group: _Group, v: np.ndarray, forces: Forces, size: float) -> None:
         """Shares with which the forces of the run meet the laws too, where rows depend on each other.
 
         Those have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull is
         open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
-        use is as small as can be. Where none will do, the best are kept.
+        use is as small as can be. If that does not do, who is beyond its limit bears what it does in the solution, as
+        far as others hold it. Where nothing will do, the best is kept.
         """
-        best, least = [replace(one) for one in group.now], math.inf
-        wanted, weights, before = None, None, None
-        for _ in range(SHARINGS):
-            w, f = (x[group.rows] for x in self.response(self.q, v, self.contacts.block))
-            wanted = w if wanted is None else wanted
-            k, pulled, beyond = group.worst(f)
-            if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
-                best, least = [replace(one) for one in group.now], beyond
-            if k < 0 or (before is not None and np.array_equal(f, before)):
+        first = best = [replace(one) for one in group.now]
+        least, wanted = math.inf, None
+        for mend, times in ((group.weigh, SHARINGS), (lambda k, f: group.idle(k, forces.f), 2 * len(first))):
+            group.put(first)
+            before = None
+            for _ in range(times):
+                w, f = (x[group.rows] for x in self.response(self.q, v, self.contacts.block))
+                wanted = w if wanted is None else wanted
+                k, pulled, beyond = group.worst(f)
+                if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
+                    best, least = [replace(one) for one in group.now], beyond
+                if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
+                    break
+                if pulled:
+                    group.now[k].closed = group.now[k].stick = False
+                else:
+                    mend(k, f)
+                before = f
+            if least == 0:
                 break
-            before = f
-            if pulled:
-                group.now[k].closed = group.now[k].stick = False
-                continue
-            limits, drags = group.limits(f), group.drags(f)
-            limits = np.maximum(limits, LEAST * limits.max())
-            weights = limits if weights is None else weights * np.maximum(drags / limits, LEAST)
-            shares = limits**2 / weights
-            for one, share in zip(group.now, shares / shares[drags > 0].min(), strict=True):
-                if one.stick and one.share > 0:
-                    one.share = min(max(float(share), 1.0), 1 / LEAST)
-        for i, one in zip(group.candidates, best, strict=True):
-            self.contacts.now[i] = one
+        group.put(best)
 
 
-@dataclass(frozen=True, eq=False)
+def _load(G: np.ndarray, normals: list[int]) -> None:
+    """Make mobilities such that loads which contacts could bear in any shares are those of the run: the least ones."""
+    if normals:
+        own = np.ix_(normals, normals)
+        sizes, ways = np.linalg.eigh(G[own])
+        free = ways[:, sizes <= NULL * sizes[-1]]
+        G[own] += FINE * sizes[-1] * free @ free.T
+
+
+@dataclass(eq=False)
 class _Group:
     """Contacts that may bear something at an instant, with their laws and rows; laws count in these rows."""
 
@@ -358,11 +366,33 @@ class _Group:
     candidates: Sequence[int]
     laws: Sequence[Law]
     rows: Sequence[int]
+    weights: np.ndarray | None = None  # of Lawson's method
 
     @property
     def now(self) -> list[Now]:
         """Each as it is."""
         return [self.contacts.now[i] for i in self.candidates]
+
+    def put(self, known: Sequence[Now]) -> None:
+        """Have them be as they were."""
+        for i, one in zip(self.candidates, known, strict=True):
+            self.contacts.now[i] = replace(one)
+
+    def idle(self, k: int, f: np.ndarray) -> None:
+        """Have one that sticks bear what it does of the forces f, and hold nothing."""
+        one, x = self.now[k], self.laws[k]
+        load = float(f[x.normal]) if x.normal is not None else 1.0
+        one.share, one.bears = 0.0, -f[list(x.tangential)] / load if load > 0 else 0.0
+
+    def weigh(self, _: int, f: np.ndarray) -> None:
+        """Give those that stick other shares for the forces f that come of present ones."""
+        limits, drags = self.limits(f), self.drags(f)
+        limits = np.maximum(limits, LEAST * limits.max())
+        more = limits if self.weights is None else self.weights * np.maximum(drags / limits, LEAST)
+        self.weights, shares = more, limits**2 / more
+        for one, share in zip(self.now, shares / shares[drags > 0].min(), strict=True):
+            if one.stick and one.share > 0:
+                one.share = min(max(float(share), 1.0), 1 / LEAST)
 
     def drags(self, f: np.ndarray) -> np.ndarray:
         """Tangential force of each that sticks, zero of the others."""

@@ -15,7 +15,7 @@ from saltus.simulation.log import Log
 from saltus.simulation.trajectory import Trajectory
 
 JUMP = 0.1  # of the largest speed of a coordinate
-NOISE = 1e3  # tolerances: a coordinate that moves more slowly does not move
+NOISE = 1e3  # tolerances: velocities are not known better than that
 SUDDEN = 1e-7  # s: no contact that a run resolves is so short
 MOST = 50  # intervals between samples that are looked at more closely
 DRIFTED = 10.0  # loops that are off by d decide where they go on within s of a singular position, s^2 < 10 d (lengths)
@@ -26,7 +26,7 @@ Part = tuple[Mode, np.ndarray, np.ndarray, np.ndarray]  # a mode, times of steps
 def jump(log: Log, run: Trajectory) -> tuple[float, str, float] | None:
     """Size, coordinate and time (s) of the first jump of a velocity without an event; None if there is none."""
     t, v, a, stay = (run.arrays[name] for name in ("t", "v", "a", "phase"))
-    limit = JUMP * np.maximum(np.abs(v).max(axis=0), NOISE * log.tolerance)
+    limit = np.maximum(JUMP * np.abs(v).max(axis=0), NOISE * log.tolerance)
     h = np.diff(t)[:, None]
     missed = np.abs(np.diff(v, axis=0) - h * (a[1:] + a[:-1]) / 2) > limit
     events = np.cumsum([0, *(not one.goes_on for one in log.stays)])  # before each stay

@@ -509,9 +509,9 @@ class _Run:
         armed, watch = state.armed, Watch(state, now, p)
         step = 0.0
         while True:
-            before = p.copy()
+            before = p.tobytes()
             t_end = self._command(now, p, table, until)
-            if (p != before).any() and (forced := self._forced(now, x, p)) is not None:
+            if p.tobytes() != before and (forced := self._forced(now, x, p)) is not None:
                 return forced, None
             while self._due and self._due[0][0] <= self.t + 1e-15:
                 log.events.append(self._mark(self._due.pop(0)[1], now.domain.name))
@@ -589,7 +589,7 @@ class _Run:
 
     def _forced(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Edge | Met | None:
         """Edge or contacts that a jump of the control has carried beyond the forces that they can bear."""
-        if not len(now.directions):
+        if self.contacts is None and not any(edge.guard.forbids == "force" for edge in now.edges):
             return None
         side = now.directions * np.ravel(now.guards(self.t, x, p))
         for edge, beyond in zip(now.edges, side, strict=False):
@@ -653,7 +653,7 @@ class _Run:
 
     def _read(self, now: Mode, x: np.ndarray, p: np.ndarray) -> None:
         self.q, self.z = x[: now.layout.nq].copy(), x[now.layout.z].copy()
-        self.v = np.ravel(now.velocity(self.t, x, p)).copy()
+        self.v = now.velocities(self.t, x, p)
 
     def _better_choice(self, now: Mode) -> Choice | None:
         """Rows and coordinates that serve clearly better here, if there are any."""
