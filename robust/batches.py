@@ -179,8 +179,8 @@ ABOUT = """## Batches
 Written by `python -m robust batches`. A seed gives a batch of four machines of one structure, with numbers and ground
 of their own, as in the contacts above; there are a hundred structures. It runs for 0.25 s with steps of 1, 0.125 and
 0.0156 ms at tolerances of 1e-6, 1e-8 and 1e-10; each copy is compared with `simulate` at 1e-12. At the finest level a
-batch leaves out the bounces that `simulate` leaves out, those below 2e-5 m/s, and no others. *Right* are copies within
-1e-6 of it at that level. *Grows*: within what speeds, masses and frictions that differ by 1e-7 make.
+batch leaves out the bounces that `simulate` leaves out, below 2e-5 m/s or 2e-11 m high, and no others. *Right* are
+copies within 1e-6 of it at that level. *Grows*: within what speeds, masses and frictions that differ by 1e-7 make.
 *Lost*: the batch says that loops passed a dead centre or opened. *Doubted*: `doubts` says that the motion was one of
 several. *No reference*: `simulate` refuses or ends before its time. Anything else is *wrong*, and so is a batch whose
 bits depend on the order of its copies. `python -m robust batches --seed N` shows one again."""

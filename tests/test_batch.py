@@ -324,6 +324,26 @@ def test_without_a_compiler_copies_run_in_simulate(monkeypatch):
     assert slow.forces["toe"] == pytest.approx(compiled.forces["toe"], rel=1e-4, abs=1e-6)
 
 
+def test_stops_and_stairs_bear_the_same_in_copies_that_run_by_themselves():
+    pendulum = sl.Mechanism("pendulum", gravity=G)
+    rod = pendulum.link("rod", mass=1.0, inertia=0.1, com=(0.5, 0))
+    pendulum.revolute("hip", pendulum.ground.at(0, 0), rod.at(0, 0))
+    pendulum.stop("hip", lower=-1.0, upper=1.0)
+    for m, start, ground in (
+        (pendulum, {"hip": 0.0}, {}),
+        (block(), {"s": (-0.1, 0.01)}, {"ground": sl.ground.Stairs(0.1, 0.3, 3)}),
+    ):
+        found = []
+        for exact in (False, True):
+            batch = sl.Batch(m, 1, step=1e-3, exact=exact, **ground)
+            batch.reset(m.assemble(**start))
+            batch.step(times=1500)
+            found.append(batch.forces)
+        assert found[0].keys() == found[1].keys()
+        for name, force in found[0].items():
+            assert found[1][name] == pytest.approx(force, abs=1e-6)
+
+
 def test_a_copy_whose_exact_run_cannot_go_on_is_lost():
     m = block()
     law = {"control": lambda t, s: {"x": sl.math.sqrt(0.0155 - t), "y": 0.0}}  # no number from there on

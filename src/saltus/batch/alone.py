@@ -12,7 +12,9 @@ from saltus.errors import BadValue
 from saltus.ground import Ground
 from saltus.hybrid.laws import Scheduled
 from saltus.model.assembly import State
+from saltus.model.touching import Foot
 from saltus.simulation.run import simulate
+from saltus.simulation.touches import CLOSED
 from saltus.simulation.trajectory import Trajectory
 
 
@@ -84,7 +86,7 @@ class Alone:
             until=begin + times * step,
             begin=begin,
             control=law,
-            ground=self.grounds[k] if any(hasattr(x.part, "radius") for x in motion.elements) else None,
+            ground=self.grounds[k] if any(isinstance(x.part, Foot) for x in motion.elements) else None,
             rate=1 / step,
             stop_after=self.ends,
         )
@@ -106,8 +108,12 @@ class Alone:
                 break
         self.measured[k] = self._report(self.t[k], q, w, z, self.p[k], self._unknown)[2]
         sample = int(np.argmin(np.abs(run.t - self.t[k, 0])))
-        for i, x in enumerate(motion.elements):
-            force = run.force(x.name)[sample]
-            self.contact[k, 3 * i : 3 * i + len(force)] = force
+        self.contact[k], told = 0.0, set[str]()
+        for i, x in enumerate(motion.elements):  # a run tells of parts: of what touches with two, the first bears it
+            closed = run.arrays["touches"][sample, run.meta["elements"].index(x.name), CLOSED] > 0.5
+            if closed and x.part.name not in told:
+                force = run.force(x.part.name if x.part.name in run.meta["forces"] else x.name)[sample]
+                self.contact[k, 3 * i : 3 * i + len(force)] = force
+                told.add(x.part.name)
         if not run.outcome.ok and not self.over[k]:
             self.over[k] = 2

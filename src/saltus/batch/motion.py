@@ -39,6 +39,7 @@ from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot
 from saltus.once import cached_property
+from saltus.simulation.touches import MODES
 
 NEWTON = 2  # steps onto the loops after each step of the integration; it starts within the step's error of them
 SOFT = 1e-13  # of the mobility of a contact row: rows that depend on each other share their forces
@@ -71,7 +72,6 @@ class Acted(Schedule):
         return self.function(t, s, row)
 
 
-MODES = ("open", "stick", "slip")
 WORDS = {  # modes of a contact before and after
     "touches": (("open",), ("stick", "slip")),
     "lifts": (("stick", "slip"), ("open",)),

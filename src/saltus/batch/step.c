@@ -25,7 +25,7 @@ static const double CLOSURE = 1e-9;    /* m: loops are closed to this after ever
 static const double TOUCHING = 1e-9;   /* m: a contact so near touches */
 static const double NEAR = 1e-10;      /* m, m/s: events are located to this */
 static const double PRESSED = 1e-7;    /* of the weight: and to this where a force decides */
-static const double REST = 2e-5;       /* m/s: a contact that is pressed and leaves more slowly stays */
+static const double REST = 2e-5, LOW = 2e-11; /* m/s, m: a contact that is pressed and leaves more slowly stays, or would rise by less */
 static const double STILL = 1e-9, SLOW = 5e-7; /* m/s: slower than this nothing slips in the plane, in 3D */
 static const double YOUNG = 1e-6, TOLERANCES = 300.0, COARSEST = 1e-5; /* m/s; and how it grows with the tolerance, up to one */
 static const double MOVES = 1e-6;      /* m/s: what others hold and what is as fast is held no longer */
@@ -266,6 +266,11 @@ static void posed(const Batch *batch, const Meeting *m, const V *moves, int l, P
   a->size = fmax(largest(a->b, ROWS), 1e-12);
 }
 
+/* Speed with which a contact would rise by LOW, pressed as it is; REST at least. */
+static double slow(const Meeting *m, int l, int i) {
+  return fmax(REST, sqrt(2.0 * LOW * fmax(-m->b[elements[i].row + elements[i].slips][l], 0.0)));
+}
+
 /* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. 0: there was no
    impact, 2: its impulses are in doubt. */
 static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l, const int *touching, double *note) {
@@ -275,15 +280,15 @@ static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l,
   int hit = 0, doubt = 0;
   posed(batch, m, m->u, l, &a);
   memcpy(u, a.b, sizeof u);
-  const double slow = 1e-9 * (1.0 + largest(u, ROWS));
+  const double least = 1e-9 * (1.0 + largest(u, ROWS));
   for (int i = 0; i < ELEMENTS; ++i) {
     const double speed = -u[elements[i].row + elements[i].slips];
     if (!touching[i]) continue;
     a.laws[i].active = a.laws[i].rough = 1;
     a.laws[i].limit = a.laws[i].friction = OWN(i);
-    bounce[i] = RESTITUTION(i) * speed > batch->rest ? RESTITUTION(i) : 0.0;
+    bounce[i] = RESTITUTION(i) * speed > fmax(batch->rest, slow(m, l, i)) ? RESTITUTION(i) : 0.0;
     bounces += bounce[i];
-    hit |= speed > slow;
+    hit |= speed > least;
   }
   if (!hit) return 0;
   for (int k = 0; k <= HALVINGS; ++k) {
@@ -331,7 +336,7 @@ static void asked(const Batch *batch, const Meeting *m, const V *p, int l, const
     double speed = 0.0;
     for (int k = 0; k < slips; ++k) speed += m->u[t + k][l] * m->u[t + k][l];
     speed = sqrt(speed);
-    x->active = !elements[i].soft && (!elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= REST));
+    x->active = !elements[i].soft && (!elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= slow(m, l, i)));
     x->rough = slips > 0 && (holds || speed <= (slips < 2 ? STILL : SLOW) || (cause == 2 * i + 1 && (slips < 2 || speed <= STARTS(i))));
     x->limit = STATIC(i);
     x->friction = OWN(i);
