@@ -20,7 +20,7 @@ import saltus as sl
 from robust.wrong import Wrong
 from saltus.files.model.documents import parse, text_of
 from saltus.files.model.expressions import evaluate
-from saltus.files.model.template import template
+from saltus.files.model.template import KINDS, template
 from saltus.files.model.writing import model_data
 from saltus.files.model_file import build
 from saltus.files.xml.models import build_xml, parse_xml, write_xml
@@ -146,7 +146,7 @@ def mutated(rng: random.Random, text: str) -> str:
 @functools.cache
 def good_texts() -> list[tuple[str, str]]:
     """Model files that are right, with their suffixes."""
-    out = [(template("machine"), ".yaml")]
+    out = [(template("machine", kind), ".yaml") for kind in KINDS]
     for name in ("four_bar", "hopper", "bolt", "compass"):
         data = model_data(getattr(sl.zoo, name)())
         out += [(text_of(data, suffix), suffix) for suffix in (".yaml", ".json")]

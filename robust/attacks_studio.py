@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import ipaddress
+import json
 import os
 import random
 import signal
 import socket
+import string
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,11 +26,14 @@ import numpy as np
 import saltus as sl
 from robust.attacks_data import square
 from robust.wrong import Wrong
-from saltus.studio.gate import Gate
+from saltus.studio.gate import Gate, asked
+from saltus.studio.keeping import Keeping
+from saltus.studio.pose import Posing
 
 HOSTS = ["127.0.0.1:8080", "localhost:8080", "[::1]:8080", "10.0.0.7:9", "evil.example", "127.0.0.1.evil.example:8080"]
 HOSTS += ["127.0.0.1:8080@evil", "evil@127.0.0.1", "", " ", "127.0.0.1:99999", "0x7f.1", "127.0.0.1:8080/x", "\xff"]
 ORIGINS = ["http://evil.example", "null", "http://127.0.0.1:9999", "https://127.0.0.1:8080", "file://", "", "*"]
+LETTERS = {*string.ascii_letters, *string.digits, *"_=-"}  # of a state in a link
 PATHS = ["/", "/?token=", "/?token=x", "/index.html", "/..%2f..%2fetc/passwd", "/?token[]=1", "//evil", "/\\evil", "?"]
 
 
@@ -83,11 +90,74 @@ def request(seed: int, _folder: Path) -> str:
         headers["Cookie"] = f"{noise}{gate._cookie}={held}"
     if upgrade:
         headers["Upgrade"] = "websocket"
-    answer = gate.before(_answer)(None, Request(rng.choice(PATHS), headers))
+    state = _state(rng) if rng.random() < 0.5 else ""
+    asking = Request(f"/?state={state}" if state else rng.choice(PATHS), headers)
+    state = state.partition("&")[0]
+    answer = gate.before(_answer)(None, asking)
     came_in = answer is None or answer.body == b"secret"
+    plain = 0 < len(state) <= 6000 and not set(state) - LETTERS
+    if answer is not None and answer.status_code == 303:  # to the page whose WebSocket asks for the state
+        if not plain or answer.headers["Location"] != f"/?websocket=ws://{host[0]}/?state={state}":
+            raise Wrong(f"state {state[:80]!r} was sent on to {answer.headers['Location'][:120]!r}")
+        came_in = True
     if came_in != _may(host, origin, cookie, upgrade):
         raise Wrong(f"host {host}, origin {origin}, cookie {cookie}, upgrade {upgrade}: came in is {came_in}")
-    return "came in, as it may" if came_in else "403"
+    if not came_in:
+        return "403"
+    if asked(asking) != (state if plain else ""):
+        raise Wrong(f"state {state[:80]!r} was taken for {asked(asking)[:80]!r}")
+    if not plain:
+        return "came in, as it may"
+    keeping, posing = _page(state)
+    keeping.open()  # refuses what it cannot take
+    if not posing.state.gap < 1e-9:
+        raise Wrong(f"a link left loops open by {posing.state.gap:.1e} m")
+    return "came in with a state"
+
+
+def _state(rng: random.Random) -> str:
+    """What a link may carry: changes of sliders, spoiled, or anything else."""
+    kept: Any = {"format": "saltus-studio-1", "machine": "four-bar", "params": {}, "drivers": {}, "pose": {}}
+    kept["drivers"] = {"crank": rng.choice([0.3, -2.0, 1e8, 1e300, "0.3", None, [1.0], True])}
+    kept["params"] = {
+        rng.choice(["l_1", "l_2", "evil", "__class__", ""]): rng.choice([0.02, 0, -1.0, 1e-300, "nan", {}])
+    }
+    kept["pose"] = {rng.choice(["crank", "rocker", "coupler"]): rng.choice([0.1, -3.0, 1e8, "1e999"])}
+    if rng.random() < 0.4:
+        kept = {**kept, "params": {}, "drivers": {"crank": rng.uniform(-3, 3)}}
+    if rng.random() < 0.2:
+        kept[rng.choice(list(kept))] = rng.choice([None, [], 7, "x", {"a": {"b": {}}}])
+    data = json.dumps(kept).encode()
+    spoiled = [data, data, data[: rng.randrange(len(data))], b"[" * 4000, b"\xff" * 50, b"", rng.randbytes(200)]
+    text = base64.urlsafe_b64encode(rng.choice(spoiled)).decode()
+    more = [
+        text,
+        text,
+        text,
+        text[:-1],
+        text * 20,
+        "%0d%0aSet-Cookie:%20a=b",
+        "<script>",
+        "..%2f..",
+        "\xff",
+        text + "&token=x",
+    ]
+    return rng.choice(more)
+
+
+@functools.cache
+def _machine() -> Any:
+    return sl.zoo.four_bar()
+
+
+def _page(wish: str) -> tuple[Any, Any]:
+    """The part of a page that goes to the state of a link, and the machine it moves."""
+    m = _machine()
+    posing = Posing(m, m.keyframe("middle"))
+    panel = SimpleNamespace(params=posing.params, sliders=posing.held, put=lambda *_: None, update=lambda: None)
+    keeping = Keeping.__new__(Keeping)
+    keeping.session, keeping.panel = SimpleNamespace(wish=wish, mechanism=m, posing=posing), panel
+    return keeping, posing
 
 
 # ---- kills ---------------------------------------------------------------------------------------------------------

@@ -420,15 +420,20 @@ def test_demo_runs_on_real_ground_and_says_where_to_look(tmp_path):
 
 def test_new_offers_a_biped_that_stands_and_squats(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "saltus run duo.py" in call("new", "duo", "--kind", "biped").output
-    result = call("run", "duo.py", "--until", 0.3, "--json", "--out", "out")
+    assert "saltus check duo.saltus.yaml" in call("new", "duo", "--kind", "biped").output
+    result = call("run", "duo.saltus.yaml", "--until", 0.3, "--json", "--out", "out")
     numbers = json.loads(result.stdout)
     assert numbers["ok"], numbers["faults"]
     run = sl.read("out/run.nc")
     assert run.q["base"].y.min() > 0.3
-    low = json.loads(call("run", "duo.py", "--until", 0.15, "--ground=-0.05", "--json", "--out", "low").stdout)
+    low = json.loads(call("run", "duo.saltus.yaml", "--until", 0.15, "--ground=-0.05", "--json", "--out", "low").stdout)
     assert low["events"]["right_foot touches"] >= 1  # it falls onto a ground that is lower
-    assert "left_foot" in message(call("run", "duo.py", "--ground", "slope:5", "--out", "steep"))  # in the hill
+    assert "left_foot" in message(
+        call("run", "duo.saltus.yaml", "--ground", "slope:5", "--out", "steep")
+    )  # in the hill
+    longer = call("run", "duo.saltus.yaml", "--set", "thigh=0.3", "--until", 0.1, "--json", "--out", "longer")
+    assert json.loads(longer.stdout)["ok"], longer.output  # its start stands higher, by the formula of the file
+    assert sl.read("out/run.nc").q["base"].y[0] < sl.read("longer/run.nc").q["base"].y[0] - 0.04
 
 
 def test_new_takes_a_robot_from_a_file(tmp_path, monkeypatch):

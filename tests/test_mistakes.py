@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -358,6 +359,21 @@ def _():
     h.edge("stance", "flight", guard=3.0)
 
 
+@mistake("edge 'over' in domain 'flight'", "gives 'up'", "one number or expression")
+def _():
+    """a guard that gives text"""
+    h = system()
+    h.edge("flight", "stance", guard=sl.When(lambda s: "up", "rising"), name="over")
+    sl.simulate(h, start(h.mechanism), until=0.1, domain="flight")
+
+
+@mistake("edge from 'flight' leads to None", "system.ends(")
+def _():
+    """an edge to nowhere"""
+    h = system()
+    h.edge("flight", None, guard=sl.When(lambda s: s.q.boom.y, "falling"))
+
+
 @mistake("domain named 'swing'", "flight, stance")
 def _():
     """an edge from nowhere"""
@@ -438,7 +454,7 @@ def _():
     leg().stop("knee", lower=1.0, upper=-1.0)
 
 
-@mistake("5.0 rad")
+@mistake("5 rad", "sl.ground.Slope(5, 'deg')")
 def _():
     """a slope in degrees"""
     run(leg(), ground=sl.ground.Slope(5))
@@ -494,6 +510,198 @@ def _():
     m = leg()
     m.foot("toe", m.links["shank"].at(0.1, 0))
     run(m)
+
+
+# ---- feet, stops, ground, motors, files, batches
+
+
+def stander():
+    """A foot with heel and toe, a shank, a trunk."""
+    m = sl.Mechanism("stander")
+    foot, shank = m.link("foot", mass=0.5, inertia=0.002), m.rod("shank", mass=1.0, length=0.4)
+    m.free("base", m.ground, foot)
+    m.revolute("ankle", foot.at(0, 0.08), shank.start, motor=sl.Motor(torque=8.0))
+    m.foot("heel", foot.at(-0.05, 0), friction=0.7)
+    m.foot("toe", foot.at(0.15, 0), friction=0.7)
+    return m
+
+
+@mistake("foot 'toe' is a point of the ground", "a link that moves")
+def _():
+    """a foot on the ground's own link"""
+    m = leg()
+    m.foot("toe", m.ground.at(0.1, 0), friction=0.5)
+
+
+@mistake("'shank.end' names no point of 'leg'", "m.links['shank'].end")
+def _():
+    """an end of a rod as text"""
+    m = leg()
+    m.foot("toe", "shank.end", friction=0.5)
+
+
+@mistake("static friction 0.5 is below the friction of slip, 0.8")
+def _():
+    """friction of rest below that of slip"""
+    m = leg()
+    m.foot("toe", m.links["shank"].at(0.1, 0), friction=0.8, static=0.5)
+
+
+@mistake("stop of 'knee' at -140 is in radians", "math.radians(-140)")
+def _():
+    """a stop in degrees"""
+    leg().stop("knee", lower=-140, upper=-5)
+
+
+@mistake("'boom.y'", "boom.x, boom.y, hip, knee")
+def _():
+    """a stop of a joint with two coordinates"""
+    leg().stop("boom", lower=0, upper=1)
+
+
+@mistake("'knee' beyond its lower stop (-0.5) by 0.3")
+def _():
+    """a start beyond a stop"""
+    m = leg()
+    m.stop("knee", lower=-0.5, upper=0.0)
+    run(m)
+
+
+@mistake("'stairs'", "sl.ground.Slope(5, 'deg')")
+def _():
+    """a ground by its name"""
+    run(leg(), ground="stairs")
+
+
+@mistake("terrain", "cannot be traced", "one argument in the plane")
+def _():
+    """a terrain of x and y under a planar machine"""
+    run(leg(), ground=sl.ground.Terrain(lambda x, y: 0.1 * x))
+
+
+@mistake("a HybridSystem has its own, HybridSystem(m, ground=...)")
+def _():
+    """a slope for a graph of domains"""
+    h = system()
+    sl.simulate(h, start(h.mechanism), domain="flight", until=0.05, ground=sl.ground.Slope(5, "deg"))
+
+
+@mistake("a point of link 'ground' is no face", "link.plane(x, y, normal=(0, 1))")
+def _():
+    """a point where a face is meant"""
+    m = leg()
+    m.touch("tip", m.links["shank"].end, m.ground.at(0.5, 0))
+
+
+@mistake("no contact named 'toe'", "foot")
+def _():
+    """a foot that is not there, in a law"""
+    run(leg(), lambda t, s: {"hip": s.touching.toe, "knee": 0.0})
+
+
+@mistake("control is 'run'", "function (t, s)", "m.controls['walk']")
+def _():
+    """a controller by its name"""
+    m = leg()
+    m.controls["walk"] = lambda t, s: {"hip": 0.0, "knee": 0.0}
+    run(m, "run")
+
+
+@mistake("near is [0.5, 1.5]", "near={'knee': 1.5}")
+def _():
+    """a guess without names"""
+    loop().assemble(q1=0.5, near=[0.5, 1.5])
+
+
+@mistake("stand: the start is Mechanism('stander'", "m.assemble(...)")
+def _():
+    """a machine in place of a state, to stand"""
+    sl.stand(stander())
+
+
+@mistake("stand: no foot of 'stander' is within", "lower it")
+def _():
+    """a stand in the air"""
+    sl.stand(stander().assemble(base=(0, 0.5, 0), ankle=math.pi / 2))
+
+
+@mistake("stand: on is 'toe'", "on=['toe']")
+def _():
+    """one foot to stand on, not in a list"""
+    sl.stand(stander().assemble(ankle=math.pi / 2), on="toe")
+
+
+@mistake("Balance: State of 'stander'", "sl.stand(start)")
+def _():
+    """a state in place of a rest, to balance"""
+    sl.control.Balance(stander().assemble(ankle=math.pi / 2))
+
+
+@mistake("motor takes True or a Motor(...), not 20.0")
+def _():
+    """a torque in place of a motor"""
+    m = leg()
+    m.revolute("toe", m.links["shank"].end, m.rod("toe", mass=0.1, length=0.1).start, motor=20.0)
+
+
+@mistake("stall begins the line that ends at speed", "give speed too")
+def _():
+    """a torque at rest without a speed"""
+    sl.Motor(stall=3.0)
+
+
+@mistake("behind a spring or play needs inertia", "rotor_inertia")
+def _():
+    """play without a rotor"""
+    m = leg()
+    m.revolute("toe", m.links["shank"].end, m.rod("toe", mass=0.1, length=0.1).start, motor=sl.Motor(backlash=0.01))
+
+
+@mistake("leg.step", "no file of a machine", ".urdf")
+def _():
+    """a drawing read as a robot"""
+    Path("leg.step").write_text("ISO-10303-21;")
+    sl.read("leg.step")
+
+
+@mistake("cannot be written as '.step'", ".saltus.yaml")
+def _():
+    """a machine written as a drawing"""
+    sl.write(leg(), "leg.step")
+
+
+@mistake("base is 'floating'", '"fixed" or "free"')
+def _():
+    """a base of another word"""
+    sl.write(sl.zoo.five_bar(), "five.urdf")
+    sl.read("five.urdf", base="floating")
+
+
+@mistake("film.mp4 would be an animated GIF", ".gif")
+def _():
+    """a film of another format"""
+    sl.view.animate(run(leg()), "film.mp4")
+
+
+@mistake("call batch.reset(start) first")
+def _():
+    """a batch that has no start"""
+    sl.Batch(leg(), 4, step=1e-3).step([0.0, 0.0])
+
+
+@mistake("actions have shape (1,)", "(2,) or (4, 2)")
+def _():
+    """an action for one of two motors of a batch"""
+    m = leg()
+    batch = sl.Batch(m, 4, step=1e-3)
+    batch.reset(start(m))
+    batch.step([0.0])
+
+
+@mistake("no keyframe named 'stand'", "Did you mean 'standing'?")
+def _():
+    """a pose of the quadruped by another name"""
+    sl.zoo.quadruped().keyframe("stand")
 
 
 @pytest.mark.parametrize("what", MISTAKES)

@@ -34,6 +34,7 @@ from saltus.studio.keeping import checked
 from saltus.studio.pose import Posing, drivers
 from saltus.studio.scene import LEFT, RIGHT, Placed, colours, quaternions, side, solid
 from saltus.studio.session import FRAME
+from saltus.studio.units import Units, unit_of
 from saltus.studio.words import Words
 from saltus.studio.worker import Worker
 
@@ -107,6 +108,8 @@ def test_a_dragged_machine_glides_from_value_to_value(linkage, monkeypatch):
         follow=lambda x: None,
         show=lambda shot: shown.append(posing.params["l_1"]),
         line=lambda *given: None,
+        units=Units(),
+        mechanism=linkage,
     )
     session.pause = lambda: setattr(session, "tick", None)
     panel = machine_panel.MachinePanel.__new__(machine_panel.MachinePanel)
@@ -167,19 +170,50 @@ def test_a_point_of_the_body_takes_the_body_along():
     assert posing.held["body.y"] == base
 
 
+def test_a_body_that_floats_does_not_turn_when_its_leg_is_pulled():
+    m = sl.Mechanism("leg of a floating body", spatial=True)
+    body = m.link("body", mass=5.0, inertia=(0.1, 0.1, 0.1))
+    thigh, shank = (m.rod(n, mass=0.5, length=0.3) for n in ("thigh", "shank"))
+    m.free("base", m.ground, body)
+    m.universal("hip", body.at(0.1, 0.1, -0.05), thigh.start, axes=["y", "z"])
+    m.revolute("knee", thigh.end, shank.start, axis="y")
+    m.point("toe", shank.end)
+    start = m.assemble(base=(0, 0, 0.6, 1, 0, 0, 0), hip=(1.2, 0.1), knee=0.8)
+    posing = Posing(m, start)
+    for way in ([0.03, -0.02, 0.04], [0.0, 0.05, 0.0], [1.0, 0.0, 0.0]):
+        before = posing.state.position("toe")
+        posing.to(posing.reach("toe", before + way), {})
+        left = np.linalg.norm(posing.state.position("toe") - before - way)
+        assert left < (1e-6 if way[0] < 1 else 0.8)  # the last is out of reach: it stretches towards it
+        assert np.allclose(posing.state.positions[:7], start.positions[:7], atol=1e-12)
+
+
 def test_sliders_show_other_units_and_keep_theirs():
     handle = SimpleNamespace(min=-1.0, max=3.0, step=0.01, value=0.5, label="hip (rad)")
-    slider = machine_panel.Slider(handle, "hip", "rad")
-    slider.show("mm, deg")
+    slider, units = machine_panel.Slider(handle, "hip", "rad"), Units()
+    units.chosen = "mm, deg"
+    slider.show(units)
     assert (handle.label, handle.value) == ("hip (deg)", pytest.approx(math.degrees(0.5)))
     assert (handle.min, handle.max) == pytest.approx((math.degrees(-1.0), math.degrees(3.0)))
     slider.value = 4.0  # beyond its end
     assert (slider.value, handle.max) == (pytest.approx(4.0), pytest.approx(math.degrees(4.0)))
-    slider.show("m, rad")
+    slider.show(Units())
     assert (handle.label, handle.value) == ("hip (rad)", pytest.approx(4.0))
     mass = machine_panel.Slider(SimpleNamespace(min=0.0, max=2.0, step=0.1, value=1.0, label="m (kg)"), "m", "kg")
-    mass.show("mm, deg")
+    mass.show(units)
     assert (mass.handle.value, mass.handle.label) == (1.0, "m (kg)")
+    assert units.of("m/s") == ("mm/s", 1000.0)
+    assert units.text(0.25, "m") == "250 mm"
+
+
+def test_coordinates_have_their_units():
+    rat, leg = sl.zoo.kangaroo_rat(tail="continuum").mechanism, sl.zoo.bolt_linkage()
+    assert [unit_of(leg, n) for n in ("boom.x", "q1")] == ["m", "rad"]
+    assert {n.split(".")[1]: unit_of(rat, n) for n in rat.q_names if n.startswith(("tail1", "base"))} == {
+        **dict.fromkeys(("x", "y", "z"), "m"),
+        **dict.fromkeys(("qw", "qx", "qy", "qz"), ""),
+        **dict.fromkeys([n.split(".")[1] for n in rat.q_names if n.startswith("tail1")], "rad"),
+    }
 
 
 def test_colours_tell_sides_apart():
@@ -522,6 +556,13 @@ def test_a_saved_run_is_opened_and_the_plots_follow_it(chrome, tmp_path, complai
         wide = page.locator(".saltus-charts svg").first.bounding_box()["width"]
         assert all(b - a > 0.7 * wide for a, b in zip(first[:4], last[:4], strict=True))
         assert first[4] != last[4]
+        panels = session.panels
+        panels.machine.units.value = "mm, deg"
+        session.post("units", panels.machine.show_units)
+        until(lambda: "log10 of mm" in panels.run.charts.content)
+        assert "q1 (deg)" in panels.run.charts.content
+        assert "q1 (deg)" in panels.machine.chart.content
+        assert " mm long" in panels.machine.text.text
         page.close()
     finally:
         running.stop()

@@ -6,10 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
+from matplotlib.patches import Polygon
+from scipy.spatial import ConvexHull
 
 import saltus as sl
 from saltus.files.xml import mesh
+from saltus.model.geometry import skeleton
 from saltus.studio.scene import Body, Placed
+from saltus.view.placing import seen
 
 CORNERS = np.array([[x, y, z] for x in (0.0, 0.1) for y in (0.0, 0.2) for z in (0.0, 0.4)])
 FACES = np.array([int(c) for c in "013032467475045051237276026064157173"]).reshape(-1, 3)
@@ -74,6 +78,42 @@ def test_urdf_visuals_in_the_folder(folder):
     for name in ("../box.stl", "package://any/../../box.stl", "/etc/passwd", "none.stl", "http://box.stl"):
         (folder / "r.urdf").write_text(text.format(name))
         assert not sl.read(folder / "r.urdf").mechanism.surfaces
+
+
+def test_sdf_visuals_in_the_folder(folder):
+    text = """<sdf version="1.7"><model name="r"><link name="base"/><link name="arm"><inertial><mass>1</mass></inertial>
+      <visual name="v"><pose>0 0 1 0 0 1.5707963267948966</pose><geometry><mesh><uri>{}</uri><scale>2 1 1</scale></mesh>
+      </geometry></visual></link><joint name="j" type="revolute"><parent>base</parent><child>arm</child>
+      <axis><xyz>0 0 1</xyz></axis></joint></model></sdf>"""
+    for name in ("box.stl", "model://any/box.stl", "file://box.stl"):
+        (folder / "r.sdf").write_text(text.format(name))
+        points, _ = sl.read(folder / "r.sdf").mechanism.surfaces["arm"][0].triangles()
+        assert np.allclose(points.min(axis=0), [-0.2, 0, 1], atol=1e-7)
+        assert np.allclose(points.max(axis=0), [0, 0.2, 1.4], atol=1e-7)
+    for name in ("../box.stl", "model://any/../../box.stl", "none.stl", "https://box.stl"):
+        (folder / "r.sdf").write_text(text.format(name))
+        assert not sl.read(folder / "r.sdf").mechanism.surfaces
+
+
+def test_pictures_of_a_run_show_the_outlines_of_surfaces(folder, tmp_path):
+    """In snapshots, films and the page's animation: the hull of all corners of the mesh, as SciPy finds it."""
+    model = sl.read(folder / "arm.xml")
+    m, run = model.mechanism, sl.simulate(model.mechanism, model.start, until=0.2)
+    bones = skeleton(m)
+    assert bones.solid == {"arm"}
+    points, _ = m.surfaces["arm"][0].triangles()
+    state = run.at(0.2)
+    world = sl.trace(m, state.positions, [m.links["arm"].at(*x) for x in points])
+    own = sl.trace(m, state.positions, bones.frames)
+    hull = ConvexHull(seen(np.unique(world, axis=1), own)[0])
+    figure = sl.view.plot_snapshots(run, times=[0.2])
+    (drawn,) = [p for p in figure.axes[0].patches if isinstance(p, Polygon)]
+    xy = drawn.get_xy()[:-1]
+    x, y = xy.T
+    assert abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2 == pytest.approx(hull.volume, rel=1e-9)
+    assert len(xy) == len(hull.vertices)
+    assert '"solid":[0]' in sl.view.report(run, tmp_path / "run.html", figures={}).read_text()
+    sl.view.animate(run, tmp_path / "run.gif")
 
 
 def test_nothing_outside_the_folder_and_nothing_huge(folder, monkeypatch):

@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 import re
 import xml.etree.ElementTree as ET
 
@@ -63,6 +64,20 @@ def test_skeleton_joins_the_pins_of_every_link():
     assert all(len(outline) == 2 for outline in bones.links.values())
     assert bones.links["tibia"][1] == bones.named["foot"] or bones.links["tibia"][0] == bones.named["foot"]
     assert len(bones.fixed) == 2
+
+
+def test_skeleton_has_ends_of_rods_bodies_without_extent_and_no_dampers():
+    m = sl.Mechanism("pendulum on a cart")
+    cart = m.link("cart", mass=8.0, inertia=0.12)
+    m.planar("base", m.ground, cart)
+    for name in ("first", "second"):
+        m.revolute(name, cart.origin, m.rod(f"{name}_rod", mass=1.0, length=0.3).start)
+    m.joint_spring("bearing", "first", damping=0.1)
+    m.joint_spring("spring", "second", stiffness=2.0)
+    bones = skeleton(m)
+    assert [len(bones.links[n]) for n in ("cart", "first_rod", "second_rod")] == [1, 2, 2]
+    assert bones.bulks == {"cart": pytest.approx(math.sqrt(0.12 / 8.0))}  # as of a ring of that radius
+    assert len(bones.spirals) == 1
 
 
 def test_skeleton_of_a_plate_is_its_hull():

@@ -92,7 +92,9 @@ class Slope(Ground):
         angle = _finite(angle, "angle of a slope")
         self.angle = math.radians(angle) if unit == "deg" else angle
         if not abs(self.angle) < math.pi / 2:
-            raise BadValue(f"slope: {angle} {unit} is not below a right angle; use a wall, m.touch(...)", given=angle)
+            degrees = f"for degrees write sl.ground.Slope({angle:g}, 'deg')"
+            meant = degrees if unit == "rad" else "use a wall, m.touch(...)"
+            raise BadValue(f"slope: {angle:g} {unit} is not below a right angle; {meant}", given=angle)
         self.offset, self.friction = _finite(height, "height of the ground"), _friction(friction, "slope")
 
     @property

@@ -35,9 +35,9 @@ def zoo() -> None:
 
 @reads
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the machine; the file is NAME.saltus.yaml, of a biped NAME.py.")],
+    name: Annotated[str, typer.Argument(help="Name of the machine; the file is NAME.saltus.yaml.")],
     kind: Annotated[
-        str, typer.Option(help="hopper: one leg with a loop, a model file; biped: two legs with feet, a Python file.")
+        str, typer.Option(help="hopper: one leg with a loop; biped: two legs, stops and shared formulas.")
     ] = "hopper",
     robot: Annotated[
         Path | None,
@@ -47,14 +47,13 @@ def new(
     reading: Any = None,
 ) -> None:
     """Write a file to start from: a hopper, a biped, or a robot that comes as URDF, MJCF or SDF."""
-    from saltus.files.model.template import biped, template
+    from saltus.files.model.template import KINDS, template
 
-    if kind not in ("hopper", "biped"):
-        raise UnknownName("kind of machine", kind, ("hopper", "biped"))
+    if kind not in KINDS:
+        raise UnknownName("kind of machine", kind, KINDS)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_ -]*", name):
         raise BadValue(f"name {name!r}: use letters, digits, spaces, - and _", given=name)
-    suffix = ".py" if kind == "biped" and robot is None else ".saltus.yaml"
-    path = directory / f"{name.replace(' ', '_')}{suffix}"
+    path = directory / f"{name.replace(' ', '_')}.saltus.yaml"
     if path.exists():
         raise BadValue(f"{path} exists already; choose another name", path=str(path))
     check_directory(directory)
@@ -62,9 +61,8 @@ def new(
     if robot is not None:
         _convert(robot, path, {**reading, "partial": True})
     else:
-        path.write_text(biped(name) if kind == "biped" else template(name), encoding="utf-8")
-    following = "run" if suffix == ".py" else "check"
-    out.print(f"Wrote {escape(str(path))}. Next: saltus {following} {escape(str(path))}", soft_wrap=True)
+        path.write_text(template(name, kind), encoding="utf-8")
+    out.print(f"Wrote {escape(str(path))}. Next: saltus check {escape(str(path))}", soft_wrap=True)
 
 
 def _convert(robot: Path, path: Path, reading: dict[str, Any]) -> None:
@@ -181,9 +179,7 @@ def export(
     found = model_of(model, reading)
     directory.mkdir(parents=True, exist_ok=True)
     if to in ("c", "fmu", "numpy"):
-        start, keyframes = found.start, found.system.mechanism.keyframes
-        if start is None and keyframes:
-            start = found.system.mechanism.keyframe(list(keyframes)[-1])
+        start, _ = found.begin()
         control = found.control or next(iter(found.system.controls.values()), None)
         written = sl.export(found.system, directory, to=to, start=start, control=control, domain=found.domain, fmi=fmi)
     else:

@@ -47,6 +47,16 @@ class Model:
     until: float | None = None
     ground: Any = None
     run: Any = None
+    keyframe: str | None = None
+
+    def begin(self, keyframe: str | None = None, params: Mapping[str, float] | None = None) -> tuple[Any, str]:
+        """State to start from, and its name: the keyframe asked for, the file's own start, or the last keyframe."""
+        m = self.system.mechanism
+        m.values(params)  # refuses unknown names before anything else does
+        if keyframe is None and self.start is not None:
+            return self.start, "start of the file"
+        name = keyframe or self.keyframe or next(reversed(m.keyframes), None)
+        return (m.assemble(params=params), "zero angles") if name is None else (m.keyframe(name, params=params), name)
 
     @property
     def felt(self) -> Any:
@@ -156,7 +166,8 @@ def _from_model_file(path: Path, reading: Mapping[str, Any]) -> Model:
         raise BadValue(f"{path} holds no machine; give a model file, a Python file or a name of `saltus zoo`")
     name = path.name.split(".")[0]
     system = _as_system(found.system, found.ground)
-    return Model(name, system, found.start, found.control, found.domain, found.until, found.ground)
+    given = {n: getattr(found, n) for n in ("control", "domain", "until", "ground", "keyframe")}
+    return Model(name, system, **given)
 
 
 def _from_python(path: Path) -> Model:

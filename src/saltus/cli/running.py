@@ -6,7 +6,6 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,7 +70,7 @@ def run(
     """
     machine = model_of(model, reading)
     params = numbers_of(set_ or [])
-    begin, start_name = start_of(machine, start, params)
+    begin, start_name = machine.begin(start, params)
     law, law_name = control_of(machine, control)
     if until is None:
         until = machine.until or (LONGEST if steps is not None else DEFAULT_UNTIL)
@@ -108,7 +107,7 @@ def demo(out_dir: Annotated[Path, typer.Option("--out", help="Result directory."
     check_directory(out_dir)
     out.print("A leg with one motor and a closed loop runs for 5 s on ground with friction 0.8.", soft_wrap=True)
     machine = model_of("runner")
-    begin, _ = start_of(machine, None, {})
+    begin, _ = machine.begin()
     law, _ = control_of(machine, None)
     result, seconds = simulate_with_progress(machine, begin, until=5.0, steps=None, quiet=False, control=law)
     numbers = facts(result, seconds)
@@ -234,18 +233,6 @@ def numbers_of(pairs: list[str], option: str = "--set", example: str = "l_1=0.02
             raise BadValue(f"{option} gives {name.strip()} {both}; give one of them")
         given[name.strip()] = number
     return given
-
-
-def start_of(model: Model, keyframe: str | None, params: Mapping[str, float]) -> tuple[Any, str]:
-    """Return the state to start from: the keyframe asked for, the file's own, or the machine's last keyframe."""
-    m = model.system.mechanism
-    m.values(params)  # refuses unknown names before anything else does
-    if keyframe is None and model.start is not None:
-        return model.start, "start of the file"
-    if not m.keyframes and keyframe is None:
-        return m.assemble(params=params), "zero angles"
-    name = keyframe if keyframe is not None else list(m.keyframes)[-1]
-    return m.keyframe(name, params=dict(params)), name
 
 
 def control_of(model: Model, name: str | None) -> tuple[Any, str]:

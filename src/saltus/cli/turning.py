@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from saltus.cli.console import check_directory, out, print_table
 from saltus.cli.machines import MODEL, model_of, reads
-from saltus.cli.running import numbers_of, start_of
+from saltus.cli.running import numbers_of
 from saltus.errors import BadValue
 
 
@@ -43,7 +43,7 @@ def inverse(
 
     machine = model_of(model, reading)
     params = numbers_of(set_ or [])
-    begin, _ = start_of(machine, start, params)
+    begin, _ = machine.begin(start, params)
     turns = {n: sl.Turning(x, "rpm") for n, x in numbers_of(turn or [], "--turn", "crank=300").items()}
     if not turns:
         named = ", ".join(machine.system.mechanism.turns) or "none"

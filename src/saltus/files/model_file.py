@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from saltus.errors import BadFile, BadModel, BadValue, UnknownName
+from saltus.errors import BadFile, BadValue, UnknownName
 from saltus.files.model import documents
 from saltus.files.model.reading import Builder
 from saltus.files.model.recording import Recorder
@@ -15,7 +15,7 @@ from saltus.files.model.writing import model_data
 from saltus.files.xml.contacts import let_touch
 from saltus.files.xml.found import Kept
 from saltus.files.xml.repair import repaired
-from saltus.ground import Ground, Slope
+from saltus.ground import Ground
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.guards import When
 from saltus.model.assembly import State
@@ -118,13 +118,10 @@ def build(document: documents.Document) -> ModelFile:
     """Build the machine of a document."""
     builder = Builder(document)
     m, entry = builder.mechanism(), builder.entry
-    model = ModelFile(m, m, ground=builder.ground() if "ground" in entry.model_fields_set else None)
-    if entry.domains:
-        system = builder.system()
-        _check_formulas(system, builder)
-        model = replace(model, system=system)
-    elif entry.edges or entry.ends or entry.controls:
-        raise document.problem(("edges",), "edges, ends and controls belong to domains; add `domains`")
+    system = builder.system()
+    _check_formulas(system, builder)
+    ground = builder.ground() if "ground" in entry.model_fields_set else None
+    model = ModelFile(m, system if entry.domains else m, ground=ground)
     if entry.run is not None:
         run = entry.run
         for path, name, valid in (
@@ -134,8 +131,9 @@ def build(document: documents.Document) -> ModelFile:
         ):
             if name is not None and name not in valid:
                 raise document.problem(("run", path), str(UnknownName(path, name, valid)))
-        control = model.system.controls[run.control] if run.control and isinstance(model.system, HybridSystem) else None
-        until = None if run.until is None else float(run.until)
+        control = model.system.controls[run.control] if run.control else None
+        with builder.at("run", "until"):
+            until = None if run.until is None else float(builder.constant(run.until))
         model = replace(model, domain=run.domain, control=control, until=until, keyframe=run.start)
     return model
 
@@ -178,8 +176,8 @@ def write_model(
     path, ground = Path(path), None
     if isinstance(thing, ModelFile):
         start, domain, until = start or thing.keyframe, domain or thing.domain, until or thing.until
-        if control is None and thing.control is not None and isinstance(thing.system, HybridSystem):
-            control = next(n for n, c in thing.system.controls.items() if c is thing.control)
+        if control is None:
+            control = next((n for n, c in thing.system.controls.items() if c is thing.control), None)
         ground, thing = thing.ground, thing.system
     if not isinstance(thing, Mechanism | HybridSystem):
         raise BadValue(f"write_model takes a Mechanism, a HybridSystem or a ModelFile, not a {type(thing).__name__}")
@@ -188,9 +186,7 @@ def write_model(
 
         text = write_xml(thing, path.suffix.lower(), partial)
     else:
-        data = model_data(thing)
-        if ground is not None:
-            data["ground"] = _plane(ground)
+        data = model_data(thing, ground)
         run = {"start": start, "domain": domain, "control": control, "until": until}
         if any(x is not None for x in run.values()):
             data["run"] = {k: x for k, x in run.items() if x is not None}
@@ -199,12 +195,3 @@ def write_model(
         raise BadFile(f"{path.parent} is no directory; make it first", file=str(path))
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def _plane(ground: Ground) -> float | dict[str, float]:
-    """Ground of a file: a height, or a plane."""
-    if not isinstance(ground, Slope):
-        raise BadModel(f"{ground!r} cannot be written to a file, which holds planes that rise along x", ground=ground)
-    given = {"height": ground.offset, "angle": ground.angle, "friction": ground.friction}
-    out = {name: value for name, value in given.items() if value}
-    return ground.offset if out.keys() <= {"height"} else out

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import casadi as ca
 import numpy as np
@@ -20,6 +21,8 @@ from saltus.model.touching import Foot
 
 SAME = 1e-9  # of the farthest point's distance in its link: two points of a link this near are one
 COMPILED = 50_000  # rows from which compiling pays
+AROUND = np.array([x for x in np.ndindex(3, 3, 3) if x != (1, 1, 1)], float).T - 1  # to sides, edges, corners of a cube
+AROUND /= np.linalg.norm(AROUND, axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +32,9 @@ class Skeleton:
     `links` maps each link to the outline through its joints and named points: one point, the two ends of a
     bar, or the corners of a plate. `joints` are the pins, `fixed` those on the ground, `springs` pairs of
     points, `spirals` the torsion springs (the pin and the far end of either link, or the pin again where there is
-    none), `named` the machine's own points, and `feet` the round feet with their radius (m).
+    none), `named` the machine's own points, and `feet` the round feet with their radius (m). `bulks` are the links
+    whose outline is one point, with the root mean square distance (m) of their mass from its centre. Of links that
+    are `solid`, with surfaces from files, the outline holds corners in no order: a picture shows their hull in it.
     """
 
     frames: tuple[Frame, ...]
@@ -40,18 +45,24 @@ class Skeleton:
     spirals: tuple[tuple[int, int, int], ...]
     named: Mapping[str, int]
     feet: tuple[tuple[int, float], ...] = ()
+    bulks: Mapping[str, float] = field(default_factory=dict)
+    solid: Collection[str] = ()
 
 
 def skeleton(mechanism: Structure, params: Mapping[str, float] | None = None) -> Skeleton:
     """Points of every link that joints, springs and names refer to, and the outline through them."""
     m = mechanism
     joints = list(m.joints.values())
-    sprung = {f.coordinate for f in m.forces.values() if isinstance(f, JointSpring)}
+    stiff = [f for f in m.forces.values() if isinstance(f, JointSpring) and not SX(number(f.stiffness)).is_zero()]
+    sprung = {f.coordinate for f in stiff}
     at_joints = [j for j in joints if sprung.intersection(j.q_names)]
     springs = [(f.a, f.b) for f in m.forces.values() if isinstance(f, Spring)]
     springs += [(j.a, j.b) for j in at_joints if j.kind == "slide"]
     wanted = [f for joint in joints for f in (joint.a, joint.b)]
-    wanted += [f for spring in springs for f in spring] + list(m.points.values())
+    ends = m.once("ends of rods", lambda: _ends(m))
+    corners = m.once("corners of surfaces", lambda: _corners(m))
+    wanted += [f for spring in springs for f in spring] + [*m.points.values(), *ends]
+    wanted += [f for own in corners.values() for f in own]
     local = _local(m, wanted, params)
     near = SAME * float(np.abs(local).max(initial=0.0))
     frames: list[Frame] = []
@@ -66,10 +77,12 @@ def skeleton(mechanism: Structure, params: Mapping[str, float] | None = None) ->
     outlines = {}
     spring_ends = {index[id(f)] for spring in springs for f in spring}
     joined = {index[id(f)] for joint in joints for f in (joint.a, joint.b)}
-    joined |= {index[id(f)] for f in m.points.values()}
+    joined |= {index[id(f)] for f in (*m.points.values(), *ends)}
     for name, link in m.links.items():
         mine = [i for i, f in enumerate(frames) if f.link is link and (i in joined or i not in spring_ends)]
-        if mine and link is not m.ground:
+        if name in corners:
+            outlines[name] = tuple(dict.fromkeys(index[id(f)] for f in corners[name]))
+        elif mine and link is not m.ground:
             outlines[name] = tuple(mine[k] for k in _outline(np.array([places[i] for i in mine])))
     pins = [j for j in joints if j.kind in ("revolute", "universal", "spherical")]
     on_ground = {index[id(f)] for j in pins for f in (j.a, j.b) if f.link is m.ground}
@@ -95,7 +108,34 @@ def skeleton(mechanism: Structure, params: Mapping[str, float] | None = None) ->
         tuple((at[p], at[a], at[b]) for p, a, b in wound),
         {n: at[i] for n, i in named.items()},
         tuple((at[named[foot.name]], radius) for foot, radius in _round_feet(m, params)),
+        _bulks(m, [name for name, outline in outlines.items() if len(outline) == 1], params),
+        frozenset(corners),
     )
+
+
+def _ends(m: Structure) -> list[Frame]:
+    """Both ends of every rod."""
+    return [f for link in m.links.values() if link.length is not None for f in (link.start, link.end)]
+
+
+def _corners(m: Structure) -> dict[str, list[Frame]]:
+    """Outermost points of the surfaces that files give links in 3D, along the directions of AROUND."""
+    out = {}
+    for name, surfaces in m.surfaces.items() if m.spatial else ():
+        found = [x[0] for x in (surface.triangles() for surface in surfaces) if x is not None]
+        if found and name != "ground":
+            cloud = np.vstack(found)
+            out[name] = [m.links[name].at(*cloud[i]) for i in sorted({*(cloud @ AROUND).argmax(axis=0).tolist()})]
+    return out
+
+
+def _bulks(m: Structure, names: Sequence[str], params: Mapping[str, float] | None) -> dict[str, float]:
+    """Root mean square distance (m) of the mass of links from its centre; none of those without mass or extent."""
+    links = [m.links[name] for name in names]
+    shares = [SX(number(x.mass)) for x in links], [ca.trace(x.inertia) / (2 if m.spatial else 1) for x in links]
+    both = ca.Function("bulk", [m.p], [ca.vertcat(SX(0, 1), *x) for x in shares])(m.values(params))
+    mass, moment = (x.full().ravel() for x in both)
+    return {n: math.sqrt(i / k) for n, k, i in zip(names, mass, moment, strict=True) if k > 0 and i > 0}
 
 
 def axes(m: Structure, links: Sequence[str]) -> list[Frame]:
@@ -147,7 +187,7 @@ def trace(
 ) -> np.ndarray:
     """World positions (m) of points at many configurations: an array (configurations, points, dimensions).
 
-    `q` has one row a configuration, `points` are names or frames; None means all named points.
+    `q` has one row per configuration, `points` are names or frames; None means all named points.
     """
     m, rows = mechanism, np.atleast_2d(np.asarray(q, float))
     if rows.shape[1] != len(m.q_names):

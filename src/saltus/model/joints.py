@@ -106,6 +106,12 @@ class Joint:
         return self._names(("w", "x", "y", "z"), "q")
 
     @property
+    def q_units(self) -> list[str]:
+        """Units of its position coordinates; those of a quaternion have none."""
+        kinds: dict[type, list[str]] = {Turn: ["rad"], Shift: ["m"], Ball: [""] * 4}
+        return [u for p in self.primitives for u in kinds.get(type(p), ["rad"] * len(getattr(p, "towards", ())))]
+
+    @property
     def v_names(self) -> list[str]:
         """Full names of its velocity coordinates."""
         return self._names(("x", "y", "z"), "w")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +14,7 @@ from saltus.model.forces import CompliantContact, Effort, Force, ForceElement, J
 from saltus.model.joints import Ball, Joint
 from saltus.model.parts import Frame, Link, Plane, Round, point_of
 from saltus.model.registry import Registry
-from saltus.model.symbols import SX, Number, vector
+from saltus.model.symbols import SX, Number, in_radians, vector
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 from saltus.model.tree import Tree
 
@@ -139,6 +141,8 @@ class Loads:
         part = f"foot {name!r}"
         self._law(part, friction, static, radius, restitution, stiffness, damping)
         frame = self._frame(point, name)
+        if frame.link.name == "ground":
+            raise BadModel(f"{part} is a point of the ground, which it is to touch; give a point of a link that moves")
         if self.points.setdefault(name, frame) is not frame:
             raise BadModel(f"{part}: a point of that name is elsewhere; give the foot another name", name=name)
         return self._touches(Foot(name, frame, radius, friction, static, restitution, stiffness, damping))
@@ -167,6 +171,11 @@ class Loads:
             raise BadValue(f"{part}: give lower=, upper= or both")
         if isinstance(lower, int | float) and isinstance(upper, int | float) and not lower < upper:
             raise BadValue(f"{part}: lower {lower} is not below upper {upper}", given=(lower, upper))
+        own = self.joints[coordinate.split(".")[0]]
+        angular = dict(zip(own.q_names, own.q_units, strict=True))[coordinate] == "rad"
+        for limit in given:
+            if angular and isinstance(limit, int | float) and abs(limit) > math.tau:
+                warnings.warn(f"{part} at {limit:g} {in_radians(limit)}", stacklevel=2)
         return self._touches(Stop(coordinate, lower, upper, restitution, stiffness, damping))
 
     def touch(
@@ -190,7 +199,11 @@ class Loads:
         self._law(part, friction, static, radius, restitution, stiffness, damping)
         frame = self._frame(point, name)
         if not isinstance(face, Plane | Round):
-            raise BadValue(f"{part}: {face!r} is no face; give link.plane(...) or link.round(...)", given=face)
+            said = face.label if isinstance(face, Frame) else repr(face)
+            raise BadValue(
+                f"{part}: {said} is no face; give link.plane(x, y, normal=(0, 1)) or link.round(x, y, radius=0.1)",
+                given=face,
+            )
         self._mine(face.frame, part)
         if face.frame.link is frame.link:
             raise BadModel(f"{part}: point and face belong to the same link {frame.link.name!r}")
@@ -317,6 +330,13 @@ class Loads:
         if isinstance(point, Frame):
             return point
         if point not in self.points:
+            link, _, end = str(point).partition(".")
+            if link in self.links and end in ("", "start", "end"):
+                raise BadValue(
+                    f"{point!r} names no point of {self.name!r}; give the place itself, "
+                    f"m.links[{link!r}].{end or 'at(0, 0)'}, or name it: m.point(NAME, ...)",
+                    given=point,
+                )
             raise UnknownName("point", point, self.points)
         return self.points[point]
 

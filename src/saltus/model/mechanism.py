@@ -22,7 +22,7 @@ from saltus.model.loads import Loads
 from saltus.model.packing import Packed
 from saltus.model.parts import POSITIVE, Frame, Link, Motor, gravity_vector, inertia_tensor, point_of
 from saltus.model.structure import Constraint, GivenMotion, Placement
-from saltus.model.symbols import SX, Expression, Named, Number, Param, vector
+from saltus.model.symbols import SX, Expression, Named, Number, Param, in_radians, vector
 from saltus.shown import Shown
 
 __all__ = ["Constraint", "GivenMotion", "Mechanism", "Placement"]
@@ -121,7 +121,7 @@ class Mechanism(Packed, Shown, Loads):
         return link
 
     def massless(self, name: str) -> Link:
-        """Add a link without mass, moved by a joint with a `motion`, or with something heavy further out."""
+        """Add a link without mass: moved by a joint with a `motion`, with something heavy further out, or in a loop."""
         self.book.new_name("link", name, self.links)
         self.links[name] = Link(name, 0.0, SX(3, 1), SX(3, 3), self.spatial)
         return self.links[name]
@@ -395,6 +395,11 @@ class Mechanism(Packed, Shown, Loads):
         """Raise BadModel unless every link hangs together with the ground and something heavy moves."""
         self.tree.check(self.links, {name for name, _ in self.reflected})
 
+    @property
+    def idle(self) -> set[str]:
+        """Links that joints move without moving anything heavy, by name."""
+        return {x.child.name for x in self.tree.idle(self.links, {name for name, _ in self.reflected})}
+
     # ---- configurations -----------------------------------------------------------------------------------------
 
     @unchanged
@@ -408,42 +413,59 @@ class Mechanism(Packed, Shown, Loads):
     ) -> State[Mechanism]:
         """Close all loops with the given coordinates held, the others free to move from `near`.
 
-        `near` is a rough guess by name, or a State: then its branch is followed to the new values.
+        `near` is a rough guess by name, or a State: then its branch is followed to the new values. Numbers may be
+        expressions of Params, which take the values of the state's.
 
         `rates` holds velocities; those not given follow from the loops, or are zero where they are free.
         """
-        a, p, rates = assembler(self), self.values(params), rates or {}
+        a, p = assembler(self), self.values(params)
+        fixed, rates = self._numbers(fixed, p), self._numbers(rates or {}, p)
+        if not isinstance(near, Mapping | State | None):
+            raise BadValue(f"near is {near!r}; give a guess by name, near={{'knee': 1.5}}, or a State", given=near)
+        near = near if isinstance(near, State) else self._numbers(near or {}, p)
         self._hint_at_degrees({**(near if isinstance(near, Mapping) else {}), **fixed})
         if isinstance(near, State):
             if near.mechanism is not self:
                 raise BadValue(f"near is a state of {near.mechanism.name!r}, not of {self.name!r}")
             q, v = a.from_neighbour(fixed, near.positions, near.p, rates, p)
         else:
-            q, v = a.assemble(fixed, near or {}, rates, p)
+            q, v = a.assemble(fixed, near, rates, p)
         return State(self, q, v, dict(zip(self.params, p.tolist(), strict=True)))
+
+    def _numbers(self, given: Mapping[str, Any], p: np.ndarray) -> dict[str, Any]:
+        """Coordinates by name, with the values that expressions of Params among them have."""
+
+        def value(name: str, x: Any) -> Any:
+            if isinstance(x, list | tuple):
+                return [value(name, one) for one in x]
+            if not isinstance(x, Param | SX):
+                return x
+            self.book.known_symbols(f"coordinate {name!r}", SX(x))
+            found = ca.Function("value", [self.p], [SX(x)])(p).full().ravel()
+            return found if len(found) > 1 else float(found[0])
+
+        return {name: value(name, x) for name, x in given.items()}
 
     def _hint_at_degrees(self, given: Mapping[str, Any]) -> None:
         """Warn of angles beyond a turn, which are mostly degrees."""
         for name in self.turns:
             if isinstance(angle := given.get(name), int | float | np.number) and abs(float(angle)) > math.tau:
-                warnings.warn(
-                    f"{name} = {angle:g} of {self.name!r} is in radians, {angle / math.tau:.1f} turns; for degrees "
-                    f"write {name}=math.radians({angle:g})",
-                    stacklevel=4,
-                )
+                warnings.warn(f"{name} = {angle:g} of {self.name!r} {in_radians(float(angle))}", stacklevel=4)
 
     @unchanged
     def branches(self, *, params: Mapping[str, float] | None = None, **fixed: Any) -> list[State[Mechanism]]:
         """All ways to close the loops with the given coordinates held, which must use up the freedom."""
         a, p = assembler(self), self.values(params)
         numbers = dict(zip(self.params, p.tolist(), strict=True))
-        return [State(self, q, np.zeros(a.nv), numbers) for q in branches(a, p, fixed)]
+        return [State(self, q, np.zeros(a.nv), numbers) for q in branches(a, p, self._numbers(fixed, p))]
 
     def keyframe(self, name: str, **overrides: Any) -> State[Mechanism]:
         """Assemble one of the machine's own named configurations."""
         if name not in self.keyframes:
             raise UnknownName("keyframe", name, self.keyframes)
-        return self.assemble(**{**self.keyframes[name], **overrides})
+        own = self.keyframes[name]
+        params = {**(own.get("params") or {}), **(overrides.get("params") or {})}
+        return self.assemble(**{**own, **overrides, "params": params})
 
     def __repr__(self) -> str:
         return (

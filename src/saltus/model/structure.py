@@ -60,6 +60,7 @@ class Structure(Protocol):
     params: dict[str, Param]
     forces: dict[str, ForceElement]
     touching: dict[str, Touching]
+    surfaces: dict[str, list[Any]]
     closing: float
     constraints: dict[str, Constraint]
     motions: dict[str, GivenMotion]

@@ -196,6 +196,11 @@ def flatten(given: Mapping[str, Any], names: Sequence[str], kind: str = "coordin
     return flat
 
 
+def in_radians(angle: float) -> str:
+    """Words for an angle beyond a turn, which is mostly one in degrees."""
+    return f"is in radians, {angle / math.tau:.1f} turns; for degrees write math.radians({angle:g})"
+
+
 def not_finite(value: Any) -> str:
     """Words for what should have been a finite number."""
     nan = isinstance(value, float) and math.isnan(value)

@@ -12,7 +12,7 @@ import numpy as np
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM = 300, 150, 46, 8, 20, 30
 MOST = 500  # points of a curve
-CURVES = 6
+CURVES, LETTERS = 6, 15  # curves of a chart, and letters of their names
 
 
 @dataclass
@@ -49,8 +49,8 @@ class Chart:
             colour = COLOURS[k % len(COLOURS)]
             parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.3" points="{points}"/>')
             parts.append(
-                f'<text x="{LEFT + 4 + 62 * (k % 4)}" y="{TOP + 9 + 10 * (k // 4)}" font-size="9" '
-                f'fill="{colour}">{html.escape(name)}</text>'
+                f'<text x="{LEFT + 4 + 82 * (k % 3)}" y="{TOP + 9 + 10 * (k // 3)}" font-size="9" '
+                f'fill="{colour}">{html.escape(name[:LETTERS])}</text>'
             )
         self._static = "".join(parts)
 

@@ -27,6 +27,7 @@ class GaitPanel:
         find.on_click(lambda _: session.post("orbit", self.find))
         self.circle = gui.add_html("")
         self.family: dict[str, Any] | None = None
+        self.orbit: dict[str, Any] | None = None
         self.balls: list[Any] = []
         self.labels: list[Any] = []
         with gui.add_folder("Family", visible=False) as self.folder:
@@ -86,15 +87,22 @@ class GaitPanel:
         else:
             self._show_orbit(word)
 
-    def _show_orbit(self, word: dict[str, Any]) -> None:
-        orbit = word["orbit"]
+    def tell(self) -> None:
+        """Say what the gait is like, in the units that are chosen."""
+        if self.orbit is None:
+            return
+        orbit, speed = self.orbit, self.session.units.text(self.orbit["speed"], "m/s")
         sizes = np.sort(np.abs(orbit["multipliers"]))[::-1]
         self.text.say(
-            f": period {orbit['period']:.5g} s, speed {orbit['speed']:.4g} m/s, {' → '.join(orbit['events'])}\n"
+            f": period {orbit['period']:.5g} s, speed {speed}, {' → '.join(orbit['events'])}\n"
             "largest multipliers " + ", ".join(f"{s:.3g}" for s in sizes[:3]),
             f"{'Stable' if orbit['stable'] else 'Unstable'} gait",
         )
-        self.circle.content = unit_circle(orbit["multipliers"])
+
+    def _show_orbit(self, word: dict[str, Any]) -> None:
+        self.orbit = word["orbit"]
+        self.tell()
+        self.circle.content = unit_circle(self.orbit["multipliers"])
         self.run_panel.load(word["run"])
         if not self.folder.visible:
             self.folder.visible = True

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from saltus.model.parts import Frame
-from saltus.studio.scene import WIDTH
 from saltus.studio.session import Session
 
 BALL = (0, 114, 178)
@@ -31,7 +30,7 @@ class Grips:
         for ball in self.balls.values():
             ball.remove()
         self.balls = {}
-        scene, radius = self.session.client.scene, 1.1 * WIDTH * self.session.size
+        scene, radius = self.session.client.scene, 1.1 * self.session.body.radius
         for name in self.frames if self.wanted.value else ():
             ball = self.balls[name] = scene.add_icosphere(f"/plane/machine/grip {name}", radius, BALL)
             ball.on_drag(functools.partial(self._dragged, name))
@@ -40,7 +39,7 @@ class Grips:
     def renew(self) -> None:
         """Put the balls where the machine has its points now, in front of the links of a planar one."""
         s = self.session
-        front = 0.0 if s.mechanism.spatial else (len(s.placed.links) / 2 + 1) * 0.8 * WIDTH * s.size
+        front = 0.0 if s.mechanism.spatial else (len(s.placed.links) / 2 + 1) * 0.8 * s.body.radius
         for name, ball in self.balls.items():
             here = s.posing.state.position(self.frames[name])
             ball.position = here if s.mechanism.spatial else (*here, front)

@@ -87,7 +87,7 @@ class Keeping:
         m, state = self.session.mechanism, self.session.posing.state
         m.keyframes[POSED] = {"near": dict(state.q.items()), "params": dict(state.params)}
         with tempfile.TemporaryDirectory() as folder:
-            path = sl.write(self.session.model.felt, Path(folder) / f"{self._stem}.saltus.yaml", start=POSED)
+            path = sl.write(self.session.system, Path(folder) / f"{self._stem}.saltus.yaml", start=POSED)
             self._send(path.name, path.read_bytes())
 
 

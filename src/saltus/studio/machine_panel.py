@@ -13,16 +13,13 @@ from saltus.studio.charts import Chart
 from saltus.studio.grips import Grips
 from saltus.studio.pose import Posing, Way
 from saltus.studio.session import FRAME, Session
+from saltus.studio.units import SHOWN, Units, unit_of
 from saltus.studio.words import Words
 
 PATH = (213, 94, 0)
 STEPS = 400  # of a slider
 DRAGGING = 0.25  # s between values of a slider that is being dragged, at most
 LATE = 1.5  # times the last wait for a value: the next one may come later than that did
-SHOWN: dict[str, dict[str, tuple[str, float]]] = {
-    "m, rad": {},
-    "mm, deg": {"m": ("mm", 1000.0), "rad": ("deg", 180 / math.pi)},
-}
 SAYING, CHARTING = 0.045, 0.18  # s between words and between charts meanwhile
 
 
@@ -43,9 +40,9 @@ class Slider:
         self.handle.min, self.handle.max = min(self.handle.min, shown), max(self.handle.max, shown)
         self.handle.value = shown
 
-    def show(self, units: str) -> None:
+    def show(self, units: Units) -> None:
         """Show it in other units."""
-        shown, factor = SHOWN[units].get(self.unit, (self.unit, 1.0))
+        shown, factor = units.of(self.unit)
         change, self.factor = factor / self.factor, factor
         handle, value = self.handle, self.handle.value * change
         low, high, step = handle.min * change, handle.max * change, handle.step * change
@@ -79,7 +76,7 @@ class MachinePanel:
                 value = self.posing.held[name]
                 turns = abs(value) <= 2 * math.pi and not any(name.endswith(e) for e in (".x", ".y", ".z"))
                 reach = 2 * math.pi if turns else 1.0
-                unit = "rad" if name in m.turns else "m"
+                unit = unit_of(m, name)
                 self.sliders[name] = self._slider(gui, name, unit, value, value - reach, value + reach)
             if m.loops:
                 self.branch = gui.add_button("Next branch", hint="Close the loops in another way")
@@ -94,18 +91,25 @@ class MachinePanel:
 
     def _slider(self, gui: Any, name: str, unit: str, value: float, low: float, high: float) -> Slider:
         step = 10.0 ** math.floor(math.log10((high - low) / STEPS))
+        low, high = math.floor(low / step) * step, math.ceil(high / step) * step
         handle = gui.add_slider(f"{name} ({unit})" if unit else name, low, high, step, value)
         handle.on_update(lambda _: None if self.quiet else self.session.post("machine", self.drag))
         return Slider(handle, name, unit)
 
     def show_units(self) -> None:
-        """Show every slider in the units that are chosen."""
+        """Show every slider, readout and chart in the units that are chosen."""
+        self.session.units.chosen = self.units.value
         self.quiet = True
         try:
             for slider in (*self.sliders.values(), *self.params.values()):
-                slider.show(self.units.value)
+                slider.show(self.session.units)
         finally:
             self.quiet = False
+        way = self._go(1.0) if self.session.tick is None else None
+        self._say(way)
+        self._draw(way)
+        self.session.panels.run.tell()
+        self.session.panels.gait.tell()
 
     def pull(self, frame: Frame, target: np.ndarray) -> None:
         """Bring a point to a place (m), as near as the machine comes."""
@@ -165,9 +169,10 @@ class MachinePanel:
         """Say what is known of the machine and of its way."""
         self._said = time.monotonic()
         text = self.posing.sentence()
-        if way is not None and self.point is not None:
-            size = np.ptp(way.points[:, 0], axis=0)
-            text += f"\nPath of {self.point.value}: {size[0]:.4f} m long, {size[-1]:.4f} m high"
+        size = np.zeros(1) if way is None or self.point is None else np.ptp(way.points[:, 0], axis=0)
+        if way is not None and size.max() > 1e-9:
+            long, high = (self.session.units.text(float(x), "m") for x in (size[0], size[-1]))
+            text += f"\nPath of {self.point.value}: {long} long, {high} high"
             text += "" if way.full else f"; {self.posing.drivers[0]} does not turn fully"
         self.text.say(text)
 
@@ -197,9 +202,10 @@ class MachinePanel:
         """The transmission angle over the turn."""
         driver = self.posing.drivers[0]
         values, angles = self.posing.transmission(way)
-        curve = [("", values, np.degrees(angles))]
+        shown, factor = self.session.units.of(unit_of(self.session.mechanism, driver))
+        curve = [("", values * factor, np.degrees(angles))]
         here = float(way.values[0]) if way.full else float(self.posing.state.q[driver])
-        return Chart("transmission angle", f"{driver} (rad)", "(deg)", curve).svg(here)
+        return Chart("transmission angle", f"{driver} ({shown})", "(deg)", curve).svg(here * factor)
 
 
 def _moving_first(posing: Posing, names: list[str]) -> list[str]:

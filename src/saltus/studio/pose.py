@@ -182,17 +182,21 @@ class Posing:
         """Values of the drivers that bring a point nearest to a place (m), the floating base where it is unless that
         alone moves the point.
 
-        Gauss-Newton steps along the machine's own motions, short ones, so that the branch stays the same.
+        Gauss-Newton steps along the machine's own motions, short ones, so that the branch stays the same, and shorter
+        still where one would lead away.
         """
         m, state = self.mechanism, self.state
         based = {n for j in m.joints.values() if "ground" in (j.a.link.name, j.b.link.name) for n in j.q_names}
         inner = [d for d in self.drivers if d not in based or len(self.drivers) == len(based & set(self.drivers))]
-        held = dict(self.held)
+        rates = {n: self.assembler.v_of_q[m.q_names.index(n)] for n in m.q_names}
+        moved = {d: rates[d][0] for d in self.drivers}
+        turned = {n for n in based if len(rates.get(n, ())) > 1}  # quaternion of a body that floats: it does not turn
+        held, longest = dict(self.held), STEP
         for _ in range(REACHES):
             _, J = self.assembler.closure(0.0, state.positions, state.p)
-            moved = {d: self.assembler.v_of_q[m.q_names.index(d)][0] for d in self.drivers}
-            rows = [np.eye(self.assembler.nv)[moved[d]] for d in self.drivers if d not in inner]
-            motions = null_space(np.vstack([J, *rows])) if len(J) or rows else np.eye(self.assembler.nv)
+            still = {v for n in {*self.drivers, *turned} if n not in inner for v in rates[n]}
+            rows = np.eye(self.assembler.nv)[sorted(still)]
+            motions = null_space(np.vstack([J, rows])) if len(J) or len(rows) else np.eye(self.assembler.nv)
             if not np.abs(state.jacobian(point) @ motions).max(initial=0.0) > 1e-9:
                 if len(inner) == len(self.drivers):
                     break
@@ -200,15 +204,19 @@ class Posing:
                 continue
             gap = target - state.position(point)
             along = motions @ np.linalg.lstsq(state.jacobian(point) @ motions, gap, rcond=1e-3)[0]
-            along *= min(1.0, STEP / max(np.abs(along).max(), 1e-12))
+            along *= min(1.0, longest / max(np.abs(along).max(), 1e-12))
             step = {d: float(along[moved[d]]) for d in inner}
+            size = max(map(abs, step.values()), default=0.0)
+            if size < 1e-6:
+                break
             try:
-                state = self._near(state, {**held, **{d: held[d] + v for d, v in step.items()}}, self.params)
+                ahead = self._near(state, {**held, **{d: held[d] + v for d, v in step.items()}}, self.params)
             except CannotClose:
                 break  # as near as the loops let it
-            held |= {d: held[d] + v for d, v in step.items()}
-            if max(map(abs, step.values()), default=0.0) < 1e-6:
-                break
+            if np.linalg.norm(target - ahead.position(point)) > np.linalg.norm(gap):
+                longest = size / 2
+                continue
+            state, held = ahead, held | {d: held[d] + v for d, v in step.items()}
         return held
 
 

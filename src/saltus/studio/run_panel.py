@@ -10,6 +10,7 @@ import numpy as np
 from saltus.studio.charts import Chart, cursor_style, strips
 from saltus.studio.scene import Body
 from saltus.studio.session import Session
+from saltus.studio.units import Units, unit_of
 from saltus.studio.words import Words
 
 FORMULATIONS = ("SPF", "Index1", "Baumgarte", "Projection", "Minimal")
@@ -29,14 +30,17 @@ class RunPanel:
     def __init__(self, session: Session) -> None:
         self.session, self.quiet = session, False
         gui, system, model = session.client.gui, session.system, session.model
-        starts = [*(["start of the file"] if model.start is not None else []), *session.mechanism.keyframes]
-        self.start = gui.add_dropdown("Start", (*reversed(starts), POSED))
+        starts = [*(["start of the file"] if model.start is not None else []), *reversed(session.mechanism.keyframes)]
+        self.start = gui.add_dropdown("Start", (*starts, POSED), initial_value=model.keyframe or [*starts, POSED][0])
         controls = [*(["of the file"] if model.control is not None else []), *system.controls, "none"]
         self.control = gui.add_dropdown("Controller", tuple(controls))
         self.formulation = gui.add_dropdown("Formulation", FORMULATIONS, initial_value="Projection")
         self.slope = gui.add_number("Slope of the ground (deg)", 0.0, min=-60.0, max=60.0, visible=session.has_feet)
         self.domain = gui.add_dropdown(
-            "First domain", tuple(system.domains), initial_value=model.domain or next(iter(system.domains))
+            "First domain",
+            tuple(system.domains),
+            initial_value=model.domain or next(iter(system.domains)),
+            visible=len(system.domains) > 1,
         )
         self.until = gui.add_number("Duration (s)", float(model.until or 3.0), min=0.01, max=600.0, step=0.1)
         go = gui.add_button("Run")
@@ -74,13 +78,13 @@ class RunPanel:
             "control": self.control.value,
             "domain": self.domain.value,
             "params": dict(posing.params),
+            "slope": float(self.slope.value),
         }
 
     def run(self) -> None:
         """Start a run."""
-        options = self.options()
-        options |= {"until": float(self.until.value), "slope": float(self.slope.value)}
-        self.session.work(self, "run", formulation=self.formulation.value, **options)
+        options = self.options() | {"until": float(self.until.value), "formulation": self.formulation.value}
+        self.session.work(self, "run", **options)
         self.session.pause()
         self.waits(True)
         self.text.say("Running ...")
@@ -106,21 +110,28 @@ class RunPanel:
         """Take a trajectory into the player."""
         run.mechanism = self.session.mechanism
         self.film = film = Film(self.session, run)
-        outcome = run.outcome
+        self.tell()
+        self._time_line()
+        self.session.stand_on(run.meta["ground"])
+        self.player.visible = True
+        self.session.line("path", np.zeros((0, 3)), BLUE)
+        self.show(film.begin, renew=True)
+        self.toggle()
+
+    def tell(self) -> None:
+        """Say how the run went, and draw its charts, in the units that are chosen."""
+        if self.film is None:
+            return
+        run, outcome = self.film.run, self.film.run.outcome
         lines = [
-            f" at {outcome.t:.4g} s, {len(run.events)} events, largest loop gap {run.loop_gap:.2g} m"
+            f" at {outcome.t:.4g} s, {len(run.events)} events, largest loop gap "
+            f"{self.session.units.text(run.loop_gap, 'm', '.2g')}"
             f", energy residual {run.energy_account['relative residual']:.2g}",
             *([] if outcome.ok else [outcome.detail]),
             *outcome.faults,
         ]
         self.text.say("\n".join(lines), outcome.kind)
-        self._time_line()
-        self.session.stand_on(run.meta["ground"])
-        self.charts.content = f'<div class="{CHARTS}">{"".join(film.charts)}</div>'
-        self.player.visible = True
-        self.session.line("path", np.zeros((0, 3)), BLUE)
-        self.show(film.begin, renew=True)
-        self.toggle()
+        self.charts.content = f'<div class="{CHARTS}">{"".join(self.film.draw(self.session.units))}</div>'
 
     def _time_line(self) -> None:
         """A slider over the run with a mark at every event."""
@@ -263,23 +274,27 @@ class Film:
         self.trail = self.shots.points[:, bones.named[trailed]] if trailed else None
         self.behind = int(TRAIL * self.rate)
         self.portrait = self._portrait_name()
+        self.unit = unit_of(m, self.portrait) if self.portrait else ""
         self._curve = (_wrapped(run.q[self.portrait]), run.v[self.portrait]) if self.portrait else None
-        self.charts = self._draw()
+        self.factor = 1.0
 
     def row(self, t: float) -> int:
         """Picture nearest to a time."""
         return int(np.clip(round((t - self.begin) * self.rate), 0, len(self.times) - 1))
 
-    def _draw(self) -> list[str]:
+    def draw(self, units: Units) -> list[str]:
         """The charts, which stay; what moves with time is the cursor."""
         run = self.run
         marks = [float(e.t) for e in run.events]
         energy = [(n, run.t, e) for n, e in run.energy.items()]
-        energy += [(f"work {n}"[:14], run.t, run.arrays["work"][:, i]) for i, n in enumerate(run.meta["channels"][:3])]
+        channels = [n.removeprefix("motor ") for n in run.meta["channels"][:3]]
+        energy += [(f"work {n}", run.t, run.arrays["work"][:, i]) for i, n in enumerate(channels)]
         out = [Chart("energy", "t (s)", "(J)", energy, marks)]
         if run.arrays["gap"].shape[1]:
             gap = np.abs(run.arrays["gap"]).max(axis=1)
-            out.append(Chart("loop gap", "t (s)", "log10 of m", [("", run.t, np.log10(gap + 1e-18))], marks))
+            length, factor = units.of("m")
+            gaps = [("", run.t, np.log10((gap + 1e-18) * factor))]
+            out.append(Chart("loop gap", "t (s)", f"log10 of {length}", gaps, marks))
         if run.meta["inputs"]:
             torques = [(n, run.t, run.arrays["torques"][:, i]) for i, n in enumerate(run.meta["inputs"])]
             out.append(Chart("torques", "t (s)", "(Nm or N)", torques, marks))
@@ -295,8 +310,10 @@ class Film:
             out.append(Chart("normal force", "t (s)", "(N)", normal, marks))
         pictures = [chart.following() for chart in out]
         if self._curve is not None:
-            label = f"{self.portrait} (rad or m)"
-            portrait = Chart(f"phase portrait of {self.portrait}", label, "rate (1/s)", [("", *self._curve)])
+            unit, self.factor = units.of(self.unit)
+            curve = [("", self.factor * self._curve[0], self.factor * self._curve[1])]
+            label, rate = f"{self.portrait} ({unit})", f"rate ({unit}/s)"
+            portrait = Chart(f"phase portrait of {self.portrait}", label, rate, curve)
             pictures.append(portrait.following(dot=True))
         return pictures
 
@@ -310,7 +327,7 @@ class Film:
         if self._curve is None:
             return 0.0, 0.0
         k = int(np.clip(np.searchsorted(self.run.t, t), 0, len(self.run.t) - 1))
-        return float(self._curve[0][k]), float(self._curve[1][k])
+        return self.factor * float(self._curve[0][k]), self.factor * float(self._curve[1][k])
 
 
 def _wrapped(angle: np.ndarray) -> np.ndarray:

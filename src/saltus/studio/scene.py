@@ -21,8 +21,9 @@ SQUARE = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 DEEP = 4.0  # sizes of the machine that the ground reaches before and behind a planar one
 TRACK = 0.12  # sizes of the machine: half the width of the track that a planar one stands on
 FAR = 60  # cells to which the ground is marked
-ROUND = 20  # corners of a circle
-WIDTH = 0.035  # of the size of the machine: radius of a bar
+ROUND, PLATE = 20, 40  # corners of a circle on a ball, and of the rim of a plate
+WIDTH, SLIM = 0.035, 0.12  # radius of a bar: of the size of the machine, and of its links' median length at most
+BULK = 0.2  # of the size of the machine: radius of a link whose joints are all in one place, at most
 COILS = 7
 
 
@@ -80,7 +81,8 @@ def quaternions(R: np.ndarray) -> np.ndarray:
 
 def solid(points: np.ndarray, radius: float, thickness: float | None) -> tuple[np.ndarray, np.ndarray]:
     """Vertices and faces of the convex hull of discs (of the given thickness) or, without one, of balls at points."""
-    around = 2 * np.pi * np.arange(ROUND) / ROUND
+    corners = ROUND if thickness is None else PLATE
+    around = 2 * np.pi * np.arange(corners) / corners
     circle = np.column_stack([np.cos(around), np.sin(around)])
     if thickness is not None:
         return _plate((points[:, None, :2] + radius * circle).reshape(-1, 2), float(points[0, 2]), thickness)
@@ -151,17 +153,19 @@ class Body:
         self.meshes: dict[str, Any] = {}
         self.springs: Any = None
         self._local: dict[str, np.ndarray] = {}
-        self.size = 1.0
+        self.size = self.radius = 1.0
         pins = dict.fromkeys([*placed.bones.joints, *placed.bones.fixed])
         self._pins = {n: [i for i in pins if placed.bones.frames[i].link.name == n] for n in (*placed.links, "ground")}
 
     def build(self, shot: Snapshots, size: float, row: int = 0) -> None:
         """Make or renew the shapes for the Params of a snapshot; shapes that stayed the same are left alone."""
         bones, planar = self.placed.bones, not self.placed.mechanism.spatial
-        radius = WIDTH * size
         if size != self.size:
-            self._local = {}
-        self.size = size
+            self._local, self.size, self.radius = {}, size, WIDTH * size
+            lengths = [np.linalg.norm(np.ptp(shot.points[row, list(i)], axis=0)) for i in bones.links.values()]
+            if any(lengths):
+                self.radius = min(self.radius, SLIM * float(np.median([x for x in lengths if x])))
+        radius = self.radius
         deep = (len(self.placed.links) + 1) * 0.8 * radius if planar else None
         paint = colours(self.placed.links)
         for k, name in enumerate(self.placed.links):
@@ -171,7 +175,7 @@ class Body:
                 continue
             self._local[name] = local
             outline, pins = local[: len(bones.links[name])], local[len(bones.links[name]) :]
-            wide = radius if len(outline) > 1 or planar else 1.6 * radius
+            wide = max(min(bones.bulks.get(name, 0.0), BULK * size), radius if len(outline) > 1 else 1.6 * radius)
             layer = np.array([0, 0, (k - (len(self.placed.links) - 1) / 2) * 0.8 * radius if planar else 0.0])
             surface = self._seen(name)
             if surface is not None:  # it shows its own joints and feet
@@ -225,7 +229,7 @@ class Body:
 
     def _springs(self, points: np.ndarray) -> list[np.ndarray]:
         """Springs between points as coils, springs of pins as spirals in front of them."""
-        bones, wide = self.placed.bones, WIDTH * self.size
+        bones, wide = self.placed.bones, self.radius
         lines = [_coil(points[a], points[b], wide) for a, b in bones.springs]
         front = np.array([0, 0, (len(self.placed.links) + 2) * 0.4 * wide]) if not self.placed.mechanism.spatial else 0
         wound = [spiral(points[pin], points[a], points[b], 2.0 * wide) + front for pin, a, b in bones.spirals]

@@ -16,6 +16,7 @@ from saltus.errors import SaltusError
 from saltus.model.touching import Foot
 from saltus.studio.pose import Posing
 from saltus.studio.scene import RED, Body, Placed, Snapshots, ground, move_ground, polyline, segments
+from saltus.studio.units import Units
 from saltus.studio.worker import Worker
 
 FRAME = 1 / 40  # s between pictures while something moves
@@ -46,7 +47,7 @@ class Session:
         address: str = "",
         wish: str = "",
     ) -> None:
-        self.client, self.model, self.address, self.wish = client, model, address, wish
+        self.client, self.model, self.address, self.wish, self.units = client, model, address, wish, Units()
         self._furnish, self._here = furnish, here
         self.system, self.mechanism = model.system, model.system.mechanism
         self.worker = Worker(load)
@@ -113,7 +114,7 @@ class Session:
 
     def _begin(self) -> None:
         m, scene, gui = self.mechanism, self.client.scene, self.client.gui
-        self.posing = Posing(m, _first_state(self.model))
+        self.posing = Posing(m, self.model.begin()[0])
         self.placed = Placed(m, self.posing.params)
         scene.add_frame("/plane", show_axes=False, wxyz=(1.0, 0.0, 0.0, 0.0) if m.spatial else UPRIGHT)
         self.root = scene.add_frame("/plane/machine", show_axes=False)
@@ -142,8 +143,10 @@ class Session:
 
     def _size(self, shot: Snapshots) -> float:
         """Extent of the machine (m), by which everything else is scaled."""
+        bones = self.placed.bones
         spread = np.ptp(shot.points[0], axis=0) if shot.points.shape[1] else np.ones(3)
-        return max(float(np.linalg.norm(spread)), 1e-3)
+        wide = max([0.0, *(2 * r for _, r in bones.feet), *(2 * r for r in bones.bulks.values())])
+        return max(float(np.linalg.norm(spread)), wide, 1e-3)
 
     def _set_up(self, shot: Snapshots) -> None:
         """Camera and ground."""
@@ -162,7 +165,9 @@ class Session:
         self.ground: Any = None
         self.below: list[list[float]] = []
         if self.has_feet or any(domain.contacts for domain in self.system.domains.values()):
-            self.stand_on([[-1.0, self.system.ground], [1.0, self.system.ground]])
+            reach = 5 * self.size
+            line = None if self.model.ground is None else self.model.ground.line(x - reach, x + reach).tolist()
+            self.stand_on(line or [[-1.0, self.system.ground], [1.0, self.system.ground]])
 
     @property
     def has_feet(self) -> bool:
@@ -204,11 +209,3 @@ class Session:
         self.root.position = (-x, 0.0, 0.0)
         if self.ground is not None and len({h for _, h in self.below}) == 1:
             move_ground(self.ground, x, self.size)
-
-
-def _first_state(model: Any) -> Any:
-    """What the page begins with: the start of a file, or the machine's last keyframe."""
-    m = model.system.mechanism
-    if model.start is not None:
-        return model.start
-    return m.keyframe(list(m.keyframes)[-1]) if m.keyframes else m.assemble()

@@ -136,10 +136,14 @@ class _Jobs:
         """A State from a keyframe's name or from positions."""
         m = self.mechanism
         if isinstance(start, str):
-            if start in m.keyframes:
-                return m.keyframe(start, params=dict(params))
-            return self.model.start if self.model.start is not None else m.assemble(params=params)
+            return self.model.begin(start if start in m.keyframes else None, params)[0]
         return m.assemble(near=dict(zip(m.q_names, start, strict=True)), params=params)
+
+    def _ground(self, slope: float) -> Any:
+        """The ground of the file, or a slope (deg) in place of it."""
+        import saltus as sl
+
+        return sl.ground.Slope(slope, "deg") if slope else self.model.ground
 
     def _control(self, name: str) -> Any:
         return self.model.control if name == "of the file" else self.system.controls.get(name)
@@ -165,20 +169,27 @@ class _Jobs:
             control=self._control(control),
             formulation=getattr(sl.formulations, formulation)(),
             params=params,
-            ground=sl.ground.Slope(slope, "deg") if slope else self.model.ground,
+            ground=self._ground(slope),
             rate=min(500.0, SAMPLES / until),
             progress=lambda t, end, events: self._tell((t / end, events)),
         )
         run.mechanism = None  # symbols stay in this process
         return run
 
-    def orbit(self, start: Any, control: str, domain: str, params: Mapping[str, float]) -> dict[str, Any]:
+    def orbit(
+        self, start: Any, control: str, domain: str, params: Mapping[str, float], slope: float = 0.0
+    ) -> dict[str, Any]:
         """Find a periodic gait and run two strides of it."""
         import saltus as sl
 
         self._tell("looking for an orbit", always=True)
         found = sl.find_orbit(
-            self.system, self._start(start, params), domain=domain, control=self._control(control), params=params
+            self.system,
+            self._start(start, params),
+            domain=domain,
+            control=self._control(control),
+            params=params,
+            ground=self._ground(slope),
         )
         self.orbits = [found]
         return {"orbit": _plain(found), "run": self._film(found)}

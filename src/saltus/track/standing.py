@@ -74,6 +74,10 @@ def stand(start: State[Mechanism], *, ground: Any = None, on: Sequence[str] | No
     the nearest, with feet that share the load. Feet stay where they are, round ones roll. What would need a foot to
     pull, more friction than there is, or more than a motor gives, is refused.
     """
+    if not isinstance(start, State):
+        raise BadValue(f"stand: the start is {start!r}; give a State, as m.assemble(...) returns it", given=start)
+    if isinstance(on, str):
+        raise BadValue(f"stand: on is {on!r}; give a list of feet, on=[{on!r}]", given=on)
     m = start.mechanism
     terrain = ground_of(m, ground)
     system = HybridSystem.alone(m, terrain)
@@ -211,12 +215,14 @@ class Balance:
     price: float = 10.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.standing, Standing):
+            raise BadValue(f"Balance: {self.standing!r} is no rest; give what sl.stand(start) returns")
         if not (isinstance(self.price, int | float) and self.price > 0):
             raise BadValue(f"Balance: price is {self.price!r}; give a number above zero", given=self.price)
 
     @cached_property
     def gains(self) -> np.ndarray:
-        """K, one row per input (its unit a rad, m, rad/s, m/s)."""
+        """K, one row per input (its unit per rad, m, rad/s, m/s)."""
         from scipy.linalg import solve_continuous_are
 
         near, s = self.standing.linearised, self.standing.state

@@ -34,16 +34,17 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
     """Make empty artists of one machine; `move` puts them where the points are."""
     out: list[Any] = []
     size = 1.15 * width
-    paint = list(zip(bones.links.values(), _cycle(len(bones.links), colours), strict=True))
+    paint = dict(zip(bones.links, _cycle(len(bones.links), colours), strict=True))
     balls = {i for i, _ in bones.feet}
-    for outline, colour in paint:
+    for name, outline in bones.links.items():
+        colour = paint[name]
         if len(outline) > 2:
             shape = Polygon(
                 np.zeros((len(outline), 2)),
                 closed=True,
                 facecolor=colour,
                 edgecolor=colour,
-                linewidth=width,
+                linewidth=0.2 * width if name in bones.solid else width,
                 joinstyle="round",
                 alpha=alpha,
                 zorder=3,
@@ -64,7 +65,7 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
             )
             out.append(line)
     for i, radius in bones.feet:
-        colour = next((c for outline, c in paint if i in outline), DARK)
+        colour = next((paint[name] for name, outline in bones.links.items() if i in outline), DARK)
         ball = Circle((0, 0), radius, facecolor=colour, edgecolor=DARK, linewidth=0.2 * width, alpha=alpha, zorder=3.4)
         out.append(ax.add_patch(ball))
     for _ in (*bones.springs, *bones.spirals):
@@ -83,12 +84,13 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
 
 def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
     """Put a machine's artists at the given points (one row per point)."""
-    from saltus.model.geometry import spiral
+    from saltus.model.geometry import hull, spiral
 
     n = len(bones.links)
-    for artist, outline in zip(artists[:n], bones.links.values(), strict=True):
+    for artist, (name, outline) in zip(artists[:n], bones.links.items(), strict=True):
         if isinstance(artist, Polygon):
-            artist.set_xy(points[list(outline)])
+            corners = points[list(outline)]
+            artist.set_xy(corners[hull(corners)] if name in bones.solid else corners)
         else:
             artist.set_data(points[list(outline)].T)
     for artist, (i, _) in zip(artists[n : n + len(bones.feet)], bones.feet, strict=True):

@@ -46,6 +46,8 @@ def film(
     drawn (a contact point by default). The picture moves along with the machine, marks on the ground stand
     0.1 m apart. `progress(done, all)` is called after each frame.
     """
+    if Path(path).suffix.lower() != ".gif":
+        raise BadValue(f"film: {path} would be an animated GIF; give a name that ends in .gif", path=str(path))
     if not (fps > 0 and speed > 0):
         raise BadValue(f"film: fps {fps} and speed {speed} must be above zero")
     begin = float(run.t[0]) if since is None else max(float(since), float(run.t[0]))

@@ -84,7 +84,7 @@ def animate(run: Trajectory, path: str | Path | None = None, **options: Any) -> 
 
 def picture(state: State) -> str:
     """A machine in one configuration as an <svg>: links as bars, pins as circles."""
-    from saltus.model.geometry import skeleton
+    from saltus.model.geometry import hull, skeleton
 
     m = state.mechanism
     bones = skeleton(m, state.params)
@@ -97,13 +97,15 @@ def picture(state: State) -> str:
         return f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in at[list(indices)])}" {rest}/>'
 
     parts = []
-    for i, outline in enumerate(bones.links.values()):
-        colour = COLOURS[i % len(COLOURS)]
+    for i, (name, given) in enumerate(bones.links.items()):
+        colour, solid = COLOURS[i % len(COLOURS)], name in bones.solid
+        outline = [given[k] for k in hull(at[list(given)])] if solid else given
         if len(outline) == 1:
             x, y = at[outline[0]]
             parts.append(f'<rect x="{x - 8:.1f}" y="{y - 8:.1f}" width="16" height="16" fill="{colour}"/>')
         elif outline:
-            style = f'fill="{colour}" stroke="{colour}" stroke-width="7" stroke-linejoin="round" opacity="0.85"'
+            wide = 1 if solid else 7
+            style = f'fill="{colour}" stroke="{colour}" stroke-width="{wide}" stroke-linejoin="round" opacity="0.85"'
             parts.append(line(outline, style))
     parts += [line(ends, 'stroke="#555" stroke-width="1.5" stroke-dasharray="3 2"') for ends in bones.springs]
     for i in bones.joints:

@@ -25,6 +25,18 @@ SCRIPT = """
   const whole = (text) => new Int16Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
   const xy = whole(d.points), push = whole(d.forces), P = d.count, N = d.times.length;
   const at = (k, i) => [d.centre[0] + xy[2 * (k * P + i)] * d.unit, d.centre[1] + xy[2 * (k * P + i) + 1] * d.unit];
+  const hull = (points) => {
+    const half = (sorted) => sorted.reduce((out, p) => {
+      while (out.length > 1) {
+        const a = out[out.length - 2], b = out[out.length - 1];
+        if ((b[0] - a[0]) * (p[1] - a[1]) - (b[1] - a[1]) * (p[0] - a[0]) > 0) break;
+        out.pop();
+      }
+      return out.push(p), out;
+    }, []).slice(0, -1);
+    const sorted = points.slice().sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    return [...half(sorted), ...half(sorted.reverse())];
+  };
   let k = 0, playing = false, last = 0, t = d.times[0];
   const slider = pick("time"), now = pick("now"), button = pick("play");
   slider.max = N - 1;
@@ -61,9 +73,10 @@ SCRIPT = """
     }
     g.lineJoin = g.lineCap = "round";
     d.links.forEach(function (outline, n) {
+      const solid = d.solid.includes(n), corners = outline.map((i) => to(at(k, i)));
       g.strokeStyle = g.fillStyle = d.colours.links[n % d.colours.links.length];
-      g.lineWidth = Math.max(3, d.width * size); g.globalAlpha = 0.85; g.beginPath();
-      outline.forEach((i) => { const p = to(at(k, i)); g.lineTo(p[0], p[1]); });
+      g.lineWidth = solid ? 1 : Math.max(3, d.width * size); g.globalAlpha = 0.85; g.beginPath();
+      (solid ? hull(corners) : corners).forEach((p) => g.lineTo(p[0], p[1]));
       if (outline.length === 1) { const p = to(at(k, outline[0])); g.lineTo(p[0] + 0.1, p[1]); }
       if (outline.length > 2) { g.closePath(); g.fill(); }
       g.stroke(); g.globalAlpha = 1;
@@ -185,6 +198,7 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, most: int = M
         "points": _whole((points - centre) / unit),
         "forces": _whole(forces / strongest * SCALE),
         "links": list(bones.links.values()),
+        "solid": [k for k, name in enumerate(bones.links) if name in bones.solid],
         "springs": bones.springs,
         "spirals": bones.spirals,
         "contacts": [bones.named[n] for n in contacts],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import saltus as sl
 
 
-def runner(*, friction: float = 0.8) -> sl.HybridSystem:
+def runner(*, friction: float = 0.8) -> sl.Mechanism:
     """One leg, one motor, one closed loop: runs at a metre per second on ground with friction.
 
     A crank turns in the body, the leg hangs on it and a rocker ties it to the body; a boom holds the body upright.
@@ -40,6 +40,5 @@ def runner(*, friction: float = 0.8) -> sl.HybridSystem:
         swing = 40 * sl.math.atan2(sl.math.sin(off), sl.math.cos(off)) - 1.5 * s.v.hip
         return {"hip": down * 1.5 * (s.p.pace - s.v.hip) + (1 - down) * swing}
 
-    system = sl.HybridSystem.alone(m)
-    system.controls["run"] = run
-    return system
+    m.controls["run"] = run
+    return m

@@ -14,6 +14,7 @@ import yaml
 from saltus.errors import BadFile, BadValue
 from saltus.model.registry import readable
 
+ENDINGS = "model files end in .saltus.yaml or .json, robots' files in .xml (MJCF), .urdf or .sdf, which is only read"
 LARGEST = 2_000_000  # bytes of a file
 MOST = 200_000  # entries, aliases counted as often as they are used
 DEEPEST = 40  # nested collections
@@ -70,7 +71,7 @@ def parse(text: str, suffix: str, file: str) -> Document:
         return _document(_json_events(text, file), file, "JSON")
     if suffix in (".yaml", ".yml"):
         return _document(yaml.parse(text, Loader=_Loader), file, "YAML")
-    raise BadFile(f"{file}: a model file ends in .yaml or .json", file=file)
+    raise BadFile(f"{file} is no file of a machine: {ENDINGS}", file=file)
 
 
 # ---- JSON and YAML as one stream of events -------------------------------------------------------------------------
@@ -253,7 +254,7 @@ def text_of(data: dict[str, Any], suffix: str) -> str:
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     if suffix in (".yaml", ".yml"):
         return "\n".join(_block(data, 0, top=True)) + "\n"
-    raise BadFile(f"a model file ends in .yaml or .json, not in {suffix!r}", suffix=suffix)
+    raise BadFile(f"a machine cannot be written as {suffix!r}: {ENDINGS}", suffix=suffix)
 
 
 def _block(value: Any, indent: int, top: bool = False) -> list[str]:

@@ -70,7 +70,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
     "where": (3, where),
 }
 CONSTANTS = {"pi": math.pi}
-_GROUPS = ("entry", "position", "velocity", "force", "motion")
+_GROUPS = ("entry", "position", "velocity", "force", "motion", "touching")
 RESERVED = {*FUNCTIONS, *CONSTANTS, *_WORDS, *"tpqvu", *_GROUPS}
 
 

@@ -66,7 +66,7 @@ class SignalNames:
             return s.t
         if name in s.mechanism.params and name not in RESERVED:
             return s.p[name]
-        if head in ("q", "v", "p") and rest:
+        if head in ("q", "v", "p", "touching") and rest:
             return _number(getattr(s, head), rest)
         if name == "entry.t":
             return s.entry.t
@@ -88,6 +88,7 @@ class SignalNames:
             "position.POINT.x",
             "velocity.POINT.x",
             "force.POINT.x",
+            "touching.FOOT",
         ]
         raise UnknownName("Param or quantity", name, forms)
 
@@ -112,7 +113,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class FormulaLaw:
-    """A controller of a file: one formula an input."""
+    """A controller of a file: one formula per input."""
 
     inputs: tuple[tuple[str, Formula], ...]
 
@@ -134,7 +135,7 @@ class FormulaTarget:
 
 @dataclass(frozen=True)
 class FormulaMap:
-    """A reset of a file: one formula a coordinate."""
+    """A reset of a file: one formula per coordinate."""
 
     values: tuple[tuple[str, Formula], ...]
 
@@ -144,8 +145,26 @@ class FormulaMap:
 
 
 @dataclass(frozen=True)
+class TerrainFormula:
+    """Height of the ground of a file, an expression of x (and y) and numbers."""
+
+    text: str
+
+    def __call__(self, *place: Any) -> Any:
+        """Height (m)."""
+        known = dict(zip("xy", place, strict=False))
+
+        def value(name: str) -> Any:
+            if name not in known:
+                raise UnknownName("coordinate of the ground", name, known)
+            return known[name]
+
+        return evaluate(self.text, value)
+
+
+@dataclass(frozen=True)
 class GroundFormula:
-    """Height of the ground of a file, an expression of x (and y)."""
+    """Height of soft ground of a file, an expression of x (and y) and Params."""
 
     text: str
     mechanism: Mechanism

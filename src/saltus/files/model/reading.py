@@ -7,15 +7,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from saltus.errors import BadFile, BadValue, SaltusError, UnknownName
 from saltus.files.model import schema
 from saltus.files.model.documents import Document, Path_
 from saltus.files.model.expressions import evaluate, parsed
-from saltus.files.model.names import Formula, FormulaLaw, FormulaMap, FormulaTarget, GroundFormula, MechanismNames
-from saltus.ground import Ground, Level, Slope
+from saltus.files.model.names import (
+    Formula,
+    FormulaLaw,
+    FormulaMap,
+    FormulaTarget,
+    GroundFormula,
+    MechanismNames,
+    TerrainFormula,
+)
+from saltus.ground import Ground, Level, Profile, Slope, Stairs, Terrain
 from saltus.hybrid.contacts import Contact, Pinned, Rolling, Sliding
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.guards import Guard, Liftoff, Touchdown, When
@@ -27,6 +34,7 @@ from saltus.model.registry import ARGUMENTS
 from saltus.model.symbols import SX, vector
 
 SHOWN = 5  # problems of a file that are listed
+FORMULAS = 1000  # with a name of their own
 
 
 def checked(document: Document) -> schema.ModelEntry:
@@ -58,6 +66,8 @@ def checked(document: Document) -> schema.ModelEntry:
 
 def _said(kinds: dict[str, str]) -> str:
     """One message for what pydantic says of every member of a union."""
+    if "union_tag_invalid" in kinds:
+        return kinds["union_tag_invalid"]
     if "int_type" in kinds or "float_type" in kinds:
         return "expected a number" + (' or an expression such as "2*l_1 + 0.01"' if "string_type" in kinds else "")
     return next(iter(kinds.values()))
@@ -101,7 +111,22 @@ class Builder:
         """A number, or the expression of a text."""
         if not isinstance(given, str):
             return given
-        return evaluate(given, MechanismNames(self.m, moving=moving, more=self.motions if moving else None))
+        return evaluate(self.text(given), MechanismNames(self.m, moving=moving, more=self.motions if moving else None))
+
+    def text(self, given: Any) -> str:
+        """An expression that stands alone: the formulas it uses come before it as named parts."""
+        formulas, todo, used = self.entry.formulas, [str(given)], set[str]()
+        while todo:
+            new = {w for kind, w, *_ in parsed(todo.pop()) if kind == "name" and w in formulas} - used
+            used |= new
+            todo += [str(formulas[name]) for name in new]
+        return "".join(f"{name} = {formulas[name]}; " for name in formulas if name in used) + str(given)
+
+    def constant(self, given: Any) -> Any:
+        """A number, or the value of an expression of numbers alone; None stays None."""
+        if isinstance(given, list):
+            return [self.constant(x) for x in given]
+        return given if given is None or not isinstance(given, str) else float(evaluate(self.text(given), _no_names))
 
     def numbers(self, given: list[Any], *, moving: bool = False) -> list[Any]:
         """Several of them."""
@@ -148,12 +173,13 @@ class Builder:
         entry = self.entry
         m = self.m = Mechanism(entry.name, spatial=entry.spatial)
         self.motions: dict[str, SX] = {}
+        self._check_formulas()
         for name, param in entry.params.items():
             with self.at("params", name):
                 if isinstance(param, schema.ParamEntry):
-                    m.param(name, param.value, param.unit)
+                    m.param(name, self.constant(param.value), param.unit)
                 else:
-                    m.param(name, param)
+                    m.param(name, self.constant(param))
         with self.at("gravity"):
             self._gravity(entry.gravity)
         for i, name in enumerate(entry.inputs):
@@ -190,6 +216,24 @@ class Builder:
             with self.at("keyframes", name):
                 m.keyframes[name] = self._configuration(configuration)
         return m
+
+    def _check_formulas(self) -> None:
+        """Shared expressions: one expression each, of names that come before it."""
+        formulas, before = self.entry.formulas, set[str]()
+        if len(formulas) > FORMULAS:
+            raise self.document.problem(("formulas",), f"{len(formulas)} formulas; at most {FORMULAS} are read")
+        for name, text in formulas.items():
+            with self.at("formulas", name):
+                if name in self.entry.params:
+                    raise BadValue(f"{name!r} is a Param already; give the formula another name")
+                parts = parsed(str(text))
+                if any(kind == "set" for kind, *_ in parts):
+                    raise BadValue("a formula has no named parts of its own; make them formulas before it")
+                parsed(f"{name} = 0; 0")  # refuses names that mean something else
+                later = [w for kind, w, *_ in parts if kind == "name" and w in formulas and w not in before]
+                if later:
+                    raise BadValue(f"it uses {later[0]!r}, which does not come before it; change their order")
+                before.add(name)
 
     def _gravity(self, given: Any) -> None:
         m = self.m
@@ -234,6 +278,8 @@ class Builder:
         given = {f: getattr(joint, f) for f in fields if getattr(joint, f) is not None}
         if "length" in given:
             given["length"] = self.number(given["length"])
+        if "fraction" in given:
+            given["fraction"] = self.constant(given["fraction"])
         motor = getattr(joint, "motor", None)
         if isinstance(motor, schema.MotorEntry):
             motor = Motor(
@@ -325,9 +371,18 @@ class Builder:
     def ground(self) -> Ground:
         """What feet meet."""
         given = self.entry.ground
-        if isinstance(given, schema.GroundEntry):
-            return Slope(given.angle, height=given.height, friction=given.friction)
-        return Level(float(given))
+        with self.at("ground"):
+            if isinstance(given, schema.TerrainEntry):
+                shape = Terrain(TerrainFormula(self.text(given.height)), friction=self.constant(given.friction))
+                shape.expression(SX.sym("x"), SX.sym("y"), self.m.spatial)  # names errors now, not in a run
+                return shape
+            if not isinstance(given, schema.SlopeEntry | schema.StairsEntry | schema.ProfileEntry):
+                return Level(float(self.constant(given)))
+            kinds = {"slope": Slope, "stairs": Stairs, "profile": Profile}
+            fields = given.model_fields_set - {"type"}
+            if given.type == "slope":
+                fields |= {"angle"}
+            return kinds[given.type](**{f: self.constant(getattr(given, f)) for f in fields})
 
     def _soft_ground(self, name: str, force: schema.SoftGroundEntry) -> None:
         m = self.m
@@ -342,8 +397,9 @@ class Builder:
             raise UnknownName("joint", str(force.joint), m.joints)
         ground: Any = force.ground
         if isinstance(ground, str):
-            names = {word for kind, word, *_ in parsed(ground) if kind == "name"}
-            ground = GroundFormula(ground, m) if names & {"x", "y"} - set(m.params) else self.number(ground)
+            text = self.text(ground)
+            names = {word for kind, word, *_ in parsed(text) if kind == "name"}
+            ground = GroundFormula(text, m) if names & {"x", "y"} - set(m.params) else self.number(ground)
             if callable(ground):
                 ground(*[SX.sym(x) for x in ("xy" if m.spatial else "x")])  # names errors now, not in the equations
         m.compliant_contact(
@@ -351,7 +407,7 @@ class Builder:
             place,
             stiffness=self.number(force.stiffness),
             damping=self.number(force.damping),
-            exponent=force.exponent,
+            exponent=self.constant(force.exponent),
             friction=self.number(force.friction),
             friction_stiffness=None if force.friction_stiffness is None else self.number(force.friction_stiffness),
             friction_damping=self.number(force.friction_damping),
@@ -362,18 +418,34 @@ class Builder:
         for name in given.held:
             if name in ARGUMENTS:
                 raise UnknownName("coordinate", name, self.m.q_names)
-        out: dict[str, Any] = {k: _tuple(x) for k, x in given.held.items()}
-        for part in ("near", "rates", "params"):
-            if getattr(given, part):
-                out[part] = {k: _tuple(x) for k, x in getattr(given, part).items()}
-        return out
+        parts = {part: self._coordinates(getattr(given, part)) for part in ("held", "near", "rates")}
+        parts["params"] = {k: float(self.constant(x)) for k, x in given.params.items()}
+        return {**parts.pop("held"), **{part: found for part, found in parts.items() if found}}
+
+    def _coordinates(self, given: schema.Coordinates) -> dict[str, Any]:
+        def one(x: Any) -> Any:
+            found = self.number(x)
+            return found if isinstance(found, SX) else float(found)
+
+        return {k: tuple(map(one, x)) if isinstance(x, list) else one(x) for k, x in given.items()}
 
     # ---- the system ---------------------------------------------------------------------------------------------
 
     def system(self) -> HybridSystem:
-        """Build domains, edges, ends and controllers."""
+        """Build domains, edges, ends and controllers; without domains what may touch does so by itself."""
         entry = self.entry
-        system = HybridSystem(self.m, ground=float(self.ground().height(0.0)), through=tuple(entry.through))
+        if not entry.domains:
+            if entry.edges or entry.ends:
+                where = "edges" if entry.edges else "ends"
+                raise self.document.problem((where,), f"{where} belong to domains; add `domains`")
+            system = HybridSystem.alone(self.m, self.ground())
+            self._add_controls(system)
+            return system
+        if not isinstance(entry.ground, int | float | str):
+            raise self.document.problem(
+                ("ground",), "domains stand on level ground; give its height (m), or `feet` in place of `domains`"
+            )
+        system = HybridSystem(self.m, ground=float(self.constant(entry.ground)), through=tuple(entry.through))
         for name, domain in entry.domains.items():
             with self.at("domains", name):
                 params = {k: self.number(x) for k, x in domain.params.items()}
@@ -385,10 +457,13 @@ class Builder:
         for i, end in enumerate(entry.ends):
             with self.at("ends", i):
                 system.ends(end.name, self._guard(end.guard))
-        for name, control in entry.controls.items():
+        self._add_controls(system)
+        return system
+
+    def _add_controls(self, system: HybridSystem) -> None:
+        for name, control in self.entry.controls.items():
             with self.at("controls", name):
                 system.controls[name] = self._control(control, system)
-        return system
 
     def _contact(self, contact: Any) -> Contact:
         point = self.place(contact.point, points=True)
@@ -403,8 +478,7 @@ class Builder:
 
     def _guard(self, guard: Any) -> Guard:
         if isinstance(guard, schema.When):
-            parsed(str(guard.expression))
-            return When(Formula(guard.expression), guard.direction, guard.label)
+            return When(Formula(self.text(guard.expression)), guard.direction, guard.label)
         point = self.place(guard.point, points=True)
         if isinstance(guard, schema.Touchdown):
             return Touchdown(point, self.number(guard.radius))
@@ -417,8 +491,9 @@ class Builder:
             return PlasticImpact()
         if isinstance(reset, schema.CollisionEntry):
             contacts = [self._contact(c) for c in reset.contacts]
-            return Collision(contacts, float(reset.restitution), reset.law, reset.friction)
-        return Map(FormulaMap(_formulas(reset.set)))
+            restitution, friction = self.constant(reset.restitution), self.constant(reset.friction)
+            return Collision(contacts, float(restitution), reset.law, friction)
+        return Map(FormulaMap(self._formulas(reset.set)))
 
     def _control(self, control: Any, system: HybridSystem) -> Any:
         if isinstance(control, schema.ByDomainEntry):
@@ -432,7 +507,7 @@ class Builder:
             if name not in m.inputs:
                 raise UnknownName("input", name, m.inputs)
         if isinstance(control, schema.LawEntry):
-            return FormulaLaw(_formulas(control.inputs))
+            return FormulaLaw(self._formulas(control.inputs))
         gains = {f: getattr(control, f) for f in control.model_fields_set - {"type", "joint", "target"}}
         for value in gains.values():
             if isinstance(value, str) and value not in m.params:
@@ -440,16 +515,13 @@ class Builder:
         if isinstance(control, schema.PDEntry):
             target: Any = control.target
             if isinstance(target, str) and target not in m.params:
-                target = FormulaTarget(Formula(target))
+                target = FormulaTarget(Formula(self.text(target)))
             return PD(control.joint, target, **gains)
         return (Damping if isinstance(control, schema.DampingEntry) else ConstantSpeed)(control.joint, **gains)
 
-
-def _formulas(given: dict[str, Any]) -> tuple[tuple[str, Formula], ...]:
-    for text in given.values():
-        parsed(str(text))
-    return tuple((name, Formula(text)) for name, text in given.items())
+    def _formulas(self, given: dict[str, Any]) -> tuple[tuple[str, Formula], ...]:
+        return tuple((name, Formula(self.text(text))) for name, text in given.items())
 
 
-def _tuple(value: Any) -> Any:
-    return tuple(float(x) for x in np.atleast_1d(value)) if isinstance(value, list) else float(value)
+def _no_names(name: str) -> Any:
+    raise BadValue(f"{name!r} has no value here; give a number, or an expression of numbers alone", given=name)

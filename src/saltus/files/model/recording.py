@@ -13,6 +13,7 @@ from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.signals import Entry, Signals
 from saltus.model.parts import Frame
 from saltus.model.symbols import SX, Named
+from saltus.model.touching import Stop
 
 
 class Recorder:
@@ -23,6 +24,8 @@ class Recorder:
         self.names = MechanismNames(m, moving=True).hashes()
         self._made: dict[str, SX] = {}
         letters = "xyz" if m.spatial else "xy"
+        parts = [n for n, part in m.touching.items() if not isinstance(part, Stop)]  # its ends have no plain names
+        felt = [n for n in (system.contact_points if system.terrain is None else parts) if n.isidentifier()]
 
         def points(kind: str, frame: Frame) -> SX:
             name = self._point(frame)
@@ -44,6 +47,7 @@ class Recorder:
             lambda frame: (points("position", frame), points("velocity", frame)),
             (lambda frame: points("force", frame)) if forces else None,
             system.ground,
+            touching=Named(felt, [self._symbol(f"touching.{n}") for n in felt], "contact"),
         )
 
     def _symbol(self, name: str) -> SX:

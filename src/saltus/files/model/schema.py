@@ -24,6 +24,10 @@ Number = Annotated[
     StrictInt | Annotated[FiniteFloat, Field(strict=True)] | StrictStr,
     Field(description='A number in SI units, or an expression of Params such as "2*l_1 + 0.01".'),
 ]
+Constant = Annotated[
+    StrictInt | Annotated[FiniteFloat, Field(strict=True)] | StrictStr,
+    Field(description='A number in SI units, or an expression without Params such as "pi/18".'),
+]
 Real = Annotated[StrictInt | Annotated[FiniteFloat, Field(strict=True)], Field(description="A number in SI units.")]
 Text = Annotated[StrictStr, AfterValidator(lambda text: _readable(text))]
 Axis = Annotated[StrictStr | list[Real], Field(description="A letter, x, y or z, or components.")]
@@ -55,7 +59,7 @@ class Part(BaseModel):
 class ParamEntry(Part):
     """A named number."""
 
-    value: Real | None = Field(None, description="Default; without it a value must be given in every run.")
+    value: Constant | None = Field(None, description="Default; without it a value must be given in every run.")
     unit: Text = ""
 
 
@@ -142,7 +146,7 @@ class Bend(_Moving):
     length: Number
     along: Axis | None = None
     towards: StrictStr | list[Axis] | None = None
-    fraction: Real | None = None
+    fraction: Constant | None = None
 
 
 class Spherical(_Joint):
@@ -218,7 +222,7 @@ class EffortEntry(Part):
 
     type: Literal["effort"]
     rate: list[Number] = Field(description='m/s or rad/s, such as "20*v.hip".')
-    value: list[Number] = Field(description="N or Nm, one a rate.")
+    value: list[Number] = Field(description="N or Nm, one per rate.")
 
 
 class SoftGroundEntry(Part):
@@ -229,7 +233,7 @@ class SoftGroundEntry(Part):
     joint: Text | None = None
     stiffness: Number
     damping: Number = 0.0
-    exponent: Real = 1.5
+    exponent: Constant = 1.5
     friction: Number = 0.0
     friction_stiffness: Number | None = None
     friction_damping: Number = 0.01
@@ -279,12 +283,47 @@ class RubEntry(Part):
     static: Number | None = Field(None, description="What holds it at rest; the effort unless given.")
 
 
-class GroundEntry(Part):
+class _Ground(Part):
+    friction: Constant | None = Field(None, description="Of a foot with one of its own the smaller counts.")
+
+
+class SlopeEntry(_Ground):
     """A plane that rises along x."""
 
-    height: Real = Field(0.0, description="m, at the origin.")
-    angle: Real = Field(0.0, description="rad.")
-    friction: Real | None = None
+    type: Literal["slope"]
+    height: Constant = Field(0.0, description="m, at the origin.")
+    angle: Constant = Field(0.0, description="rad.")
+
+
+class StairsEntry(_Ground):
+    """Equal steps."""
+
+    type: Literal["stairs"]
+    rise: Constant = Field(description="m, downwards if negative.")
+    run: Constant = Field(description="m.")
+    count: StrictInt
+    start: Constant = Field(0.0, description="x of the first riser (m).")
+
+
+class ProfileEntry(Part):
+    """Straight pieces through points; two heights at one x are a step."""
+
+    type: Literal["profile"]
+    x: list[Constant] = Field(description="m, not falling.")
+    heights: list[Constant] = Field(description="m, one per x.")
+    friction: Constant | list[Constant | None] | None = Field(
+        None, description="One, or one per piece; of a foot with one of its own the smaller counts."
+    )
+
+
+class TerrainEntry(_Ground):
+    """A smooth height."""
+
+    type: Literal["terrain"]
+    height: Constant = Field(description='m, an expression of x (and y in 3D) such as "0.03*sin(4*x)".')
+
+
+GroundEntry = Annotated[SlopeEntry | StairsEntry | ProfileEntry | TerrainEntry, Field(discriminator="type")]
 
 
 class PrescribeEntry(Part):
@@ -367,9 +406,9 @@ class CollisionEntry(Part):
 
     type: Literal["collision"]
     contacts: list[ContactEntry]
-    restitution: Real = 0.0
+    restitution: Constant = 0.0
     law: Literal["newton", "poisson"] = "newton"
-    friction: Real | None = None
+    friction: Constant | None = None
 
 
 class MapEntry(Part):
@@ -446,7 +485,7 @@ class LawEntry(Part):
 
 
 class ByDomainEntry(Part):
-    """One controller a domain."""
+    """One controller per domain."""
 
     type: Literal["by_domain"]
     domains: dict[
@@ -457,7 +496,7 @@ class ByDomainEntry(Part):
 ControlEntry = Annotated[
     PDEntry | DampingEntry | ConstantSpeedEntry | LawEntry | ByDomainEntry, Field(discriminator="type")
 ]
-Coordinates = dict[StrictStr, Real | list[Real]]
+Coordinates = dict[StrictStr, Number | list[Number]]
 
 
 class Configuration(Part):
@@ -466,7 +505,7 @@ class Configuration(Part):
     held: Coordinates = {}
     near: Coordinates = {}
     rates: Coordinates = {}
-    params: dict[StrictStr, Real] = {}
+    params: dict[StrictStr, Constant] = {}
 
 
 class RunEntry(Part):
@@ -475,7 +514,7 @@ class RunEntry(Part):
     start: Text | None = Field(None, description="Name of a keyframe.")
     domain: Text | None = None
     control: Text | None = None
-    until: Real | None = Field(None, description="s.")
+    until: Constant | None = Field(None, description="s.")
 
 
 class ModelEntry(Part):
@@ -485,7 +524,8 @@ class ModelEntry(Part):
     name: Text
     spatial: StrictBool = Field(False, description="3D (z up) instead of planar (y up).")
     gravity: Number | list[Number] = Field(9.81, description="m/s2 downwards, or a vector.")
-    params: dict[StrictStr, Real | ParamEntry] = {}
+    params: dict[StrictStr, Constant | ParamEntry] = {}
+    formulas: dict[StrictStr, Number] = Field({}, description="Expressions by name, which all others may use.")
     inputs: list[Text] = Field([], description="Inputs of forces and torques; those of motors come by themselves.")
     motions: dict[StrictStr, Number] = Field(
         {}, description="Motions given in time, by name, which joints share as motion.NAME."
@@ -503,7 +543,7 @@ class ModelEntry(Part):
     touches: dict[StrictStr, TouchEntry] = {}
     stops: dict[StrictStr, StopEntry] = Field({}, description="By coordinate.")
     rubs: dict[StrictStr, RubEntry] = Field({}, description="By coordinate.")
-    ground: Real | GroundEntry = Field(0.0, description="Height of the ground (m), or a plane.")
+    ground: Constant | GroundEntry = Field(0.0, description="Height of the ground (m), or its shape.")
     through: list[Text] = Field(default_factory=list, description="Points that may go below the ground.")
     domains: dict[StrictStr, DomainEntry] = {}
     edges: list[EdgeEntry] = []

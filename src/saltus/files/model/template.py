@@ -1,17 +1,22 @@
-"""What `saltus new` writes: a four-bar hopper as a model file, a biped as a Python file, both ready to run."""
+"""What `saltus new` writes: a four-bar hopper and a biped as model files, ready to run."""
 
 from __future__ import annotations
 
 from saltus.files.model.documents import word
 
-TEMPLATE = """\
-# A machine for Saltus. SI units, radians; x right, y up (spatial: true makes it 3D, z up).
+_HEAD = """\
+# A machine for Saltus. SI units, radians; x forward, y up (spatial: true makes it 3D, z up).
 #   saltus check FILE    assembles it, says what moves and how, draws it
-#   saltus run FILE      simulates it and writes data, figures, animation and a report
-# Every number may be an expression of Params in quotes: "2*l_crank + 0.01", "sqrt(k*m)", "where(t < 1, 0, a)".
+#   saltus run FILE      simulates it and writes its data and a page that plays it
+#   saltus studio FILE   shows it in the browser
+# Every number may be an expression in quotes: "2*l_crank + 0.01", "sqrt(k*m)", "where(t < 1, 0, a)".
 saltus: 1 # version of the format
 name: {name}
+"""
 
+HOPPER = (
+    _HEAD
+    + """
 params: # named numbers: change one for a run with --set l_crank=0.17
   l_crank: {{value: 0.16, unit: m}}
   l_rocker: {{value: 0.18, unit: m}}
@@ -32,72 +37,83 @@ joints: # in order: a joint whose link is not placed yet places it; one whose li
   knee: {{type: revolute, a: crank.end, b: shank.start}}
   pin: {{type: revolute, a: rocker.end, b: {{link: shank, at: [0.04, 0]}}}} # closes the loop
 
-points: # places with a name, for contacts, guards, plots
-  foot: shank.end
+feet: # stick, slip and lift by themselves
+  toe: {{point: shank.end, friction: 0.7}}
 
-domains: # which contacts hold
-  flight: {{}}
-  stance: {{contacts: [{{type: pinned, point: foot}}]}}
-
-edges: # guards: touchdown, liftoff, or {{type: when, expression: "position.foot.y - 0.01", direction: falling}}
-  - {{from: flight, to: stance, guard: {{type: touchdown, point: foot}}, reset: {{type: plastic_impact}}}}
-  - {{from: stance, to: flight, guard: {{type: liftoff, point: foot}}, reset: {{type: continuous}}}}
-
-controls: # laws of q.NAME, v.NAME, t, Params, entry.q.NAME; or pd, damping, constant_speed
-  thrust:
-    type: by_domain
-    domains:
-      flight: {{type: law, inputs: {{hip: "kp*(-2.60 - q.hip) - kd*v.hip"}}}}
-      stance: {{type: law, inputs: {{hip: "kp*(-2.05 - q.hip) - kd*v.hip"}}}}
+controls: # laws of q.NAME, v.NAME, t, Params, touching.FOOT (1 while it touches); or pd, damping, constant_speed
+  thrust: {{type: law, inputs: {{hip: "kp*(-2.60 + 0.55*touching.toe - q.hip) - kd*v.hip"}}}} # stretches on the ground
 
 keyframes: # configurations: held coordinates, a rough guess for the others (near), rates
   drop: {{held: {{boom: [0, 0.45], hip: -2.6}}, near: {{rear: -2.7, knee: 1.5}}}}
 
-run: {{start: drop, domain: flight, control: thrust, until: 3.0}}
+run: {{start: drop, control: thrust, until: 3.0}}
 """
+)
 
+BIPED = (
+    _HEAD
+    + """
+params: # named numbers: change one for a run with --set thigh=0.3
+  thigh: {{value: 0.25, unit: m}}
+  shank: {{value: 0.25, unit: m}}
+  kp: {{value: 400, unit: Nm/rad}}
+  kd: {{value: 20, unit: Nm s/rad}}
+  depth: {{value: 0.35, unit: rad}}
 
-BIPED = """\
-\"\"\"A biped with four motors, to start from.
+formulas: # expressions with a name, for all below
+  bend: "depth*(1 - cos(2*pi*t))/2" # a squat per second
+  front: "-1.04" # hips, from the x axis; straight down is -pi/2
+  back: "-1.60"
+  knees: "-0.5"
 
-saltus run FILE                       simulates it and writes its data and a page that plays it
-saltus run FILE --ground slope:5      on a slope of 5 degrees
-saltus studio FILE                    in the browser
-\"\"\"
+links: # mass (kg), inertia about the centre of mass (kg m2), com (m); with a length alone it is a uniform rod
+  body: {{mass: 8.0, inertia: 0.12}}
+  left_thigh: {{mass: 0.8, length: thigh}}
+  left_shank: {{mass: 0.5, length: shank}}
+  right_thigh: {{mass: 0.8, length: thigh}}
+  right_shank: {{mass: 0.5, length: shank}}
 
-import saltus as sl
+joints:
+  base: {{type: planar, a: ground, b: body}} # base.x, base.y and the pitch
+  left_hip: {{type: revolute, a: body, b: left_thigh.start, motor: {{torque: 60}}}}
+  left_knee: {{type: revolute, a: left_thigh.end, b: left_shank.start, motor: {{torque: 60}}}}
+  right_hip: {{type: revolute, a: body, b: right_thigh.start, motor: {{torque: 60}}}}
+  right_knee: {{type: revolute, a: right_thigh.end, b: right_shank.start, motor: {{torque: 60}}}}
 
-system = m = sl.Mechanism({name!r})  # planar, SI units, radians; x forward, y up
-body = m.link("body", mass=8.0, inertia=0.12)
-m.planar("base", m.ground, body)  # base.x, base.y and the pitch
-for side in ("left", "right"):
-    thigh = m.rod(side + "_thigh", mass=0.8, length=m.param(side + "_thigh_length", 0.25, "m"))
-    shank = m.rod(side + "_shank", mass=0.5, length=m.param(side + "_shank_length", 0.25, "m"))
-    m.revolute(side + "_hip", body.at(0, 0), thigh.start, motor=sl.Motor(torque=60.0))
-    m.revolute(side + "_knee", thigh.end, shank.start, motor=sl.Motor(torque=60.0))
-    m.stop(side + "_knee", lower=-2.5, upper=-0.05)  # knees do not bend backwards
-    m.foot(side + "_foot", shank.end, friction=0.8)  # sticks, slips and lifts by itself
+stops: # knees do not bend backwards
+  left_knee: {{lower: -2.5, upper: -0.05}}
+  right_knee: {{lower: -2.5, upper: -0.05}}
 
-POSE = dict(left_hip=-1.04, left_knee=-0.5, right_hip=-1.6, right_knee=-0.5)  # straight down is -pi / 2
-m.keyframes["stand"] = dict(base=(0, 0.4657, 0), **POSE)
+feet: # stick, slip and lift by themselves
+  left_foot: {{point: left_shank.end, friction: 0.8}}
+  right_foot: {{point: right_shank.end, friction: 0.8}}
 
+ground: 0 # m; or {{type: slope, angle: "pi/36"}}, {{type: stairs, rise: 0.05, run: 0.3, count: 6, start: 1}}
 
-def control(t, s):
-    \"\"\"Hold the pose and squat once per second.\"\"\"
-    bend = 0.35 * (1 - sl.math.cos(6.2832 * t)) / 2
-    wanted = {{n: POSE[n] + (bend / 2 if n.endswith("hip") else -bend) for n in POSE}}
-    return {{n: 400 * (wanted[n] - s.q[n]) - 20 * s.v[n] for n in POSE}}
+controls:
+  squat:
+    type: law
+    inputs:
+      left_hip: "kp*(front + bend/2 - q.left_hip) - kd*v.left_hip"
+      left_knee: "kp*(knees - bend - q.left_knee) - kd*v.left_knee"
+      right_hip: "kp*(back + bend/2 - q.right_hip) - kd*v.right_hip"
+      right_knee: "kp*(knees - bend - q.right_knee) - kd*v.right_knee"
 
+keyframes: # both feet down to the height of the lower one
+  stand:
+    held:
+      base: [0, "max(-thigh*sin(front) - shank*sin(front + knees), -thigh*sin(back) - shank*sin(back + knees))", 0]
+      left_hip: front
+      left_knee: knees
+      right_hip: back
+      right_knee: knees
 
-until = 2.0
+run: {{start: stand, control: squat, until: 2.0}}
 """
+)
+KINDS = {"hopper": HOPPER, "biped": BIPED}
 
 
-def template(name: str) -> str:
-    """Text of a new model file: a hopper."""
-    return TEMPLATE.format(name=word(name))
-
-
-def biped(name: str) -> str:
-    """Text of a new Python file: a biped."""
-    return BIPED.format(name=name)
+def template(name: str, kind: str = "hopper") -> str:
+    """Text of a new model file of one of the KINDS."""
+    return KINDS[kind].format(name=word(name))

@@ -9,9 +9,11 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadModel, SaltusError
+from saltus.files.model.expressions import write
 from saltus.files.model.names import Formula, FormulaLaw, FormulaTarget
 from saltus.files.model.recording import Recorder
 from saltus.files.model.writing_parts import Data, MechanismWriter, plain, writing
+from saltus.ground import Ground, Profile, Slope, Terrain
 from saltus.hybrid.contacts import Contact, Rolling
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.guards import Guard, Liftoff, Touchdown, When
@@ -19,25 +21,42 @@ from saltus.hybrid.laws import PD, ConstantSpeed, Damping, PerDomain, Sampled, S
 from saltus.hybrid.resets import Collision, Continuous, PlasticImpact, Reset
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
+from saltus.model.symbols import SX, Param
 
 
-def model_data(thing: Mechanism | HybridSystem) -> Data:
-    """Plain data of a machine; BadModel names what no file can hold."""
-    system = thing if isinstance(thing, HybridSystem) else None
-    mechanism = thing.mechanism if isinstance(thing, HybridSystem) else thing
-    if system is not None and system.terrain is not None:  # a machine alone, whose contacts have modes of their own
-        if system.controls:
-            names = ", ".join(map(repr, system.controls))
-            raise BadModel(
-                f"controllers {names} of {mechanism.name!r}, whose contacts have modes of their own, cannot be written "
-                "to a file; write the mechanism, or keep it as a Python file"
-            )
-        system = None
-    data = MechanismWriter(mechanism).mechanism()
-    if system is not None:
-        data |= _SystemWriter(system).data()
-    data["keyframes"] = {name: _configuration(name, given) for name, given in mechanism.keyframes.items()}
+def model_data(thing: Mechanism | HybridSystem, ground: Ground | None = None) -> Data:
+    """Plain data of a machine; BadModel names what no file can hold. `ground` is what the feet of a machine meet."""
+    system = HybridSystem.alone(thing, ground) if isinstance(thing, Mechanism) else thing
+    m, writer = system.mechanism, _SystemWriter(system)
+    data = writer.writer.mechanism()
+    if isinstance(thing, Mechanism) or system.terrain is not None:
+        terrain = ground or system.terrain
+        data["ground"] = {} if terrain is None else ground_data(terrain, m.spatial)
+        data["controls"] = writer.controls()
+    else:
+        data |= writer.data()
+    data["keyframes"] = {name: writer.configuration(name, given) for name, given in m.keyframes.items()}
     return {key: value for key, value in data.items() if value not in ({}, [])}
+
+
+def ground_data(ground: Ground, spatial: bool) -> Any:
+    """Ground of a file; nothing for level ground at 0."""
+    out: Data
+    if isinstance(ground, Slope):
+        given = {"height": ground.offset, "angle": ground.angle, "friction": ground.friction}
+        out = {name: value for name, value in given.items() if value or (name == "friction" and value is not None)}
+        return {"type": "slope", **out} if out.keys() - {"height"} else ground.offset or {}
+    if isinstance(ground, Profile):
+        same = len(set(ground.frictions)) == 1
+        friction = ground.frictions[0] if same else ground.frictions
+        out = {"type": "profile", "x": ground.x.tolist(), "heights": ground.heights.tolist()}
+        return out if friction is None else out | {"friction": friction}
+    assert isinstance(ground, Terrain)
+    x, y = SX.sym("x"), SX.sym("y")
+    with writing("terrain"):
+        height = write(ground.expression(x, y, spatial), {s.element_hash(): s.name() for s in (x, y)})
+    out = {"type": "terrain", "height": plain(height)}
+    return out if ground.friction is None else out | {"friction": ground.friction}
 
 
 class _SystemWriter:
@@ -62,11 +81,37 @@ class _SystemWriter:
         for name, guard in s.outcomes:
             with writing(f"end {name!r}"):
                 out["ends"].append({"name": name, "guard": self._guard(guard, next(iter(s.domains), ""))})
-        out["controls"] = {}
-        for name, control in s.controls.items():
-            with writing(f"controller {name!r}"):
-                out["controls"][name] = self._control(control)
+        out["controls"] = self.controls()
         return out
+
+    def controls(self) -> Data:
+        """Every controller."""
+        out = {}
+        for name, control in self.system.controls.items():
+            with writing(f"controller {name!r}"):
+                out[name] = self._control(control)
+        return out
+
+    def configuration(self, name: str, given: Mapping[str, Any]) -> Data:
+        """A keyframe."""
+        out: Data = {}
+        with writing(f"keyframe {name!r}"):
+            held = {k: self._listed(x) for k, x in given.items() if k not in ("near", "rates", "params")}
+            if held:
+                out["held"] = held
+            for part in ("near", "rates", "params"):
+                if given.get(part):
+                    if not isinstance(given[part], Mapping):
+                        raise BadModel(f"give its `{part}` by name", keyframe=name)
+                    out[part] = {k: self._listed(x) for k, x in given[part].items()}
+        return out
+
+    def _listed(self, value: Any) -> Any:
+        if isinstance(value, Param | SX):
+            return self.writer.number(value)
+        if isinstance(value, list | tuple):
+            return [self._listed(x) for x in value]
+        return [float(x) for x in np.ravel(value)] if np.ndim(value) else float(value)
 
     def _point(self, point: Frame | str) -> Any:
         if isinstance(point, str):
@@ -189,22 +234,3 @@ def _traced(function: Callable[..., Any], recorder: Recorder) -> Any:
             f"the Python function {name!r} is no formula of its signals ({type(problem).__name__}: {problem}); branch "
             "with sl.math.where and use the functions of Saltus"
         ) from problem
-
-
-def _configuration(name: str, given: Mapping[str, Any]) -> Data:
-    out: Data = {}
-    held = {k: _listed(x) for k, x in given.items() if k not in ("near", "rates", "params")}
-    if held:
-        out["held"] = held
-    for part in ("near", "rates", "params"):
-        if given.get(part):
-            if not isinstance(given[part], Mapping):
-                raise BadModel(
-                    f"keyframe {name!r} cannot be written to a file: give its `{part}` by name", keyframe=name
-                )
-            out[part] = {k: _listed(x) for k, x in given[part].items()}
-    return out
-
-
-def _listed(value: Any) -> Any:
-    return [float(x) for x in np.ravel(value)] if np.ndim(value) else float(value)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from saltus.errors import BadValue
+from saltus.errors import BadFile, BadValue
 from saltus.files.sdf.frames import WORLD, Frames, own_pose, value, vector, words, yes
 from saltus.files.xml.bodies import add_body
 from saltus.files.xml.found import Found, Kept, Left, Shape
+from saltus.files.xml.mesh import surface
 from saltus.files.xml.rigid import IDENTITY, Mass, Pose, frame_at, to_quaternion
 from saltus.files.xml.tree import Element, Names, bad, located
 from saltus.model.mechanism import Mechanism
@@ -34,11 +37,11 @@ KINDS = {
 }
 
 
-def sdf_mechanism(root: Element, file: str, base: str | None = None) -> Found:
+def sdf_mechanism(root: Element, file: str, folder: Path | None = None, base: str | None = None) -> Found:
     """The machine of a document with one model that moves; `base` fixes its root or lets it float."""
     if base not in (None, "fixed", "free"):
         raise BadValue(f'base is {base!r}; give "fixed" or "free"', given=base)
-    return _Reader(root, file, base).read()
+    return _Reader(root, file, folder, base).read()
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +89,8 @@ class _Joint:
 
 
 class _Reader:
-    def __init__(self, root: Element, file: str, base: str | None) -> None:
-        self.root, self.base, self.left, self.kept = root, base, Left(file), Kept()
+    def __init__(self, root: Element, file: str, folder: Path | None, base: str | None) -> None:
+        self.root, self.folder, self.base, self.left, self.kept = root, folder, base, Left(file), Kept()
         version = root.get("version", "1.6").split(".")
         if len(version) != 2 or not all(x.isdigit() for x in version):
             raise bad(root, f"version {root.get('version')!r} is no version of SDF")
@@ -189,6 +192,15 @@ class _Reader:
         return Mass(value(inertial, "mass", 1.0), np.zeros(3), np.array(rows)).moved(own_pose(inertial))
 
     def _shapes(self, e: Element, link: str, pose: Pose) -> None:
+        for seen in e.all("visual"):
+            geometry = seen.first("geometry")
+            mesh = geometry.first("mesh") if geometry is not None else None
+            if mesh is not None:
+                with suppress(BadFile):  # what is only seen keeps no machine from being read
+                    at = pose @ own_pose(seen)
+                    look = surface(mesh, self.folder, words(mesh, "uri"), vector(mesh, "scale", "1 1 1", 3), at)
+                    shape = Shape(seen.get("name"), link, "mesh", at, (), 1.0, False, words(mesh, "uri"), surface=look)
+                    self.kept.shapes.append(shape)
         for collision in e.all("collision"):
             geometry = collision.first("geometry")
             for g in geometry.children if geometry is not None else ():

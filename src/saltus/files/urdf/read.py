@@ -13,9 +13,9 @@ from saltus.files.urdf.beside import Beside
 from saltus.files.urdf.loops import Loops
 from saltus.files.xml.bodies import add_body
 from saltus.files.xml.found import Found, Kept, Left, Shape, bounds
-from saltus.files.xml.mesh import Surface
+from saltus.files.xml.mesh import surface
 from saltus.files.xml.rigid import IDENTITY, UPRIGHT, Mass, Pose, carried, frame_at, from_rpy
-from saltus.files.xml.tree import Element, Names, bad, inside, located, numbers, scalar
+from saltus.files.xml.tree import Element, Names, bad, located, numbers, scalar
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Motor
 from saltus.model.symbols import SX
@@ -229,22 +229,11 @@ class _Reader:
         for g in geometry.children if geometry is not None else ():
             size = [float(x) for n in ("size", "radius", "length") for x in numbers(g, n, "", None)]
             pose, file = self.pose(e), g.get("filename")
-            look = self._surface(g, pose) if g.tag == "mesh" and self.m.spatial else None
+            drawn = g.tag == "mesh" and self.m.spatial
+            look = surface(g, self.folder, file, numbers(g, "scale", "1 1 1", 3), pose) if drawn else None
             touches = e.tag == "collision"
             own = Shape(e.get("name"), link, g.tag, pose, tuple(size), 1.0, touches, file, share=0.5, surface=look)
             self.kept.shapes.append(own)
-
-    def _surface(self, mesh: Element, pose: Pose) -> Surface | None:
-        """What a mesh in the model's folder looks like; a package is the folder itself, or one in it."""
-        name = mesh.get("filename")
-        whole = name.removeprefix("package://")
-        for file in (whole, whole.partition("/")[2]) if name != whole else (name,):
-            try:
-                path = inside(mesh, self.folder, file)
-            except BadFile:
-                continue  # pictures do without
-            return Surface(path, pose.R @ np.diag(numbers(mesh, "scale", "1 1 1", 3)), pose.p)
-        return None
 
     def _root(
         self, e: Element, masses: dict[str, Mass], joints: list[Element], ends: dict[str, tuple[str, str]]

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from saltus.errors import BadFile
 from saltus.files.xml.rigid import Pose
-from saltus.files.xml.tree import Element, bad
+from saltus.files.xml.tree import Element, bad, inside
 
 LARGEST = 200_000_000  # bytes
 MOST = 5_000_000  # triangles
 DRAWN, DETAIL = 20_000_000, 40_000  # bytes of a file that is drawn; triangles, beyond which its hull is
+PACKAGES = ("package://", "model://", "file://")  # how files of URDF and SDF may begin
 MOST_CORNERS = 100  # of a face in an OBJ file: MuJoCo leaves out those that have more
 
 
@@ -59,6 +61,18 @@ class Surface:
             placed = points @ self.A.T + self.b
         mirrored = np.linalg.det(self.A) < 0
         return (placed, faces[:, ::-1] if mirrored else faces) if np.isfinite(placed).all() else None
+
+
+def surface(e: Element, folder: Path | None, name: str, scale: np.ndarray, pose: Pose) -> Surface | None:
+    """What a mesh in the model's folder looks like; a package is the folder itself, or one in it."""
+    whole = next((name.removeprefix(p) for p in PACKAGES if name.startswith(p)), name)
+    for file in (whole, whole.partition("/")[2]) if name != whole else (name,):
+        try:
+            path = inside(e, folder, file)
+        except BadFile:
+            continue  # pictures do without
+        return Surface(path, pose.R @ np.diag(scale), pose.p)
+    return None
 
 
 def _stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:

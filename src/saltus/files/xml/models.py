@@ -40,7 +40,7 @@ def build_xml(root: Element, file: str, partial: bool, folder: Path | None = Non
         if root.tag == "mujoco":
             found = mjcf_mechanism(root, file, folder)
         else:
-            found = sdf_mechanism(root, file, base) if root.tag == "sdf" else urdf_mechanism(root, file, folder, base)
+            found = (sdf_mechanism if root.tag == "sdf" else urdf_mechanism)(root, file, folder, base)
         if found.left.refused and not partial:
             raise _refusal(file, found.left.refused)
         found.mechanism.check()
