@@ -19,6 +19,7 @@ from saltus.studies.quadruped_runs import (
     G,
     Runs,
     angles,
+    fell,
     machine,
     over_ground,
     params,
@@ -26,12 +27,16 @@ from saltus.studies.quadruped_runs import (
 )
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate, plot_snapshots
+from saltus.view.colours import PALETTE
 from saltus.view.plots import strips
 from saltus.view.style import new_figure, styled
 from saltus.zoo.quadruped import LEGS
 
 FAST = 1.5  # m/s that a gait shall reach
 EXACT = 1e-6  # tolerance of the event-exact runs
+CLOCKS = (30.0, 25.0, 23.0, 22.5, 22.0)  # rad/s
+ROLLS = (ROLL, 1.0, -1.0, -2.0)  # deg, at the starts of the trots with these
+FINE = 1e-4  # tolerance of their batch
 APART, SMALL = 0.01, 0.02  # deg of roll between starts whose growing apart is measured; rad up to which it is
 
 
@@ -49,7 +54,8 @@ def study(strides: float = 50, exact: float = 1) -> StudyResult:
             rows[at] = judged(m, runs[row["gait"]], row["gait"], int(strides))
     twin = planar()
     good = [r for r in rows if r["tail"] == "controlled" and r["ok"] and r["speed"] >= FAST]
-    data = {"strides": int(strides), "roll_at_start_deg": ROLL, "gaits": rows, "planar": twin}
+    slower = clocks(m)
+    data = {"strides": int(strides), "roll_at_start_deg": ROLL, "gaits": rows, "clocks": slower, "planar": twin}
     comparisons = [
         Comparison(
             f"gaits that run {int(strides)} strides at {FAST} m/s or more with the tail controlled",
@@ -78,6 +84,7 @@ def study(strides: float = 50, exact: float = 1) -> StudyResult:
         figures[gait] = portrait(run, f"{gait.capitalize()} at {speed:.2f} m/s: one motor per leg, and a tail")
         figures[f"lean-{gait}"] = lean(run)
         films[gait] = functools.partial(animate, run, speed=0.5, until=3.0)
+    figures["clocks"] = _clocks(slower)
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, films)
 
 
@@ -206,6 +213,34 @@ def growth(m: sl.Mechanism, run: sl.Trajectory, gait: str, strides: int = 12) ->
     return float(np.exp(np.polyfit(np.arange(last), np.log(largest[:last]), 1)[0])) if last > 2 else math.inf
 
 
+def clocks(m: sl.Mechanism, strides: int = 70) -> list[dict[str, Any]]:
+    """The trot with slower clocks, from four starts each: where it becomes periodic.
+
+    `stride_differs` (m/s) is how far the body's velocity is from that one stride earlier, at the same angle of the
+    clock: the median of the last ten strides. A number that shrinks to nothing says that the gait is periodic.
+    """
+    rows = []
+    for omega in CLOCKS:
+        T = 2 * math.pi / omega
+        batch = sl.Batch(m, len(ROLLS), step=T / 200, tolerance=FINE, control=m.controls["run"], until=fell, threads=1)
+        batch.reset([start(m, "trot", roll) for roll in ROLLS], params={"omega": -omega})
+        x, v = [], []
+        for _ in range(strides):
+            batch.step(times=200)
+            x.append(batch.state.q[:, :2].copy())
+            v.append(batch.state.v[:, :3].copy())
+        differ = np.linalg.norm(np.diff(v[-11:], axis=0), axis=-1)
+        rows.append(
+            {
+                "omega": -omega,
+                "fell": [bool(t < (strides - 0.5) * T) for t in batch.t],
+                "speeds": [float(d) for d in np.linalg.norm(x[-1] - x[-11], axis=-1) / (10 * T)],
+                "stride_differs": [float(d) for d in np.median(differ, axis=0)],
+            }
+        )
+    return rows
+
+
 def planar(strides: int = 40) -> dict[str, Any]:
     """The planar twin's bound, event by event, and the periodic orbit that it has come to: two turns of the clock."""
     m = sl.zoo.planar_quadruped()
@@ -239,6 +274,20 @@ def portrait(run: sl.Trajectory, title: str = "", shown: float = 1.0) -> Any:
     strips(low, {leg.replace("_", " "): run.contacts[f"{leg}_toe"] for leg in LEGS}, last - shown, last)
     top.set_title(title)
     low.set_xlabel("time (s)")
+    return figure
+
+
+@styled
+def _clocks(rows: list[dict[str, Any]]) -> Any:
+    """Speed of the trot over its clock, and how far strides differ."""
+    figure = new_figure(5.0, 3.6)
+    speed, differs = figure.subplots(2, 1, sharex=True)
+    for row in rows:
+        at = [abs(row["omega"])] * len(row["speeds"])
+        speed.plot(at, row["speeds"], "o", color=PALETTE["blue"], markersize=4)
+        differs.plot(at, row["stride_differs"], "o", color=PALETTE["blue"], markersize=4)
+    speed.set(ylabel="speed (m/s)")
+    differs.set(xlabel="clock (rad/s)", ylabel="strides differ (m/s)", yscale="log")
     return figure
 
 

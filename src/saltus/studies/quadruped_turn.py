@@ -12,7 +12,7 @@ import numpy as np
 
 import saltus as sl
 from saltus.studies import STUDIES
-from saltus.studies.quadruped import EXACT
+from saltus.studies.quadruped import EXACT, ROLLS
 from saltus.studies.quadruped_runs import LEANS, LOW, NO_STEER, ROLL, STEP, TOLERANCE, Crowd, angles, machine, start
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate, plot_snapshots
@@ -32,7 +32,6 @@ WAYS: dict[str, dict[str, float]] = {
     "feedback of the heading": RIGHT | NO_STEER,
     "legs and tail, to the left": TURN,
 }
-ROLLS = (ROLL, 1.0, -1.0, -2.0)  # deg, at the starts of the event-exact runs
 
 
 def study(starts: float = 4) -> StudyResult:
