@@ -101,7 +101,7 @@ def run() -> Report:
             more, line = walker(name, feet)
             rows += more
             lines.append(line)
-    rows += [trotting(), *gradients()]
+    rows += [trotting(), *gradients(), *searches()]
     if peers.installed("gymnasium"):
         rows += environments()
     text = (
@@ -182,6 +182,29 @@ def gradients() -> list[Row]:
     return [Row.at_most(what, least["both"] / least["plain"], 5, "x")]
 
 
+def searches() -> list[Row]:
+    """Strides of 256 pushed bipeds and gaits of 256 runners, in batches and, 8 of each, event-exactly."""
+    m = sl.zoo.biped()
+    law, period = m.controls["walk"], m.params["period"].value
+    run = sl.simulate(m, m.keyframe("standing"), until=8 * period, control=law, tolerance=1e-8, rate=100.0)
+    gait = sl.find_orbit(m, run.end, control=law, period=period)
+    ranges = {"v.body.x": (-0.5, 0.5), "v.body.angle": (-1.0, 1.0)}, {"pace": (-28.0, -20.0), "touchdown": (0.2, 0.6)}
+    tasks = sl.orbits.Survival(gait, 6), sl.design.GaitTask(sl.zoo.runner)
+    rows = []
+    for what, task, vary in zip(("strides of 256 pushed bipeds", "gaits of 256 runners"), tasks, ranges, strict=True):
+        seconds = []
+        for one, count in ((task, 256), (dataclasses.replace(task, exact=True), 8)):
+            points = sl.sweeps.scattered(vary, count)
+            one({name: values[:1] for name, values in points.items()})  # what is compiled is not timed
+            begin = time.process_time()
+            one(points)
+            seconds.append((time.process_time() - begin) / count)
+        rows.append(
+            Row.at_least(f"{what}, CPU time of event-exact runs by that of a batch", seconds[1] / seconds[0], 10)
+        )
+    return rows
+
+
 def environments() -> list[Row]:
     """What Python takes of a step, of one copy and of a thousand."""
     task = sl.learn.task("bolt-run")
@@ -195,10 +218,11 @@ def environments() -> list[Row]:
     engine = many.copies.batch.engine
     bare = engine.step
 
-    def timed(*given: object) -> None:
+    def timed(*given: object) -> bool:
         begin = time.process_time()
-        bare(*given)
+        done = bare(*given)
         inside[0] += time.process_time() - begin
+        return done
 
     engine.step = timed
     begin = time.process_time()

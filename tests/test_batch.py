@@ -11,6 +11,7 @@ import saltus as sl
 from saltus import batch as batch_package
 from saltus.compile import build, find_compiler
 from saltus.dynamics.contact_problem import Law, solve
+from saltus.errors import BadValue
 
 G = 9.81
 
@@ -281,6 +282,29 @@ def test_copies_end_and_start_again():
     assert batch.state.q[0] == pytest.approx(start.positions)
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_copies_end_at_the_instant_of_an_event_and_go_on(exact):
+    """Dropped from h they touch after sqrt(2 h / g) and stand; one that slides stops after v / (f g)."""
+    m = block(0.5)
+    heights = np.array([0.5, 1.0, 50.0])
+    batch = sl.Batch(m, 3, step=1e-3, until="sole touches", exact=exact)
+    batch.reset([m.assemble(s=(0.0, h), rates={"s": (5.0, 0.0)}) for h in heights], begin=2.0)
+    batch.step(times=1000)
+    assert batch.done.tolist() == [True, True, False]
+    assert batch.t[:2] == pytest.approx(2.0 + np.sqrt(2 * heights[:2] / G), abs=1e-9)
+    assert batch.t[2] == pytest.approx(3.0)
+    after = 5.0 - 0.5 * np.sqrt(2 * G * heights[:2])  # the impact takes its share of the slip
+    assert batch.state.v[:2] == pytest.approx(np.column_stack([after, [0.0, 0.0]]), abs=1e-9)
+    batch.go_on([0])
+    batch.stop([2])
+    batch.step(times=1000)
+    assert batch.t == pytest.approx([3.0 + math.sqrt(1.0 / G), 2.0 + math.sqrt(2.0 / G), 3.0], abs=1e-9)
+    assert batch.done.tolist() == [False, True, True]
+    assert abs(batch.state.v[0]).max() < 1e-9
+    with pytest.raises(sl.errors.UnknownName, match="sole touches"):
+        sl.Batch(m, 1, step=1e-3, until="toe touches")
+
+
 def test_without_a_compiler_copies_run_in_simulate(monkeypatch):
     m = bolt()
     start = m.assemble(boom=(0, 0.43), q1=1.75, near=NEAR)
@@ -431,6 +455,9 @@ def test_random_batches_follow_the_event_exact_run(seed):
     ("given", "said"),
     [
         ({"copies": 0}, "copies is 0"),
+        ({"control": 5}, "control is 5"),
+        ({"until": 5}, "until is 5"),
+        ({"ground": "stairs"}, "ground is 'stairs'"),
         ({"step": -1e-3}, "step is"),
         ({"params": {"l_9": 1.0}}, "l_9"),
         ({"params": {"l_5": [1.0, 2.0]}}, "one per copy"),
@@ -443,6 +470,33 @@ def test_what_cannot_be_is_refused(given, said):
     given = {"copies": 4, "step": 1e-3} | given
     with pytest.raises(sl.errors.SaltusError, match=said):
         sl.Batch(bolt(), given.pop("copies"), **given)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_actions_that_are_not_numbers_are_refused_by_copy(exact):
+    m = block()
+    batch = sl.Batch(m, 3, step=1e-3, threads=1, exact=exact)
+    batch.reset(m.assemble())
+    with pytest.raises(BadValue, match=r"copies \[1\]"):
+        batch.step([[1.0, 0.0], [math.nan, 0.0], [1.0, 0.0]])
+    assert batch.lost.tolist() == [False, True, False]
+    assert np.isfinite(batch.state.q).all()
+
+
+@pytest.mark.parametrize("given", [{"starts": None}, {"copies": ["a"]}, {"copies": [3]}, {"begin": math.nan}])
+def test_resets_that_cannot_be_are_refused(given):
+    m = block()
+    batch = sl.Batch(m, 3, step=1e-3)
+    with pytest.raises(BadValue, match="give"):
+        batch.reset(**{"starts": m.assemble(), **given})
+
+
+def test_machines_without_contacts_have_no_forces():
+    m = sl.zoo.five_bar()
+    batch = sl.Batch(m, 3, step=1e-3)
+    batch.reset(m.keyframe(next(iter(m.keyframes))))
+    batch.step(times=5)
+    assert batch.forces == {}
 
 
 def test_a_start_below_the_ground_is_refused():

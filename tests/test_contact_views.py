@@ -102,7 +102,7 @@ def test_strips_are_the_intervals_of_the_run():
     m = block()
     run = sl.simulate(m, m.assemble(base=(0, 0.05), rates={"base": (1.0, 0)}), until=0.6)
     _, ax = sl.view.style.axes_of(None)
-    strips(ax, run, ["sole"])
+    strips(ax, {"sole": run.contacts["sole"]}, 0.0, run.duration)
     for bars, mode in zip(ax.collections, LOOKS, strict=True):
         drawn = [(p.vertices[:, 0].min(), p.vertices[:, 0].max()) for p in bars.get_paths()]
         expected = [(x.begin, x.end) for x in run.contacts["sole"] if x.mode == mode]

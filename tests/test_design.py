@@ -3,6 +3,7 @@
 import ctypes
 import math
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -558,6 +559,46 @@ def test_gait_of_bolt_by_other_ways():
     assert task.gait({"l_1": 0.2}).completed == 0
     with pytest.raises(UnknownName, match="l_1"):
         task.gait({"l_9": 0.2})
+
+
+def test_gaits_of_copies_are_those_of_exact_runs():
+    """Touches are located alike; work and time in contact are sums over milliseconds, at both ends of a jump."""
+    task = sl.design.GaitTask(sl.zoo.biped, strides=4)
+    points = {"speed": np.array([0.55, 0.65, 0.6, 0.6]), "l_shank": np.array([0.34, 0.35, 0.36, 0.05])}
+    many, each = task(points), replace(task, exact=True)(points)
+    made = [4, 4, 0, 0]  # the third starts in the ground, the fourth does not assemble
+    assert many["completed"].tolist() == each["completed"].tolist() == made
+    for name, within in (("speed", 1e-5), ("stride_time", 1e-5), ("duty_factor", 1e-2), ("cost_of_transport", 1e-2)):
+        assert many[name] == pytest.approx(each[name], rel=within, nan_ok=True)
+    assert np.isnan(many["impact_loss"]).all()
+    with pytest.raises(UnknownName, match="l_shank"):
+        task({"l_shin": np.array([0.35])})
+    with pytest.raises(BadValue, match="has no foot"):
+        sl.design.GaitTask(stopped_pendulum)({"length": np.array([1.0])})
+
+
+def stopped_pendulum():
+    m = sl.Mechanism("pendulum")
+    m.revolute("hip", m.ground.origin, m.rod("rod", mass=1.0, length=m.param("length", 1.0)).start)
+    m.stop("hip", lower=-2.0)
+    m.keyframes["out"] = {"hip": 0.0}
+    return m
+
+
+def test_a_gait_designed_on_batches_ran_exactly():
+    """What the batch says is confirmed: the design found has the numbers of a run of its own, impact loss too."""
+    task = sl.design.GaitTask(sl.zoo.runner, strides=4)
+    found = sl.design.design_gait(
+        task,
+        {"pace": (-28.0, -20.0)},
+        lambda g: g.cost_of_transport,
+        {"speed": (lambda g: g.speed, 1.0, 2.0)},
+        generations=1,
+        population=6,
+    )
+    assert found.gait == task.gait(found.params)
+    assert found.gait.speed > 1.0
+    assert found.gait.impact_loss > 0
 
 
 @pytest.mark.slow

@@ -136,35 +136,101 @@ def test_a_run_without_a_whole_stride_says_so():
         _ = run.last_stride
 
 
-def test_rimless_wheel_down_a_slope():
+N, LENGTH, MASS, INERTIA, SLOPE = 6, 0.3, 1.0, 0.02, math.radians(12)  # of a rimless wheel
+WHOLE, HALF = INERTIA + MASS * LENGTH**2, math.pi / N
+
+
+@pytest.fixture(scope="module")
+def rolling():
+    m = sl.Mechanism("rimless wheel")
+    wheel = m.link("wheel", mass=MASS, inertia=INERTIA)
+    m.planar("at", m.ground, wheel)
+    for i in range(N):
+        angle = 2 * math.pi * i / N
+        m.foot(f"spoke{i}", wheel.at(LENGTH * math.sin(angle), -LENGTH * math.cos(angle)), friction=3.0)
+    turn, rate = HALF - 0.1 - SLOPE, -7.0  # shortly after an impact, on spoke 0
+    rates = (-rate * LENGTH * math.cos(turn), -rate * LENGTH * math.sin(turn), rate)
+    start = m.assemble(at=(-LENGTH * math.sin(turn), LENGTH * math.cos(turn), turn), rates={"at": rates})
+    ground = sl.ground.Slope(-SLOPE)
+    run = sl.simulate(m, start, until=3.0, ground=ground)
+    assert run.outcome.ok
+    return sl.find_orbit(m, run.last_stride, ground=ground)
+
+
+def test_rimless_wheel_down_a_slope(rolling):
     """Each step keeps eta = (I + m l^2 cos(2 pi / n)) / (I + m l^2) of the rate, n of them eta^(2 n) of a deviation.
 
     On the orbit the slope gives back what the impact takes: w^2 (1 - eta^2) = 2 m g l (cos(a - s) - cos(a + s)) / (I +
     m l^2), a half the angle between spokes, s the slope; w the rate before an impact.
     """
-    n, length, mass, inertia, slope = 6, 0.3, 1.0, 0.02, math.radians(12)
-    m = sl.Mechanism("rimless wheel")
-    wheel = m.link("wheel", mass=mass, inertia=inertia)
-    m.planar("at", m.ground, wheel)
-    for i in range(n):
-        angle = 2 * math.pi * i / n
-        m.foot(f"spoke{i}", wheel.at(length * math.sin(angle), -length * math.cos(angle)), friction=3.0)
-    turn, rate = math.pi / n - 0.1 - slope, -7.0  # shortly after an impact, on spoke 0
-    rates = (-rate * length * math.cos(turn), -rate * length * math.sin(turn), rate)
-    start = m.assemble(at=(-length * math.sin(turn), length * math.cos(turn), turn), rates={"at": rates})
-    ground = sl.ground.Slope(-slope)
-    run = sl.simulate(m, start, until=3.0, ground=ground)
-    assert run.outcome.ok
-    orbit = sl.find_orbit(m, run.last_stride, ground=ground)
-    whole = inertia + mass * length**2
-    eta = (inertia + mass * length**2 * math.cos(2 * math.pi / n)) / whole
-    half = math.pi / n
-    gain = 2 * mass * 9.81 * length * (math.cos(half - slope) - math.cos(half + slope)) / whole
-    assert len(orbit.events) == n
-    for c in orbit.crossings:
+    eta = (INERTIA + MASS * LENGTH**2 * math.cos(2 * math.pi / N)) / WHOLE
+    gain = 2 * MASS * 9.81 * LENGTH * (math.cos(HALF - SLOPE) - math.cos(HALF + SLOPE)) / WHOLE
+    assert len(rolling.events) == N
+    for c in rolling.crossings:
         assert c.before.v[2] ** 2 == pytest.approx(gain / (1 - eta**2), rel=1e-8)
-    assert orbit.multipliers[0] == pytest.approx(eta ** (2 * n), abs=1e-8)
-    assert orbit.advance["at.x"] == pytest.approx(n * 2 * length * math.sin(half) * math.cos(slope), abs=1e-8)
+    assert rolling.multipliers[0] == pytest.approx(eta ** (2 * N), abs=1e-8)
+    assert rolling.advance["at.x"] == pytest.approx(N * 2 * LENGTH * math.sin(HALF) * math.cos(SLOPE), abs=1e-8)
+
+
+# ---- many starts at once ------------------------------------------------------------------------------------------
+
+
+def slowed(orbit):
+    """Velocities by which the wheel turns more slowly about the spoke it stands on, by 1 rad/s."""
+    rates = orbit.start.velocities
+    return dict(zip(orbit.system.mechanism.v_names, rates / rates[2], strict=True))
+
+
+def still_over():
+    """Rate that just brings the wheel over its spoke: I w^2 / 2 = m g l (1 - cos(a - s)), I about the spoke's end."""
+    return math.sqrt(2 * MASS * 9.81 * LENGTH * (1 - math.cos(HALF - SLOPE)) / WHOLE)
+
+
+def test_the_largest_push_stops_the_wheel_on_top_of_a_spoke(rolling):
+    limit = -rolling.start.v["at.angle"] - still_over()
+    push = sl.orbits.largest_push(rolling, slowed(rolling), most=2.0, strides=3)
+    assert push.survived < limit < push.fatal
+    assert push.fatal - push.survived < 2e-4
+
+
+def test_batches_and_exact_runs_draw_the_same_basin(rolling):
+    limit = -rolling.start.v["at.angle"] - still_over()
+    sizes = limit * np.array([-0.5, 0.0, 0.9, 0.99, 1.01, 1.2])
+    points = {f"v.{name}": sizes * by for name, by in slowed(rolling).items()}
+    many, each = (sl.orbits.Survival(rolling, 3, exact=exact)(points) for exact in (False, True))
+    assert many["regained"].tolist() == each["regained"].tolist() == [True, True, True, True, False, False]
+    assert not many["exact"].any()
+    assert each["exact"].all()
+
+
+def test_only_the_edge_of_a_basin_is_run_again(rolling):
+    seen = []
+
+    def sweep(task, points):
+        seen.append(points)
+        return task(points)
+
+    rates, heights = np.linspace(-1.0, 3.0, 9), [0.0, 0.05]
+    found = sl.orbits.basin(rolling, ("v.at.angle", rates), ("at.y", heights), strides=3, sweep=sweep)
+    each = sl.orbits.Survival(rolling, 3, exact=True)(seen[0])
+    assert np.array_equal(found.regained.ravel(), each["regained"])
+    assert 0 < found.regained.sum() < found.regained.size
+    assert 0 < found.exact.sum() < found.exact.size
+    other = np.diff(found.regained.astype(int), axis=1) != 0
+    assert found.exact[:, 1:][other].all()
+    assert found.exact[:, :-1][other].all()
+
+
+def test_strides_of_one_period_run_as_copies():
+    m, start = block(0.3)
+    period = 2 * math.pi / 4
+    run = sl.simulate(m, start, until=6 * period + 0.2)
+    orbit = sl.find_orbit(m, run.at(6 * period + 0.1), period=period)
+    points = {f"v.{m.v_names[0]}": np.array([-0.5, 0.0, 0.5, 2.0])}
+    many, each = (sl.orbits.Survival(orbit, 6, exact=exact)(points) for exact in (False, True))
+    assert many["regained"].tolist() == each["regained"].tolist()
+    assert many["strides"].tolist() == each["strides"].tolist()
+    assert not many["exact"].any()
 
 
 def test_a_param_is_freed_for_a_speed_over_one_period():

@@ -234,6 +234,30 @@ def test_a_stiff_table_stands_on_least_norm_forces():
         )  # as damping of dependent rows has it
 
 
+@pytest.mark.parametrize("spatial", [False, True])
+def test_unlike_feet_of_a_stiff_sledge_share_a_pull_until_all_slip(spatial):
+    """Pulled along the ground with 2 N/s: none moves until the pull is the sum of all limits, whoever bears it."""
+    m = sl.Mechanism("sledge", spatial=spatial)
+    sledge = m.link("sledge", mass=2.0, inertia=(0.1, 0.1, 0.2) if spatial else 0.1)
+    m.free("at", m.ground, sledge)
+    feet = {"light": (0.4, 0.7), "middle": (-0.1, 0.2), "heavy": (-0.2, 0.5)} if spatial else {"light": (0.4, 0.7)}
+    feet["other"] = (-0.1, 0.3)
+    sides = {"light": 0.0, "middle": 0.3, "heavy": -0.3, "other": 0.0}
+    for name, (x, friction) in feet.items():
+        m.foot(name, sledge.at(x, sides[name], 0) if spatial else sledge.at(x, 0), friction=friction)
+    still = sl.simulate(m, m.assemble(), until=0.01)
+    loads = {name: float(still.force(name)[-1][-1]) for name in feet}
+    limit = sum(friction * loads[name] for name, (_, friction) in feet.items())
+    arm = sum(friction * loads[name] * sides[name] for name, (_, friction) in feet.items()) / limit  # none turns it
+    pull = m.input("pull")
+    m.force("rope", sledge.at(0, arm, 0) if spatial else sledge.origin, (pull, 0, 0) if spatial else (pull, 0))
+    run = sl.simulate(m, m.assemble(), until=limit / 2 + 0.1, control=lambda t, s: {"pull": 2 * t})
+    assert run.outcome.ok, run.outcome
+    slips = [e.t for e in run.events if e.name.endswith("slips")]
+    assert len(slips) == len(feet)
+    assert slips == pytest.approx([limit / 2] * len(feet), rel=1e-6)  # so near to their limits all are let go
+
+
 def test_dry_friction_in_a_locked_joint_bears_nothing_it_cannot():
     """Two rods that make a triangle with the ground: nothing moves, friction at a pin stays within its limit."""
     m = sl.Mechanism("locked")

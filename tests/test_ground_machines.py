@@ -126,6 +126,19 @@ def test_the_biped_jogs_and_its_multipliers_tell_how_a_push_fades():
     assert (apart[2] / apart[0]) ** 0.5 == pytest.approx(sizes[0], abs=0.12)
 
 
+def test_copies_take_mirrored_half_strides_as_exact_runs_do():
+    m = sl.zoo.biped()
+    law, period = m.controls["walk"], m.params["period"].value
+    run = sl.simulate(m, m.keyframe("standing"), until=8 * period, control=law, tolerance=1e-8, rate=100.0)
+    legs = {name: name.replace("left", "right") for name in (*m.q_names, "left") if name.startswith("left")}
+    gait = sl.find_orbit(m, run.end, control=law, period=period / 2, swap=legs)
+    points = {"v.body.x": np.array([0.0, 0.3, -0.5])}
+    many, each = (sl.orbits.Survival(gait, 8, exact=exact)(points) for exact in (False, True))
+    assert many["regained"].all()
+    assert each["regained"].all()
+    assert not many["exact"].any()
+
+
 def test_a_clock_of_bolt_makes_a_stable_gait_on_friction_that_there_is():
     """The run settles to the orbit: speed of the run's last steps and of the orbit agree."""
     m = sl.zoo.bolt_on_ground()

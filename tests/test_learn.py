@@ -20,6 +20,13 @@ def task():
     return sl.learn.task("bolt-run")
 
 
+def test_environments_say_that_they_are_slow_without_a_compiler(monkeypatch):
+    monkeypatch.setenv("SALTUS_CC", "none")
+    with pytest.warns(RuntimeWarning, match="without a C compiler"):
+        env = sl.learn.VectorEnv("hopper", copies=2)
+    assert env.reset(seed=0)[0].shape[0] == 2
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", ["bolt-run", "hopper", "biped", "rat-righting", "quadruped"])
 def test_gymnasium_and_stable_baselines_accept_them(name):

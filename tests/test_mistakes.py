@@ -359,6 +359,21 @@ def _():
     h.edge("stance", "flight", guard=3.0)
 
 
+@mistake("edge 'over' in domain 'flight'", "gives 'up'", "one number or expression")
+def _():
+    """a guard that gives text"""
+    h = system()
+    h.edge("flight", "stance", guard=sl.When(lambda s: "up", "rising"), name="over")
+    sl.simulate(h, start(h.mechanism), until=0.1, domain="flight")
+
+
+@mistake("edge from 'flight' leads to None", "system.ends(")
+def _():
+    """an edge to nowhere"""
+    h = system()
+    h.edge("flight", None, guard=sl.When(lambda s: s.q.boom.y, "falling"))
+
+
 @mistake("domain named 'swing'", "flight, stance")
 def _():
     """an edge from nowhere"""

@@ -256,6 +256,22 @@ def test_projection_holds_the_invariant_and_the_pieces_stay_joined():
     np.testing.assert_allclose(segment.x, [np.cos(100), np.sin(100)], atol=1e-3)
 
 
+def test_what_a_projection_takes_out_is_no_event():
+    """Within a step y runs away and each projection puts it back to zero: its guard at 0.3 is never met, x's is."""
+    stepper = NativeEngine().prepare(
+        flow(
+            2,
+            lambda t, x, p: ca.vertcat(1, 1),
+            guards=lambda t, x, p: ca.vertcat(0.3 - x[1], 7.25 - x[0]),
+            project=lambda t, x, p: ca.vertcat(x[0], 0),
+        )
+    )
+    segment = stepper.run(request([0.0, 0.0], 10.0, [-1, -1], step=1.0, max_step=1.0))
+    assert segment.stop is Stop.EVENT
+    assert list(segment.fired) == [1]
+    assert segment.breaks[-1] == pytest.approx(7.25, abs=1e-12)
+
+
 def test_an_uncertain_projection_does_not_stall_the_run():
     """It moves the state by up to a thousand tolerances however short the step, as near a singular position."""
     stepper = NativeEngine().prepare(

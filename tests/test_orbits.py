@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.special import ellipk
 
 import machines
 import saltus as sl
@@ -297,3 +298,46 @@ def test_bolt_runs_periodically_with_a_crank_that_turns_on():
     assert run["boom.y"][-1] == pytest.approx(orbit.start.q.boom.y, abs=1e-6)
     fast = sl.find_orbit(system, orbit.start, control=system.controls["run"], free="omega", where={"speed": 1.3})
     assert fast.speed == pytest.approx(1.3, abs=1e-9)
+
+
+def trammel(mass):
+    """Two blocks of 1 kg on crossed slides, tied by a rod of 0.5 m without mass: a pendulum of that length."""
+    m = sl.Mechanism("trammel")
+    a, b = m.link("a", mass=1.0), m.link("b", mass=1.0)
+    rod = m.rod("rod", mass=mass, length=0.5) if mass else m.massless("rod")
+    m.slide("x", m.ground, a, axes="x")
+    m.slide("y", m.ground, b, axes="y")
+    m.revolute("turn", a, rod)
+    m.revolute("end", rod.at(0.5, 0), b)
+    start = m.assemble(turn=-math.pi / 2 - 0.6, near={"x": 0.3, "y": -0.4})
+    return sl.find_orbit(m, start, section=sl.When(lambda s: s.v.turn, "falling"))
+
+
+def test_links_without_mass_have_orbits():
+    """T = m l^2 w^2 / 2 of both blocks together: 4 sqrt(l / g) K(sin^2(A / 2)) for every swing A of the family."""
+    for mass, near in ((0.0, 1e-10), (1e-9, 1e-8)):
+        orbit = trammel(mass)
+        swing = orbit.start.q.turn + math.pi / 2
+        assert swing > 0.5
+        exact = 4 * math.sqrt(0.5 / 9.81) * ellipk(math.sin(swing / 2) ** 2)
+        assert orbit.period == pytest.approx(exact, rel=near)
+        assert orbit.error < 1e-8
+
+
+def test_a_start_that_crosses_the_section_the_other_way_runs_on_to_it():
+    """It once became the orbit's start: what a swing maps to its mirror image is rest, which then was the orbit."""
+    m = sl.Mechanism("pendulum")
+    m.revolute("pin", m.ground, m.link("bob", mass=1.0, com=(1.0, 0.0)))
+    orbit = sl.find_orbit(m, m.assemble(pin=-math.pi / 2 - 0.6), section=sl.When(lambda s: s.v.pin, "falling"))
+    swing = orbit.start.q.pin + math.pi / 2
+    assert swing > 0.5
+    assert orbit.period == pytest.approx(4 * math.sqrt(1 / 9.81) * ellipk(math.sin(swing / 2) ** 2), rel=1e-10)
+
+
+def test_rest_is_no_orbit():
+    """A damped pendulum crosses v = 0 for ever; what comes back to itself is the lowest point, at rest."""
+    m = sl.Mechanism("pendulum")
+    m.revolute("pin", m.ground, m.link("bob", mass=1.0, com=(1.0, 0.0)))
+    m.joint_spring("friction", "pin", stiffness=0.0, damping=0.3)
+    with pytest.raises(sl.errors.NoOrbit, match="ends at rest"):
+        sl.find_orbit(m, m.assemble(pin=-math.pi / 2 + 0.6), section=sl.When(lambda s: s.v.pin, "falling"))

@@ -154,6 +154,18 @@ def test_an_edge_that_is_missing_or_cannot_be_planned():
 # ---- limits -------------------------------------------------------------------------------------------------------
 
 
+def test_an_absolute_value_with_its_kink_is_named():
+    """The library rounds off those it is told of; bang, coast and bang takes v^2 with v (1 - v / u) = 1."""
+    plan = move(rail(), 1.0, limit=8.0)
+    plan.minimise(plan.integral(abs(plan.power.x)))
+    with pytest.raises(NotSolved, match=r"write plan.absolute\(x\) for \|x\|") as caught:
+        sl.plan.solve(plan, limits=sl.plan.Limits(iterations=100))
+    assert "Most wrong" not in str(caught.value)  # every condition holds
+    plan.minimise(plan.integral(plan.absolute(plan.power.x)))
+    v = 4 * (1 - math.sqrt(0.5))
+    assert sl.plan.solve(plan).objective == pytest.approx(v**2, rel=0.01)
+
+
 def test_the_limit_on_iterations_is_obeyed():
     with pytest.raises(NotSolved, match="Allow more iterations") as caught:
         sl.plan.solve(swing_up(pendulum()), limits=sl.plan.Limits(iterations=3))

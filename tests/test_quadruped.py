@@ -58,10 +58,10 @@ PRONK = {f"phase_{leg}": 0.0 for leg in LEGS}
 
 
 def test_the_law_of_a_mirrored_machine_is_mirrored():
-    """Left and right change places with the signs of roll and yaw; the tail swings the other way."""
+    """Left and right change places with the signs of roll, yaw and the turn; the tail swings the other way."""
     m = sl.zoo.quadruped()
-    one = torques(m, 0.7, *state(m, 0.1, 0.05, 0.2, (0.3, -0.2, 0.5), 0.1), **PRONK)
-    two = torques(m, 0.7, *state(m, -0.1, 0.05, -0.2, (-0.3, -0.2, -0.5), -0.1), **PRONK)
+    one = torques(m, 0.7, *state(m, 0.1, 0.05, 0.2, (0.3, -0.2, 0.5), 0.1), **PRONK, turn=0.6)
+    two = torques(m, 0.7, *state(m, -0.1, 0.05, -0.2, (-0.3, -0.2, -0.5), -0.1), **PRONK, turn=-0.6)
     for leg in LEGS:
         other = leg.replace("left", "LEFT").replace("right", "left").replace("LEFT", "right")
         assert two[f"{other}_q1"] == pytest.approx(one[f"{leg}_q1"], abs=1e-9)
@@ -71,14 +71,30 @@ def test_the_law_of_a_mirrored_machine_is_mirrored():
 
 
 def test_gains_of_zero_leave_a_clock():
-    """Without gains the body's attitude changes nothing; a heading that turns is the same as a body turned back."""
+    """Without gains the body's attitude changes nothing."""
     m = sl.zoo.quadruped()
     none = quadruped_runs.NO_LEGS | quadruped_runs.NO_TAIL
     upright, leaning = (torques(m, 0.7, *state(m, *a), **none) for a in ((), (0.2, 0.1, -0.3)))
     assert leaning == pytest.approx(upright)
-    turned = torques(m, 0.5, *state(m, yaw=0.1), turn=0.4)
-    back = torques(m, 0.5, *state(m, yaw=-0.1), turn=0.0)
-    assert turned == pytest.approx(back)
+
+
+def test_a_heading_that_turns_is_a_body_turned_back_and_steering():
+    """Without steering, yaw and its rate are measured from the heading; with it, cranks move on by its shares."""
+    m = sl.zoo.quadruped()
+    turn = {"turn": 0.4, "turn_at": 0.1, "turn_until": 2.0}
+    turning = state(m, yaw=0.1, rates=(0.0, 0.0, 0.4))
+    back = torques(m, 0.6, *state(m, yaw=-0.1))
+    assert torques(m, 0.6, *turning, **turn, **quadruped_runs.NO_STEER) == pytest.approx(back)
+    steered = torques(m, 0.6, *turning, **turn, **quadruped_runs.NO_STEER | {"steer_hind_even": 0.5, "swing_turn": 7.0})
+    more = {n: u - back[n] for n, u in steered.items()}
+    push = m.params["K_P"].value * 0.5 * 0.4
+    assert more["hind_left_q1"] == pytest.approx(push, abs=1e-9)
+    assert more["hind_right_q1"] == pytest.approx(-push, abs=1e-9)
+    assert more["front_left_q1"] == pytest.approx(0, abs=1e-9)
+    assert more["tail1.beta"] == pytest.approx(7.0 * 0.4)
+    assert torques(m, 0.05, *state(m), **turn) == pytest.approx(torques(m, 0.05, *state(m)))
+    later = torques(m, 3.0, *state(m, yaw=0.4 * 1.9), **turn)
+    assert later == pytest.approx(torques(m, 3.0, *state(m)))
 
 
 def test_feedback_shifts_a_crank_no_further_than_it_may():

@@ -59,38 +59,23 @@ def test_it_is_dropped_from_where_it_should():
     assert not np.any(start.velocities)
 
 
-def test_steering_adds_to_the_law_of_the_run_and_mirrors():
-    """Before it sets in, or with no amplitude, it is the law of the run; the right side feels the opposite."""
-    m = turn.machine()
-    q = {f"{leg}_q1": 1.9 for leg in LEGS}
-    steered = {"steer_even": 0.1, "steer_cos": 0.2, "steer_sin": -0.3, "swing_even": 0.4}
-    run = efforts(m, "run", 3.0, q)
-    assert efforts(m, "steer", 3.0, q) == pytest.approx(run)
-    assert efforts(m, "steer", turn.AT - 0.1, q, **steered) == pytest.approx(efforts(m, "run", turn.AT - 0.1, q))
-    more = {n: u - run[n] for n, u in efforts(m, "steer", 3.0, q, **steered).items()}
-    goal = 0.1 + 0.2 * math.cos(1.9) - 0.3 * math.sin(1.9)
-    for leg in LEGS:
-        side = 1 if leg.endswith("left") else -1
-        assert more[f"{leg}_q1"] == pytest.approx(side * m.params["K_P"].value * goal)
-    assert more["tail1.beta"] == pytest.approx(0.4 * m.params["K_tail"].value)
-
-
 def test_a_turn_is_judged_by_its_circle():
     """A circle of 2 m at 0.8 rad/s from AT on: a quarter takes pi / 1.6 s; chords are a little shorter than arcs."""
-    m = turn.machine()
-    t = np.arange(0.0, turn.until(m) + 0.005, 0.01)
+    t = np.arange(0.0, turn.UNTIL + 0.005, 0.01)
     yaw = 0.8 * np.maximum(t - turn.AT, 0)
     q = np.zeros((len(t), 7))
     q[:, 0], q[:, 1] = np.where(t < turn.AT, 1.6 * (t - turn.AT), 2 * np.sin(yaw)), 2 - 2 * np.cos(yaw)
     q[:, 2], q[:, 3], q[:, 6] = 0.45, np.cos(yaw / 2), np.sin(yaw / 2)
-    row = turn.judged(m, "legs", t, q)
+    row = turn.judged(turn.TURN, t, q)
     assert row["ok"]
-    assert row["strides"] == pytest.approx(math.pi / 1.6 / turn.period(m, "trot"), abs=0.1)
+    assert row["strides"] == pytest.approx(math.pi / 1.6 / turn.STRIDE, abs=0.1)
     assert row["yaw_rate_deg_per_s"] == pytest.approx(math.degrees(0.8), rel=1e-2)
     assert row["radius_m"] == pytest.approx(2.0, rel=2e-2)
     assert row["speed"] == pytest.approx(1.6, rel=2e-2)
+    assert row["heading_after_deg"][0] == pytest.approx(math.degrees(0.8 * 10 * turn.STRIDE), rel=1e-2)
+    assert not turn.judged(turn.TURN | {"turn": -turn.RATE}, t, q)["ok"]  # it was to turn to the other side
     late = t < turn.AT + 1.0
-    assert not turn.judged(m, "legs", t[late], q[late])["ok"]  # it fell
+    assert not turn.judged(turn.TURN, t[late], q[late])["ok"]  # it fell
 
 
 @pytest.mark.slow
@@ -112,6 +97,8 @@ def test_pushes_are_withstood():
 
 @pytest.mark.slow
 def test_it_turns():
-    result = studies.run("quadruped-turn", exact=0)
+    """Event by event, by 90 degrees in less than 10 strides; without steering hardly."""
+    result = studies.run("quadruped-turn", starts=1)
+    assert result.data["ok"]
     rows = {r["by_means_of"]: r for r in result.data["turns"]}
-    assert abs(rows["neither"]["turned_deg"]) < rows["legs and tail"]["turned_deg"]
+    assert rows["feedback of the heading"]["turned_deg"] < 45

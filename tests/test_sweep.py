@@ -195,6 +195,17 @@ def test_command_line(tmp_path):
     assert "PARAM=LOW:HIGH" in wrong.stderr
 
 
+def test_command_line_runs_machines_with_feet_as_copies(tmp_path):
+    command = [sys.executable, "-m", "saltus.cli.app", "sweep", "runner", "--vary", "pace=-28:-20", "--runs", "8"]
+    command += ["--strides", "2", "--workers", "1", "--out", str(tmp_path / "s"), "--json"]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert found["completed"] == [2.0, 2.0, 2.0]
+    assert found["impact_loss"] is None
+    data = sl.read(tmp_path / "s")
+    gait = sl.design.GaitTask(sl.zoo.runner, strides=2).gait({"pace": float(data.pace[3])})
+    assert float(data.speed[3]) == pytest.approx(gait.speed, rel=1e-4)
+
+
 def test_first_points_that_fail_do_not_hide_what_the_task_returns(tmp_path):
     data = sl.sweep(Each(sweep_tasks.root), {"a": [-1.0] * 9 + [4.0]}, tmp_path / "s", workers=1, chunk=3)
     assert data.root.values[-1] == 2

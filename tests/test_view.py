@@ -9,11 +9,12 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import Circle
 
 import saltus as sl
-from saltus.model.geometry import skeleton
+from saltus.model.geometry import skeleton, trace
 from saltus.view.colours import PALETTE
-from saltus.view.placing import seen
+from saltus.view.placing import DEEP, ground_line, seen
 from saltus.view.style import svg
 
 UNIT = re.compile(r"\((m|m/s|deg|deg/s|rad/s|s|N|Nm|J|1)\)")
@@ -359,3 +360,21 @@ def test_machines_in_3d_are_seen_in_perspective():
         (u, v), (x, y) = b - a, eye - a
         assert u * y - v * x == pytest.approx(0.0, abs=1e-12)
     assert seen(width * [1, 0, 1])[0] == pytest.approx(width[0][:, [0, 2]])
+
+
+def test_feet_in_3d_stand_on_the_ground_that_is_drawn():
+    """Its line is the far edge, where the projection of points puts it; balls below it are no squares."""
+    m = sl.zoo.quadruped()
+    state = m.keyframe("trot")
+    world = trace(m, state.positions)
+    flat = seen(world)
+    edge = ground_line([[-2.0, 0.0], [2.0, 0.0]], flat, spatial=True)
+    deep = DEEP * np.ptp(world, axis=1).max()
+    far = np.array([[[float(world[0, :, 0].mean()), float(world[0, :, 1].mean()) + deep, 0.0]]])
+    assert edge[:, 1] == pytest.approx(seen(far, world)[0, 0, 1], rel=0.1)
+    on_floor = world * [1.0, 1.0, 0.0]
+    assert seen(on_floor, world)[..., 1].max() < edge[0, 1]
+    assert np.array_equal(ground_line([[0.0, 0.1], [1.0, 0.2]], flat, spatial=False), [[0.0, 0.1], [1.0, 0.2]])
+    ax = sl.view.plot_machine(state).axes[0]
+    assert sum(isinstance(x, Circle) for x in ax.patches) == 4
+    assert not any(line.get_marker() == "s" for line in ax.lines)

@@ -19,8 +19,8 @@ from saltus.simulation.trajectory import Trajectory
 class Alone:
     """The memory of all copies, one row each, and their runs since they started."""
 
-    def __init__(self, motion: Motion, grounds: list[Ground], law: Any) -> None:
-        self.motion, self.grounds, self.law = motion, grounds, law
+    def __init__(self, motion: Motion, grounds: list[Ground], law: Any, ends: dict[Any, int]) -> None:
+        self.motion, self.grounds, self.law, self.ends = motion, grounds, law, ends
         self._report = Kernel(motion.report.function, native=False)
         self._unknown = np.zeros(motion.rows)  # forces are those of the runs
         n, e = len(grounds), motion.e
@@ -42,12 +42,12 @@ class Alone:
         """One number per copy, where there is one; as a view."""
         return memory[:, 0]
 
-    def begin(self, which: np.ndarray, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> None:
-        """Start some copies."""
+    def begin(self, which: np.ndarray, t: float, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> None:
+        """Start some copies at a time."""
         nq, nw = q.shape[1], w.shape[1]
         self.x[which] = 0.0
         self.x[which, :nq], self.x[which, nq : nq + nw], self.p[which] = q, w, p
-        self.t[which], self.over[which] = 0.0, 0
+        self.t[which], self.over[which] = t, 0
         for k in which:
             self.v[k], _, self.measured[k] = self._report(self.t[k], *self._split(k), self.p[k], self._unknown)
             self.contact[k] = 0.0
@@ -61,11 +61,15 @@ class Alone:
         nq, nw = self.motion.e.nq, self.motion.w.numel()
         return self.x[k, :nq], self.x[k, nq : nq + nw], self.x[k, nq + nw :]
 
-    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> None:
-        """Run every copy that has not ended."""
+    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> bool:
+        """Run every copy that has not ended; False where one was given actions that are not finite."""
         del tolerance, rest, weight, threads
+        fine = np.isfinite(self.p[:, self.motion.slice("row")]).all(axis=1)
+        wrong = ~fine & (self.over[:, 0] == 0)
+        self.over[wrong] = 2
         for k in np.flatnonzero(self.over[:, 0] == 0):
             self._run(int(k), step, times)
+        return not wrong.any()
 
     def _run(self, k: int, step: float, times: int) -> None:
         motion, (q, w, z) = self.motion, self._split(k)
@@ -82,17 +86,21 @@ class Alone:
             control=law,
             ground=self.grounds[k] if any(hasattr(x.part, "radius") for x in motion.elements) else None,
             rate=1 / step,
+            stop_after=self.ends,
         )
         self.runs[k].append(run)
+        last, stopped = run.end, run.outcome.kind == "stopped"
+        if stopped:
+            last = State(m, run.events[-1].q, run.events[-1].v, theta)
         for i in range(1, times + 1):
             early = begin + i * step > run.t[-1] + 1e-9 * step  # it could not go on
-            state = run.at(begin + i * step) if i < times and not early else run.end
+            state = run.at(begin + i * step) if i < times and not early else last
             self.x[k, : len(q)] = state.positions
             self.x[k, len(q) : len(q) + len(w)] = state.velocities[list(motion.choice.independent)]
             self.t[k] = run.t[-1] if early else begin + i * step
             q, w, z = self._split(k)
             self.v[k] = state.velocities
-            if float(motion.ended(self.t[k], q, w, z, self.p[k])) > 0:
+            if float(motion.ended(self.t[k], q, w, z, self.p[k])) > 0 or (early and stopped):
                 self.over[k] = 1
             if early or self.over[k]:
                 break

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from saltus.batch.alone import Alone
-from saltus.batch.motion import Acted, Motion, asked
+from saltus.batch.motion import Acted, Change, Motion, asked
 from saltus.batch.native import Native
 from saltus.compile import CompileError, find_compiler
+from saltus.dynamics.unilateral import elements
 from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.ground import NONE, Ground, Patch
 from saltus.hybrid.laws import stepwise
@@ -22,7 +23,7 @@ from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.touching import Foot
 from saltus.once import by_one_thread
-from saltus.simulation.asked import ground_of
+from saltus.simulation.asked import check_numbers, ground_of
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 REST = 2e-5  # m/s: nothing bounces more slowly, and nothing whose flight would be shorter than a quarter of a step
@@ -51,10 +52,11 @@ class Batch:
     `control` is a law (t, s) or (t, s, action) traced as by `simulate`; without one, actions are the efforts of the
     inputs. `actions` is how many numbers an action has. `params` gives Params one value for all copies or one per copy.
     `ground` is one shape for all, a plane or a smooth terrain, or one plane per copy. `until(t, s)` is a condition that
-    ends a copy, `measure(t, s)` or `measure(t, s, action)` a dict of what `measured` shall show. `tolerance` bounds
-    the error of a step, which is done in parts where it would be larger. `threads` None takes all CPUs; no number
-    depends on it. `gradient` prepares for derivatives, see `sl.rollout`; with `exact` every copy runs in `sl.simulate`
-    by itself, some thousand times slower, as it does where there is no C compiler.
+    ends a copy after a step; the name of an event, such as "toe touches", ends it at its instant. `measure(t, s)` or
+    `measure(t, s, action)` is a dict of what `measured` shall show. `tolerance` bounds the error of a step, which is
+    done in parts where it would be larger. `threads` None takes all CPUs; no number depends on it. `gradient` prepares
+    for derivatives, see `sl.rollout`; with `exact` every copy runs in `sl.simulate` by itself, some thousand times
+    slower, as it does where there is no C compiler.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Batch:
         actions: int | None = None,
         params: Mapping[str, ArrayLike] | None = None,
         ground: Ground | float | Sequence[Ground] | None = None,
-        until: Callable[[Any, Signals], Any] | None = None,
+        until: Callable[[Any, Signals], Any] | str | Change | None = None,
         measure: Callable[..., Mapping[str, Any]] | None = None,
         tolerance: float = 1e-5,
         threads: int | None = None,
@@ -88,10 +90,15 @@ class Batch:
         self.threads = int(
             threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or 1
         )
+        for what, given in (("until", until), ("measure", measure)):
+            if not (given is None or callable(given) or (what == "until" and isinstance(given, str | Change))):
+                raise BadValue(f"{what} is {given!r}; give a function (t, s), see sl.Batch", given=given)
         self.grounds = self._grounds(ground)
         self._given = {name: self._per_copy(name, value, self.copies) for name, value in (params or {}).items()}
         self._law, self.actions = self._acted(control, actions)
         self._until, self._measure, self._gradient, self._exact = until, measure, gradient, exact
+        if isinstance(until, str):
+            Change.named(until, self._contacts)
         self._engine: Native | Alone | None = None
         self.notes: list[str] = []
 
@@ -116,8 +123,9 @@ class Batch:
         return np.broadcast_to(numbers, (n,))
 
     def _grounds(self, given: Any) -> list[Ground]:
-        one = [ground_of(self.machine, x) for x in (given if isinstance(given, Sequence) else [given])]
-        many = one * self.copies if not isinstance(given, Sequence) else one
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        one = [ground_of(self.machine, x) for x in (given if several else [given])]
+        many = one if several else one * self.copies
         if len(many) != self.copies:
             raise BadValue(f"{len(many)} grounds for {self.copies} copies; give one, or one per copy", given=given)
         if len({x.kind for x in {id(x): x for x in many}.values()}) > 1:
@@ -130,7 +138,7 @@ class Batch:
 
     def _acted(self, control: Any, actions: int | None) -> tuple[Any, int]:
         inputs = len(self.machine.inputs)
-        if stepwise(control) is not None:
+        if stepwise(control) is not None or not (control is None or callable(control)):
             raise BadValue(
                 f"control is {control!r}; a batch traces its law: give (t, s) or (t, s, action) -> {{input: value}}, "
                 "and what Python computes as actions",
@@ -141,6 +149,14 @@ class Batch:
         size = inputs if actions is None else actions
         return (Acted(control, size) if size else None), size
 
+    @property
+    def _contacts(self) -> list[str]:
+        """Contacts that events may be named after."""
+        found = [x.name for x in elements(self.machine, self.grounds[0])]
+        if len(set(found)) < len(found):
+            raise BadValue("until names an event, which needs ground of one piece: a plane or a smooth terrain")
+        return found
+
     # ---- starting --------------------------------------------------------------------------------------------------
 
     @by_one_thread
@@ -150,16 +166,16 @@ class Batch:
         copies: ArrayLike | None = None,
         *,
         params: Mapping[str, ArrayLike] | None = None,
+        begin: float = 0.0,
     ) -> None:
         """Put all copies, or those of these numbers, into their starts: one State for all, or one per copy.
 
-        Loops are closed for the Params of each copy, with the independent coordinates as they are; time starts at zero.
-        `params` gives some Params other values than the start and the batch have.
+        Loops are closed for the Params of each copy, with the independent coordinates as they are; time starts at
+        `begin` (s). `params` gives some Params other values than the start and the batch have.
         """
-        which = np.arange(self.copies) if copies is None else np.unique(np.asarray(copies, int))
-        if len(which) and not (which[0] >= 0 and which[-1] < self.copies):
-            raise BadValue(f"there are copies 0 to {self.copies - 1}; {copies!r} given", given=copies)
-        given = [starts] * len(which) if isinstance(starts, State) else list(starts)
+        which = self._which(copies)
+        check_numbers(begin=begin)
+        given = list(starts) if isinstance(starts, Iterable) else [starts] * len(which)
         if len(given) != len(which) or not all(isinstance(x, State) and x.mechanism is self.machine for x in given):
             raise BadValue(
                 f"give one State of {self.machine.name!r}, or one per copy, {len(which)}, as m.assemble(...) makes them"
@@ -176,11 +192,20 @@ class Batch:
             raise BadValue("the first reset starts all copies; give it no numbers of copies")
         if self._engine is None:
             self._prepare(q[0], theta[0])
-        q = self._closed(which, q, theta)
-        self.engine.begin(which, q, *self.parameters(self.motion, self.grounds, which, q, v, theta))
+        q = self._closed(which, q, theta, begin)
+        self.engine.begin(which, begin, q, *self.parameters(self.motion, self.grounds, which, q, v, theta, begin))
+
+    def _which(self, copies: ArrayLike | None) -> np.ndarray:
+        numbers = np.arange(self.copies) if copies is None else np.unique(np.asarray(copies))
+        if len(numbers) and not (numbers.dtype.kind in "iu" and numbers[0] >= 0 and numbers[-1] < self.copies):
+            raise BadValue(f"there are copies 0 to {self.copies - 1}; {copies!r} given", given=copies)
+        return numbers.astype(int)
 
     def _prepare(self, q: np.ndarray, theta: np.ndarray) -> None:
-        self.motion = Motion(self.machine, self.grounds[0], self._law, self._until, self._measure, q, theta)
+        until, ends = self._until, None
+        if isinstance(until, str | Change):
+            until, ends = None, Change.named(until, self._contacts) if isinstance(until, str) else until
+        self.motion = Motion(self.machine, self.grounds[0], self._law, until, self._measure, q, theta)
         self._slow = max(REST, self.motion.gravity * self.step_length / 8)
         soft = [x.name for x in self.motion.elements if x.soft]
         if self._gradient and (soft or self.motion.patched):
@@ -188,7 +213,7 @@ class Batch:
             raise BadModel(f"derivatives need hard contacts on planes or one smooth terrain, and {what}", contacts=soft)
         try:
             if find_compiler() is not None and not self._exact:
-                self._engine = Native(self.motion, self.grounds, self.machine.name, self._gradient)
+                self._engine = Native(self.motion, self.grounds, self.machine.name, self._gradient, ends)
         except CompileError as problem:
             self.notes.append(f"the kernel could not be compiled: {problem}")
         if self._engine is None and not self._exact:
@@ -197,11 +222,11 @@ class Batch:
                 "gcc or clang"
             )
         if self._engine is None:
-            self._engine = Alone(self.motion, self.grounds, self._law)
+            self._engine = Alone(self.motion, self.grounds, self._law, {} if ends is None else {self._until: 1})
 
-    def _closed(self, which: np.ndarray, q: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    def _closed(self, which: np.ndarray, q: np.ndarray, theta: np.ndarray, begin: float) -> np.ndarray:
         """Positions on the loops of each copy's own Params."""
-        t, off = np.zeros(len(q)), np.full(len(q), np.inf)
+        t, off = np.full(len(q), begin), np.full(len(q), np.inf)
         for _ in range(CLOSINGS):
             ahead, off = self.motion.closing.batch(t, q, theta)
             off = np.ravel(off)
@@ -219,7 +244,13 @@ class Batch:
 
     @staticmethod
     def parameters(
-        motion: Motion, grounds: Sequence[Ground], which: np.ndarray, q: np.ndarray, v: np.ndarray, theta: np.ndarray
+        motion: Motion,
+        grounds: Sequence[Ground],
+        which: np.ndarray,
+        q: np.ndarray,
+        v: np.ndarray,
+        theta: np.ndarray,
+        begin: float = 0.0,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Independent velocities and run-time parameters with which some copies start."""
         n = len(which)
@@ -229,7 +260,8 @@ class Batch:
         p[:, motion.slice("restitution")], p[:, motion.slice("stiffness")] = laws[:, :, 2], motion.stiffness(theta)
         p[:, motion.slice("given")] = laws[:, :, :2].reshape(n, -1)
         p[:, motion.slice("entry_q")], p[:, motion.slice("entry_v")] = q, v
-        meeting, at = motion.meeting(q, v, p), motion.slice("block").start
+        p[:, motion.slice("entry_t")] = begin
+        meeting, at = motion.meeting(begin, q, v, p), motion.slice("block").start
         near = [[grounds[k].near(*place) for place in feet] for k, feet in zip(which, meeting.feet, strict=True)]
         for i, x in enumerate(motion.elements):
             place = {key: slice(at + s.start, at + s.stop) for key, s in x.places.items()}
@@ -246,7 +278,7 @@ class Batch:
                 p[:, place["reference"]] = np.eye(3)[np.abs(meeting.normals[:, i]).argmin(axis=1)]
             at += x.size
         w = v[:, list(motion.choice.independent)]
-        meeting, at = motion.meeting(q, v, p), motion.slice("block").start
+        meeting, at = motion.meeting(begin, q, v, p), motion.slice("block").start
         for i, x in enumerate(motion.elements):
             gap, deep = meeting.gaps[:, i], int(np.argmin(meeting.gaps[:, i]))
             if x.soft:
@@ -284,7 +316,23 @@ class Batch:
             engine.act(numbers)
         elif actions is not None and np.size(actions):
             raise BadValue("this batch takes no actions: its control is a law (t, s)", given=np.shape(actions))
-        engine.step(self.step_length, int(times), self.tolerance, self._slow, self.motion.weight, self.threads)
+        if not engine.step(self.step_length, int(times), self.tolerance, self._slow, self.motion.weight, self.threads):
+            wrong = np.flatnonzero(~np.isfinite(np.broadcast_to(numbers, (self.copies, self.actions))).all(axis=1))
+            raise BadValue(f"actions of copies {wrong[:8].tolist()} are not finite numbers", copies=wrong)
+
+    @by_one_thread
+    def go_on(self, copies: ArrayLike | None = None) -> None:
+        """Let copies that have ended, all or those of these numbers, go on from where they are; not those lost."""
+        self._set_over(copies, 1, 0)
+
+    @by_one_thread
+    def stop(self, copies: ArrayLike | None = None) -> None:
+        """Let copies stand still, all or those of these numbers."""
+        self._set_over(copies, 0, 1)
+
+    def _set_over(self, copies: ArrayLike | None, was: int, now: int) -> None:
+        which, over = self._which(copies), self.engine.column(self.engine.over)
+        over[which[over[which] == was]] = now
 
     @property
     def engine(self) -> Native | Alone:

@@ -15,7 +15,7 @@ one small linear system for all modes, which are run-time parameters as in `dyna
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -26,7 +26,7 @@ from saltus.compile import Kernel
 from saltus.compile.statements import Routine, routine
 from saltus.dynamics.choice import Choice, choose
 from saltus.dynamics.formulations import Reduced
-from saltus.errors import BadValue
+from saltus.errors import BadValue, UnknownName
 from saltus.ground import Ground
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import HybridSystem
@@ -36,7 +36,7 @@ from saltus.hybrid.signals import traced
 from saltus.hybrid.touched import Touched, constrained
 from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
-from saltus.model.symbols import SX, number
+from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot
 from saltus.once import cached_property
 
@@ -69,6 +69,42 @@ class Acted(Schedule):
         if self.function is None:
             return {name: row[i] for i, name in enumerate(s.mechanism.inputs)}
         return self.function(t, s, row)
+
+
+MODES = ("open", "stick", "slip")
+WORDS = {  # modes of a contact before and after
+    "touches": (("open",), ("stick", "slip")),
+    "lifts": (("stick", "slip"), ("open",)),
+    "sticks": (("slip",), ("stick",)),
+    "slips": (("stick",), ("slip",)),
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """An event: modes that every contact may have before and after it."""
+
+    before: tuple[Sequence[str], ...]
+    after: tuple[Sequence[str], ...]
+
+    @classmethod
+    def named(cls, name: str, names: Sequence[str]) -> Change:
+        """The event of a name such as "toe touches", whatever other contacts do then."""
+        known = [f"{contact} {word}" for contact in names for word in WORDS]
+        if name not in known:
+            raise UnknownName("event", name, known)
+        contact, _, word = name.rpartition(" ")
+        return cls(*(tuple(modes if x == contact else MODES for x in names) for modes in WORDS[word]))
+
+    def masks(self, elements: Sequence[Any]) -> np.ndarray:
+        """The same as bits of modes, before and after; a contact without friction that is closed may do either."""
+
+        def bits(x: Any, modes: Sequence[str]) -> int:
+            closed = {"stick", "slip"} if not x.slips and set(modes) & {"stick", "slip"} else set[str]()
+            return sum(1 << MODES.index(mode) for mode in closed | set(modes))
+
+        rows = [[bits(x, m) for x, m in zip(elements, modes, strict=True)] for modes in (self.before, self.after)]
+        return np.array(rows, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +163,9 @@ class Motion:
 
     def _traced(self, function: Any, what: str) -> Any:
         e, c = self.e, self.c
-        given = e.t, c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry), self.row
+        motors = {n.removeprefix("motor "): x for n, x in e.powers.items() if n.startswith("motor ")}
+        signals = c.signals(e.t, e.q, e.v, self.mechanism.p, c.entry)
+        given = e.t, replace(signals, powers=Named([*motors], [*motors.values()], "motor")), self.row
         return traced(function, *given[: asked(function)], what=what)
 
     def _measured(self, measure: Any) -> dict[str, SX]:
@@ -405,13 +443,13 @@ class Motion:
         none = np.zeros((len(theta), 0))
         return np.reshape(self.c.stiffness.batch(theta), (len(theta), -1)) if isinstance(self.c, Touched) else none
 
-    def meeting(self, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> Meeting:
+    def meeting(self, t: float, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> Meeting:
         """Where all contacts are at the start."""
         n = len(q)
         if not isinstance(self.c, Touched):
             return Meeting(np.zeros((n, 0)), np.zeros((n, 0)), [], np.zeros((n, 0, 3)), np.zeros((n, 0, 2)))
         base = p[:, : self.slice("block").stop]
-        gaps, rates, _, holds, normals, places = self.c.meeting.batch(np.zeros(n), q, v, base)
+        gaps, rates, _, holds, normals, places = self.c.meeting.batch(np.full(n, t), q, v, base)
         rows, slips = (np.cumsum([getattr(x, key) for x in self.elements]) for key in ("rows", "slips"))
         up = 2 if self.mechanism.spatial else 1
         return Meeting(

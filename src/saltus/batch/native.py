@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.batch.motion import Motion, derivative
+from saltus.batch.motion import Change, Motion, derivative
 from saltus.compile import build
 from saltus.compile.statements import VECTOR, Routine, declared, statements, unused
 from saltus.ground import Ground
@@ -36,6 +36,7 @@ _ARRAYS = (
     "land",
     "land_from",
     "land_to",
+    "ends",
 )
 
 
@@ -77,6 +78,8 @@ def source(motion: Motion, way: str = "") -> str:
         "FRICTIONS": motion.slice("friction").start,
         "STIFFNESSES": motion.slice("stiffness").start,
         "GIVEN": motion.slice("given").start,
+        "ACTIONS": motion.row.numel(),
+        "ACTION": motion.slice("row").start,
         "PATCHED": int(motion.patched),
         "SOFTS": int(any(x.soft for x in motion.elements)),
     }
@@ -118,7 +121,14 @@ def _function(r: Routine) -> list[str]:
 class Native:
     """A compiled kernel and the memory of its copies: structure of arrays, `lanes` copies side by side."""
 
-    def __init__(self, motion: Motion, grounds: list[Ground], name: str, gradient: bool = False) -> None:
+    def __init__(
+        self,
+        motion: Motion,
+        grounds: list[Ground],
+        name: str,
+        gradient: bool = False,
+        ends: Change | None = None,
+    ) -> None:
         n = len(grounds)
         self._motion, self._name = motion, f"{n} copies of {name}"
         self._library = self._built("back" if gradient else "")
@@ -137,6 +147,7 @@ class Native:
         self.over, self.fresh = self.memory(1, np.int32), self.memory(1, np.int32)
         self.land_from, self.land_to = self.memory(1, np.int64), self.memory(1, np.int64)
         self.land = self._table(grounds if motion.patched else [])
+        self.ends = None if ends is None else ends.masks(motion.elements)
 
     def _built(self, way: str) -> ctypes.CDLL:
         return ctypes.CDLL(str(build(source(self._motion, way), _FUSED, name=self._name)))
@@ -167,7 +178,7 @@ class Native:
         """One row per copy, as a copy."""
         if self.n == 1:
             return memory[:, :, 0].copy()
-        return memory.transpose(0, 2, 1).copy().reshape(-1, memory.shape[1])[: self.n]
+        return memory.transpose(0, 2, 1).copy().reshape(self.blocks * self.lanes, memory.shape[1])[: self.n]
 
     def column(self, memory: np.ndarray) -> np.ndarray:
         """One number per copy, where there is one; as a view."""
@@ -178,12 +189,12 @@ class Native:
         block, lane = np.divmod(which, self.lanes)
         memory[block, :, lane] = values
 
-    def begin(self, which: np.ndarray, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> None:
-        """Start some copies."""
+    def begin(self, which: np.ndarray, t: float, q: np.ndarray, w: np.ndarray, p: np.ndarray) -> None:
+        """Start some copies at a time."""
         z = np.zeros((len(q), self.x.shape[1] - q.shape[1] - w.shape[1]))
-        for memory, values in ((self.x, np.hstack([q, w, z])), (self.p, p), (self.fresh, 1)):
+        for memory, values in ((self.x, np.hstack([q, w, z])), (self.p, p), (self.fresh, 1), (self.t, t)):
             self.put(memory, which, values)
-        for memory in (self.t, self.steps, self.over, self.doubts):
+        for memory in (self.steps, self.over, self.doubts):
             self.put(memory, which, 0)
         if (
             len(which) == self.n and self.n % self.lanes
@@ -204,10 +215,9 @@ class Native:
         self._held[...] = actions.reshape(self.blocks, self.lanes, -1).transpose(0, 2, 1)
 
     @cached_property
-    def _step(self) -> Callable[..., None]:
+    def _step(self) -> Callable[..., int]:
         function = self._library.saltus_step
         function.argtypes = [ctypes.POINTER(_Batch), ctypes.c_longlong, ctypes.c_longlong]
-        function.restype = None
         return function
 
     # ---- derivatives ------------------------------------------------------------------------------------------------
@@ -239,22 +249,25 @@ class Native:
 
     @cached_property
     def _memories(self) -> list[int]:
-        return [getattr(self, name).ctypes.data for name in _ARRAYS]
+        arrays = (getattr(self, name) for name in _ARRAYS)
+        return [0 if array is None else array.ctypes.data for array in arrays]
 
     def _batch(self, step: float, times: int, tolerance: float, rest: float, weight: float) -> _Batch:
         return _Batch(step, tolerance, rest, weight, times, *self._memories, *self._kept)
 
-    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> None:
-        """Step all copies that have not ended, blocks of them on several threads; none of them knows of another."""
+    def step(self, step: float, times: int, tolerance: float, rest: float, weight: float, threads: int) -> bool:
+        """Step all copies that have not ended, blocks of them on several threads; none of them knows of another.
+
+        False where a copy was given actions that are not finite: it stands still.
+        """
         given = step, times, tolerance, rest, weight
         if given != self._last[0]:
             self._last = given, ctypes.pointer(self._batch(*given))
         batch = self._last[1]
         threads = min(threads, -(-self.blocks // BLOCKS))
         if threads == 1:
-            self._step(batch, 0, self.blocks)
-            return
+            return self._step(batch, 0, self.blocks) == 0
         if self._pool is None:
             self._pool = ThreadPoolExecutor(threads)
         edges = [self.blocks * k // threads for k in range(threads + 1)]
-        list(self._pool.map(lambda k: self._step(batch, edges[k], edges[k + 1]), range(threads)))
+        return not any(list(self._pool.map(lambda k: self._step(batch, edges[k], edges[k + 1]), range(threads))))

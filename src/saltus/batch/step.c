@@ -49,6 +49,7 @@ typedef struct {
   long long *doubts;         /* [block][lane] events that other forces might have followed, steps with too many events */
   const double *land;        /* [patch][PATCH] of all grounds: point, normal, friction, corner, within, second patch */
   const long long *land_from, *land_to; /* [block][lane] the patches of a copy's own ground */
+  const int *ends;           /* [2][contact] modes (1 open, 2 stick, 4 slip) before and after an event that ends a copy; or NULL */
   double *entries, *events;  /* [block][room][fields][lane], what happened, for derivatives; NULL if nobody asks */
   long long *written, *happened; /* [block][lane] how many there are; beyond the room they are counted, not kept */
   long long room, event_room;
@@ -507,9 +508,11 @@ static void calmed(const Meeting *m, const Problem *a, const V *p, int l, V *w) 
   for (int i = 0; i < NW && most <= LEVER * fast; ++i) w[i][l] += off[i];
 }
 
+static int mode(const V *p, int l, int i) { return CLOSED(i) == 0.0 ? 1 : HELD(i) ? 2 : 4; }
+
 /* Impacts and new modes of the lanes whose `event` is set; their state and its rates are then those after
-   it. Doubts about them are counted. */
-static void changed(const Batch *a, long long block, State *s, V *p, const int *event, const int *cause) {
+   it. Doubts about them are counted. `ends` are lanes whose copies end with it. */
+static void changed(const Batch *a, long long block, State *s, V *p, const int *event, const int *cause, int *ends) {
   Meeting m;
   State after;
   Problem asks[LANES];
@@ -517,6 +520,10 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
   long long *doubts = a->doubts + block * LANES;
   double notes[LANES][EVENT];
   int hit[LANES] = {0}, any = SOFTS, touching[LANES][SIZE(ELEMENTS)] = {{0}};
+  EACH(l) {
+    ends[l] = a->ends && event[l] && cause[l] != NEVER;
+    for (int i = 0; i < ELEMENTS && ends[l]; ++i) ends[l] = (mode(p, l, i) & a->ends[i]) != 0;
+  }
   met(s, p, &m);
   if (PATCHED) {
     EACH(l) if (event[l]) looked(a, block * LANES + l, &m, p, l, cause[l]);
@@ -560,6 +567,7 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
   after = *s;
   arrived(&after, p);
   EACH(l) if (event[l]) copied(s, &after, l);
+  EACH(l) for (int i = 0; i < ELEMENTS && ends[l]; ++i) ends[l] = (mode(p, l, i) & a->ends[ELEMENTS + i]) != 0;
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------------------- */
@@ -674,7 +682,11 @@ static void block(const Batch *a, long long k) {
   start = now.t;
   while (running) {
     int all = 1;
-    if (any) changed(a, k, &now, p, event, cause);
+    if (any) {
+      int ends[LANES];
+      changed(a, k, &now, p, event, cause, ends);
+      EACH(l) if (ends[l]) a->over[k * LANES + l] = 1, clocks[l].todo = 0;
+    }
     any = 0;
     EACH(l) dt[l] = clocks[l].todo ? clocks[l].trial : 0.0;
     const V error = attempt(&now, p, dt, &next);
@@ -762,6 +774,14 @@ static void block(const Batch *a, long long k) {
 
 int saltus_lanes(void) { return LANES; }
 
-void saltus_step(const Batch *a, long long first, long long last) {
-  for (long long k = first; k < last; ++k) block(a, k);
+/* How many copies were given actions that are not finite; these stand still. */
+int saltus_step(const Batch *a, long long first, long long last) {
+  int wrong = 0;
+  for (long long k = first; k < last; ++k) {
+    const double *given = a->p + (k * NP + ACTION) * LANES;
+    for (int i = 0; i < ACTIONS * LANES; ++i)
+      if (!isfinite(given[i]) && !a->over[k * LANES + i % LANES]) a->over[k * LANES + i % LANES] = 2, ++wrong;
+    block(a, k);
+  }
+  return wrong;
 }

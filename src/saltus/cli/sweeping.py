@@ -19,15 +19,18 @@ from saltus.errors import BadValue
 
 @dataclass(frozen=True)
 class Maker:
-    """Builds the machine of a name or a file, in whatever process it is called; a linkage comes as it is."""
+    """Builds the machine of a name or a file, in whatever process it is called; a linkage comes as it is.
+
+    `reading` are the options with which a file is read, in pairs: what makes the same is equal, and kept by it.
+    """
 
     model: str
     linkage: bool = False
-    reading: Any = None
+    reading: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self) -> Any:
         """Build it."""
-        system = model_of(self.model, self.reading).system
+        system = model_of(self.model, dict(self.reading)).system
         return system.mechanism if self.linkage else system
 
 
@@ -58,10 +61,11 @@ def sweep(
         raise BadValue(f"--vary names a Param twice: {', '.join(vary)}; give each one range")
     store = out_dir or Path("results") / f"sweep-{Path(model).stem}"
     check_directory(store)
+    maker = Maker(model, linkage=driver is not None, reading=tuple(reading.items()))
     if driver is not None:
-        task: Any = sl.design.LinkageTask(Maker(model, linkage=True, reading=reading), driver, point)
+        task: Any = sl.design.LinkageTask(maker, driver, point)
     else:
-        task = sl.design.GaitTask(Maker(model, reading=reading), strides=strides)
+        task = sl.design.GaitTask(maker, strides=strides)
     task.make()  # refuse a wrong name here, not in every worker
     begin = time.perf_counter()
     with progress_bar(as_json) as bar:

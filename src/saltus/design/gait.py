@@ -5,20 +5,27 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from saltus.batch.batch import Batch
+from saltus.compile import find_compiler
+from saltus.design.copies import counted, feet_of, run_strides
 from saltus.errors import BadValue, NoDesign, SaltusError, UnknownName
 from saltus.hybrid.graph import HybridSystem
+from saltus.hybrid.laws import stepwise
+from saltus.model.assembly import State
+from saltus.model.mechanism import Mechanism
 from saltus.simulation.run import simulate
-from saltus.simulation.strides import strides
+from saltus.simulation.strides import Strides, strides
 from saltus.simulation.trajectory import Trajectory
 from saltus.sweeps.workers import local_processes
 
 LONGEST = 60.0  # s of simulated time for the strides asked for
+AT_ONCE = 256  # designs of a machine with feet that are worth a batch
 
 
 @dataclass(frozen=True)
@@ -47,40 +54,99 @@ class Gait:
 
 NO_GAIT = Gait(0, True, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan)
 
+IN_BATCHES = Gait(1, False, 1.0, 1.0, 0.5, 1.0, math.nan, math.nan, math.nan, math.nan)  # what a batch cannot measure
+
 
 @dataclass(frozen=True)
 class GaitTask:
     """Run a machine with other Params: picklable, for sweeps and gait design.
 
-    `make` returns the HybridSystem and must be importable; `start` names a keyframe (by default the last), `control`
-    one of the system's controls (its first), `domain` where it starts (the first). `strides` are run, the last half
-    of them counts; `stability` finds the periodic orbit and its multipliers, too.
+    `make` returns the HybridSystem, or a Mechanism with feet, and must be importable; `start` names a keyframe (by
+    default the last), `control` one of the system's controls (its first), `domain` where it starts (the first).
+    `strides` are run, the last half of them counts; `stability` finds the periodic orbit of a HybridSystem and its
+    multipliers, too. Many designs of a machine with feet run side by side in a `sl.Batch`, unless `exact`: its gaits
+    have work and time in contact to the millisecond, and neither impact loss nor contact forces.
     """
 
-    make: Callable[[], HybridSystem]
+    make: Callable[[], HybridSystem | Mechanism]
     strides: int = 8
     start: str | None = None
     control: str | None = None
     domain: str | None = None
     stability: bool = False
     tolerance: float = 1e-8
+    exact: bool = False
+    threads: int | None = 1
 
     def __call__(self, points: dict[str, np.ndarray], generators: Any = None) -> dict[str, np.ndarray]:
         """Gaits at many points, as a sweep wants them."""
         count = len(next(iter(points.values())))
-        rows = [self.gait({n: float(v[i]) for n, v in points.items()}).as_dict() for i in range(count)]
+        designs = [{n: float(v[i]) for n, v in points.items()} for i in range(count)]
+        rows = [x.as_dict() for x in (self.gaits(designs) if self.batched else map(self.gait, designs))]
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+    @property
+    def batched(self) -> bool:
+        """Whether many designs run as copies of a batch."""
+        if self.exact or self.stability or find_compiler() is None:
+            return False
+        system = _made(self.make)
+        return system.terrain is not None and stepwise(self._law(system)) is None
+
+    @property
+    def at_once(self) -> int:
+        """Designs that a sweep shall give it at a time."""
+        return AT_ONCE if self.batched else 1
+
+    def gaits(self, designs: Sequence[Mapping[str, float]]) -> list[Gait]:
+        """Gaits of many designs as copies of a batch; one that does not even assemble completes no stride."""
+        system, starts = _made(self.make), dict[int, State]()
+        for k, params in enumerate(designs):
+            try:
+                starts[k] = self._start(system, params)
+            except UnknownName:
+                raise
+            except SaltusError:
+                continue
+        out = [NO_GAIT] * len(designs)
+        cuts, works, lost = self._run_copies(starts, len(designs))
+        for k, start in starts.items():
+            if len(cut := cuts[k]):
+                cost = _cost(float(works[k, : len(cut)][cut.steady].sum()), cut, _weight(system, start.p))
+                numbers = (cut.mean_speed, cut.stride_time, cut.duty_factor, cost)
+                out[k] = Gait(len(cut), bool(lost[k]), *numbers, math.nan, math.nan, math.nan, math.nan)
+        return out
+
+    def _run_copies(self, starts: dict[int, State], count: int) -> tuple[list[Strides], np.ndarray, np.ndarray]:
+        """Strides of copies by number; what cannot start is taken out of `starts`, another runs in its place."""
+        while starts:
+            other = next(iter(starts.values()))
+            given = [starts.get(k, other) for k in range(count)]
+            try:
+                return run_strides(_copies(self, count), given, self.strides)
+            except BadValue as problem:
+                wrong = given[problem.data["copy"]] if "copy" in problem.data else None
+                if wrong is None:
+                    raise
+                for k in [k for k, start in starts.items() if start is wrong]:
+                    del starts[k]
+        return [], np.zeros((0, 0)), np.zeros(0, bool)
 
     def gait(self, params: Mapping[str, float]) -> Gait:
         """Run once; a design that does not even assemble completes no stride."""
         system = _made(self.make)
+        touch = _touch(system)
         try:
             run = self.run(params)
         except UnknownName:
             raise
         except SaltusError:
             return NO_GAIT
-        gait = measure(run, system)
+        gait = measure(run, system, touch)
+        if self.stability and system.terrain is not None:
+            raise BadValue(
+                "stability=True is for a HybridSystem; of a machine with feet find the gait by sl.find_orbit"
+            )
         if self.stability and gait.completed >= self.strides - 1 and not gait.fell:
             return replace(gait, multiplier=self._multiplier(system, run, params))
         return gait
@@ -88,53 +154,68 @@ class GaitTask:
     def run(self, params: Mapping[str, float] | None = None) -> Trajectory:
         """Simulate."""
         system = _made(self.make)
-        m = system.mechanism
         params = dict(params or {})
-        m.values(params)
-        if not m.keyframes:
-            raise BadValue(f"{m.name!r} has no keyframe to start from; give it one in m.keyframes")
-        state = m.keyframe(self.start or list(m.keyframes)[-1], params=params)
-        control = None
-        if system.controls:
-            name = self.control or next(iter(system.controls))
-            if name not in system.controls:
-                raise UnknownName("control", name, system.controls)
-            control = system.controls[name]
         return simulate(
             system,
-            state,
+            self._start(system, params),
             domain=self.domain or next(iter(system.domains)),
             until=LONGEST,
-            control=control,
-            stop_after={"touchdown": self.strides + 1},
+            control=self._law(system),
+            stop_after={_touch(system): self.strides + 1},
             params=params,
             tolerance=self.tolerance,
         )
 
+    def _start(self, system: HybridSystem, params: Mapping[str, float]) -> State:
+        m = system.mechanism
+        m.values(params)
+        if not m.keyframes:
+            raise BadValue(f"{m.name!r} has no keyframe to start from; give it one in m.keyframes")
+        return m.keyframe(self.start or list(m.keyframes)[-1], params=params)
+
+    def _law(self, system: HybridSystem) -> Any:
+        if not system.controls:
+            return None
+        name = self.control or next(iter(system.controls))
+        if name not in system.controls:
+            raise UnknownName("control", name, system.controls)
+        return system.controls[name]
+
     def _multiplier(self, system: HybridSystem, run: Trajectory, params: Mapping[str, float]) -> float:
         """Largest Floquet multiplier of the orbit near the last touchdown; infinite where there is none."""
-        from saltus.model.assembly import State
         from saltus.orbits.find import find_orbit
 
         event = [e for e in run.events if e.name == "touchdown"][-1]
-        control = system.controls[self.control or next(iter(system.controls))] if system.controls else None
         try:
             begin = State(system.mechanism, event.q, event.v, run.params)
-            orbit = find_orbit(system, begin, domain=event.target, control=control, params=params)
+            orbit = find_orbit(system, begin, domain=event.target, control=self._law(system), params=params)
         except SaltusError:
             return math.inf
         return float(np.abs(orbit.multipliers).max(initial=0.0))
 
 
 @functools.lru_cache(maxsize=8)
-def _made(make: Callable[[], HybridSystem]) -> HybridSystem:
+def _made(make: Callable[[], HybridSystem | Mechanism]) -> HybridSystem:
     """The system of a maker, once per process: another Param value needs no recompiling."""
-    return make()
+    made = make()
+    return HybridSystem.alone(made) if isinstance(made, Mechanism) else made
 
 
-def measure(run: Trajectory, system: HybridSystem) -> Gait:
-    """Numbers of a run, over the last half of its strides."""
-    cut = strides(run)
+@functools.lru_cache(maxsize=2)
+def _copies(task: GaitTask, count: int) -> Batch:
+    """The copies of a task, kept for the next generation."""
+    system = _made(task.make)
+    return counted(system.mechanism, task._law(system), count, task.threads)
+
+
+def _touch(system: HybridSystem) -> str:
+    """The event that begins a stride: touchdown of a graph, or the touch of a machine's first foot."""
+    return "touchdown" if system.edges else f"{feet_of(system.mechanism)[0]} touches"
+
+
+def measure(run: Trajectory, system: HybridSystem, touch: str) -> Gait:
+    """Numbers of a run, over the last half of its strides, which an event begins."""
+    cut = strides(run, event=touch)
     contacts = run.meta["contacts"].values()
     friction = max((c["friction_need"] for c in contacts), default=math.nan)
     normal = min((c["normal_min"] for c in contacts), default=math.nan)
@@ -146,9 +227,7 @@ def measure(run: Trajectory, system: HybridSystem) -> Gait:
     inside = (run.t >= begin) & (run.t <= end)
     motors = [i for i, name in enumerate(run.meta["channels"]) if name.startswith("motor ")]
     work = np.diff(run.arrays["work"][inside][:, motors], axis=0)
-    distance = float(cut.lengths[steady].sum())
-    weight = _weight(system, run)
-    cost = float(np.maximum(work, 0).sum()) / (weight * abs(distance)) if distance and weight else math.nan
+    cost = _cost(float(np.maximum(work, 0).sum()), cut, _weight(system, system.mechanism.values(run.params)))
     lost = sum(e.impact.T_c for e in run.events if e.impact is not None and begin - 1e-9 <= e.t < end - 1e-9)
     return Gait(
         len(cut),
@@ -164,14 +243,20 @@ def measure(run: Trajectory, system: HybridSystem) -> Gait:
     )
 
 
-def _weight(system: HybridSystem, run: Trajectory) -> float:
+def _cost(work: float, cut: Strides, weight: float) -> float:
+    """Cost of transport of steady strides with this positive work (J)."""
+    distance = float(cut.lengths[cut.steady].sum())
+    return work / (weight * abs(distance)) if distance and weight else math.nan
+
+
+def _weight(system: HybridSystem, params: np.ndarray) -> float:
     import casadi as ca
 
     from saltus.dynamics.equations import number
 
     m = system.mechanism
     mass = sum((number(link.mass) for link in m.links.values()), ca.SX(0))
-    return float(ca.Function("weight", [m.p], [mass * ca.norm_2(ca.densify(m.gravity))])(m.values(run.params)))
+    return float(ca.Function("weight", [m.p], [mass * ca.norm_2(ca.densify(m.gravity))])(params))
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,10 +281,12 @@ def design_gait(
     seed: int = 0,
     workers: int | None = None,
 ) -> GaitDesign:
-    """Choose Params by simulated running: differential evolution (SciPy) on whole generations over processes.
+    """Choose Params by simulated running: differential evolution (SciPy) on whole generations.
 
     A design that falls or does not assemble misses the constraint of completing its strides, by as many as it lacks;
-    it is never scored. The result depends on the seed, not on the number of workers.
+    it is never scored. Generations run over processes; of a machine with feet, as copies of a batch if that measures
+    what is asked for. What is returned ran event-exactly in any case: the best design of the last generation that
+    does as it should there. The result depends on the seed, not on the number of workers.
     """
     from scipy.optimize import NonlinearConstraint, differential_evolution
 
@@ -219,18 +306,19 @@ def design_gait(
             raise BadValue(f"bounds of {name!r} are {low:g} to {high:g}; the lower one must be less", param=name)
     _made(task.make).mechanism.values({n: v[0] for n, v in vary.items()})
     limits = dict(subject_to or {})
-    kept: dict[bytes, list[Gait]] = {}
-    begin, count = time.perf_counter(), 0
+    together = task.batched and not any(
+        math.isnan(function(IN_BATCHES)) for function in (minimise, *(limit[0] for limit in limits.values()))
+    )
+    many = replace(task, threads=workers)
+    kept: dict[tuple[float, ...], Gait] = {}
+    begin = time.perf_counter()
 
     def gaits(x: np.ndarray) -> list[Gait]:
-        nonlocal count
-        key = x.tobytes()
-        if key not in kept:
-            kept.clear()
-            designs = [dict(zip(vary, row.tolist(), strict=True)) for row in np.atleast_2d(x.T)]
-            kept[key] = list(pool.map(task.gait, designs))
-            count += len(designs)
-        return kept[key]
+        rows = [tuple(row.tolist()) for row in np.atleast_2d(x.T)]
+        if new := [row for row in dict.fromkeys(rows) if row not in kept]:
+            designs = [dict(zip(vary, row, strict=True)) for row in new]
+            kept.update(zip(new, many.gaits(designs) if together else pool.map(task.gait, designs), strict=True))
+        return [kept[row] for row in rows]
 
     def value(x: np.ndarray) -> Any:
         out = np.array([minimise(g) for g in gaits(x)])
@@ -252,18 +340,23 @@ def design_gait(
             popsize=population,
             rng=seed,
         )
-    best = dict(zip(vary, map(float, answer.x), strict=True))
-    gait = task.gait(best)
-    wrong = dict(zip(["strides", *limits], _missed(gait, task.strides, limits), strict=True))
-    bad = [f"{n} by {v:.3g}" for n, v in wrong.items() if v > 1e-9]
-    if bad:
-        raise NoDesign(
-            f"no gait within the bounds of {', '.join(vary)} was found; the nearest misses {', '.join(bad)}. Widen the "
-            "bounds or start from a design that runs",
-            missed=wrong,
-            params=best,
-        )
-    return GaitDesign(best, float(minimise(gait)), gait, count, time.perf_counter() - begin)
+    nearest: tuple[dict[str, float], dict[str, float]] | None = None
+    order = np.argsort(answer.population_energies)
+    for x in (answer.x, *(answer.population[order][1:] if together else ())):
+        params = dict(zip(vary, map(float, x), strict=True))
+        gait = task.gait(params)
+        wrong = dict(zip(["strides", *limits], _missed(gait, task.strides, limits), strict=True))
+        if max(wrong.values()) <= 1e-9:
+            return GaitDesign(params, float(minimise(gait)), gait, len(kept), time.perf_counter() - begin)
+        nearest = nearest or (params, wrong)
+    assert nearest is not None
+    bad = ", ".join(f"{n} by {v:.3g}" for n, v in nearest[1].items() if v > 1e-9)
+    raise NoDesign(
+        f"no gait within the bounds of {', '.join(vary)} was found; the nearest misses {bad}. Widen the bounds or "
+        "start from a design that runs",
+        missed=nearest[1],
+        params=nearest[0],
+    )
 
 
 def _missed(gait: Gait, wanted: int, limits: Mapping[str, tuple[Callable[[Gait], float], float, float]]) -> list[float]:

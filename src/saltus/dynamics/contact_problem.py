@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,12 +58,16 @@ class Law:
 
 @dataclass(frozen=True, eq=False)
 class Forces:
-    """A solution: forces f, motions w, and of every contact "open", "stick" or "slip" with its direction."""
+    """A solution: forces f, motions w, and of every contact "open", "stick" or "slip" with its direction.
+
+    `gone` are contacts that were let go of at their limit, where nothing moves yet.
+    """
 
     f: np.ndarray
     w: np.ndarray
     modes: tuple[str, ...]
     directions: tuple[np.ndarray | None, ...]
+    gone: frozenset[int] = frozenset()
 
 
 def solve(
@@ -282,7 +286,7 @@ class _Problem:
             gone = self._held(f, after, turned)
             found = None if gone is None else self._judged(gone, self.G @ gone + self.b, after, turned)
             if found is not None:
-                return found
+                return replace(found, gone=frozenset(which))
         return None
 
     @staticmethod

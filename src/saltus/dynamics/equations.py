@@ -274,6 +274,12 @@ class Equations:
         rows = [None if c.weight is None else c.weight[i] for c in self.closures for i in range(c.phi.numel())]
         return {i: w for i, w in enumerate(rows) if w is not None}
 
+    @property
+    def shares(self) -> dict[int, SX]:
+        """What rows bear of a load that others bear too, 1 if not among these."""
+        rows = [None if c.share is None else c.share[i] for c in self.closures for i in range(c.phi.numel())]
+        return {i: w for i, w in enumerate(rows) if w is not None}
+
     @cached_property
     def J(self) -> SX:
         """Constraint Jacobian with respect to v."""

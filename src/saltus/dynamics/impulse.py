@@ -71,13 +71,14 @@ class Decomposition:
     """Space of constrained motion of the rows A, in the mass metric and within the loops B.
 
     With M = L L', velocities y = L' v have the energy |y|^2 / 2. There the rows of B span what the loops forbid;
-    what A adds to it, the rows A L'^-1 without their part in B, is decomposed into singular values.
+    what A adds to it, the rows A L'^-1 without their part in B, is decomposed into singular values. What loops hold
+    need not be heavy: velocities with B v = 0 have the same energy in M + c B'B, which is positive definite then.
     """
 
     def __init__(self, M: np.ndarray, A: np.ndarray, B: np.ndarray | None = None) -> None:
         self.M, self.A = M, A
         try:
-            self._L = np.linalg.cholesky(M)
+            self._L = _cholesky(M, B)
         except np.linalg.LinAlgError:
             raise Singular(
                 "the mass matrix is not positive definite: some coordinate moves nothing heavy, so that neither "
@@ -155,6 +156,18 @@ class Decomposition:
         free = rest[int((s > 0.5).sum()) :]
         vectors = np.linalg.solve(self._L.T, np.sqrt(2.0) * np.vstack([first[::-1], free]).T)
         return np.concatenate([np.ones(len(first)), np.zeros(len(free))]), vectors
+
+
+def _cholesky(M: np.ndarray, B: np.ndarray | None) -> np.ndarray:
+    """L L' = M, or M + c B'B where M alone is not positive definite."""
+    try:
+        return np.linalg.cholesky(M)
+    except np.linalg.LinAlgError:
+        if B is None or not B.any():
+            raise
+    held = _t(B) @ B
+    sizes = [np.trace(x, axis1=-2, axis2=-1)[..., None, None] for x in (M, held)]
+    return np.linalg.cholesky(M + held * (sizes[0] / np.where(sizes[1] > 0, sizes[1], 1.0)))
 
 
 def critical_friction(G: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ class Element:
         self.normal = not isinstance(part, Rub)
         self.soft = not isinstance(part, Rub) and part.stiffness is not None
         sizes = {"closed": 1, "stick": 1, "felt": 1, "friction": 1, "static": 1, "direction": slips, "anchor": slips}
-        sizes["borne"] = int(slips > 0)  # friction keeps its direction: others hold the contact at rest
+        sizes["share"] = int(slips > 0)  # of a load that others bear too; 0: others hold it, and its friction is given
         if isinstance(part, Foot):
             sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
@@ -80,21 +80,27 @@ class Element:
         """1 where it is closed and does not stick."""
         return self.symbols["closed"] * (1 - self.symbols["stick"])
 
+    @property
+    def idle(self) -> SX:
+        """1 where it is at rest because others hold it: friction has the direction and the size that it is given."""
+        return self.symbols["closed"] * self.symbols["stick"] * (self.symbols["share"] <= 0)
+
     def closure(self, g: Geometry, index: int) -> Closure:
         """Its rows, weighted by the mode."""
-        closed, held = self.symbols["closed"], self.symbols["closed"] * self.symbols["stick"]
+        closed, share = self.symbols["closed"], self.symbols.get("share", SX(1))
+        held = closed * self.symbols["stick"] * (share > 0)
         if self.soft:
             closed = held = SX(0)
         weights = [held] * self.slips + [closed] * self.normal
+        shares = [ca.fmax(share, 1)] * self.slips + [SX(1)] * self.normal
         off = [g.hold[i] - self.symbols["anchor"][i] for i in range(self.slips)] if g.hold.numel() else [0] * self.slips
         if self.slips and g.hold.numel() and "corner" in self.symbols:
             off = [(1 - self.symbols["corner"]) * x for x in off]
         phi = [w * x for w, x in zip(weights, [*off, *([g.gap] * self.normal)], strict=True)]
         rate = [w * g.rates[i] for i, w in enumerate(weights)]
         locks = (*("xyz"[: self.slips] if self.slips else ""), *(["normal"] * self.normal))
-        return Closure(
-            self.name, ca.vertcat(*phi), locks, contact=index, rate=ca.vertcat(*rate), weight=ca.vertcat(*weights)
-        )
+        rows = ca.vertcat(*phi), ca.vertcat(*rate), ca.vertcat(*weights), ca.vertcat(*shares)
+        return Closure(self.name, rows[0], locks, contact=index, rate=rows[1], weight=rows[2], share=rows[3])
 
     def direction(self, slip: SX) -> SX:
         """Unit direction of slip: in the plane that of the mode, in 3D that of the velocity, from rest on as given."""
@@ -104,8 +110,7 @@ class Element:
         starts = self.symbols["starts"]
         along = slip + d * starts**3 / (starts**2 + ca.sumsqr(slip))
         along[0] += 1 - self.slipping  # whatever direction, but one: its series must exist
-        borne = self.symbols["borne"]
-        return borne * d + (1 - borne) * along / ca.sqrt(ca.sumsqr(along) + TINY)
+        return along / ca.sqrt(ca.sumsqr(along) + TINY)
 
     def push(self, g: Geometry) -> SX:
         """Forces of a soft contact along its rows: tangential, then normal."""

@@ -47,6 +47,7 @@ typedef struct {
   double t, h;             /* the step poly stands for */
   double g[SAMPLES][SIZE(G)], g_rate[SAMPLES][SIZE(G)]; /* guards and their time derivatives */
   double g_end[SIZE(G)], probe_g[SIZE(G)], probe_rate[SIZE(G)], spare_g[SIZE(G)];
+  double range[SIZE(G)]; /* of the guards at the samples */
   double armed_at[SIZE(G)], root[SIZE(G)], sign[SIZE(G)], delay[SIZE(G)];
 } Work;
 
@@ -423,6 +424,9 @@ static double find_events(Work *w, double t, const double *x, double h) {
     interpolate(w, t, x, h);
   }
   for (int i = 0; i < G; ++i) {
+    double low = w->g[0][i], high = low;
+    for (int k = 1; k < SAMPLES; ++k) low = fmin(low, w->g[k][i]), high = fmax(high, w->g[k][i]);
+    w->range[i] = high - low;
     w->armed_at[i] = w->run->armed[i] ? 0 : INFINITY;
     w->root[i] = scan(w, i);
     first = fmin(first, w->root[i]);
@@ -430,8 +434,16 @@ static double find_events(Work *w, double t, const double *x, double h) {
   return first;
 }
 
+/* Whether guards at the landed state say that none has fired: what the interpolant showed of guard i was its error, as
+   of forces that hang on velocities below the tolerance, and not a graze, whose value there is next to none. */
+static int mistaken(const Work *w, int i, const double *g) {
+  for (int k = 0; k < G; ++k)
+    if (isfinite(w->delay[k]) && w->sign[k] * g[k] >= 0) return 0;
+  return fabs(g[i]) > 0.1 * w->range[i];
+}
+
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
-   method on the guards. Lists the guards that fired. Return the length, or NaN if a step was not finite or its error
+   method on the guards. Lists the guards that fired, none if it was a mistake. Return the length, or NaN if a step was not finite or its error
    more than `most` tolerances: what is unstable may by chance pass in a longer one. */
 static double land(Work *w, double t, const double *x, double h, double first, double most) {
   Run *r = w->run;
@@ -469,6 +481,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     length = fmin(h, length + soonest);
   }
   r->n_fired = 0;
+  if (length > 0 && mistaken(w, nearest, g)) return length;
   const double tie = 1e-12 * fmax(fabs(t + length), h);
   for (int i = 0; i < G; ++i) {
     if (!(w->delay[i] - soonest <= tie || (isfinite(w->delay[i]) && w->sign[i] * g[i] >= 0))) continue;
@@ -574,7 +587,8 @@ static int integrate(Work *w) {
       arm(w, event, w->g[0]);
       r->step = h;
       if (landed > 0 && !advance(w, &t, landed == length ? t_new : t + landed, landed)) return NO_MEMORY;
-      return EVENT;
+      if (r->n_fired) return EVENT;
+      continue;
     }
     if (!advance(w, &t, t_new, length)) return NO_MEMORY;
     if (G > 0) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -102,13 +103,26 @@ class NativeStepper:
         flow = self.flow
         n, guards, parameters = self._sizes
         check_times(flow, request)
-        x = self._array("x", request.x, n).copy()
-        armed = self._array("armed", request.armed, guards, np.bool_).copy()
-        directions = self._array("directions", request.directions, guards, np.int32)
-        p = self._array("p", request.p, parameters)
-        atol = self._array("atol", request.atol, n)
-        rtol = self._array("rtol", request.rtol, n)
-        fired = np.zeros(guards, np.int32)
+        for name, value, size in (
+            ("x", request.x, n),
+            ("p", request.p, parameters),
+            ("atol", request.atol, n),
+            ("rtol", request.rtol, n),
+            ("directions", request.directions, guards),
+            ("armed", request.armed, guards),
+        ):
+            if np.shape(value) != (size,):
+                raise BadValue(
+                    f"{flow.name!r}: {name} has shape {np.shape(value)}, expected ({size},)",
+                    name=name,
+                    given=np.shape(value),
+                    expected=(size,),
+                )
+        # One block of each kind: asking an array for its address takes as long as a step.
+        numbers = np.concatenate([request.x, request.p, request.atol, request.rtol], dtype=np.float64)
+        armed, signs = np.array(request.armed, np.bool_), np.zeros(2 * guards, np.int32)
+        signs[:guards] = request.directions
+        at, at_signs = numbers.ctypes.data, signs.ctypes.data
         run = _Run(
             t=request.t,
             t_end=request.t_end,
@@ -116,13 +130,13 @@ class NativeStepper:
             max_step=request.max_step,
             arm_tol=request.arm_tol,
             max_steps=request.max_steps,
-            p=p.ctypes.data,
-            atol=atol.ctypes.data,
-            rtol=rtol.ctypes.data,
-            directions=directions.ctypes.data,
-            x=x.ctypes.data,
+            x=at,
+            p=at + 8 * n,
+            atol=at + 8 * (n + parameters),
+            rtol=at + 8 * (2 * n + parameters),
+            directions=at_signs,
+            fired=at_signs + 4 * guards,
             armed=armed.ctypes.data,
-            fired=fired.ctypes.data,
         )
         self._integrate(ctypes.byref(run))
         try:
@@ -133,9 +147,9 @@ class NativeStepper:
             return Segment(
                 breaks=_copied(run.breaks, (count + 1,)),
                 coefficients=_copied(run.coefficients, shape),
-                x=x,
+                x=numbers[:n].copy(),
                 stop=_STOPS[run.stop],
-                fired=tuple(fired[: run.n_fired].tolist()),
+                fired=tuple(signs[guards : guards + run.n_fired].tolist()),
                 armed=armed,
                 step=run.step,
                 evaluations=run.evaluations,
@@ -144,24 +158,13 @@ class NativeStepper:
         finally:
             self._release(ctypes.byref(run))
 
-    def _array(self, name: str, value: Any, size: int, kind: Any = np.float64) -> NDArray[Any]:
-        array = np.ascontiguousarray(value, kind)
-        if array.shape != (size,):
-            raise BadValue(
-                f"{self.flow.name!r}: {name} has shape {array.shape}, expected ({size},)",
-                name=name,
-                given=array.shape,
-                expected=(size,),
-            )
-        return array
-
 
 def _copied(address: int | None, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Copy out of C's memory (None: C never asked for any, and the array is empty)."""
-    array = np.empty(shape)
-    if address is not None:
-        ctypes.memmove(array.ctypes.data, address, array.nbytes)
-    return array
+    if address is None:
+        return np.empty(shape)
+    block: Any = (ctypes.c_double * math.prod(shape)).from_address(address)
+    return np.frombuffer(block).reshape(shape).copy()
 
 
 def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:

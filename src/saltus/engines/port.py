@@ -85,7 +85,7 @@ class Stop(enum.Enum):
     STEP_TOO_SMALL = "step too small"  # the error test kept failing
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)  # not frozen: sampled laws make thousands a second, and freezing takes most of it
 class Request:
     """One call to an engine.
 
@@ -110,7 +110,7 @@ class Request:
     max_steps: int = 20_000
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class Segment:
     """What one call produced.
 

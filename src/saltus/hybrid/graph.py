@@ -182,6 +182,11 @@ class HybridSystem(Packed):
         source = self._domain(source)
         self._check_guard(guard, f"edge from {source.name!r}")
         candidates: tuple[Domain, ...] = ()
+        if target is None:
+            raise BadModel(
+                f"edge from {source.name!r} leads to None; system.ends(name, guard) ends a run",
+                source=source.name,
+            )
         if isinstance(target, Domain | str):
             target = self._domain(target)
         elif target and isinstance(reset, PlasticImpact | Collision):

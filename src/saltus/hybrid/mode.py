@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import casadi as ca
@@ -51,14 +52,14 @@ class Layout:
         """Place in x of the states that are neither positions nor velocities nor work."""
         return slice(self.work.stop, self.work.stop + self.n_z)
 
+    @cached_property
+    def _places(self) -> dict[str, slice]:
+        ends = [0, *accumulate(size for _, size in self.sizes)]
+        return {name: slice(ends[i], ends[i + 1]) for i, (name, _) in enumerate(self.sizes)}
+
     def slice(self, name: str) -> slice:
         """Place of a block of p."""
-        at = 0
-        for block, size in self.sizes:
-            if block == name:
-                return slice(at, at + size)
-            at += size
-        raise KeyError(name)
+        return self._places[name]
 
     @property
     def n_p(self) -> int:
@@ -326,6 +327,12 @@ class Mode:
         """All velocities at (t, x, p), those that the constraints allow there."""
         return self._kernel("velocity", self.ode.consistent)
 
+    def velocities(self, t: float, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """The same in numbers; most formulations have them in the state."""
+        if self.formulation.reduced:
+            return np.ravel(self.velocity(t, x, p))
+        return x[self.layout.nq : self.layout.nq + self.layout.nw].copy()
+
     @cached_property
     def command(self) -> Kernel:
         """What the law asks of the inputs, and what they deliver, at (t, x, p)."""
@@ -415,31 +422,45 @@ class Mode:
         """Volume now; Singular if the coordinates cannot carry the motion, or move nothing heavy."""
         q, base, c = x[: self.layout.nq], self.base(p), self.constrained
         volume = float(np.ravel(self.volume(t, x, p))[0])
-        M, motions = c.mass(t, q, base), np.eye(self.equations.nv)
-        if self.formulation.reduced and self.choice.rows:
-            if not volume > 0:
-                names = [self.mechanism.v_names[i] for i in self.choice.independent]
-                raise Singular(
-                    f"domain {self.domain.name!r}: {', '.join(names)} do not determine the motion at t = {t:.6g} s; "
-                    "leave the choice of independent coordinates open",
-                    coordinates=names,
-                )
-            _, s, Vt = np.linalg.svd(scaled_rows(c.closure(t, q, base)[1][list(self.choice.rows)]))
-            motions = Vt[len(s) :]
-            M = motions @ M @ motions.T
-        size = np.sqrt(np.maximum(M.diagonal(), 0.0))
-        scaled = np.divide(M, np.outer(size, size), out=np.zeros_like(M), where=np.outer(size, size) > 0)
-        values, vectors = np.linalg.eigh(scaled)
-        if values.size and not values[0] > NO_MASS:
-            moved = np.abs(vectors[:, 0] @ motions)
-            names = [n for n, part in zip(self.mechanism.v_names, moved, strict=True) if part > 0.1]
+        if self.formulation.reduced and self.choice.rows and not volume > 0:
+            names = [self.mechanism.v_names[i] for i in self.choice.independent]
+            raise Singular(
+                f"domain {self.domain.name!r}: {', '.join(names)} do not determine the motion at t = {t:.6g} s; "
+                "leave the choice of independent coordinates open",
+                coordinates=names,
+            )
+        M, everything = c.mass(t, q, base), np.eye(self.equations.nv)
+        partly = self.formulation.reduced or bool(self.mechanism.idle)  # what loops hold need not be heavy
+        names, other = self._idle(M, self._allowed(t, q, base) if partly else everything), ""
+        if names and not partly and not self._idle(M, self._allowed(t, q, base)):
+            other = ", or use sl.formulations.SPF() or Minimal(): loops hold them"
+        if names:
             raise Singular(
                 f"domain {self.domain.name!r}: the mass matrix is singular (t = {t:.6g} s), a motion of "
-                f"{', '.join(names)} moves nothing heavy; give the links there mass and inertia, or use "
-                "sl.formulations.SPF() or Minimal() where loops hold them",
+                f"{', '.join(names)} moves nothing heavy; give the links there mass and inertia{other}",
                 coordinates=names,
             )
         return volume
+
+    def _allowed(self, t: float, q: np.ndarray, base: np.ndarray) -> np.ndarray:
+        """Motions, one per row, that the constraints allow; contacts with modes of their own may let go."""
+        c = self.constrained
+        rows = [i for i in self.choice.rows if i < c.loops or not c.elements]
+        if not rows:
+            return np.eye(self.equations.nv)
+        _, s, Vt = np.linalg.svd(scaled_rows(c.closure(t, q, base)[1][rows]))
+        return Vt[len(s) :]
+
+    def _idle(self, M: np.ndarray, motions: np.ndarray) -> list[str]:
+        """Coordinates of one of these motions (rows) that the mass matrix does not notice; none if it notices all."""
+        M = motions @ M @ motions.T
+        size = np.sqrt(np.maximum(M.diagonal(), 0.0))
+        scaled = np.divide(M, np.outer(size, size), out=np.zeros_like(M), where=np.outer(size, size) > 0)
+        values, vectors = np.linalg.eigh(scaled)
+        if not values.size or values[0] > NO_MASS:
+            return []
+        moved = np.abs(vectors[:, 0] @ motions)
+        return [n for n, part in zip(self.mechanism.v_names, moved, strict=True) if part > 0.1]
 
 
 def mode(constrained: Constrained, formulation: Formulation, choice: Choice, act: Action) -> Mode:

@@ -33,7 +33,8 @@ class Signals:
     """The machine at one instant: `s.q.hip`, `s.v.hip`, `s.p.kp`, `s.domain`, `s.entry.t`, `s.position("foot").y`.
 
     `s.domain` is plain text, so `if s.domain == "stance"` is legal; branching on the state itself uses `sl.math.where`.
-    `s.touching.left` is 1 while the foot "left" touches and 0 while it does not.
+    `s.touching.left` is 1 while the foot "left" touches and 0 while it does not. `s.powers.hip` is the power (W) of the
+    motor at "hip", for what a batch measures: a law that makes it cannot know it.
     """
 
     mechanism: Mechanism
@@ -48,6 +49,7 @@ class Signals:
     ground: float | None = 0.0
     responses: Callable[[Any], tuple[Any, Any, Any]] | None = None  # of an output to the inputs
     touching: Named = field(default_factory=lambda: Named((), (), "contact"))
+    powers: Named = field(default_factory=lambda: Named((), (), "motor"))
 
     def response(self, output: Any) -> tuple[Any, Any, Any]:
         """Rate y', drift b and gain D of an output y(q, t), with y'' = b + D u under all constraints of the domain.
@@ -171,6 +173,8 @@ def commands(mechanism: Mechanism, given: Any, what: str) -> list[Any]:
         )
     out = [given.get(name, 0.0) for name in inputs]
     for name, value in zip(inputs, out, strict=True):
+        if isinstance(value, float) and math.isfinite(value):
+            continue
         size = value.numel() if isinstance(value, SX) else np.size(value)
         if isinstance(value, str | bool | Named) or value is None or size != 1:
             raise BadValue(f"{what} gave {value!r} for {name!r}; give one number", given=value)

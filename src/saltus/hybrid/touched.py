@@ -101,10 +101,11 @@ class Touched(Constrained):
                 e.rub(f"friction {x.name}", slip, self.rubbing(slip, i))
 
     def rubbing(self, slip: SX, i: int) -> SX:
-        """Force (N) or effort (Nm) against a slip, zero unless the contact is closed and does not stick."""
+        """Force (N) or effort (Nm) against a slip, zero of a contact that is open or holds itself at rest."""
         x = self.elements[i]
         size = self.normals[self.sliding.index(i)] if x.normal else 1.0
-        return -x.slipping * x.symbols["friction"] * size * x.direction(slip)
+        way = x.slipping * x.direction(slip) + x.idle * x.symbols["direction"]
+        return -x.symbols["friction"] * size * way
 
     # ---- what holds and what moves ----------------------------------------------------------------------------------
 
@@ -182,8 +183,8 @@ class Touched(Constrained):
                     young, along = ca.sumsqr(s["direction"]), ca.dot(slip, s["direction"])
                     fast = ca.sqrt(ca.sumsqr(slip) + 1e-300) - s["stands"]
                     moving = young * (along + s["starts"] / 2) + (1 - young) * fast
-                moving = s["borne"] * (SLIP_ENDS - _size(slip)) + (1 - s["borne"]) * moving
-                out.append(s["closed"] * (s["stick"] * cone + (1 - s["stick"]) * moving) + (1 - s["closed"]))
+                rests = ca.if_else(s["share"] > 0, cone, SLIP_ENDS - _size(slip))  # else others hold it at rest
+                out.append(s["closed"] * (s["stick"] * rests + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out
 
     def _pivots(self, ode: ODE) -> SX:

@@ -312,12 +312,14 @@ class Entrance:
         except np.linalg.LinAlgError:
             solved = False
         if not solved:
-            name = self.constrained.domain.name
+            name, idle = self.constrained.domain.name, np.abs(np.linalg.svd(saddle[:, : self.nv])[2][-1])
+            names = [n for n, part in zip(self.constrained.mechanism.v_names, idle, strict=True) if part > 0.1]
             raise Singular(
-                f"domain {name!r}: some coordinate moves nothing heavy (t = {t:.6g} s), so that impacts and "
-                "projections onto the constraints are not defined; give every link that moves mass and inertia, or let "
-                "loops hold it",
+                f"domain {name!r}: a motion of {', '.join(names)} moves nothing heavy (t = {t:.6g} s), so that impacts "
+                "and projections onto the constraints are not defined; give every link that moves mass and inertia, or "
+                "let loops hold it",
                 domain=name,
+                coordinates=names,
             )
         return out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -124,6 +125,8 @@ class Copies:
         self._pushes = np.zeros((copies, len(task.pushes)))
         self._left = np.zeros(copies)  # s for which a copy is still pushed
         self.start()
+        for note in self.batch.notes:
+            warnings.warn(note, RuntimeWarning, stacklevel=3)
         engine = self.batch.engine
         self.t, self.over = engine.column(engine.t), engine.column(engine.over)
         actions = round(task.seconds / (task.step * task.times))

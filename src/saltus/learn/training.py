@@ -31,7 +31,7 @@ SHAPE = (64, 64)
 LASTING = 0.9  # of an episode: those that last so long in the mean make a policy worth a look by `simulate`
 NEARLY = 0.3  # of the commanded speed: so far off it is still followed
 JUDGED, SHOWN = 12.0, 2.0  # s of a run that judges a policy, and of it that its report shows
-FIELDS = ("samples", "seconds", "reward", "length")
+FIELDS = ("samples", "seconds", "processor", "reward", "length")
 
 
 class Copies(VecEnv):
@@ -93,8 +93,9 @@ class _Watch(BaseCallback):
         super().__init__()
         self.folder, self.limit, self.every, self.tell, self.task = folder, seconds, every, tell, task
         self.learned = False
-        self.spent = float(_last(folder).get("seconds", 0.0))
+        self.spent, self.worked = (float(_last(folder).get(name, 0.0)) for name in ("seconds", "processor"))
         self.begun = self.kept = time.monotonic()
+        self.worked -= time.process_time()
 
     def _on_training_start(self) -> None:
         n = self.training_env.num_envs
@@ -111,12 +112,16 @@ class _Watch(BaseCallback):
 
     @property
     def row(self) -> dict[str, float]:
-        """A line of the learning curve: means over the last thousand episodes, NaN before the first has ended."""
+        """A line of the learning curve: means over the last thousand episodes, NaN before the first has ended.
+
+        Seconds since it began, and of the processor, all threads together.
+        """
         self.ended = self.ended[-1000:]
         reward, length = np.array(self.ended or [(math.nan, math.nan)]).mean(axis=0)
         return {
             "samples": self.num_timesteps,
             "seconds": round(self.spent + time.monotonic() - self.begun, 1),
+            "processor": round(self.worked + time.process_time(), 1),
             "reward": round(float(reward), 3),
             "length": round(float(length), 1),
         }
@@ -265,12 +270,12 @@ def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> tuple
         seen, earned, over, cut, _ = env.step(actions[-1])
         reward += earned
     runs = env.copies.batch.engine.runs[0]
-    work = sum(_work(run, task.machine.inputs) for run in runs)
+    done = sum(work(run, task.machine.inputs) for run in runs)
     lasted, way = runs[-1].t[-1], env.state.positions[0] - start.positions[0]
     touches = sum(event.name.endswith(" touches") for run in runs for event in run.events)
     command = start.params.get("command", math.nan)
     ended = "lasted" if not over else "fell" if env.copies.over[0] == 1 else runs[-1].outcome.kind
-    found = Judgement(command, float(lasted), float(way / lasted), touches, float(work / abs(way)), reward, ended)
+    found = Judgement(command, float(lasted), float(way / lasted), touches, float(done / abs(way)), reward, ended)
     lasts = task.step * task.times
     first = max(0, len(actions) - round(SHOWN / lasts))
     rows = np.pad(np.array(actions[first:]), ((0, 0), (0, len(task.pushes))))
@@ -282,7 +287,7 @@ def judge(policy: Policy, task: Task, *, seconds: float, seed: int = 0) -> tuple
     return found, run
 
 
-def _work(run: sl.Trajectory, names: Iterable[str]) -> float:
+def work(run: sl.Trajectory, names: Iterable[str]) -> float:
     """Positive work of all motors (J)."""
     power = [np.maximum(run.torques[n] * run.v[n], 0.0) for n in names if n in run.v]
     return float(sum(np.trapezoid(p, run.t) for p in power))

@@ -89,7 +89,7 @@ class Closure:
 
     `locks` says what each holds; `contact` is the number of the contact in its domain, None for the machine's own.
     `rate` is given where it is not that of phi (rolling); `weight` (0 or 1, at run time) where a row may be let go of:
-    phi and rate are then multiplied by it.
+    phi and rate are then multiplied by it. Of rows that depend on each other each bears the load by its `share`.
     """
 
     name: str
@@ -99,6 +99,7 @@ class Closure:
     contact: int | None = None
     rate: SX | None = None
     weight: SX | None = None
+    share: SX | None = None
 
 
 class Kinematics:

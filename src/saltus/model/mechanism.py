@@ -121,7 +121,7 @@ class Mechanism(Packed, Shown, Loads):
         return link
 
     def massless(self, name: str) -> Link:
-        """Add a link without mass, moved by a joint with a `motion`, or with something heavy further out."""
+        """Add a link without mass: moved by a joint with a `motion`, with something heavy further out, or in a loop."""
         self.book.new_name("link", name, self.links)
         self.links[name] = Link(name, 0.0, SX(3, 1), SX(3, 3), self.spatial)
         return self.links[name]
@@ -394,6 +394,11 @@ class Mechanism(Packed, Shown, Loads):
     def check(self) -> None:
         """Raise BadModel unless every link hangs together with the ground and something heavy moves."""
         self.tree.check(self.links, {name for name, _ in self.reflected})
+
+    @property
+    def idle(self) -> set[str]:
+        """Links that joints move without moving anything heavy, by name."""
+        return {x.child.name for x in self.tree.idle(self.links, {name for name, _ in self.reflected})}
 
     # ---- configurations -----------------------------------------------------------------------------------------
 

@@ -80,27 +80,32 @@ class Tree:
         if not self.book.v:
             raise BadModel(f"{name!r} has no coordinate: nothing in it can move; add a joint", name=name)
 
-    def _check_masses(self, links: Mapping[str, Link], turning: Set[str]) -> None:
-        """Refuse coordinates that move nothing heavy: their acceleration would be undefined."""
+    def idle(self, links: Mapping[str, Link], turning: Set[str]) -> list[Placement]:
+        """Placed joints whose coordinates move nothing heavy: loops alone give them an acceleration."""
         heavy = {
             name
             for name, link in links.items()
             if not isinstance(link.mass, int | float) or link.mass > 0 or link.inertia.nnz()
         }
-        idle: list[Joint] = []
-        carrying: list[SX] = []
+        light: list[Placement] = []
+        carrying: list[SX] = [SX(0, 1)]
         for placement in reversed(self.placements):
             joint = placement.joint
             if placement.child.name in heavy:
                 heavy.add(placement.parent.name)
                 carrying += joint.motion or ()
             elif joint.motion is None and joint.v_names and not turning >= set(joint.v_names):
-                idle.append(joint)
-        for joint in idle:
-            own = ca.vertcat(*[self.book.q[n] for n in joint.q_names])
-            if not self.loops and not ca.depends_on(ca.vertcat(SX(0, 1), *carrying), own):
-                raise BadModel(
-                    f"{joint.title} moves a link without mass; give it a motion "
-                    "(motion=m.motion(...)) or give the link a mass",
-                    joint=joint.name,
-                )
+                light.append(placement)
+        moving = ca.vertcat(*carrying)
+        return [x for x in light if not ca.depends_on(moving, ca.vertcat(*[self.book.q[n] for n in x.joint.q_names]))]
+
+    def _check_masses(self, links: Mapping[str, Link], turning: Set[str]) -> None:
+        """Refuse coordinates that move nothing heavy: their acceleration would be undefined."""
+        idle = [] if self.loops else self.idle(links, turning)
+        if idle:
+            joint = idle[0].joint
+            raise BadModel(
+                f"{joint.title} moves a link without mass; give it a motion "
+                "(motion=m.motion(...)) or give the link a mass",
+                joint=joint.name,
+            )

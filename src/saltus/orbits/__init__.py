@@ -1,6 +1,6 @@
 """Periodic gaits: found, followed over a Param, judged by their multipliers, pushed and steadied."""
 
-from saltus.orbits.basins import basin, largest_push, sensitivities
+from saltus.orbits.basins import Basin, Push, Survival, basin, largest_push, sensitivities
 from saltus.orbits.branching import switch
 from saltus.orbits.cascade import Cascade, cascade
 from saltus.orbits.continuation import extend, follow
@@ -12,10 +12,13 @@ from saltus.orbits.orbit import Orbit
 from saltus.orbits.stride_feedback import stabilise
 
 __all__ = [
+    "Basin",
     "Bifurcation",
     "Cascade",
     "Family",
     "Orbit",
+    "Push",
+    "Survival",
     "basin",
     "cascade",
     "extend",

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from saltus.errors import BadValue, UnknownName
 from saltus.model.contents import unchanged
 from saltus.model.symbols import flatten
+from saltus.orbits.copies import AT_ONCE, Copies, batched
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.stride import Crossing, Lost, Moment
 
 STRIDES = 20
+REGAINED = 1e-6  # m, rad, m/s, rad/s from the gait: so near it is regained
+CLOSE = 1e-5  # the same in a batch, whose steps have errors of their own
+SIZES = 16  # pushes that are tried at once
 
 
 @unchanged
@@ -77,9 +82,73 @@ class Returns:
                 at = self.next(at)
             except Lost:
                 return k, False
-            if self.distance(at) < 1e-6:
+            if self.distance(at) < REGAINED:
                 return strides, True
-        return strides, self.distance(at) < max(0.5 * first, 1e-6)
+        return strides, self.distance(at) < max(0.5 * first, REGAINED)
+
+    def survive(
+        self, moments: Sequence[Moment], strides: int = STRIDES, threads: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same of many starts, as copies of a batch: strides, who regains the gait, and of whom that is in doubt.
+
+        The gait's own start is one more copy: if that does not come back, batches are not right for this gait.
+        """
+        moments = [*moments, self.home]
+        copies = Copies(self.orbit, moments, threads)
+        first, regained = [self.distance(x) for x in moments], np.zeros(len(moments), bool)
+        while copies.under_way.any():
+            for k, at in copies.back().items():
+                off, made = self.distance(at), copies.made[k]
+                regained[k] = off < CLOSE or (made == strides and off < 0.5 * first[k])
+                if regained[k] or made == strides:
+                    copies.made[k] = strides
+                    copies.stop([k])
+        doubt = regained & copies.doubtful if regained[-1] else np.ones(len(moments), bool)
+        return copies.made[:-1], regained[:-1], doubt[:-1]
+
+
+@dataclass(frozen=True)
+class Survival:
+    """A task for sweeps: strides that an orbit makes from changed starts, and whether it is regained (1 or 0).
+
+    Points are changes of coordinates ("z_U") and velocities ("v.z_U") at the start of the stride. All points of a call
+    run side by side in a `sl.Batch` where the machine has feet; one that regains the gait by a motion that was one of
+    several runs event-exactly, as all do otherwise, or with `exact`.
+    """
+
+    orbit: Orbit
+    strides: int = STRIDES
+    exact: bool = False
+    threads: int = 1
+
+    @property
+    def at_once(self) -> int:
+        """Points that a sweep shall give it at a time."""
+        return AT_ONCE if batched(self.orbit) and not self.exact else 1
+
+    def __call__(self, points: Mapping[str, np.ndarray], generators: Any = None) -> dict[str, np.ndarray]:
+        """Strides, whether the gait was regained, and whether that was found event-exactly, one entry per point."""
+        m = self.orbit.system.mechanism
+        known = [*m.q_names, *(f"v.{n}" for n in m.v_names)]
+        for name in points:
+            if name not in known:
+                raise UnknownName("coordinate", name, known)
+        returns, count = Returns(self.orbit), len(next(iter(points.values())))
+        starts = [returns.pushed(*_changes({n: float(v[i]) for n, v in points.items()})) for i in range(count)]
+        made, regained, doubt = np.zeros(count, int), np.zeros(count, bool), np.ones(count, bool)
+        if batched(self.orbit) and not self.exact:
+            made, regained, doubt = returns.survive(starts, self.strides, self.threads)
+        with ThreadPoolExecutor(self.threads) as pool:
+            which = np.flatnonzero(doubt)
+            for i, out in zip(which, pool.map(lambda i: returns.survives(starts[i], self.strides), which), strict=True):
+                made[i], regained[i] = out
+        return {"strides": made, "regained": regained, "exact": doubt}
+
+
+def _changes(given: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    """Changes of places and of speeds."""
+    speeds = {n[2:]: v for n, v in given.items() if n.startswith("v.")}
+    return {n: v for n, v in given.items() if not n.startswith("v.")}, speeds
 
 
 @dataclass(frozen=True)
@@ -98,24 +167,39 @@ def largest_push(
     """Bisect for the largest push, a change of velocities at the start of the stride, that dies out.
 
     `direction` are velocities by name, as in {"boom.x": 1.0}; sizes are multiples of it. The answer is the end of
-    the first stretch of survival, found to `tolerance`; beyond it some larger pushes may be survived again.
+    the first stretch of survival, found to `tolerance`; beyond it some larger pushes may be survived again. Of a
+    machine with feet, batches say where to look; both ends of the answer are event-exact in any case.
     """
     if not any(direction.values()):
         raise BadValue(
             "a push needs a direction: give velocities by name, as in {'boom.x': 1.0}", given=dict(direction)
         )
-    returns = Returns(orbit)
+    returns, fine = Returns(orbit), tolerance * most / 10
+
+    def pushed(size: float) -> Moment:
+        return returns.pushed({}, {n: size * v for n, v in direction.items()})
 
     def lives(size: float) -> bool:
-        return returns.survives(returns.pushed({}, {n: size * v for n, v in direction.items()}), strides)[1]
+        return returns.survives(pushed(size), strides)[1]
 
     low, high = 0.0, most / 64
+    if batched(orbit):
+        sizes = [0.0, *(most / 2**k for k in range(6, -1, -1))]
+        while True:
+            _, regained, _ = returns.survive([pushed(size) for size in sizes[1:]], strides)
+            end = int(np.argmin(regained)) if not regained.all() else len(regained) - 1
+            low, high = sizes[end], sizes[end + 1]
+            if regained.all() or high - low <= fine:
+                break
+            sizes = np.linspace(low, high, SIZES + 2).tolist()
+    width = high - low
+    while low > 0.0 and not lives(low):
+        low, high, width = max(0.0, low - width), low, 2 * width
     while high < most and lives(high):
-        low, high = high, 2 * high
+        low, high, width = high, min(most, high + width), 2 * width
     if high >= most and lives(most):
         return Push(dict(direction), most, np.inf)
-    high = min(high, most)
-    while high - low > tolerance * most / 10:
+    while high - low > fine:
         middle = (low + high) / 2
         low, high = (middle, high) if lives(middle) else (low, middle)
     return Push(dict(direction), low, high)
@@ -123,13 +207,17 @@ def largest_push(
 
 @dataclass(frozen=True, eq=False)
 class Basin:
-    """Section through the basin of an orbit: strides made and whether the gait was regained, over two changes."""
+    """Section through the basin of an orbit: strides made and whether the gait was regained, over two changes.
+
+    `exact` says which points were run event-exactly; of a machine with feet those at the edge of the basin.
+    """
 
     names: tuple[str, str]
     x: np.ndarray
     y: np.ndarray
     strides: np.ndarray  # one row a y
     regained: np.ndarray
+    exact: np.ndarray
 
 
 @unchanged
@@ -140,30 +228,34 @@ def basin(
     *,
     strides: int = STRIDES,
     threads: int = 2,
+    sweep: Callable[[Survival, dict[str, np.ndarray]], Any] | None = None,
 ) -> Basin:
-    """Run from changed starts: `x` and `y` are a coordinate ("z_U") or a velocity ("v.z_U") and changes to it."""
-    returns = Returns(orbit)
-    m = orbit.system.mechanism
-    for name, _ in (x, y):
-        if name.removeprefix("v.") not in (m.v_names if name.startswith("v.") else m.q_names):
-            raise UnknownName("coordinate", name, [*m.q_names, *(f"v.{n}" for n in m.v_names)])
+    """Run from changed starts: `x` and `y` are a coordinate ("z_U") or a velocity ("v.z_U") and changes to it.
 
-    def run(pair: tuple[float, float]) -> tuple[int, bool]:
-        given = {x[0]: pair[0], y[0]: pair[1]}
-        places = {n: v for n, v in given.items() if not n.startswith("v.")}
-        speeds = {n[2:]: v for n, v in given.items() if n.startswith("v.")}
-        return returns.survives(returns.pushed(places, speeds), strides)
-
-    pairs = [(float(a), float(b)) for b in y[1] for a in x[1]]
-    results = [run(pairs[0])]  # compiles what there is to compile
-    with ThreadPoolExecutor(threads) as pool:
-        results += list(pool.map(run, pairs[1:]))
-    shape = (len(y[1]), len(x[1]))
-    made = np.array([r[0] for r in results]).reshape(shape)
-    return Basin(
-        (x[0], y[0]),
-        np.asarray(x[1], float),
-        np.asarray(y[1], float),
-        made,
-        np.array([r[1] for r in results]).reshape(shape),
+    Of a machine with feet all starts run side by side in a batch, and those whose neighbour does otherwise again,
+    event-exactly, until no such point is left. `sweep` runs them elsewhere, as
+    functools.partial(sl.sweep, store="basin", scheduler="tcp://HOST:PORT") does.
+    """
+    across, up = (np.asarray(values, float) for values in (x[1], y[1]))
+    points = {x[0]: np.tile(across, len(up)), y[0]: np.repeat(up, len(across))}
+    task = Survival(orbit, strides, threads=threads)
+    found = task(points) if sweep is None else sweep(task, points)
+    made, regained, exact = (
+        np.array(found[name]).reshape(len(up), len(across)).astype(kind)
+        for name, kind in (("strides", int), ("regained", bool), ("exact", bool))
     )
+    again = replace(task, exact=True)
+    while (todo := np.flatnonzero(_edge(regained) & ~exact)).size:
+        more = again({name: values[todo] for name, values in points.items()})
+        made.flat[todo], regained.flat[todo], exact.flat[todo] = more["strides"], more["regained"], True
+    return Basin((x[0], y[0]), across, up, made, regained, exact)
+
+
+def _edge(regained: np.ndarray) -> np.ndarray:
+    """Points beside which the other happens."""
+    out = np.zeros(regained.shape, bool)
+    for a, b in ((np.s_[1:, :], np.s_[:-1, :]), (np.s_[:, 1:], np.s_[:, :-1])):
+        other = regained[a] != regained[b]
+        out[a] |= other
+        out[b] |= other
+    return out

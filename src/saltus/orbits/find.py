@@ -25,6 +25,7 @@ from saltus.simulation.asked import check_events, ground_of
 
 ON_SECTION = 1e-6
 SHORTEST = 1e-5  # s: a shorter period is rest, not a gait
+STILL = 1e-7  # m, rad, m/s, rad/s: what moves by less all the way is at rest
 ATTRACT = 20  # strides run forward when Newton's method fails from the guess
 SECTION = "section"
 MEETS = re.compile(r" (touches|bounces)(,|$)")  # among the changes of contacts that make an event
@@ -160,6 +161,8 @@ class _Search:
         orbit = Orbit(self.system, self.control, self.shooting, found, self.history)
         if orbit.period < SHORTEST or min(a.duration for p in orbit.passages for a in p.arcs) < 0:
             raise self._failure(f"the search ends at rest: the period shrinks to {orbit.period:.3g} s")
+        if all(np.ptp(a.sampled()[1], axis=0).max() < STILL for p in orbit.passages for a in p.arcs):
+            raise self._failure("the search ends at rest: nothing moves from one event to the next")
         return orbit
 
     # ---- steps --------------------------------------------------------------------------------------------------
@@ -201,9 +204,18 @@ class _Search:
         self.shooting = Shooting(
             self.stride, sections, events, same, self.relabel, self.period if same.timed else None, where
         )
-        on_section = sections[0].distance(moment, theta) < ON_SECTION
+        on_section = sections[0].distance(moment, theta) < ON_SECTION and self._crosses(crossings[-1], moment, theta)
         first = self._reduced(moment if on_section else self.relabel.moment(passage.end))
         return self._point(first, theta)
+
+    def _crosses(self, crossing: Crossing, moment: Moment, theta: np.ndarray) -> bool:
+        """Whether a state on the section goes through it in its direction, where nothing else happens there."""
+        if crossing.edge is None or not crossing.edge.marks:
+            return True
+        d = self.stride.dynamics(moment, theta)
+        p, _ = d.entered(moment, theta, self.stride.contacts(moment, theta))
+        rate = np.ravel(d.slopes(moment.t, np.concatenate([moment.q, moment.v]), p)[1])[crossing.fired]
+        return bool(d.directions[crossing.fired] * rate >= 0)
 
     def _on_time(self, moment: Moment, same: Sameness, theta: np.ndarray) -> Point:
         """Strides of one period each, from the start's time on, whatever happens on the way."""

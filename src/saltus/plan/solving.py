@@ -305,7 +305,7 @@ class _Work:
                 count = " + ".join(str(len(mesh) - 1) for mesh in finer.meshes)
                 self.ended = (
                     f"the solver ended with {next_result.status} on {count} intervals after {next_result.iterations} "
-                    f"iterations and {next_result.seconds:.1f} s; {_advice(next_result)}"
+                    f"iterations and {next_result.seconds:.1f} s; {self._advice(next_result)}"
                 )
                 break
             t, result = finer, next_result
@@ -344,6 +344,15 @@ class _Work:
             t, result.x, self.rounds, result.cost, _largest(self._errors(t, result)), build, status, self.solver.upper()
         )
 
+    def _advice(self, result: Result) -> str:
+        if result.status in solvers.INFEASIBLE:
+            return "It looks infeasible from here: give it more time or larger limits, or another guess"
+        integrands = ca.vertcat(SX(0, 1), *[expression for _, expression, _ in self.plan.integrals])
+        steps = ca.Function("integrands", ca.symvar(integrands), [integrands])
+        if any(steps.instruction_id(k) == ca.OP_FABS for k in range(steps.n_instructions())):
+            return "An integral has an absolute value, whose kink solvers trip over: write plan.absolute(x) for |x|"
+        return "Allow more iterations or seconds, or give a better guess"
+
     def _insist(self, t: Transcription, result: Result) -> None:
         """Raise NotSolved with what is most wrong."""
         if result.ok:
@@ -355,7 +364,8 @@ class _Work:
         ]
         raise NotSolved(
             f"{self.plan!r}: the solver ended with {result.status} after {result.iterations} iterations and "
-            f"{result.seconds:.1f} s.\n" + "\n".join(["Most wrong:", *lines, _advice(result)]),
+            f"{result.seconds:.1f} s.\n"
+            + "\n".join([*(["Most wrong:", *lines] if lines else []), self._advice(result)]),
             worst=worst,
             best=self.motion(t, result),
             status=result.status,
@@ -363,12 +373,6 @@ class _Work:
             iterations=result.iterations,
             seconds=result.seconds,
         )
-
-
-def _advice(result: Result) -> str:
-    if result.status in solvers.INFEASIBLE:
-        return "It looks infeasible from here: give it more time or larger limits, or another guess"
-    return "Allow more iterations or seconds, or give a better guess"
 
 
 def _distinct(tried: Sequence[tuple[Transcription, Result]]) -> list[tuple[Transcription, Result]]:

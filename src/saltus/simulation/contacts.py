@@ -24,11 +24,11 @@ STILL = 1e-9  # m/s: slower than this a contact does not slip
 # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
 # so small say nothing of the direction of a slip
 STANDS, ROUGHLY = 1e-8, 10.0
-# m/s: a slip that starts in 3D is given its direction until it is as fast as this, or so many tolerances, below which
-# velocities say nothing of it, but at most as the third number times the root of the tolerance. It finds its direction
-# the quicker the slower it is, with steps as short; what it turns meanwhile is lost: by the square of this speed,
-# measured on feet that slip in turns, 1e-9 m with 1e-5 m/s and 1e-7 with 1e-4.
-STARTS, MANY, GENTLY = 1e-6, 100.0, 0.1
+# m/s: a slip that starts in 3D is given its direction until it is as fast as this, or as the second number times the
+# root of the tolerance. It finds its direction the quicker the slower it is, with steps as short; what it turns
+# meanwhile is lost: by the square of this speed, measured on feet that slip in turns, 1e-9 m with 1e-5 m/s and 1e-7 m
+# with 1e-4 m/s, a tenth of the tolerance.
+STARTS, GENTLY = 1e-6, 0.1
 
 Frictions = tuple[float | None, float | None]  # of slip and of rest; None: the ground's
 
@@ -47,32 +47,47 @@ class Now:
     restitution: float = 0.0
     patch: Patch | None = None
     reference: np.ndarray | None = None
-    borne: float | None = None  # friction that it bears at rest although its row is not held: others hold it
+    share: float = 1.0  # of a load at rest that others bear too; 0: others hold it, and it bears what it is given
+    bears: np.ndarray | float = 0.0  # friction against that, per load
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
 
     @property
     def mode(self) -> str:
         """Open, stick or slip."""
-        return "open" if not self.closed else "stick" if self.stick or self.borne is not None else "slip"
+        return "open" if not self.closed else "stick" if self.stick else "slip"
+
+    @property
+    def young(self) -> bool:
+        """Whether it slips in 3D in the direction in which it started."""
+        return self.mode == "slip" and self.element.slips == 2 and bool(self.direction.any())
+
+    def way(self, slip: np.ndarray) -> np.ndarray:
+        """Unit direction of a slip with this velocity, as `Element.direction` has it."""
+        if self.young:
+            slip = slip + self.direction * self.starts**3 / (self.starts**2 + slip @ slip)
+        return slip / np.linalg.norm(slip)
 
     def like(self, other: Now) -> bool:
         """Whether it does the same as another, wherever it is held."""
-        modes = [(x.closed, x.stick, x.borne, x.friction, x.patch) for x in (self, other)]
-        return modes[0] == modes[1] and np.allclose(self.direction, other.direction, rtol=0.0, atol=1e-9)
+        modes = [(x.closed, x.stick, x.friction, x.patch) for x in (self, other)]
+        pairs = (self.direction, other.direction), (self.bears, other.bears)
+        near = all(np.allclose(*pair, rtol=0.0, atol=1e-9) for pair in pairs)
+        return modes[0] == modes[1] and near and math.isclose(self.share, other.share, rel_tol=1e-3)
 
     def block(self, felt: bool) -> np.ndarray:
         """Its run-time parameters."""
         x = self.element
-        out = np.zeros(x.size)
+        out, idle = np.zeros(x.size), self.stick and self.share == 0
+        bears = np.linalg.norm(self.bears)
         values: dict[str, Any] = {
             "closed": self.closed,
             "stick": self.stick,
             "felt": felt,
-            "friction": self.friction if self.borne is None else self.borne,
-            "borne": self.borne is not None,
+            "friction": bears if idle else self.friction,
+            "share": self.share,
             "static": self.static,
-            "direction": self.direction,
+            "direction": self.bears / max(bears, 1e-300) if idle else self.direction,
             "anchor": self.anchor,
             "stands": self.stands,
             "starts": self.starts,
@@ -110,7 +125,7 @@ class Contacts:
                 static=float(mu_s),
                 restitution=float(e),
                 stands=max(STANDS, ROUGHLY * tolerance),
-                starts=max(STARTS, min(MANY * tolerance, GENTLY * math.sqrt(tolerance))),
+                starts=max(STARTS, GENTLY * math.sqrt(tolerance)),
             )
             for x, (mu, mu_s, e) in zip(c.elements, laws, strict=True)
         ]
@@ -230,7 +245,7 @@ class Contacts:
     def _assign(feet: Sequence[Now], near: Sequence[Patch], own: Sequence[Frictions]) -> None:
         """Patches to the contacts of one foot; one that is touched stays with its contact's mode."""
         before = {
-            (one.patch.point, one.patch.normal): (one.closed, one.stick, one.direction, one.borne)
+            (one.patch.point, one.patch.normal): (one.closed, one.stick, one.direction, one.share, one.bears)
             for one in feet
             if one.patch
         }
@@ -239,8 +254,8 @@ class Contacts:
             changed = one.patch is None or (one.patch.point, one.patch.normal) != (patch.point, patch.normal)
             one.patch = patch
             if changed:
-                none = False, False, np.zeros(one.element.slips), None
-                one.closed, one.stick, one.direction, one.borne = known or none
+                none = False, False, np.zeros(one.element.slips), 1.0, 0.0
+                one.closed, one.stick, one.direction, one.share, one.bears = known or none
             _rough(one, mu, patch.friction)
 
     # ---- starting -----------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,10 @@ from saltus.simulation.contacts import STILL, Contacts, Now
 TOUCHING = 1e-9  # m: a contact so near touches
 REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
+SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
+GROWN = 100.0  # times the speed up to which a slip in 3D is given its direction: that plays no part any more
+NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
 
@@ -220,7 +222,7 @@ class _Instant:
     # ---- modes --------------------------------------------------------------------------------------------------
 
     def choose(self, candidates: Sequence[int], struck: bool) -> None:
-        """Set the modes of all contacts from their accelerations; those that others hold at rest lose their creep."""
+        """Set the modes of all contacts from their accelerations."""
         contacts = self.contacts
         slow = {i: STILL if x.slips < 2 else SLIP_ENDS / 2 for i, x in enumerate(contacts.c.elements)}
         at_rest = {
@@ -228,15 +230,11 @@ class _Instant:
             and (
                 (one.mode == "stick" and not struck)
                 or i in self.stopped
-                or float(np.linalg.norm(self.along(i))) <= slow[i]
+                or (float(np.linalg.norm(self.along(i))) <= slow[i] and (struck or not one.young))
             )
             for i, one in enumerate(contacts.now)
         }
-        still = self._still(candidates, at_rest)
-        self._modes(still, candidates, at_rest)
-        creep = [i for i, one in enumerate(contacts.now) if one.borne is not None and one.closed]
-        if any(np.linalg.norm(self.along(i)) > SLIP_ENDS / 2 for i in creep):
-            self.v = still  # nothing holds them but that others do
+        self._modes(self._still(candidates, at_rest), candidates, at_rest)
 
     def _still(self, candidates: Sequence[int], at_rest: Mapping[int, bool]) -> np.ndarray:
         """Velocities with which all that is at rest is so."""
@@ -258,13 +256,14 @@ class _Instant:
             one, mine = contacts.now[i], contacts.tangential(i)
             way = None
             if mine and not at_rest[i]:
-                way = self.along(i) / np.linalg.norm(self.along(i))
+                way = one.way(self.along(i))
             place = len(rows)
             rows += contacts.rows(i)
             normal = place + len(mine) if one.element.normal else None
             laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
         G = Decomposition(self.M, self.A[rows], self.loops).mobility if rows else np.zeros((0, 0))
         fixed = np.diag(G) == 0
+        _load(G, [x.normal for x in laws if x.normal is not None])
         for one in contacts.now:
             one.closed = one.closed and (one.element.soft or not one.element.normal)
         forces, b = None, np.zeros(0)
@@ -297,7 +296,7 @@ class _Instant:
                 one.closed, one.stick = closed, stick
 
     def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law], moves: np.ndarray) -> None:
-        """Modes of a solution; one that is at its limit and does not start to slip is held by others.
+        """Modes of a solution; one that is at its limit and does not start to slip is held, by others too.
 
         Rows that do not move, since loops hold them, are left to the loops, which bear whatever comes.
         """
@@ -305,63 +304,61 @@ class _Instant:
         for k, i in enumerate(candidates):
             one, mode, way = self.contacts.now[i], forces.modes[k], forces.directions[k]
             one.closed = mode != "open"
-            one.stick, one.borne = mode == "stick", None
+            one.stick, one.share, one.bears = mode == "stick", 1.0, 0.0
             known = laws[k].direction if laws[k].direction is not None else way
-            if known is None or (one.element.slips == 2 and laws[k].direction is not None):
-                known = np.zeros(one.element.slips)  # a slip in 3D has a direction of its own once it has a speed
-            one.direction = np.asarray(known, float)
+            if one.element.slips == 2 and laws[k].direction is not None:
+                slow = np.linalg.norm(self.along(i)) < GROWN * one.starts
+                known = one.direction if slow else None  # it has a direction of its own once it has a speed
+            one.direction = np.zeros(one.element.slips) if known is None else np.asarray(known, float)
             slip = forces.w[list(laws[k].tangential)]
-            if mode == "slip" and laws[k].rough and i not in self.leaving and np.linalg.norm(slip) <= small:
-                one.borne = laws[k].friction
+            if mode == "slip" and laws[k].rough and k not in forces.gone and np.linalg.norm(slip) <= small:
+                one.stick = True
             if slip.size and one.closed and not moves[list(laws[k].tangential)].any():
-                one.stick, one.borne, one.direction = False, 0.0, np.eye(slip.size)[0]
+                one.stick, one.share, one.bears = True, 0.0, 0.0
             if laws[k].normal is not None and not moves[laws[k].normal]:
                 one.closed = one.stick = False
 
     def _spread(self, group: _Group, v: np.ndarray, forces: Forces, size: float) -> None:
-        """Modes in which the forces of the run meet the laws too, where rows depend on each other or on loops.
+        """Shares with which the forces of the run meet the laws too, where rows depend on each other.
 
-        Those are the least-norm ones. A contact that they would pull is open, and one that they put outside of its cone
-        bears what its limit allows; if others cannot bear the rest, what it has in the solution `forces`. None of this
-        changes the motion if it can be helped: where contacts with unlike frictions share a load, shares as lawful as
-        those of the solution may. Else all stays as it is.
+        Those have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull is
+        open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
+        use is as small as can be. If that does not do, who is beyond its limit bears what it does in the solution, as
+        far as others hold it. Where nothing will do, the best is kept.
         """
-        contacts = self.contacts
-        known, close = [replace(one) for one in group.now], SPREAD * size
-
-        def run() -> tuple[np.ndarray, np.ndarray]:
-            w, f = self.response(self.q, v, contacts.block)
-            return w[group.rows], f[group.rows]
-
-        wanted = run()[0]
-
-        def met(solved: bool, otherwise: bool) -> bool:
-            """Change modes until the run's forces meet the laws; whether they do, with the motion as before or not."""
-            for _ in range(2 * len(group.laws)):
-                w, f = run()
-                k, pulled = group.worst(f)
-                if k < 0:
-                    same = bool(np.abs(w - wanted).max(initial=0.0) <= close)
-                    return same or (otherwise and group.lawful(w, close))
-                one, x = group.now[k], group.laws[k]
-                one.stick = False
+        first = best = [replace(one) for one in group.now]
+        least, wanted = math.inf, None
+        for mend, times in ((group.weigh, SHARINGS), (lambda k, f: group.idle(k, forces.f), 2 * len(first))):
+            group.put(first)
+            before = None
+            for _ in range(times):
+                w, f = (x[group.rows] for x in self.response(self.q, v, self.contacts.block))
+                wanted = w if wanted is None else wanted
+                k, pulled, beyond = group.worst(f)
+                if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
+                    best, least = [replace(one) for one in group.now], beyond
+                if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
+                    break
                 if pulled:
-                    one.closed, one.borne = False, None
-                    continue
-                own = (forces.f if solved else f)[list(x.tangential)]
-                drag, load = float(np.linalg.norm(own)), forces.f[x.normal] if x.normal is not None else 1.0
-                one.direction = -own / drag if drag > 0 else np.eye(len(own))[0]
-                one.borne = x.static if not solved else drag / load if load > 0 else 0.0
-            return False
-
-        for otherwise, solved in itertools.product((False, True), repeat=2):
-            if met(solved, otherwise):
-                return
-            for i, one in zip(group.candidates, known, strict=True):
-                contacts.now[i] = replace(one)
+                    group.now[k].closed = group.now[k].stick = False
+                else:
+                    mend(k, f)
+                before = f
+            if least == 0:
+                break
+        group.put(best)
 
 
-@dataclass(frozen=True, eq=False)
+def _load(G: np.ndarray, normals: list[int]) -> None:
+    """Make mobilities such that loads which contacts could bear in any shares are those of the run: the least ones."""
+    if normals:
+        own = np.ix_(normals, normals)
+        sizes, ways = np.linalg.eigh(G[own])
+        free = ways[:, sizes <= NULL * sizes[-1]]
+        G[own] += FINE * sizes[-1] * free @ free.T
+
+
+@dataclass(eq=False)
 class _Group:
     """Contacts that may bear something at an instant, with their laws and rows; laws count in these rows."""
 
@@ -369,33 +366,48 @@ class _Group:
     candidates: Sequence[int]
     laws: Sequence[Law]
     rows: Sequence[int]
+    weights: np.ndarray | None = None  # of Lawson's method
 
     @property
     def now(self) -> list[Now]:
         """Each as it is."""
         return [self.contacts.now[i] for i in self.candidates]
 
-    def lawful(self, w: np.ndarray, close: float) -> bool:
-        """Whether contacts move as their modes say: none inwards, none that is held, slips that start along theirs."""
-        for one, x in zip(self.now, self.laws, strict=True):
-            along = w[list(x.tangential)]
-            if x.normal is not None and w[x.normal] < -close:
-                return False
-            if one.closed and one.mode == "stick" and np.abs(along).max(initial=0.0) > close:
-                return False
-            if one.mode == "slip" and x.rough:
-                ahead = float(along @ one.direction)
-                if ahead < -close or np.linalg.norm(along - ahead * one.direction) > close:
-                    return False
-        return True
+    def put(self, known: Sequence[Now]) -> None:
+        """Have them be as they were."""
+        for i, one in zip(self.candidates, known, strict=True):
+            self.contacts.now[i] = replace(one)
 
-    def worst(self, f: np.ndarray) -> tuple[int, bool]:
-        """Contact whose forces break the laws most, and whether they pull it; -1 if none does."""
-        most, found = SPREAD * float(np.abs(f).max(initial=0.0)), (-1, False)
-        for k, (one, x) in enumerate(zip(self.now, self.laws, strict=True)):
-            load = f[x.normal] if x.normal is not None else 1.0
-            drag = float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0
-            for beyond, pulls in ((-load, True), (drag - x.static * max(load, 0.0), False)):
-                if one.closed and beyond > most:
-                    most, found = beyond, (k, pulls)
+    def idle(self, k: int, f: np.ndarray) -> None:
+        """Have one that sticks bear what it does of the forces f, and hold nothing."""
+        one, x = self.now[k], self.laws[k]
+        load = float(f[x.normal]) if x.normal is not None else 1.0
+        one.share, one.bears = 0.0, -f[list(x.tangential)] / load if load > 0 else 0.0
+
+    def weigh(self, _: int, f: np.ndarray) -> None:
+        """Give those that stick other shares for the forces f that come of present ones."""
+        limits, drags = self.limits(f), self.drags(f)
+        limits = np.maximum(limits, LEAST * limits.max())
+        more = limits if self.weights is None else self.weights * np.maximum(drags / limits, LEAST)
+        self.weights, shares = more, limits**2 / more
+        for one, share in zip(self.now, shares / shares[drags > 0].min(), strict=True):
+            if one.stick and one.share > 0:
+                one.share = min(max(float(share), 1.0), 1 / LEAST)
+
+    def drags(self, f: np.ndarray) -> np.ndarray:
+        """Tangential force of each that sticks, zero of the others."""
+        pairs = zip(self.now, self.laws, strict=True)
+        return np.array([float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0 for one, x in pairs])
+
+    def limits(self, f: np.ndarray) -> np.ndarray:
+        """What friction at rest allows each."""
+        return np.array([x.static * (max(f[x.normal], 0.0) if x.normal is not None else 1.0) for x in self.laws])
+
+    def worst(self, f: np.ndarray) -> tuple[int, bool, float]:
+        """Contact whose forces break the laws most, whether they pull it, and by how much (N); -1 if none does."""
+        most, found = SPREAD * float(np.abs(f).max(initial=0.0)), (-1, False, 0.0)
+        for k, (one, x, slides) in enumerate(zip(self.now, self.laws, self.drags(f) - self.limits(f), strict=True)):
+            for off, pulls in ((-f[x.normal] if x.normal is not None else 0.0, True), (slides, False)):
+                if one.closed and off > most:
+                    most, found = off, (k, pulls, float(off))
         return found

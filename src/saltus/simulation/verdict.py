@@ -5,6 +5,7 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 
+from saltus.dynamics.formulations import Projection
 from saltus.model.symbols import SX, number
 from saltus.simulation.jumps import jump
 from saltus.simulation.log import Log
@@ -24,7 +25,8 @@ def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
         largest = max(contact["normal_max"], -contact["normal_min"], 0.0)
         limit = largest or max(contact["friction_given"], 0.0)  # dry friction of a joint has no normal force
         if contact["normal_min"] < -max(PULL, known) * largest - 1e-9:
-            out.append(f"the ground pulled at {name!r} with {-contact['normal_min']:.4g} N")
+            let = "" if "gap_min" in contact else "; an edge with sl.Liftoff lets it go"
+            out.append(f"the ground pulled at {name!r} with {-contact['normal_min']:.4g} N{let}")
         if contact["friction_short"] > max(BEYOND, known) * limit + 1e-9:
             out.append(
                 f"contact {name!r} needed {contact['friction_short']:.4g} N more friction than the ground's "
@@ -70,10 +72,14 @@ def _accuracy(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
         )
     found = jump(log, run) if mode.constrained.loops else None
     if found is not None:
+        other = (
+            "look at motors and given motions there, or use a smaller tolerance"
+            if isinstance(log.formulation, Projection)
+            else "use sl.formulations.Projection(), the default"
+        )
         out.append(
             f"the velocity of {found[1]} jumps by {found[0]:.3g} at t = {found[2]:.4g} s without an impact: the motion "
-            f"left its branch at a singular position, which {type(log.formulation).__name__} does not pass; use "
-            "sl.formulations.Projection(), the default"
+            f"left its branch at a singular position, which {type(log.formulation).__name__} does not pass; {other}"
         )
     J = mode.constrained.closure(t, q, base)[1]
     lever = max(1.0, float(np.abs(J).max(initial=0.0)))

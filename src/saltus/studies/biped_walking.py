@@ -11,7 +11,7 @@ import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate, plot_snapshots
-from saltus.view.colours import PALETTE
+from saltus.view.plots import strips
 from saltus.view.style import new_figure, styled
 
 LEGS = ("left", "right")
@@ -127,18 +127,11 @@ def _said(row: dict[str, Any]) -> str:
 def _figure(rows: dict[str, Any], level: sl.Trajectory, rough: sl.Trajectory) -> Any:
     figure = new_figure(7.0, 4.2)
     top, low = figure.subplots(2, 1, height_ratios=(1, 1.2))
-    last = float(level.t[-1])
-    colours = {"stick": PALETTE["blue"], "slip": PALETTE["vermillion"]}
-    labels: list[str] = []
-    for run, name in ((level, "level"), (rough, "random")):
-        for leg in LEGS:
-            for x in run.contacts[leg]:
-                if x.mode != "open" and x.end > last - 2:
-                    top.barh(len(labels), x.end - x.begin, left=x.begin, height=0.7, color=colours[x.mode])
-            labels.append(f"{leg}, {name}")
+    last, runs = float(level.t[-1]), {"level": level, "random": rough}
+    strips(top, {f"{leg}, {name}": run.contacts[leg] for name, run in runs.items() for leg in LEGS}, last - 2, last)
+    top.set_xlabel("time (s)")
+    for name, run in runs.items():
         low.plot(run.t, np.degrees(run["body.angle"]), label=name, linewidth=0.8)
-    top.set_yticks(range(len(labels)), labels)
-    top.set(xlim=(last - 2, last), xlabel="time (s); feet stick (blue), slip (red)")
     low.set(xlabel="time (s)", ylabel="pitch (deg)")
     low.legend(ncols=2)
     return figure

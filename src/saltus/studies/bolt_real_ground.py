@@ -12,6 +12,7 @@ import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.colours import PALETTE
+from saltus.view.plots import strips
 from saltus.view.style import new_figure, styled
 
 # Clocks of the crank: omega (rad/s), K_P (Nm/rad), K_D (Nm s/rad), h, b (rad). They were picked from random searches on
@@ -256,14 +257,8 @@ def _figure(gaits: list[dict[str, Any]]) -> Any:
 @styled
 def _strips(runs: dict[str, sl.Trajectory]) -> Any:
     """When the toe stuck and slipped, in the last second of each run."""
-    figure = new_figure(7.0, 0.4 + 0.25 * len(runs))
+    figure = new_figure(7.0, 0.7 + 0.25 * len(runs))
     ax = figure.add_subplot()
-    colours = {"stick": PALETTE["blue"], "slip": PALETTE["vermillion"]}
-    for row, run in enumerate(runs.values()):
-        for x in run.contacts["toe"]:
-            if x.mode != "open" and x.end > UNTIL - 1:
-                ax.barh(row, x.end - x.begin, left=x.begin, height=0.7, color=colours[x.mode])
-    ax.set_xlim(UNTIL - 1, UNTIL)
-    ax.set_yticks(range(len(runs)), list(runs))
-    ax.set(xlabel="time (s); the toe sticks (blue), slips (red)")
+    strips(ax, {name: run.contacts["toe"] for name, run in runs.items()}, UNTIL - 1, UNTIL)
+    ax.set_xlabel("time (s)")
     return figure

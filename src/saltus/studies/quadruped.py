@@ -26,7 +26,7 @@ from saltus.studies.quadruped_runs import (
 )
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate, plot_snapshots
-from saltus.view.colours import PALETTE
+from saltus.view.plots import strips
 from saltus.view.style import new_figure, styled
 from saltus.zoo.quadruped import LEGS
 
@@ -74,8 +74,8 @@ def study(strides: float = 50, exact: float = 1) -> StudyResult:
     ]
     figures, films = {}, {}
     for gait, run in runs.items():
-        figures[f"feet-{gait}"] = feet(run)
-        figures[f"snapshots-{gait}"] = plot_snapshots(run, times=float(run.t[-1]) - 0.06 * np.arange(6)[::-1])
+        speed = next(r["speed"] for r in rows if r["gait"] == gait)
+        figures[gait] = portrait(run, f"{gait.capitalize()} at {speed:.2f} m/s: one motor per leg, and a tail")
         figures[f"lean-{gait}"] = lean(run)
         films[gait] = functools.partial(animate, run, speed=0.5, until=3.0)
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, films)
@@ -230,18 +230,15 @@ def planar(strides: int = 40) -> dict[str, Any]:
 
 
 @styled
-def feet(run: sl.Trajectory) -> Any:
-    """When each toe stuck and slipped in the last second."""
-    figure = new_figure(7.0, 1.8)
-    ax, last = figure.add_subplot(), float(run.t[-1])
-    colours = {"stick": PALETTE["blue"], "slip": PALETTE["vermillion"]}
-    for row, leg in enumerate(LEGS):
-        for x in run.contacts[f"{leg}_toe"]:
-            if x.mode != "open" and x.end > last - 1:
-                ax.barh(row, x.end - x.begin, left=x.begin, height=0.7, color=colours[x.mode])
-    ax.set_yticks(range(4), [leg.replace("_", " ") for leg in LEGS])
-    ax.set(xlim=(last - 1, last), xlabel="time (s); toes stick (blue), slip (red)")
-    ax.invert_yaxis()
+def portrait(run: sl.Trajectory, title: str = "", shown: float = 1.0) -> Any:
+    """The machine at four times of its last stride, and when each toe stuck and slipped in the last `shown` seconds."""
+    figure = new_figure(9.0, 4.1)
+    top, low = figure.subplots(2, 1, height_ratios=(1.9, 1))
+    last = float(run.t[-1])
+    plot_snapshots(run, times=last - 0.052 * np.arange(4)[::-1], ax=top)
+    strips(low, {leg.replace("_", " "): run.contacts[f"{leg}_toe"] for leg in LEGS}, last - shown, last)
+    top.set_title(title)
+    low.set_xlabel("time (s)")
     return figure
 
 

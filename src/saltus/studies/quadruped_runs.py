@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from saltus.zoo.quadruped import ENDS, GAITS, LEGS, LIFTS, SIDES, SWINGS
+from saltus.zoo.quadruped import ENDS, GAITS, LEGS, LIFTS, SHARES, SIDES, STEERS, SWINGS
 
 G = 9.81
 ROLL = 2.0  # deg, at the start
@@ -18,12 +18,10 @@ LEANS, LOW = 0.75, 0.24  # cosine of the body's lean, and height (m): with less 
 STEP, TOLERANCE, SAMPLE = 1e-3, 1e-2, 0.01  # s, of batches; s between samples
 PUSHED = 0.1  # s: how long a push lasts, as half a sine
 NO_LEGS = {
-    f"{group}_{x}_{part}": 0.0
-    for group, gains in (("sides", SIDES), ("ends", ENDS))
-    for x in gains
-    for part in ("even", "cos", "sin")
+    f"{group}_{x}_{part}": 0.0 for group, gains in (("sides", SIDES), ("ends", ENDS)) for x in gains for part in SHARES
 }
 NO_TAIL = {f"{group}_{x}": 0.0 for group, gains in (("lift", LIFTS), ("swing", SWINGS)) for x in gains}
+NO_STEER = {f"steer_{end}_{part}": 0.0 for end in STEERS for part in SHARES} | {"swing_turn": 0.0}
 TAILS: dict[str, dict[str, float]] = {
     "controlled": {},
     "passive": NO_TAIL | {"K_tail": 20.0, "D_tail": 1.0},  # a spring that bears its weight, and some damping

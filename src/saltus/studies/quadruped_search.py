@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import saltus as sl
-from saltus.studies.quadruped_runs import SAMPLE, STEP, Crowd, Runs, angles, machine, start
+from saltus.studies.quadruped_runs import NO_STEER, ROLL, SAMPLE, STEP, TOLERANCE, Crowd, Runs, angles, machine, start
+from saltus.studies.quadruped_turn import ANGLE, TURN, UNTIL, crowd, judged
 from saltus.zoo.quadruped import GAITS, LEGS
 
 # Params that are sought: first mean, with which it trots badly, and width of the first draw.
@@ -67,6 +68,15 @@ def cost(runs: Runs, seconds: float, goal: float) -> np.ndarray:
     out = 10 * (1 - runs.ends / seconds) + 4 * size(roll) + np.abs(roll * live).max(axis=0) + 2 * size(pitch)
     out += np.minimum(size(yaw), 3.0) + 3 * np.maximum(0.0, goal - speed) + 2 * slip + 5 * low
     return np.where(np.isfinite(out), out, 50.0)
+
+
+def box(
+    sought: Mapping[str, tuple[float, float]], bounds: Mapping[str, tuple[float, float]]
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """First means, widths, and lower and upper bounds of what is sought."""
+    first, widths = np.array(list(sought.values())).T
+    low, high = np.array([bounds.get(n, (-math.inf, math.inf)) for n in sought]).T
+    return first, widths, (low, high)
 
 
 def adapt(
@@ -139,17 +149,58 @@ def search(
         runs = crowd.run([starts[roll] for _ in X for roll, _ in trials], given, seconds)
         return cost(runs, seconds, goal).reshape(len(X), len(trials)).mean(axis=1)
 
-    first, widths = np.array(list(SOUGHT.values())).T
-    bounds = BOUNDS | {"lag": (-lag, lag)}
-    low, high = (np.array([bounds.get(n, (-math.inf, math.inf))[i] for n in names]) for i in (0, 1))
-    how: dict[str, Any] = {"rounds": rounds, "candidates": candidates, "seed": seed, "keep": keep, "tell": tell}
-    X = adapt(costs, first, widths, (low, high), **how)
+    first, widths, bounds = box(SOUGHT, BOUNDS | {"lag": (-lag, lag)})
+    X = adapt(costs, first, widths, bounds, rounds=rounds, candidates=candidates, seed=seed, keep=keep, tell=tell)
     many = tuple((roll, push) for roll in (2.0, 1.0, -1.0, -2.0) for push in (4.0, -4.0))
     X = X[np.arange(candidates * len(TRIALS) // len(many)) % len(X)]
     J = costs(X, many, 2 * seconds)
     if tell:
         tell("from eight starts: " + ", ".join(f"{x:.2f}" for x in J))
     return dict(zip(names, map(float, X[np.argmin(J)]), strict=True))
+
+
+# ---- turns ----------------------------------------------------------------------------------------------------------
+
+TURNED = (ROLL, -1.0)  # deg, at the starts of turns
+STEERED = {name: (0.0, 25.0 if name == "swing_turn" else 0.3) for name in NO_STEER}
+
+
+def steering(
+    *,
+    rounds: int = 14,
+    candidates: int = 32,
+    seed: int = 1,
+    keep: str | Path = "",
+    tell: Callable[[str], None] | None = None,
+) -> dict[str, float]:
+    """Return Params with which the trot turns to the left and runs on straight: see `adapt` and `quadruped_turn`.
+
+    Every candidate turns from two starts. The last mean and the cheapest candidates of all rounds turn again in a finer
+    batch, to both sides; the best of them is returned.
+    """
+    m, names = machine(), list(STEERED)
+
+    def costs(X: np.ndarray, sides: tuple[int, ...] = (1,), tolerance: float = COARSE) -> np.ndarray:
+        turns = [TURN | {"turn": side * TURN["turn"]} for side in sides for _ in TURNED]
+        cases = [turn | dict(zip(names, map(float, x), strict=True)) for x in X for turn in turns]
+        paths = zip(cases, crowd(m, cases, TURNED, tolerance), strict=True)
+        J = [_turning_cost(judged(case, *path)) for case, path in paths]
+        return np.nan_to_num(np.reshape(J, (len(X), -1)).mean(axis=1), nan=50.0)
+
+    first, widths, bounds = box(STEERED, {})
+    X = adapt(costs, first, widths, bounds, rounds=rounds, candidates=candidates, seed=seed, keep=keep, tell=tell)
+    J = costs(X, (1, -1), TOLERANCE)
+    if tell:
+        tell("to both sides, in a finer batch: " + ", ".join(f"{x:.2f}" for x in J))
+    return dict(zip(names, map(float, X[np.argmin(J)]), strict=True))
+
+
+def _turning_cost(x: Mapping[str, Any]) -> float:
+    """Falling early, turning late or not far enough, leaving the new heading, being slow, rolling."""
+    out = 10 * (1 - x["until_s"] / UNTIL) + max(0.0, ANGLE - x["turned_deg"]) / 10 + x["roll_rms_deg"] / 10
+    out += min(max(0.0, (x["strides"] or math.inf) - 8), 4) + 2 * max(0.0, 1.3 - x["speed"])
+    after = x["heading_after_deg"]
+    return float(out + (0.03 * max(abs(h - ANGLE) for h in after) if after else 0))
 
 
 # ---- the planar twin ------------------------------------------------------------------------------------------------
@@ -197,9 +248,7 @@ def twin(
             J[k] = min(np.abs(rows[n:] - rows[:-n]).mean() for n in (1, 2)) + 2 * max(0.0, goal - speed)
         return np.where(np.isfinite(J), J, 50.0)
 
-    first, widths = np.array(list(CLOCK.values())).T
-    low, high = (np.array([CLOCK_BOUNDS.get(n, (-math.inf, math.inf))[i] for n in names]) for i in (0, 1))
-    how: dict[str, Any] = {"rounds": rounds, "candidates": candidates, "seed": seed, "keep": keep, "tell": tell}
-    X = adapt(costs, first, widths, (low, high), **how)
+    first, widths, bounds = box(CLOCK, CLOCK_BOUNDS)
+    X = adapt(costs, first, widths, bounds, rounds=rounds, candidates=candidates, seed=seed, keep=keep, tell=tell)
     X = X[np.arange(candidates) % len(X)]
     return dict(zip(names, map(float, X[np.argmin(costs(X))]), strict=True))

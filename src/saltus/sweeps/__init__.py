@@ -87,6 +87,7 @@ def sweep(
     `task(points, generators)` gets a few points at a time, as arrays by name, and one random generator per point, which
     depends on the seed and the point's number only: results are the same for any number of workers. It must be
     importable (a function of a module, or a dataclass that is called), since other processes load it.
+    A task that gains by many points at once, as those on batches do, has an `at_once`: chunks have no fewer.
     `scheduler` is the address of a Dask scheduler; without it `workers` local processes serve. `progress(done,
     total, points per second, seconds left)` is called as chunks arrive. Ctrl-C raises KeyboardInterrupt; what arrived
     is written by then.
@@ -107,7 +108,7 @@ def sweep(
             return ledger.dataset()
         with pool_of(workers, scheduler) as pool:
             if not ledger.ready:
-                first, size = _probe(pool, payload, arrays, seed, total)
+                first, size = _probe(pool, payload, arrays, seed, total, min(getattr(task, "at_once", 1), total))
                 ledger.create(first, chunk or size)
             _run(pool, ledger, payload, arrays, seed, progress)
         return ledger.dataset()
@@ -132,8 +133,10 @@ def _steady(text: str) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
-def _probe(pool: Pool, payload: bytes, points: Points, seed: int, total: int) -> tuple[dict[str, np.ndarray], int]:
-    """Look at a few points: what the task returns, and how many points make a chunk of about a second."""
+def _probe(
+    pool: Pool, payload: bytes, points: Points, seed: int, total: int, least: int
+) -> tuple[dict[str, np.ndarray], int]:
+    """Look at `least` points or more: what the task returns, and how many of them make a chunk of about a second."""
 
     def look(count: int) -> tuple[dict[str, np.ndarray], float]:
         few = {n: v[:count] for n, v in points.items()}
@@ -147,7 +150,7 @@ def _probe(pool: Pool, payload: bytes, points: Points, seed: int, total: int) ->
             "the task need too much memory, or does it end its process?"
         )
 
-    count = 1
+    count = least
     while True:
         outputs, seconds = look(count)
         if CHUNK_SECONDS / 10 < seconds < 10 * CHUNK_SECONDS:  # the first call may have compiled
@@ -157,7 +160,7 @@ def _probe(pool: Pool, payload: bytes, points: Points, seed: int, total: int) ->
             break
         count = min(total, 8 * count)
     share = -(-total // (4 * max(1, pool.room // 2)))
-    return outputs, max(1, min(int(CHUNK_SECONDS * count / max(seconds, 1e-6)), share))
+    return outputs, max(least, min(int(CHUNK_SECONDS * count / max(seconds, 1e-6)), share))
 
 
 def _run(

@@ -15,7 +15,7 @@ from matplotlib.patches import Circle, Polygon, Rectangle
 
 from saltus.errors import UnknownName
 from saltus.view.colours import COLOURS, PALETTE, STANCE
-from saltus.view.placing import Surfaces, extent, has_contacts, mechanism_of, on_ground, pictured, places
+from saltus.view.placing import Surfaces, extent, ground_line, has_contacts, mechanism_of, on_ground, pictured, places
 from saltus.view.style import axes_of, styled
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
     """Make empty artists of one machine; `move` puts them where the points are."""
     out: list[Any] = []
     size = 1.15 * width
-    for (name, outline), colour in zip(bones.links.items(), _cycle(len(bones.links), colours), strict=True):
+    paint = list(zip(bones.links.items(), _cycle(len(bones.links), colours), strict=True))
+    balls = {i for i, _ in bones.feet}
+    for (name, outline), colour in paint:
         if len(outline) > 2:
             shape = Polygon(
                 np.zeros((len(outline), 2)),
@@ -48,7 +50,7 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
             )
             out.append(ax.add_patch(shape))
         else:
-            marker = "s" if len(outline) == 1 else ""
+            marker = "s" if len(outline) == 1 and outline[0] not in balls else ""
             (line,) = ax.plot(
                 [],
                 [],
@@ -61,9 +63,10 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
                 markersize=3 * width,
             )
             out.append(line)
-    for _, radius in bones.feet:
-        ring = Circle((0, 0), radius, fill=False, edgecolor=DARK, linewidth=0.3 * width, alpha=alpha, zorder=3.4)
-        out.append(ax.add_patch(ring))
+    for i, radius in bones.feet:
+        colour = next((c for (name, _), c in paint if bones.frames[i].link.name == name), DARK)
+        ball = Circle((0, 0), radius, facecolor=colour, edgecolor=DARK, linewidth=0.2 * width, alpha=alpha, zorder=3.4)
+        out.append(ax.add_patch(ball))
     for _ in (*bones.springs, *bones.spirals):
         out.append(ax.plot([], [], color=DARK, linewidth=0.3 * width, alpha=alpha, zorder=3.5)[0])
     style: dict[str, Any] = {
@@ -157,15 +160,17 @@ def plot_machine(
     shape = Level(ground) if isinstance(ground, int | float) else ground
     middle, wide = points[:, 0].mean(), 1.0 + np.ptp(points, axis=0).max()
     shown = np.concatenate([extent(bones, points), *[x.corners.reshape(-1, 2) for x in seen]])
-    _frame(ax, shown, None if shape is None else shape.line(middle - wide, middle + wide))
+    line = None if shape is None else ground_line(shape.line(middle - wide, middle + wide), points, m.spatial)
+    _frame(ax, shown, line)
     if names:
         for name, i in bones.named.items():
             ax.annotate(name, points[i], xytext=(7, 4), textcoords="offset points", fontsize=8, color=DARK, zorder=5)
-    handles = [
-        Line2D([], [], color=colour, linewidth=4, solid_capstyle="round", label=name)
-        for name, colour in zip(bones.links, _cycle(len(bones.links), True), strict=True)
-    ]
-    ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    if len(bones.links) <= len(COLOURS):  # of more, colours do not tell which is which
+        handles = [
+            Line2D([], [], color=colour, linewidth=4, solid_capstyle="round", label=name)
+            for name, colour in zip(bones.links, _cycle(len(bones.links), True), strict=True)
+        ]
+        ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5))
     ax.set_title(m.name)
     ax.set_aspect("equal", adjustable="box")
     ax.set_xlabel("x (m)")
@@ -237,10 +242,11 @@ def plot_snapshots(
     figure, ax = axes_of(ax, 9.0, max(1.8, 8.4 * height / (spread * len(moments)) + 1.0))
     grounds = []
     if has_contacts(run):  # each frame has the ground below itself, to the middle between it and its neighbours
+        below = ground_line(run.meta["ground"], points, m.spatial)
         for k, x in enumerate(base):
             shift = spread * k - x
             ends = (middle + spread * (k + side) - shift for side in (-0.5, 0.5))
-            grounds.append(between(run.meta["ground"], *ends) + np.array([shift, 0.0]))
+            grounds.append(between(below, *ends) + np.array([shift, 0.0]))
     _frame(ax, np.concatenate([extent(bones, local).reshape(-1, 2), *grounds]), None, margin=0.02)
     for line in grounds:
         draw_ground(ax, line)
@@ -289,7 +295,7 @@ def plot_strobe(
     lines = places(m, bones, run.at(fine).positions, run.params, fine)
     shift = np.array([points[0, :, 0].min(), 0.0])
     figure, ax = axes_of(ax, 10.0, 4.3)
-    line = np.array(run.meta["ground"]) - shift if has_contacts(run) else None
+    line = ground_line(run.meta["ground"], points, m.spatial) - shift if has_contacts(run) else None
     _frame(ax, extent(bones, np.concatenate([points, lines[:frames]])) - shift, line, 0.04)
     touching = on_ground(run, moments)
     for k, frame in enumerate(points):

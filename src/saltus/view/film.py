@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from saltus.errors import BadValue
 from saltus.view.colours import PALETTE, STANCE
 from saltus.view.drawing import artists, between, draw_ground, move
-from saltus.view.placing import extent, has_contacts, mechanism_of, on_ground, places
+from saltus.view.placing import extent, ground_line, has_contacts, mechanism_of, on_ground, places
 from saltus.view.style import styled
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ class _Scene:
         shown = extent(bones, local).reshape(-1, 2)
         low, high = shown.min(axis=0), shown.max(axis=0)
         if self.has_ground:
-            below = [between(run.meta["ground"], x + low[0], x + high[0])[:, 1] for x in self.camera]
+            self.below = ground_line(run.meta["ground"], self.points, m.spatial)
+            below = [between(self.below, x + low[0], x + high[0])[:, 1] for x in self.camera]
             low[1] = min(low[1], *map(np.min, below))
         pad = 0.10 * max(*(high - low), 1e-3)
         centre = (low + high) / 2
@@ -174,7 +175,7 @@ class _Scene:
     def _ground_at(self, x0: float) -> np.ndarray:
         """Line of the ground in the picture around x0."""
         left, right = self.ax.get_xlim()
-        return between(self.run.meta["ground"], left + x0, right + x0) - [x0, 0.0]
+        return between(self.below, left + x0, right + x0) - [x0, 0.0]
 
     def _move_ground(self, x0: float) -> None:
         left, right = self.ax.get_xlim()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EYE = 4.0  # machine sizes from the eye to the middle of a machine in 3D
 LIGHT = np.array([-0.35, -0.6, 0.72])  # direction to the lamp
 SIDE = (-0.5, 0.35)  # of that distance: where the eye is along x, and above
+DEEP = 0.25  # machine sizes from the middle of a machine in 3D to the far edge of the ground below it
 
 
 def has_contacts(run: Trajectory) -> bool:
@@ -81,6 +82,19 @@ def seen(world: np.ndarray, machine: np.ndarray | None = None) -> np.ndarray:
     eye = middle[:, :, [0, 2]] + away * np.array(SIDE)
     share = away / (away + world[:, :, [1]] - middle[:, :, [1]])
     return np.asarray(eye + (world[:, :, [0, 2]] - eye) * share)
+
+
+def ground_line(line: Any, points: np.ndarray, spatial: bool) -> np.ndarray:
+    """The ground's line (x, height) where it is drawn for a machine at picture `points` (..., points, 2).
+
+    In the plane it is the line itself, in 3D the far edge of the ground, so that all feet stand on what lies below it.
+    """
+    xy = np.asarray(line, float)
+    if not spatial:
+        return xy
+    away = EYE * float(np.ptp(points, axis=-2).max())
+    eye = float(points[..., 1].mean()) + SIDE[1] * away
+    return xy + np.column_stack([np.zeros(len(xy)), (eye - xy[:, 1]) * DEEP / (EYE + DEEP)])
 
 
 def pictured(state: State, bones: Skeleton) -> tuple[np.ndarray, list[Surfaces]]:

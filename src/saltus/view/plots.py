@@ -19,6 +19,7 @@ from saltus.view.style import TOP, legend_width, logarithmic, panel_of, panels, 
 
 if TYPE_CHECKING:
     from saltus.hybrid.graph import HybridSystem
+    from saltus.simulation.touches import Interval
     from saltus.simulation.trajectory import Trajectory
 
 SHOWN = 2500  # samples drawn of a curve
@@ -312,16 +313,21 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def strips(ax: Axes, run: Trajectory, names: Sequence[str]) -> None:
-    """Draw one strip per contact over time: filled where it sticks, hatched where it slips, a line where it is open."""
-    shortest = run.duration / 700  # of what can be seen
-    for row, name in enumerate(names):
+def strips(ax: Axes, rows: Mapping[str, Sequence[Interval]], begin: float, end: float) -> None:
+    """Draw one strip per contact from `begin` to `end` (s): filled where it sticks, hatched where it slips.
+
+    `rows` are the intervals of contacts, `run.contacts[name]`, by the names that shall stand beside them; where a
+    contact is open there is a line.
+    """
+    shortest = (end - begin) / 700  # of what can be seen
+    for row, intervals in enumerate(rows.values()):
         ax.axhline(row, color="#888888", linewidth=0.8, zorder=1)
         for mode, look in LOOKS.items():
-            own = [(x.begin, max(x.end - x.begin, shortest)) for x in run.contacts[name] if x.mode == mode]
+            own = [(x.begin, max(x.end - x.begin, shortest)) for x in intervals if x.mode == mode and x.end > begin]
             ax.broken_barh(own, (row - 0.35, 0.7), linewidth=0.8, zorder=2, **look)
-    ax.set_yticks(range(len(names)), list(names))
-    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.set_xlim(begin, end)
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.grid(False, axis="y")
     handles: list[Any] = [Patch(label=mode, **look) for mode, look in LOOKS.items()]
     handles.append(Line2D([], [], color="#888888", linewidth=0.8, label="open"))
@@ -335,7 +341,7 @@ def _plot_touches(run: Trajectory) -> Figure:
     room = max(legend_width(f"{n}: tangential" for n in names), legend_width(f"{n}: given" for n in names))
     tall = 0.35 + 0.24 * len(names)
     figure, axes = panels(3, height=4.6 + tall, right=room, heights=(tall, 1.7, 1.7))
-    strips(axes[0], run, names)
+    strips(axes[0], {n: touches[n] for n in names}, float(run.t[0]), float(run.t[-1]))
     for k, name in enumerate(names):
         own = touches.of(name)
         colours = [COLOURS[i % len(COLOURS)] for i in (2 * k, 2 * k + 1)]
@@ -353,9 +359,8 @@ def _plot_touches(run: Trajectory) -> Figure:
     axes[1].set_ylabel("force (N)")
     axes[2].set_ylabel("friction (1)")
     axes[2].set_ylim(bottom=0.0)
-    for ax in axes:
-        ax.set_xlim(float(run.t[0]), float(run.t[-1]))
     for ax in axes[1:]:
+        ax.set_xlim(axes[0].get_xlim())
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     axes[2].set_xlabel("time (s)")
     return figure

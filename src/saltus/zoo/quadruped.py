@@ -14,6 +14,7 @@ BALL = (0.03, 0.12)  # m, kg: toes are balls of rubber
 START, STANDING = 1.75, 3.4  # rad, of the cranks: where gaits begin, and with legs nearly stretched
 FURTHEST = 0.6  # rad: feedback shifts a crank by less
 LINKS, RAISED = 3, 0.4  # of an articulated tail; rad by which each link is raised at the start
+SHARES = ("even", "cos", "sin")
 LEGS = ("front_left", "front_right", "hind_left", "hind_right")
 
 # Phases of the cranks (rad) that make the gaits, in the order of LEGS.
@@ -37,9 +38,14 @@ ENDS = {
     "pitch": (-0.1384, 0.7971, -0.256),
     "pitch_rate": (-0.02243, -0.2103, -0.08966),
 }
+# Shares of the rate at which it shall turn (s) by which cranks of both sides are shifted against each other, in front
+# and behind; the tail has a torque by it in SWINGS. `studies.quadruped_search.steering` found them.
+STEERS = {"front": (0.1675, 0.3248, 0.3059), "hind": (0.8824, -0.7973, 0.2773)}
 # Torques of the tail by the same: upwards (Nm/rad, Nm s/rad), then to the side.
 LIFTS = {"pitch": 54.49, "pitch_rate": 36.04}
-SWINGS = {"roll": 24.95, "roll_rate": 6.514, "yaw": -50.3, "yaw_rate": -4.533}
+SWINGS = {"roll": 24.95, "roll_rate": 6.514, "yaw": -50.3, "yaw_rate": -4.533, "turn": 12.17}
+EASE = 0.2  # s: in which a turn sets in and ends
+AWRY = 0.15  # rad: a heading that is off by more is fed back as less
 
 
 def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
@@ -57,9 +63,9 @@ def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
     The law `controls["run"]` turns the cranks by a clock with the phases phase_front_left, ..., by default those of a
     trot, all hind ones later by `lag`; it starts from rest within `ramp` (s). Roll and yaw shift the cranks of both
     sides against each other, pitch those of both ends; the tail is held at its `rest` angle and pushed by the same. Yaw
-    is measured from a heading that turns at `turn` (rad/s). All of it are Params: gains of zero leave a clock. The
-    keyframes "trot", "pace", "amble", "bound" and "pronk" have their cranks at the phases of `GAITS`, "standing" all
-    at STANDING.
+    is measured from a heading that turns at `turn` (rad/s) from `turn_at` to `turn_until` (s); then cranks and tail
+    are shifted in proportion to that rate. All of it are Params: gains of zero leave a clock. The keyframes
+    "trot", "pace", "amble", "bound" and "pronk" have their cranks at the phases of `GAITS`, "standing" all at STANDING.
     """
     m = sl.Mechanism("quadruped", spatial=True)
     D, W = m.param("D", 0.76, "m"), m.param("W", 0.36, "m")
@@ -107,12 +113,15 @@ def _running(m: sl.Mechanism, bends: dict[str, float]) -> Any:
     }
     for group, gains in (("sides", SIDES), ("ends", ENDS)):
         for signal, shares in gains.items():
-            for share, value in zip(("even", "cos", "sin"), shares, strict=True):
+            for share, value in zip(SHARES, shares, strict=True):
                 m.param(f"{group}_{signal}_{share}", value, "s" if signal.endswith("rate") else "")
-    turn = m.param("turn", 0.0, "rad/s")
+    for end, shares in STEERS.items():
+        for share, value in zip(SHARES, shares, strict=True):
+            m.param(f"steer_{end}_{share}", value, "s")
+    turn, at, last = m.param("turn", 0.0, "rad/s"), m.param("turn_at", 0.0, "s"), m.param("turn_until", 1e6, "s")
     for group, gains_of in (("lift", LIFTS), ("swing", SWINGS)) if bends else ():
         for signal, gain in gains_of.items():
-            m.param(f"{group}_{signal}", gain, "Nm s/rad" if signal.endswith("rate") else "Nm/rad")
+            m.param(f"{group}_{signal}", gain, "Nm/rad" if signal in ("roll", "pitch", "yaw") else "Nm s/rad")
     if bends:
         rest, K, C = (
             m.param("rest", 0.4326, "rad"),
@@ -122,17 +131,26 @@ def _running(m: sl.Mechanism, bends: dict[str, float]) -> Any:
 
     def felt(t: Any, s: sl.Signals) -> dict[str, Any]:
         roll, pitch, yaw = attitude(s)
-        off = yaw - turn * t
-        rates = dict(zip(("roll_rate", "pitch_rate", "yaw_rate"), (s.v[f"body.w{c}"] for c in "xyz"), strict=True))
-        return {"roll": roll, "pitch": pitch, "yaw": sl.math.atan2(sl.math.sin(off), sl.math.cos(off)), **rates}
+        off = yaw - turn * (sl.math.fmin(sl.math.fmax(t, at), last) - at)
+        off = sl.math.atan2(sl.math.sin(off), sl.math.cos(off))
+        turning = turn * sl.math.fmin(sl.math.fmax(sl.math.fmin(t - at, last - t) / EASE, 0), 1)
+        return {
+            "roll": roll,
+            "pitch": pitch,
+            "yaw": off / sl.math.sqrt(1 + (off / AWRY) ** 2),
+            "roll_rate": s.v["body.wx"],
+            "pitch_rate": s.v["body.wy"],
+            "yaw_rate": s.v["body.wz"] - turning,
+            "turn": turning,
+        }
 
     def shift(t: Any, s: sl.Signals, crank: str, a: Any) -> Any:
-        e, leg, out = felt(t, s), crank.removesuffix("_q1"), 0
+        e, leg = felt(t, s), crank.removesuffix("_q1")
+        waves = {"even": 1, "cos": sl.math.cos(a), "sin": sl.math.sin(a)}
+        steers = sum(s.p[f"steer_{leg.split('_')[0]}_{share}"] * wave for share, wave in waves.items())
+        out = _side(leg) * e["turn"] * steers
         for group, signals, sign in (("sides", SIDES, _side(leg)), ("ends", ENDS, _end(leg))):
-            even, cos, sin = (
-                sum(s.p[f"{group}_{x}_{share}"] * e[x] for x in signals) for share in ("even", "cos", "sin")
-            )
-            x = even + cos * sl.math.cos(a) + sin * sl.math.sin(a)
+            x = sum(s.p[f"{group}_{n}_{share}"] * e[n] * wave for n in signals for share, wave in waves.items())
             out += sign * x / sl.math.sqrt(1 + (x / FURTHEST) ** 2)
         return out
 
