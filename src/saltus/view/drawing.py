@@ -121,7 +121,7 @@ def _coil(a: np.ndarray, b: np.ndarray, turns: int = 8) -> np.ndarray:
     return np.vstack([a, a + s[:, None] * along + side[:, None] * across, b])
 
 
-def between(line: Sequence[Sequence[float]], low: float, high: float) -> np.ndarray:
+def between(line: Sequence[Sequence[float]] | np.ndarray, low: float, high: float) -> np.ndarray:
     """Part of the ground's line between two x; beyond its ends it goes on straight."""
     xy = np.asarray(line, float)
     slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in (xy[:2], xy[-2:])]
