@@ -422,6 +422,9 @@ def test_demo_runs_on_real_ground_and_says_where_to_look(tmp_path):
 def test_new_offers_a_biped_that_stands_and_squats(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "saltus check duo.saltus.yaml" in call("new", "duo", "--kind", "biped").output
+    told = call("check", "duo.saltus.yaml").output
+    for words in ("ground: Level(0)", "controllers: 1: squat", "starts from: stand"):
+        assert words in told
     result = call("run", "duo.saltus.yaml", "--until", 0.3, "--json", "--out", "out")
     numbers = json.loads(result.stdout)
     assert numbers["ok"], numbers["faults"]

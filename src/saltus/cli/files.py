@@ -110,6 +110,12 @@ def check(
         ("forces", f"{len(m.forces)}: {_listed(m.forces)}" if m.forces else "none"),
         ("may touch", f"{len(m.touching)}: {_listed(m.touching)}" if m.touching else "nothing"),
     ]
+    if model.ground is not None:
+        rows.append(("ground", repr(model.ground)))
+    if model.system.controls:
+        rows.append(("controllers", f"{len(model.system.controls)}: {_listed(model.system.controls)}"))
+    if model.keyframe is not None:
+        rows.append(("starts from", model.keyframe))
     rows += [("note", note) for note in model.notes]
     states: dict[str, Any] = {}
     for name in m.keyframes:
