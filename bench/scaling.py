@@ -125,7 +125,7 @@ def table(results: dict[str, dict[int, dict[str, float]]]) -> str:
 
 
 def draw(results: dict[str, dict[int, dict[str, float]]]) -> None:
-    """Four panels of growth, one line a kind of machine."""
+    """Four panels of growth, one line per kind of machine."""
     import matplotlib
 
     from saltus.view.colours import COLOURS

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -421,6 +422,9 @@ def test_demo_runs_on_real_ground_and_says_where_to_look(tmp_path):
 def test_new_offers_a_biped_that_stands_and_squats(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "saltus check duo.saltus.yaml" in call("new", "duo", "--kind", "biped").output
+    told = call("check", "duo.saltus.yaml").output
+    for words in ("ground: Level(0)", "controllers: 1: squat", "starts from: stand"):
+        assert words in told
     result = call("run", "duo.saltus.yaml", "--until", 0.3, "--json", "--out", "out")
     numbers = json.loads(result.stdout)
     assert numbers["ok"], numbers["faults"]
@@ -434,6 +438,27 @@ def test_new_offers_a_biped_that_stands_and_squats(tmp_path, monkeypatch):
     longer = call("run", "duo.saltus.yaml", "--set", "thigh=0.3", "--until", 0.1, "--json", "--out", "longer")
     assert json.loads(longer.stdout)["ok"], longer.output  # its start stands higher, by the formula of the file
     assert sl.read("out/run.nc").q["base"].y[0] < sl.read("longer/run.nc").q["base"].y[0] - 0.04
+
+
+def test_strides_of_a_machine_with_feet_are_counted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = json.loads(call("run", "runner", "--steps", 2, "--json").stdout)
+    assert done["events"]["foot touches"] == 3
+    assert "--steps counts touchdowns" in message(call("run", "four-bar", "--steps", 2))
+
+
+def test_export_keeps_what_the_file_says_about_running_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call("new", "duo", "--kind", "biped")
+    assert call("export", "duo.saltus.yaml", "--to", "json").exit_code == 0
+    one, two = sl.read("duo.saltus.yaml"), sl.read("duo.saltus.json")
+    assert (two.keyframe, two.until, list(two.system.controls)) == ("stand", one.until, ["squat"])
+    assert two.control is two.system.controls["squat"]
+    assert np.allclose(one.start.positions, two.start.positions, atol=1e-15)
+    assert call("export", "duo.saltus.yaml", "--to", "json", "--control", "none", "--out", "b").exit_code == 0
+    assert sl.read("b/duo.saltus.json").control is None
+    for to in ("c", "yaml"):
+        assert "no keyframe named 'jump'" in message(call("export", "bolt", "--to", to, "--start", "jump"))
 
 
 def test_new_takes_a_robot_from_a_file(tmp_path, monkeypatch):

@@ -599,6 +599,12 @@ def _():
     run(leg(), lambda t, s: {"hip": s.touching.toe, "knee": 0.0})
 
 
+@mistake("s.height: what feet of 'leg' meet is given with each run", "s.touching")
+def _():
+    """a height above ground of any shape"""
+    run(leg(), lambda t, s: {"hip": s.height("foot"), "knee": 0.0}, ground=-0.1)
+
+
 @mistake("control is 'run'", "function (t, s)", "m.controls['walk']")
 def _():
     """a controller by its name"""

@@ -356,6 +356,10 @@ class Terrain(Ground):
         height, *slopes = self._at(x, y)
         return np.asarray((height - up) / np.sqrt(1 + slopes[0] ** 2 + slopes[1] ** 2))
 
+    def __repr__(self) -> str:
+        named = getattr(self.function, "text", None) or getattr(self.function, "__name__", repr(self.function))
+        return f"Terrain({named})"
+
     def _at(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Heights and both slopes at many places."""
         height, slopes = self._surface.map(len(x))(x[None], y[None])

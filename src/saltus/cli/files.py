@@ -13,6 +13,7 @@ from rich.table import Table
 
 from saltus.cli.console import check_directory, check_file, out
 from saltus.cli.machines import MODEL, machines, model_of, reads
+from saltus.cli.running import control_of
 from saltus.errors import BadValue, SaltusError, UnknownName
 
 TARGETS = ("c", "fmu", "numpy", "mjcf", "urdf", "yaml", "json")
@@ -109,6 +110,12 @@ def check(
         ("forces", f"{len(m.forces)}: {_listed(m.forces)}" if m.forces else "none"),
         ("may touch", f"{len(m.touching)}: {_listed(m.touching)}" if m.touching else "nothing"),
     ]
+    if model.ground is not None:
+        rows.append(("ground", repr(model.ground)))
+    if model.system.controls:
+        rows.append(("controllers", f"{len(model.system.controls)}: {_listed(model.system.controls)}"))
+    if model.keyframe is not None:
+        rows.append(("starts from", model.keyframe))
     rows += [("note", note) for note in model.notes]
     states: dict[str, Any] = {}
     for name in m.keyframes:
@@ -167,6 +174,12 @@ def export(
         ),
     ],
     directory: Annotated[Path, typer.Option("--out", help="Directory to write to.")] = Path("."),
+    start: Annotated[
+        str | None, typer.Option(help="Keyframe that it starts from.", show_default="the file's, or the last")
+    ] = None,
+    control: Annotated[
+        str | None, typer.Option(help="Controller to write along, or none.", show_default="the file's, or the first")
+    ] = None,
     fmi: Annotated[int, typer.Option(help="Version of the interface of an FMU, 2 or 3.")] = 2,
     reading: Any = None,
 ) -> None:
@@ -179,13 +192,17 @@ def export(
     found = model_of(model, reading)
     directory.mkdir(parents=True, exist_ok=True)
     if to in ("c", "fmu", "numpy"):
-        start, _ = found.begin()
-        control = found.control or next(iter(found.system.controls.values()), None)
-        written = sl.export(found.system, directory, to=to, start=start, control=control, domain=found.domain, fmi=fmi)
+        law, _ = control_of(found, control)
+        begin, _ = found.begin(start)
+        written = sl.export(found.system, directory, to=to, start=begin, control=law, domain=found.domain, fmi=fmi)
     else:
         suffix = {"mjcf": ".xml", "urdf": ".urdf"}.get(to, f".saltus.{to}")
         stem = re.sub(r"\W+", "_", found.name)
-        written = [sl.write(found.system, directory / f"{stem}{suffix}", partial=reading["partial"])]
+        law, _ = control_of(found, control)
+        named = next((n for n, c in found.system.controls.items() if c is law), None)
+        run = {"start": start or found.keyframe, "control": named, "domain": found.domain, "until": found.until}
+        path = directory / f"{stem}{suffix}"
+        written = [sl.write(found.system, path, partial=reading["partial"], **(run if to in ("yaml", "json") else {}))]
     for path in written:
         out.print(escape(str(path)), soft_wrap=True)
     if to == "c":

@@ -33,11 +33,14 @@ LONGEST = 600.0  # s, with --steps and no --until
 def run(
     model: Annotated[str, typer.Argument(help=MODEL)],
     until: Annotated[float | None, typer.Option(help="Simulated time (s).", show_default="5")] = None,
-    steps: Annotated[int | None, typer.Option(help="Stop after so many strides (touchdown to touchdown).")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Stop after so many strides, from touch to touch of the (first) foot.")
+    ] = None,
     ground: Annotated[
         str | None,
         typer.Option(
-            help="What feet meet: a height (m), slope:DEGREES or stairs:RISE,RUN,COUNT.", show_default="level, 0"
+            help="What feet meet: a height (m), slope:DEGREES or stairs:RISE,RUN,COUNT; other shapes in a model file.",
+            show_default="the file's, or level at 0",
         ),
     ] = None,
     set_: Annotated[
@@ -140,15 +143,11 @@ def simulate_with_progress(
 
     stop_after = None
     if steps is not None:
-        events = {e.name for e in model.system.edges}
-        if "touchdown" not in events:
-            named = ", ".join(sorted(events)) or "none"
-            raise BadValue(f"--steps counts touchdowns and {model.name} has none (its events: {named}); use --until")
         if steps < 1:
             raise BadValue(f"--steps {steps}: give one or more", given=steps)
-        stop_after = {"touchdown": steps + 1}
+        stop_after = {touchdown(model): steps + 1}
     with progress_bar(quiet) as bar:
-        task = bar.add_task("simulating", total=steps * 2 + 1 if steps else until, note="deriving the equations")
+        task = bar.add_task("simulating", total=until, note="deriving the equations")
         begin = time.perf_counter()
         first: list[float] = []
 
@@ -158,11 +157,26 @@ def simulate_with_progress(
                 first.extend((now, t))
             pace = (t - first[1]) / max(now - first[0], 1e-6)
             note = f"{t:8.3f} s, {events} events" + (f", {pace:.1f}x real time" if now - first[0] > 0.05 else "")
-            bar.update(task, completed=events if steps else t, note=note)
+            bar.update(task, completed=t, note=note)
 
         with telling_of_compilation(bar, task):
             run = sl.simulate(model.felt, start, until=until, stop_after=stop_after, progress=show, **options)
         return run, time.perf_counter() - begin
+
+
+def touchdown(model: Model) -> str:
+    """Event that --steps counts: the touchdown of a graph of domains, the touch of a machine's first foot."""
+    from saltus.model.touching import Foot
+
+    system = model.system
+    events = [e.name for e in system.edges]
+    if system.terrain is not None:
+        events = [f"{n} touches" for n, part in system.mechanism.touching.items() if isinstance(part, Foot)]
+    found = [n for n in events if n == "touchdown" or n.endswith(" touches")]
+    if not found:
+        named = ", ".join(sorted(events)) or "none"
+        raise BadValue(f"--steps counts touchdowns and {model.name} has none (its events: {named}); use --until")
+    return found[0]
 
 
 # ---- what was typed ------------------------------------------------------------------------------------------------

@@ -187,6 +187,10 @@ def write_model(
         text = write_xml(thing, path.suffix.lower(), partial)
     else:
         data = model_data(thing, ground)
+        for kind, name in (("keyframe", start), ("domain", domain), ("control", control)):
+            known = data.get(f"{kind}s", {})
+            if name is not None and name not in known:
+                raise UnknownName(kind, name, known)
         run = {"start": start, "domain": domain, "control": control, "until": until}
         if any(x is not None for x in run.values()):
             data["run"] = {k: x for k, x in run.items() if x is not None}

@@ -269,7 +269,7 @@ class Constrained:
             entered,
             places,
             forces,
-            self.system.ground,
+            self.system.level,
             responses,
             self.felt(self.anchors if block is None else block),
         )

@@ -120,6 +120,11 @@ class HybridSystem(Packed):
         self._ground = float(height)
 
     @property
+    def level(self) -> float | None:
+        """Height of the ground (m) where it is level by definition; none where feet meet whatever a run gives them."""
+        return self.ground if self.terrain is None else None
+
+    @property
     def contact_points(self) -> dict[str, Frame]:
         """Every point that holds to the ground in some domain, by name."""
         return named_points(self.mechanism, [c.point for d in self.domains.values() for c in d.contacts])

@@ -46,7 +46,7 @@ class Signals:
     entry: Entry
     places: Callable[[Frame], tuple[Any, Any]]  # position and velocity of a point
     forces: Callable[[Frame], Any] | None = None  # contact force on a point, world axes
-    ground: float = 0.0
+    ground: float | None = 0.0
     responses: Callable[[Any], tuple[Any, Any, Any]] | None = None  # of an output to the inputs
     touching: Named = field(default_factory=lambda: Named((), (), "contact"))
     powers: Named = field(default_factory=lambda: Named((), (), "motor"))
@@ -75,7 +75,12 @@ class Signals:
         return self._named(self.places(self.mechanism.frame(point))[1])
 
     def height(self, point: Frame | str) -> Any:
-        """Height of a point above the ground (m)."""
+        """Height of a point above the level ground of a HybridSystem (m)."""
+        if self.ground is None:
+            raise BadModel(
+                f"s.height: what feet of {self.mechanism.name!r} meet is given with each run; use s.touching.NAME "
+                f"(1 while it touches), or s.position(...).{self._letters[-1]}"
+            )
         return self.position(point)[self._letters[-1]] - self.ground
 
     def force(self, point: Frame | str) -> Named:

@@ -177,7 +177,7 @@ class PhaseModel:
             entry,
             lambda frame: (e.position(frame), e.velocity(frame)),
             lambda frame: list(self.phase.force(frame)),
-            self.plan.system.ground,
+            self.plan.system.level,
         )
 
     @cached_property

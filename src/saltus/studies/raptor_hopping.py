@@ -45,7 +45,7 @@ def study() -> StudyResult:
         Comparison(
             "loops", 3, data["loops"], tolerance=0, why="sec. IV-B: a three-loop leg with one degree of freedom"
         ),
-        Comparison("constraint equations", 6, rows, tolerance=0, why="fig. 8: two a loop"),
+        Comparison("constraint equations", 6, rows, tolerance=0, why="fig. 8: two per loop"),
         Comparison(
             "gait",
             "reminiscent of hopping (sec. IV-B)",

@@ -18,7 +18,7 @@ from saltus.view.style import new_figure, styled
 START, RATE, LAND = 0.1, 20.0, 0.1  # s, rad/s, s: when the legs kick, how fast, how long they take to fold again
 UNTIL = 1.5  # s
 STIFFNESS, DAMPING = 0.2, 0.02  # Nm/rad and Nm s/rad that hold a coordinate of the articulated tail
-POSTURE = 0.08, 0.0, -0.04  # rad a joint: down at the root, level at the tip
+POSTURE = 0.08, 0.0, -0.04  # rad per joint: down at the root, level at the tip
 MODELS = {"no tail": "none", "articulated": "articulated", "continuum": "continuum"}
 
 

@@ -16,7 +16,7 @@ from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate_side, plot_strip
 from saltus.view.style import new_figure, styled
 
-LIMP, PUSH = (-0.14, 0.0, 0.0), (0.19, 0.0, 0.0)  # rad a joint: tail along the ground, tail under the body
+LIMP, PUSH = (-0.14, 0.0, 0.0), (0.19, 0.0, 0.0)  # rad per joint: tail along the ground, tail under the body
 TIMES = 0.6, 1.2  # s: it pushes in between
 UNTIL = 2.0  # s
 LEGS = math.radians(-30.0)

@@ -178,7 +178,7 @@ class _Outputs:
             return e.position(frame), ca.densify(e.velocity(frame))
 
         params = Named(list(m.params), m.p, "param")
-        s = Signals(m, stage.domain.name, e.t, q, v, params, Entry(e.t, q, v), places, None, stage.system.ground)
+        s = Signals(m, stage.domain.name, e.t, q, v, params, Entry(e.t, q, v), places, None, stage.system.level)
         resolved = _resolved(m, given, s)
         self.names, self._params = list(resolved), reference.params(m)
         y = ca.densify(ca.vertcat(*resolved.values()))

@@ -34,10 +34,9 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
     """Make empty artists of one machine; `move` puts them where the points are."""
     out: list[Any] = []
     size = 1.15 * width
-    paint = dict(zip(bones.links, _cycle(len(bones.links), colours), strict=True))
+    paint = list(zip(bones.links.items(), _cycle(len(bones.links), colours), strict=True))
     balls = {i for i, _ in bones.feet}
-    for name, outline in bones.links.items():
-        colour = paint[name]
+    for (name, outline), colour in paint:
         if len(outline) > 2:
             shape = Polygon(
                 np.zeros((len(outline), 2)),
@@ -65,7 +64,7 @@ def artists(ax: Axes, bones: Skeleton, *, alpha: float = 1.0, width: float = 4.5
             )
             out.append(line)
     for i, radius in bones.feet:
-        colour = next((paint[name] for name, outline in bones.links.items() if i in outline), DARK)
+        colour = next((c for (name, _), c in paint if bones.frames[i].link.name == name), DARK)
         ball = Circle((0, 0), radius, facecolor=colour, edgecolor=DARK, linewidth=0.2 * width, alpha=alpha, zorder=3.4)
         out.append(ax.add_patch(ball))
     for _ in (*bones.springs, *bones.spirals):
@@ -122,7 +121,7 @@ def _coil(a: np.ndarray, b: np.ndarray, turns: int = 8) -> np.ndarray:
     return np.vstack([a, a + s[:, None] * along + side[:, None] * across, b])
 
 
-def between(line: np.ndarray | Sequence[Sequence[float]], low: float, high: float) -> np.ndarray:
+def between(line: Sequence[Sequence[float]] | np.ndarray, low: float, high: float) -> np.ndarray:
     """Part of the ground's line between two x; beyond its ends it goes on straight."""
     xy = np.asarray(line, float)
     slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in (xy[:2], xy[-2:])]

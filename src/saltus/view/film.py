@@ -112,7 +112,7 @@ class _Scene:
         bottom = 0.5 / self.figure.get_figheight()
         ax = self.ax = self.figure.add_axes((0.10, bottom, 0.88, 0.97 - bottom))
         width, height = 0.88 * self.figure.get_figwidth(), (0.97 - bottom) * self.figure.get_figheight()
-        scale = max(half_x / width, half_y / height)  # metres an inch, the same both ways
+        scale = max(half_x / width, half_y / height)  # metres per inch, the same both ways
         ax.set_xlim(centre[0] - scale * width, centre[0] + scale * width)
         ax.set_ylim(centre[1] - scale * height, centre[1] + scale * height)
         ax.set_xlabel("x relative to the base (m)" if x_name else "x (m)")

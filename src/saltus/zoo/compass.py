@@ -80,7 +80,7 @@ def compass() -> sl.HybridSystem:
     stance foot, "second" on the swing foot. Straight legs of equal length would scuff while they pass; as usual
     that is passed over, and a foot strikes when the legs are symmetric again with the swing foot ahead. At every
     strike the rear foot is checked to lift off, by its velocity after the impact; if it did not, the run would end
-    and say so. The keyframe "walking" is on the gait, which is stable: 0.71 s and 0.42 m a step.
+    and say so. The keyframe "walking" is on the gait, which is stable: 0.71 s and 0.42 m per step.
     """
     m = compass_linkage(mu=0.1, slope=0.02)
     m.keyframes.clear()  # the paper's strike has an upright torso and legs at equal rates

@@ -46,7 +46,7 @@ class Recorder:
             entry,
             lambda frame: (points("position", frame), points("velocity", frame)),
             (lambda frame: points("force", frame)) if forces else None,
-            system.ground,
+            system.level,
             touching=Named(felt, [self._symbol(f"touching.{n}") for n in felt], "contact"),
         )
 

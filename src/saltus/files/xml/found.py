@@ -54,7 +54,7 @@ class Kept:
     shapes: list[Shape] = field(default_factory=list)
 
     def notes(self, file: str) -> list[str]:
-        """What is kept, one line a kind."""
+        """What is kept, one line per kind."""
         out = []
         for what, names in (
             ("joint limits", list(self.ranges)),
