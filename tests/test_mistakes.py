@@ -252,6 +252,33 @@ def _():
     sl.simulate(leg(), {"hip": 0.1}, until=0.1)
 
 
+@mistake("ModelFile is no machine", ".system")
+def _():
+    """what was read from a file in place of its machine"""
+    m = leg()
+    sl.write(m, "leg.yaml")
+    sl.simulate(sl.read("leg.yaml"), start(m), until=0.1)
+
+
+@mistake("m.keyframe('trot')")
+def _():
+    """the name of a keyframe as a start"""
+    sl.simulate(sl.zoo.quadruped(), "trot", until=0.1)
+
+
+@mistake("another machine", "assemble")
+def _():
+    """the start of a machine that was made once more"""
+    sl.simulate(leg(), start(leg()), until=0.1)
+
+
+@mistake("actions have 3 numbers", "inputs")
+def _():
+    """more actions than inputs"""
+    m = leg()
+    sl.rollout(m, start(m), [[0.0, 0.0, 0.0]])
+
+
 @mistake("until is -1.0", "above 0")
 def _():
     """a run into the past"""

@@ -147,6 +147,13 @@ class Batch:
         if control is not None and asked(control) == 2:
             return control, 0
         size = inputs if actions is None else actions
+        if control is None and size != inputs:
+            names = ", ".join(self.machine.inputs)
+            raise BadValue(
+                f"actions have {size} numbers; without a law they are the efforts of {self.machine.name!r}'s {inputs} "
+                f"inputs ({names}): give so many, or a law (t, s, action)",
+                given=size,
+            )
         return (Acted(control, size) if size else None), size
 
     @property

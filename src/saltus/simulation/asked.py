@@ -14,6 +14,7 @@ from saltus.ground import Ground, Level
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.model.assembly import State
+from saltus.model.mechanism import Mechanism
 from saltus.model.touching import Foot
 
 CHANGES = ("touches", "bounces", "sticks", "slips", "turns back", "lifts", "rests")  # of a contact
@@ -28,12 +29,27 @@ def check_numbers(**numbers: Any) -> None:
             raise BadValue(f"{what} is {number!r}; give a finite number", given=number)
 
 
+def check_system(system: Any) -> None:
+    """Refuse what cannot be run."""
+    if not isinstance(system, HybridSystem | Mechanism):
+        of_file = "; of a file that was read, its .system" if hasattr(system, "system") else ""
+        raise BadValue(
+            f"{type(system).__name__} is no machine: give a Mechanism or a HybridSystem{of_file}", given=system
+        )
+
+
 def check_start(system: HybridSystem, start: Any) -> None:
     """Refuse a start that is none of this machine's."""
     if not isinstance(start, State):
-        raise BadValue(f"the start is {start!r}; give a State, as m.assemble(...) returns it", given=start)
+        kept = isinstance(start, str) and start in system.mechanism.keyframes
+        how = f"m.keyframe({start!r})" if kept else "m.assemble(...)"
+        raise BadValue(f"the start is {start!r}; give a State, as {how} returns it", given=start)
     if start.mechanism is not system.mechanism:
-        raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
+        other = f"another machine {system.mechanism.name!r}: make it with that one's own assemble or keyframe"
+        same = start.mechanism.name == system.mechanism.name
+        raise BadModel(
+            f"the start state is of {start.mechanism.name!r}, not of {other if same else system.mechanism.name!r}"
+        )
     sizes = start.positions.shape, start.velocities.shape
     names = start.mechanism.q_names, start.mechanism.v_names
     if sizes != tuple((len(n),) for n in names) or not np.isfinite([*start.positions, *start.velocities]).all():

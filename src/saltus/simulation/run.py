@@ -47,7 +47,15 @@ from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import pivots, scaled_rows
 from saltus.model.symbols import Named
-from saltus.simulation.asked import check_events, check_loops, check_numbers, check_start, first_domain, ground_of
+from saltus.simulation.asked import (
+    check_events,
+    check_loops,
+    check_numbers,
+    check_start,
+    check_system,
+    first_domain,
+    ground_of,
+)
 from saltus.simulation.contacts import START, Contacts
 from saltus.simulation.held import Held, row
 from saltus.simulation.instant import Settled, response, settle
@@ -98,6 +106,7 @@ def simulate(
     ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
     Ctrl-C keeps what was simulated.
     """
+    check_system(system)
     if isinstance(system, HybridSystem) and system.terrain is not None and not system.edges:
         system = system.mechanism  # it is one alone, on any ground
     terrain = ground_of(system, ground)
