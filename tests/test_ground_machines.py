@@ -143,7 +143,7 @@ def test_a_clock_of_bolt_makes_a_stable_gait_on_friction_that_there_is():
     """The run settles to the orbit: speed of the run's last steps and of the orbit agree."""
     m = sl.zoo.bolt_on_ground()
     clock = bolt_real_ground.CLOCKS[1]
-    one = bolt_real_ground.gait(m, clock, 0.8)
+    one = bolt_real_ground.gait(m, clock, 0.8, until=8.0)
     turns, orbit = bolt_real_ground.orbit(m, clock, one["run"])
     assert one["ok"]
     assert one["steps"] >= 16
