@@ -20,6 +20,7 @@ from saltus.model.symbols import SX
 from saltus.model.touching import Foot, Meeting, Rub, Stop
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
+SHARED = 1e-6  # of a machine's weight: what forces that contacts share are known to
 STILL = 1e-9  # m/s: slower than this a contact does not slip
 # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
 # so small say nothing of the direction of a slip
@@ -48,6 +49,7 @@ class Now:
     patch: Patch | None = None
     reference: np.ndarray | None = None
     share: float = 1.0  # of a load at rest that others bear too; 0: others hold it, and it bears what it is given
+    load: float = 1.0  # the same across its face
     bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # friction against that, per load
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
@@ -70,7 +72,7 @@ class Now:
 
     def like(self, other: Now) -> bool:
         """Whether it does the same as another, wherever it is held."""
-        modes = [(x.closed, x.stick, x.friction, x.patch) for x in (self, other)]
+        modes = [(x.closed, x.stick, x.load, x.friction, x.patch) for x in (self, other)]
         pairs = (self.direction, other.direction), (self.bears, other.bears)
         near = all(np.allclose(*pair, rtol=0.0, atol=1e-9) for pair in pairs)
         return modes[0] == modes[1] and near and math.isclose(self.share, other.share, rel_tol=1e-3)
@@ -86,6 +88,7 @@ class Now:
             "felt": felt,
             "friction": bears if idle else self.friction,
             "share": self.share,
+            "load": self.load,
             "static": self.static,
             "direction": self.bears / max(bears, 1e-300) if idle else self.direction,
             "anchor": self.anchor,
@@ -300,7 +303,9 @@ class Contacts:
         armed, watched = out.armed.copy(), dict(out.watched)
         for k, (what, i) in enumerate(self.c.watched):
             turns = what == "slip" and self.slips(i) and self.c.elements[i].slips == 2  # a speed, not a side
-            room = rooms.get(k, WATCH)
+            one = self.now[i]
+            shares = one.load > 1 if what == "normal" else what == "slip" and max(one.share, one.load) > 1
+            room = max(rooms.get(k, WATCH), SHARED if shares else 0.0)
             if what != "wedge" and not turns and g[first + k] < room:
                 watched[first + k] = min(g[first + k], 0.0) - room
                 armed[first + k] = True

@@ -17,6 +17,7 @@ from saltus.simulation.contacts import STILL, Contacts, Now
 TOUCHING = 1e-9  # m: a contact so near touches
 REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
+HEAVY = 1e3  # share of loads where they are preferred to friction
 SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 GROWN = 100.0  # times the speed up to which a slip in 3D is given its direction: that plays no part any more
@@ -281,7 +282,7 @@ class _Instant:
                 break
             contacts.felt = felt
         if forces is not None:
-            self._spread(_Group(contacts, candidates, laws, rows), v, forces, float(np.abs(b).max()))
+            self._spread(_Group(contacts, candidates, laws, rows, G), v, forces, float(np.abs(b).max()))
 
     def _free(self, v: np.ndarray | None = None) -> np.ndarray:
         """Accelerations along all rows with no hard contact closed and no dry friction."""
@@ -304,7 +305,7 @@ class _Instant:
         for k, i in enumerate(candidates):
             one, mode, way = self.contacts.now[i], forces.modes[k], forces.directions[k]
             one.closed = mode != "open"
-            one.stick, one.share, one.bears = mode == "stick", 1.0, np.zeros(1)
+            one.stick, one.share, one.load, one.bears = mode == "stick", 1.0, 1.0, np.zeros(1)
             known = laws[k].direction if laws[k].direction is not None else way
             if one.element.slips == 2 and laws[k].direction is not None:
                 slow = np.linalg.norm(self.along(i)) < GROWN * one.starts
@@ -324,13 +325,17 @@ class _Instant:
         Those have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull is
         open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
         use is as small as can be. If that does not do, who is beyond its limit bears what it does in the solution, as
-        far as others hold it. Where nothing will do, the best is kept.
+        far as others hold it; if not that either, loads are preferred to friction. Where nothing will do, the best is
+        kept.
         """
         first = best = [replace(one) for one in group.now]
         least, wanted = math.inf, None
-        for mend, times in ((group.weigh, SHARINGS), (lambda k, f: group.idle(k, forces.f), 2 * len(first))):
+        ways = (1.0, group.weigh, SHARINGS), (1.0, group.idle(forces.f), 2 * len(first)), (HEAVY, group.weigh, SHARINGS)
+        for load, mend, times in ways:
             group.put(first)
-            before = None
+            for one in group.now:
+                one.load = load
+            group.weights, before = None, None
             for _ in range(times):
                 w, f = (x[group.rows] for x in self.response(self.q, v, self.contacts.block))
                 wanted = w if wanted is None else wanted
@@ -366,6 +371,7 @@ class _Group:
     candidates: Sequence[int]
     laws: Sequence[Law]
     rows: Sequence[int]
+    G: np.ndarray  # mobility of these
     weights: np.ndarray | None = None  # of Lawson's method
 
     @property
@@ -378,11 +384,28 @@ class _Group:
         for i, one in zip(self.candidates, known, strict=True):
             self.contacts.now[i] = replace(one)
 
-    def idle(self, k: int, f: np.ndarray) -> None:
-        """Have one that sticks bear what it does of the forces f, and hold nothing."""
-        one, x = self.now[k], self.laws[k]
-        load = float(f[x.normal]) if x.normal is not None else 1.0
-        one.share, one.bears = 0.0, -f[list(x.tangential)] / load if load > 0 else np.zeros(1)
+    def idle(self, solved: np.ndarray) -> Callable[[int, np.ndarray], None]:
+        """Have one that sticks bear what it does of the forces `solved`, and hold nothing; if others hold it."""
+
+        def let(k: int, _: np.ndarray) -> None:
+            one, x = self.now[k], self.laws[k]
+            held = [row for j in range(len(self.laws)) for row in self._held(j, j != k)]
+            if self._rank(held) == self._rank([*held, *x.tangential]):
+                load = float(solved[x.normal]) if x.normal is not None else 1.0
+                one.share, one.bears = 0.0, -solved[list(x.tangential)] / load if load > 0 else np.zeros(1)
+
+        return let
+
+    def _held(self, j: int, along: bool) -> list[int]:
+        """Rows that a contact holds, those along its face too or not."""
+        one, x = self.now[j], self.laws[j]
+        own = list(x.tangential) if along and one.stick and one.share > 0 else []
+        return [*own, *([] if x.normal is None else [x.normal])] if one.closed else []
+
+    def _rank(self, rows: list[int]) -> int:
+        """How many of some rows are independent."""
+        size = np.sqrt(np.abs(np.diag(self.G)[rows])) + 1e-100
+        return int(np.linalg.matrix_rank(self.G[np.ix_(rows, rows)] / np.outer(size, size), tol=1e-9)) if rows else 0
 
     def weigh(self, _: int, f: np.ndarray) -> None:
         """Give those that stick other shares for the forces f that come of present ones."""

@@ -56,7 +56,7 @@ from saltus.simulation.asked import (
     first_domain,
     ground_of,
 )
-from saltus.simulation.contacts import START, Contacts
+from saltus.simulation.contacts import SHARED, START, Contacts
 from saltus.simulation.held import Held, row
 from saltus.simulation.instant import Settled, response, settle
 from saltus.simulation.log import Log, Stay
@@ -67,7 +67,6 @@ from saltus.simulation.trajectory import Event, Outcome, Trajectory
 CHUNK, FIRST = 4000, 20  # steps between looks at progress and Ctrl-C; while a guard is watched from its surface
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
 LOOSE = 1e3  # tolerances: what positions and velocities are known to after a while
-SHARED = 1e-6  # of a machine's weight: what forces that contacts share are known to
 MOVED = 1e-6  # m or rad: a state that moves by more at an event was moved
 
 Independent = Sequence[str] | Mapping[str, Sequence[str]]
