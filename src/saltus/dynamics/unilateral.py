@@ -64,7 +64,6 @@ class Element:
         # m/s, of slips in 3D: a slower one has come to rest; a slower one that starts has the direction it started in,
         # for at no speed it has none.
         sizes |= {"stands": int(slips == 2), "starts": int(slips == 2)}
-        sizes["load"] = int(self.normal)  # as `share`, across its face
         self.symbols = {key: SX.sym(f"{key}_{name}", size) for key, size in sizes.items() if size}
         self.block = ca.vertcat(*self.symbols.values())
         self.size = int(self.block.numel())
@@ -93,7 +92,7 @@ class Element:
         if self.soft:
             closed = held = SX(0)
         weights = [held] * self.slips + [closed] * self.normal
-        shares = [ca.fmax(share, 1)] * self.slips + [ca.fmax(self.symbols.get("load", SX(1)), 1)] * self.normal
+        shares = [share + (share <= 0)] * self.slips + [SX(1)] * self.normal
         off = [g.hold[i] - self.symbols["anchor"][i] for i in range(self.slips)] if g.hold.numel() else [0] * self.slips
         if self.slips and g.hold.numel() and "corner" in self.symbols:
             off = [(1 - self.symbols["corner"]) * x for x in off]

@@ -49,7 +49,6 @@ class Now:
     patch: Patch | None = None
     reference: np.ndarray | None = None
     share: float = 1.0  # of a load at rest that others bear too; 0: others hold it, and it bears what it is given
-    load: float = 1.0  # the same across its face
     bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # friction against that, per load
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
@@ -72,7 +71,7 @@ class Now:
 
     def like(self, other: Now) -> bool:
         """Whether it does the same as another, wherever it is held."""
-        modes = [(x.closed, x.stick, x.load, x.friction, x.patch) for x in (self, other)]
+        modes = [(x.closed, x.stick, x.friction, x.patch) for x in (self, other)]
         pairs = (self.direction, other.direction), (self.bears, other.bears)
         near = all(np.allclose(*pair, rtol=0.0, atol=1e-9) for pair in pairs)
         return modes[0] == modes[1] and near and math.isclose(self.share, other.share, rel_tol=1e-3)
@@ -88,7 +87,6 @@ class Now:
             "felt": felt,
             "friction": bears if idle else self.friction,
             "share": self.share,
-            "load": self.load,
             "static": self.static,
             "direction": self.bears / max(bears, 1e-300) if idle else self.direction,
             "anchor": self.anchor,
@@ -303,8 +301,7 @@ class Contacts:
         armed, watched = out.armed.copy(), dict(out.watched)
         for k, (what, i) in enumerate(self.c.watched):
             turns = what == "slip" and self.slips(i) and self.c.elements[i].slips == 2  # a speed, not a side
-            one = self.now[i]
-            shares = one.load > 1 if what == "normal" else what == "slip" and max(one.share, one.load) > 1
+            shares = what == "slip" and self.now[i].share not in (0.0, 1.0)
             room = max(rooms.get(k, WATCH), SHARED if shares else 0.0)
             if what != "wedge" and not turns and g[first + k] < room:
                 watched[first + k] = min(g[first + k], 0.0) - room

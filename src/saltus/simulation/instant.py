@@ -17,7 +17,7 @@ from saltus.simulation.contacts import STILL, Contacts, Now
 TOUCHING = 1e-9  # m: a contact so near touches
 REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
-HEAVY = 1e3  # share of loads where they are preferred to friction
+LIGHT = 1e-3  # share of friction where loads are preferred to it
 SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 GROWN = 100.0  # times the speed up to which a slip in 3D is given its direction: that plays no part any more
@@ -305,7 +305,7 @@ class _Instant:
         for k, i in enumerate(candidates):
             one, mode, way = self.contacts.now[i], forces.modes[k], forces.directions[k]
             one.closed = mode != "open"
-            one.stick, one.share, one.load, one.bears = mode == "stick", 1.0, 1.0, np.zeros(1)
+            one.stick, one.share, one.bears = mode == "stick", 1.0, np.zeros(1)
             known = laws[k].direction if laws[k].direction is not None else way
             if one.element.slips == 2 and laws[k].direction is not None:
                 slow = np.linalg.norm(self.along(i)) < GROWN * one.starts
@@ -330,12 +330,11 @@ class _Instant:
         """
         first = best = [replace(one) for one in group.now]
         least, wanted = math.inf, None
-        ways = (1.0, group.weigh, SHARINGS), (1.0, group.idle(forces.f), 2 * len(first)), (HEAVY, group.weigh, SHARINGS)
-        for load, mend, times in ways:
+        ways = (1.0, group.weigh, SHARINGS), (1.0, group.idle(forces.f), 2 * len(first)), (LIGHT, group.weigh, SHARINGS)
+        for share, mend, times in ways:
             group.put(first)
-            for one in group.now:
-                one.load = load
-            group.weights, before = None, None
+            group.begin(share)
+            before = None
             for _ in range(times):
                 w, f = (x[group.rows] for x in self.response(self.q, v, self.contacts.block))
                 wanted = w if wanted is None else wanted
@@ -373,6 +372,7 @@ class _Group:
     rows: Sequence[int]
     G: np.ndarray  # mobility of these
     weights: np.ndarray | None = None  # of Lawson's method
+    least: float = 1.0  # of the shares
 
     @property
     def now(self) -> list[Now]:
@@ -383,6 +383,12 @@ class _Group:
         """Have them be as they were."""
         for i, one in zip(self.candidates, known, strict=True):
             self.contacts.now[i] = replace(one)
+
+    def begin(self, share: float) -> None:
+        """Give those that stick one share, by which others are measured."""
+        self.weights, self.least = None, share
+        for one in self.now:
+            one.share *= share if one.stick else 1.0
 
     def idle(self, solved: np.ndarray) -> Callable[[int, np.ndarray], None]:
         """Have one that sticks bear what it does of the forces `solved`, and hold nothing; if others hold it."""
@@ -416,7 +422,7 @@ class _Group:
         shares = limits**2 / self.weights
         for one, share in zip(self.now, shares / shares[drags > 0].min(), strict=True):
             if one.stick and one.share > 0:
-                one.share = min(max(float(share), 1.0), 1 / LEAST)
+                one.share = self.least * min(max(float(share), 1.0), 1 / LEAST)
 
     def drags(self, f: np.ndarray) -> np.ndarray:
         """Tangential force of each that sticks, zero of the others."""
