@@ -111,8 +111,7 @@ class Watch:
         own = {i: d[i] * (g[:, i] + self._p[self._first + i]) for i in self.watched}
         # One that is back on its surface without having fired is watched on from there.
         back = {i for i, side in own.items() if i in segment.fired or side[-1] > FAR}
-        clear = {i: max(WATCH, abs(shift)) for i, shift in self.watched.items()}  # above what its value is known to
-        out = [i for i, side in own.items() if side.min() < -clear[i] and (i in back or side[-1] < 0)]
+        out = [i for i, side in own.items() if side.min() < -WATCH and (i in back or side[-1] < 0)]
         self.back = not back.isdisjoint(out)
         for i in out:
             del self.watched[i]
