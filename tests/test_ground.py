@@ -258,6 +258,21 @@ def test_unlike_feet_of_a_stiff_sledge_share_a_pull_until_all_slip(spatial):
     assert slips == pytest.approx([limit / 2] * len(feet), rel=1e-6)  # so near to their limits all are let go
 
 
+def test_a_foot_on_a_rail_rests_on_its_load():
+    """1 kg on a rail 30 degrees steep, its foot on the ground: N sin + T cos = m g sin; least norm has T / N = 1.7."""
+    m = sl.Mechanism("rail")
+    body = m.link("body", mass=1.0, inertia=0.1)
+    way = math.radians(30)
+    m.slide("at", m.ground, body, axes=[(math.cos(way), math.sin(way))])
+    m.foot("foot", body.origin, friction=0.1)
+    run = sl.simulate(m, m.assemble(), until=0.2)
+    assert run.outcome.ok, run.outcome
+    assert np.abs(run.arrays["q"]).max() < 1e-12
+    T, N = run.force("foot")[-1]
+    assert N * math.sin(way) + T * math.cos(way) == pytest.approx(G * math.sin(way), abs=1e-9)
+    assert abs(T) <= 0.1 * N * (1 + 1e-9)
+
+
 def test_dry_friction_in_a_locked_joint_bears_nothing_it_cannot():
     """Two rods that make a triangle with the ground: nothing moves, friction at a pin stays within its limit."""
     m = sl.Mechanism("locked")
