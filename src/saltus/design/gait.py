@@ -22,6 +22,7 @@ from saltus.model.mechanism import Mechanism
 from saltus.simulation.run import simulate
 from saltus.simulation.strides import Strides, strides
 from saltus.simulation.trajectory import Trajectory
+from saltus.simulation.verdict import weight
 from saltus.sweeps.workers import local_processes
 
 LONGEST = 60.0  # s of simulated time for the strides asked for
@@ -112,7 +113,7 @@ class GaitTask:
         cuts, works, lost = self._run_copies(starts, len(designs))
         for k, start in starts.items():
             if len(cut := cuts[k]):
-                cost = _cost(float(works[k, : len(cut)][cut.steady].sum()), cut, _weight(system, start.p))
+                cost = _cost(float(works[k, : len(cut)][cut.steady].sum()), cut, weight(system.mechanism, start.p))
                 numbers = (cut.mean_speed, cut.stride_time, cut.duty_factor, cost)
                 out[k] = Gait(len(cut), bool(lost[k]), *numbers, math.nan, math.nan, math.nan, math.nan)
         return out
@@ -227,7 +228,7 @@ def measure(run: Trajectory, system: HybridSystem, touch: str) -> Gait:
     inside = (run.t >= begin) & (run.t <= end)
     motors = [i for i, name in enumerate(run.meta["channels"]) if name.startswith("motor ")]
     work = np.diff(run.arrays["work"][inside][:, motors], axis=0)
-    cost = _cost(float(np.maximum(work, 0).sum()), cut, _weight(system, system.mechanism.values(run.params)))
+    cost = _cost(float(np.maximum(work, 0).sum()), cut, weight(system.mechanism, system.mechanism.values(run.params)))
     lost = sum(e.impact.T_c for e in run.events if e.impact is not None and begin - 1e-9 <= e.t < end - 1e-9)
     return Gait(
         len(cut),
@@ -247,16 +248,6 @@ def _cost(work: float, cut: Strides, weight: float) -> float:
     """Cost of transport of steady strides with this positive work (J)."""
     distance = float(cut.lengths[cut.steady].sum())
     return work / (weight * abs(distance)) if distance and weight else math.nan
-
-
-def _weight(system: HybridSystem, params: np.ndarray) -> float:
-    import casadi as ca
-
-    from saltus.dynamics.equations import number
-
-    m = system.mechanism
-    mass = sum((number(link.mass) for link in m.links.values()), ca.SX(0))
-    return float(ca.Function("weight", [m.p], [mass * ca.norm_2(ca.densify(m.gravity))])(params))
 
 
 @dataclass(frozen=True, eq=False)

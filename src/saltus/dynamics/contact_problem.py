@@ -101,6 +101,12 @@ def solve(
     return found_one
 
 
+def rank(G: np.ndarray, rows: Sequence[int]) -> int:
+    """How many of some rows are independent, by their mobility G."""
+    size = np.sqrt(np.abs(np.diag(G)[list(rows)])) + 1e-100
+    return int(np.linalg.matrix_rank(G[np.ix_(rows, rows)] / np.outer(size, size), tol=1e-9)) if rows else 0
+
+
 class _Problem:
     def __init__(self, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]) -> None:
         self.G, self.b, self.laws = G, b, laws
@@ -302,15 +308,9 @@ class _Problem:
             x = self.laws[i]
             return [*(x.tangential if modes[i] == "stick" else ()), *([] if x.normal is None else [x.normal])]
 
-        size = np.sqrt(np.abs(np.diag(self.G))) + 1e-100
-        G = self.G / np.outer(size, size)
-
-        def rank(of: list[int]) -> int:
-            return int(np.linalg.matrix_rank(G[np.ix_(of, of)], tol=1e-9)) if of else 0
-
         own = [row for i in which for row in rows(i)]
         others = [row for i in range(len(self.laws)) if i not in which for row in rows(i)]
-        return rank([*own, *others]) - rank(others) == rank(own)
+        return rank(self.G, [*own, *others]) - rank(self.G, others) == rank(self.G, own)
 
     # ---- a guess made exact ---------------------------------------------------------------------------------------
 

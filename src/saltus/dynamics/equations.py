@@ -271,14 +271,18 @@ class Equations:
     @property
     def weights(self) -> dict[int, SX]:
         """Rows that a mode may let go of, with their weight (1: held, 0: not)."""
-        rows = [None if c.weight is None else c.weight[i] for c in self.closures for i in range(c.phi.numel())]
-        return {i: w for i, w in enumerate(rows) if w is not None}
+        return self._by_row([c.weight for c in self.closures])
 
     @property
     def shares(self) -> dict[int, SX]:
         """What rows bear of a load that others bear too, 1 if not among these."""
-        rows = [None if c.share is None else c.share[i] for c in self.closures for i in range(c.phi.numel())]
-        return {i: w for i, w in enumerate(rows) if w is not None}
+        return self._by_row([c.share for c in self.closures])
+
+    def _by_row(self, given: list[SX | None]) -> dict[int, SX]:
+        """What some closures say of their rows, by number of the row."""
+        pairs = zip(given, self.closures, strict=True)
+        rows = [None if own is None else own[i] for own, c in pairs for i in range(c.phi.numel())]
+        return {i: value for i, value in enumerate(rows) if value is not None}
 
     @cached_property
     def J(self) -> SX:

@@ -18,7 +18,7 @@ import casadi as ca
 
 from saltus.dynamics.equations import Equations
 from saltus.model.linear import Positive
-from saltus.model.scale import length
+from saltus.model.scale import length, mass
 from saltus.model.symbols import SX, number, skew
 
 # Of a constraint's own inverse inertia: the floor of pivots, so that reactions stay finite where a loop's constraints
@@ -245,8 +245,8 @@ class Recursion:
         moved = set(self.J[row, :].sparsity().get_triplet()[1])
         masses = [number(e.mechanism.links[x.child].mass) for x in self._joints if moved.intersection(x.coordinates)]
         heaviest = SX(0)
-        for mass in masses:
-            heaviest = ca.fmax(heaviest, mass)
+        for one in masses:
+            heaviest = ca.fmax(heaviest, one)
         return ca.if_else(heaviest > 0, FADING / heaviest, 0)
 
     # ---- right-hand sides ---------------------------------------------------------------------------------------
@@ -308,8 +308,8 @@ def _inertia(e: Equations, name: str) -> SX:
 
 def _lent(e: Equations) -> SX:
     """What a link without mass is lent: a mass at its origin, and an inertia by the machine's length."""
-    mass = LENT * sum((number(link.mass) for link in e.mechanism.links.values()), SX(0))
-    return ca.diag(ca.vertcat(*[mass * length(e.mechanism) ** 2] * 3, *[mass] * 3))
+    lent = LENT * mass(e.mechanism)
+    return ca.diag(ca.vertcat(*[lent * length(e.mechanism) ** 2] * 3, *[lent] * 3))
 
 
 def _symmetric(H: SX) -> SX:

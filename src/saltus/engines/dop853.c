@@ -394,14 +394,18 @@ static double scan(Work *w, int i) {
   return INFINITY;
 }
 
+/* The lowest and the highest value of guard i at the samples. */
+static void bounds(const Work *w, int i, double *low, double *high) {
+  *low = *high = w->g[0][i];
+  for (int k = 1; k < SAMPLES; ++k) *low = fmin(*low, w->g[k][i]), *high = fmax(*high, w->g[k][i]);
+}
+
 /* Whether any guard comes so near its surface that the cubic interpolant cannot be trusted to tell. */
 static int may_cross(const Work *w) {
   for (int i = 0; i < G; ++i) {
-    double low = INFINITY, high = -INFINITY, fastest = 0;
-    for (int k = 0; k < SAMPLES; ++k) {
-      low = fmin(low, w->g[k][i]), high = fmax(high, w->g[k][i]);
-      fastest = fmax(fastest, fabs(w->g_rate[k][i]));
-    }
+    double low, high, fastest = 0;
+    bounds(w, i, &low, &high);
+    for (int k = 0; k < SAMPLES; ++k) fastest = fmax(fastest, fabs(w->g_rate[k][i]));
     const double gap = low > 0 ? low : -high; /* negative if the surface lies between */
     if (!w->run->armed[i] || gap <= high - low || gap <= 0.25 * w->h * fastest) return 1;
   }
@@ -424,8 +428,8 @@ static double find_events(Work *w, double t, const double *x, double h) {
     interpolate(w, t, x, h);
   }
   for (int i = 0; i < G; ++i) {
-    double low = w->g[0][i], high = low;
-    for (int k = 1; k < SAMPLES; ++k) low = fmin(low, w->g[k][i]), high = fmax(high, w->g[k][i]);
+    double low, high;
+    bounds(w, i, &low, &high);
     w->range[i] = high - low;
     w->armed_at[i] = w->run->armed[i] ? 0 : INFINITY;
     w->root[i] = scan(w, i);
@@ -443,8 +447,8 @@ static int mistaken(const Work *w, int i, const double *g) {
 }
 
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
-   method on the guards. Lists the guards that fired, none if it was a mistake. Return the length, or NaN if a step was not finite or its error
-   more than `most` tolerances: what is unstable may by chance pass in a longer one. */
+   method on the guards. Lists the guards that fired, none if it was a mistake. Return the length, or NaN if a step was
+   not finite or its error more than `most` tolerances: what is unstable may by chance pass in a longer one. */
 static double land(Work *w, double t, const double *x, double h, double first, double most) {
   Run *r = w->run;
   double *g = w->g[0], *g_rate = w->g_rate[0], length = first * h, soonest = INFINITY, off = INFINITY;

@@ -17,6 +17,7 @@ from saltus.ground import Ground
 from saltus.hybrid.constrained import SLIP_ENDS, Constrained, rare
 from saltus.hybrid.graph import Domain, HybridSystem
 from saltus.model.kinematics import Closure
+from saltus.model.scale import mass
 from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot, Rub
 from saltus.once import cached_property
@@ -156,7 +157,7 @@ class Touched(Constrained):
     @cached_property
     def weight(self) -> SX:
         """Weight of the machine (N) at 10 m/s2, by which forces are measured."""
-        return ca.densify(10 * sum((number(x.mass) for x in self.mechanism.links.values()), SX(0)))
+        return ca.densify(10 * mass(self.mechanism))
 
     def guards(self, ode: ODE) -> list[SX]:
         """What must stay above zero: gaps and normal forces, cones and slips, patches, pivots."""

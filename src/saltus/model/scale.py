@@ -16,9 +16,14 @@ from saltus.compile import Kernel
 from saltus.model.joints import Ball, Bend, Shift
 from saltus.model.kinematics import Closure, Kinematics
 from saltus.model.structure import Structure
-from saltus.model.symbols import SX
+from saltus.model.symbols import SX, number
 
 DRAWS = 3
+
+
+def mass(m: Structure) -> SX:
+    """Mass of all links (kg) as an expression of the Params."""
+    return sum((number(link.mass) for link in m.links.values()), SX(0))
 
 
 def length(m: Structure) -> SX:

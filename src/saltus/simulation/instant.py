@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, solve
+from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, rank, solve
 from saltus.dynamics.impulse import Decomposition, Impact
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
@@ -396,7 +396,7 @@ class _Group:
         def let(k: int, _: np.ndarray) -> None:
             one, x = self.now[k], self.laws[k]
             held = [row for j in range(len(self.laws)) for row in self._held(j, j != k)]
-            if self._rank(held) == self._rank([*held, *x.tangential]):
+            if rank(self.G, held) == rank(self.G, [*held, *x.tangential]):
                 load = float(solved[x.normal]) if x.normal is not None else 1.0
                 one.share, one.bears = 0.0, -solved[list(x.tangential)] / load if load > 0 else np.zeros(1)
 
@@ -407,11 +407,6 @@ class _Group:
         one, x = self.now[j], self.laws[j]
         own = list(x.tangential) if along and one.stick and one.share > 0 else []
         return [*own, *([] if x.normal is None else [x.normal])] if one.closed else []
-
-    def _rank(self, rows: list[int]) -> int:
-        """How many of some rows are independent."""
-        size = np.sqrt(np.abs(np.diag(self.G)[rows])) + 1e-100
-        return int(np.linalg.matrix_rank(self.G[np.ix_(rows, rows)] / np.outer(size, size), tol=1e-9)) if rows else 0
 
     def weigh(self, _: int, f: np.ndarray) -> None:
         """Give those that stick other shares for the forces f that come of present ones."""

@@ -6,7 +6,8 @@ import casadi as ca
 import numpy as np
 
 from saltus.dynamics.formulations import Projection
-from saltus.model.symbols import SX, number
+from saltus.model.mechanism import Mechanism
+from saltus.model.scale import mass
 from saltus.simulation.jumps import jump
 from saltus.simulation.log import Log
 from saltus.simulation.trajectory import Trajectory
@@ -40,11 +41,9 @@ def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
     return out
 
 
-def _weight(log: Log) -> float:
-    """Weight of the machine (N)."""
-    m = log.system.mechanism
-    weights = [number(x.mass) * ca.norm_2(ca.densify(m.gravity)) for x in m.links.values()]
-    return float(ca.Function("weight", [m.p], [sum(weights, SX(0))])(log.params))
+def weight(m: Mechanism, params: np.ndarray) -> float:
+    """Weight of a machine (N)."""
+    return float(ca.Function("weight", [m.p], [mass(m) * ca.norm_2(ca.densify(m.gravity))])(params))
 
 
 def _accuracy(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
@@ -62,7 +61,7 @@ def _accuracy(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
     speed = np.abs(run.arrays["v"]).max(axis=0)
     error = known * (1 + speed)
     allowed = MISSED * float(run.meta["energy_scale"]) + float(mass @ (speed * error + error**2 / 2))
-    allowed += log.tolerance * _weight(log)  # positions are known to a tolerance
+    allowed += log.tolerance * weight(log.system.mechanism, log.params)  # positions are known to a tolerance
     residual = max(abs(run.energy_account["residual"]), float(run.meta["energy_drift"]))
     out = []
     if not residual <= allowed:
