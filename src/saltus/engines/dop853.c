@@ -17,6 +17,7 @@
 #define DEGREE (DENSE ? 7 : 3)
 #define SAMPLES 5 /* points of a step, ends included, at which the guards are looked at */
 #define SHARE 3e-5 /* of a step: the width of differences of guards */
+#define FAR 1e-7 /* a guard so far from its surface has left it */
 
 enum { END, EVENT, LIMIT, NOT_FINITE, STEP_TOO_SMALL, NO_MEMORY };
 
@@ -24,14 +25,17 @@ enum { END, EVENT, LIMIT, NOT_FINITE, STEP_TOO_SMALL, NO_MEMORY };
 typedef struct {
   double t, t_end, step, max_step, arm_tol;
   long long max_steps;
-  const double *p, *atol, *rtol;
+  double *p; /* a copy of its own: surfaces that guards left move back */
+  const double *atol, *rtol;
   const int *directions;
   double *x;            /* in: first state, out: last state */
   unsigned char *armed; /* in and out */
   int *fired;           /* out: room for G */
+  double *shift;        /* in p: by so much the surfaces of the first guards are moved */
+  unsigned char *left;  /* out: which of these left it */
   double *breaks, *coefficients; /* out: belong to the caller, who passes them to saltus_free */
   long long count, capacity, evaluations, rejected;
-  int n_fired, stop;
+  int shifts, n_fired, stop;
 } Run;
 
 typedef struct {
@@ -49,6 +53,7 @@ typedef struct {
   double g_end[SIZE(G)], probe_g[SIZE(G)], probe_rate[SIZE(G)], spare_g[SIZE(G)];
   double range[SIZE(G)]; /* of the guards at the samples */
   double armed_at[SIZE(G)], root[SIZE(G)], sign[SIZE(G)], delay[SIZE(G)];
+  double shift[SIZE(G)]; /* of surfaces that moved back in this step */
 } Work;
 
 /* One guard at one point of the step. */
@@ -412,10 +417,38 @@ static int may_cross(const Work *w) {
   return 0;
 }
 
+/* Move surfaces back that guards have left: until then these fire as soon as they go further beyond. */
+static void release(Work *w) {
+  Run *r = w->run;
+  for (int i = 0; i < r->shifts; ++i) {
+    const double shift = r->shift[i], sign = -r->directions[i], level = fmin(fabs(shift), FAR) - sign * shift;
+    int left = 0;
+    for (int k = 0; k + 1 < SAMPLES && shift != 0 && !left; ++k) {
+      const Point a = sample(w, i, k), b = sample(w, i, k + 1);
+      left = sign * a.g > level || sign * b.g > level ||
+             (sign * a.rate > 0 && sign * b.rate < 0 && sign * top(w, i, sign, a, b, level).g > level);
+    }
+    if (!left) continue;
+    for (int k = 0; k < SAMPLES; ++k) w->g[k][i] += shift;
+    w->shift[i] = shift, r->shift[i] = 0, r->left[i] = 1, r->armed[i] = 0;
+  }
+}
+
+/* Forget it: the step is not taken. */
+static void take_back(Work *w) {
+  Run *r = w->run;
+  for (int i = 0; i < r->shifts; ++i) {
+    if (w->shift[i] == 0) continue;
+    w->g[0][i] -= w->shift[i];
+    r->shift[i] = w->shift[i], r->left[i] = 0, r->armed[i] = 1;
+  }
+}
+
 /* Look for events in the finished step from x. Return the s of the first one, infinity for none. */
 static double find_events(Work *w, double t, const double *x, double h) {
   double first = INFINITY;
   memcpy(w->g[SAMPLES - 1], w->g_end, sizeof w->g_end);
+  memset(w->shift, 0, sizeof w->shift);
   for (;;) {
     for (int k = 1; k + 1 < SAMPLES; ++k) {
       const double s = k / (SAMPLES - 1.0);
@@ -423,6 +456,7 @@ static double find_events(Work *w, double t, const double *x, double h) {
       guards(w, w->t + s * w->h, w->stage, w->g[k]);
     }
     rates_at_samples(w);
+    release(w);
     if (w->degree == 7) break;
     if (!may_cross(w)) return first;
     interpolate(w, t, x, h);
@@ -440,10 +474,10 @@ static double find_events(Work *w, double t, const double *x, double h) {
 
 /* Whether guards at the landed state say that none has fired: what the interpolant showed of guard i was its error, as
    of forces that hang on velocities below the tolerance, and not a graze, whose value there is next to none. */
-static int mistaken(const Work *w, int i, const double *g) {
+static int mistaken(const Work *w, int i) {
   for (int k = 0; k < G; ++k)
-    if (isfinite(w->delay[k]) && w->sign[k] * g[k] >= 0) return 0;
-  return fabs(g[i]) > 0.1 * w->range[i];
+    if (isfinite(w->delay[k]) && w->sign[k] * w->g_end[k] >= 0) return 0;
+  return fabs(w->g_end[i]) > 0.1 * w->range[i];
 }
 
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
@@ -451,7 +485,8 @@ static int mistaken(const Work *w, int i, const double *g) {
    not finite or its error more than `most` tolerances: what is unstable may by chance pass in a longer one. */
 static double land(Work *w, double t, const double *x, double h, double first, double most) {
   Run *r = w->run;
-  double *g = w->g[0], *g_rate = w->g_rate[0], length = first * h, soonest = INFINITY, off = INFINITY;
+  const double *g = w->g_end, *g_rate = w->probe_rate;
+  double length = first * h, soonest = INFINITY, off = INFINITY;
   int nearest = 0;
   for (int pass = 0;; ++pass) {
     const double before = soonest;
@@ -463,8 +498,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     } else if (!(attempt(w, t, x, length) <= most) || !finish(w, t + length)) {
       return NAN;
     }
-    memcpy(g, w->g_end, sizeof w->g_end);
-    guard_rates(w, t + length, w->x_new, w->k[12], h, g_rate);
+    guard_rates(w, t + length, w->x_new, w->k[12], h, w->probe_rate);
     const int jumps = fabs(before) > 1e-10 * length && fabs(g[nearest]) > 0.5 * off;
     soonest = INFINITY;
     for (int i = 0; i < G; ++i) {
@@ -485,7 +519,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     length = fmin(h, length + soonest);
   }
   r->n_fired = 0;
-  if (length > 0 && mistaken(w, nearest, g)) return length;
+  if (length > 0 && mistaken(w, nearest)) return length;
   const double tie = 1e-12 * fmax(fabs(t + length), h);
   for (int i = 0; i < G; ++i) {
     if (!(w->delay[i] - soonest <= tie || (isfinite(w->delay[i]) && w->sign[i] * g[i] >= 0))) continue;
@@ -581,6 +615,7 @@ static int integrate(Work *w) {
       }
     }
     if (!sound) {
+      if (isfinite(event)) take_back(w);
       ++r->rejected;
       failed_before = 1;
       r->step = h = 0.5 * length;
@@ -588,7 +623,8 @@ static int integrate(Work *w) {
       continue;
     }
     if (isfinite(event)) {
-      arm(w, event, w->g[0]);
+      arm(w, event, w->g_end);
+      memcpy(w->g[0], w->g_end, sizeof w->g[0]);
       r->step = h;
       if (landed > 0 && !advance(w, &t, landed == length ? t_new : t + landed, landed)) return NO_MEMORY;
       if (r->n_fired) return EVENT;

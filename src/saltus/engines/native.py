@@ -45,10 +45,10 @@ class _Run(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_double) for name in ("t", "t_end", "step", "max_step", "arm_tol")),
         ("max_steps", ctypes.c_longlong),
-        *((name, ctypes.c_void_p) for name in ("p", "atol", "rtol", "directions", "x", "armed", "fired")),
+        *((n, ctypes.c_void_p) for n in ("p", "atol", "rtol", "directions", "x", "armed", "fired", "shift", "left")),
         *((name, ctypes.c_void_p) for name in ("breaks", "coefficients")),
         *((name, ctypes.c_longlong) for name in ("count", "capacity", "evaluations", "rejected")),
-        *((name, ctypes.c_int) for name in ("n_fired", "stop")),
+        *((name, ctypes.c_int) for name in ("shifts", "n_fired", "stop")),
     )
 
 
@@ -120,9 +120,9 @@ class NativeStepper:
                 )
         # One block of each kind: asking an array for its address takes as long as a step.
         numbers = np.concatenate([request.x, request.p, request.atol, request.rtol], dtype=np.float64)
-        armed, signs = np.array(request.armed, np.bool_), np.zeros(2 * guards, np.int32)
-        signs[:guards] = request.directions
-        at, at_signs = numbers.ctypes.data, signs.ctypes.data
+        flags, signs = np.zeros(2 * guards, np.bool_), np.zeros(2 * guards, np.int32)
+        flags[:guards], signs[:guards] = request.armed, request.directions
+        at, at_flags, at_signs = numbers.ctypes.data, flags.ctypes.data, signs.ctypes.data
         run = _Run(
             t=request.t,
             t_end=request.t_end,
@@ -136,7 +136,10 @@ class NativeStepper:
             rtol=at + 8 * (2 * n + parameters),
             directions=at_signs,
             fired=at_signs + 4 * guards,
-            armed=armed.ctypes.data,
+            armed=at_flags,
+            left=at_flags + guards,
+            shift=at + 8 * (n + request.shift.start),
+            shifts=request.shift.stop - request.shift.start,
         )
         self._integrate(ctypes.byref(run))
         try:
@@ -150,7 +153,8 @@ class NativeStepper:
                 x=numbers[:n].copy(),
                 stop=_STOPS[run.stop],
                 fired=tuple(signs[guards : guards + run.n_fired].tolist()),
-                armed=armed,
+                armed=flags[:guards],
+                left=tuple(np.flatnonzero(flags[guards:]).tolist()),
                 step=run.step,
                 evaluations=run.evaluations,
                 rejected=run.rejected,

@@ -18,6 +18,7 @@ from saltus.once import LOCK
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 TIE = 1e-12  # guards whose roots are this close (relative to the time) fire together
+FAR = 1e-7  # m, or of the weight: a guard so far from its surface has left it
 
 _KINKS = {
     ca.OP_LT,
@@ -94,6 +95,10 @@ class Request:
     `armed[i]` is False for a guard that must first leave zero (it was on or beyond its surface at the
     start): it arms itself once directions[i] * g < -arm_tol (|g| > arm_tol for direction 0) and only
     then can fire.
+
+    Guards that stand on their surface may be watched from there: `shift` are the entries of p by which the surfaces of
+    the first guards are moved. A guard that has gone to the other side of its true surface by as much, or by FAR, has
+    left: its entry counts as zero from then on, and it is one that must first leave zero.
     """
 
     t: float
@@ -108,6 +113,7 @@ class Request:
     step: float = 0.0  # first step to try; 0: the engine chooses
     max_step: float = np.inf
     max_steps: int = 20_000
+    shift: slice = field(default_factory=lambda: slice(0, 0))
 
 
 @dataclass(eq=False, slots=True)
@@ -125,6 +131,7 @@ class Segment:
     stop: Stop
     fired: tuple[int, ...] = ()
     armed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    left: tuple[int, ...] = ()  # guards with a shifted surface that left it
     step: float = 0.0  # the step the engine would try next
     evaluations: int = 0
     rejected: int = 0

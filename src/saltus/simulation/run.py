@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ from saltus.hybrid.transition import (
     Armed,
     Entrance,
     Passed,
-    Watch,
     arm,
     check_possible,
     entrance,
@@ -64,7 +63,7 @@ from saltus.simulation.reasons import slip_ended, why
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
 
-CHUNK, FIRST = 4000, 20  # steps between looks at progress and Ctrl-C; while a guard is watched from its surface
+CHUNK = 4000  # steps between looks at progress and Ctrl-C
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
 LOOSE = 1e3  # tolerances: what positions and velocities are known to after a while
 MOVED = 1e-6  # m or rad: a state that moves by more at an event was moved
@@ -514,8 +513,8 @@ class _Run:
         state = self._armed(now, x, p)
         if state.at_once is not None:
             return now.edges[state.at_once], None
-        armed, watch = state.armed, Watch(state, now, p)
-        step = 0.0
+        armed, shift, step = state.armed, layout.slice("shift"), 0.0
+        state.put(p[shift])
         while True:
             before = p.tobytes()
             t_end = self._command(now, p, table, until)
@@ -536,17 +535,11 @@ class _Run:
                 armed,
                 step=step,
                 max_step=now.ode.longest_step,
-                max_steps=min(FIRST if watch.watched else CHUNK, self.steps_left),
+                max_steps=min(CHUNK, self.steps_left),
+                shift=shift,
             )
             segment: Segment = stepper.run(request)
-            away = watch.left(segment)
-            if watch.back:  # it left and came back: again, to its own surface
-                armed = request.armed.copy()
-                armed[away] = False
-                own = replace(request, p=p.copy(), armed=armed, t_end=float(segment.breaks[-1]))
-                again = stepper.run(own)
-                if again.stop is Stop.EVENT:  # if not, it left by less than the engine sees, and did come back
-                    request, segment = own, again
+            p[shift][list(segment.left)] = 0.0
             stay.add(segment, request.p)
             self._count(segment)
             self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
