@@ -6,8 +6,8 @@
    Beyond Hairer's code a step is also judged by the error inside it, see error_inside.
 
    Written in front of this text, by native.py: the C of the flow as CasADi gives it,
-     saltus_flow(t, x, p) -> (f, g), derivatives and guards,  saltus_project(t, x, p) -> x,
-   and N (states), G (guards), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite). */
+     saltus_flow(t, x, p) -> (f, g, forces), derivatives, guards and more,  saltus_project(t, x, p) -> x,
+   and N (states), G (guards), F (forces), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite). */
 
 #include <float.h>
 #include <stdlib.h>
@@ -50,7 +50,8 @@ typedef struct {
   int degree;
   double t, h;             /* the step poly stands for */
   double g[SAMPLES][SIZE(G)], g_rate[SAMPLES][SIZE(G)]; /* guards and their time derivatives */
-  double g_end[SIZE(G)], probe_g[SIZE(G)], probe_rate[SIZE(G)], spare_g[SIZE(G)];
+  double g_end[SIZE(G)], probe_g[SIZE(G)], probe_rate[SIZE(G)], spare_g[SIZE(G)], spare_forces[SIZE(F)];
+  double *forces; /* where those of an evaluation go */
   double range[SIZE(G)]; /* of the guards at the samples */
   double armed_at[SIZE(G)], root[SIZE(G)], sign[SIZE(G)], delay[SIZE(G)];
   double shift[SIZE(G)]; /* of surfaces that moved back in this step */
@@ -125,7 +126,7 @@ static int finite_all(const double *v, int n) {
 
 /* Derivatives and guards. A function that reports failure (a solver inside it) counts as not finite. */
 static void flow(Work *w, double t, const double *x, double *f, double *g) {
-  w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = f, w->res[1] = g;
+  w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = f, w->res[1] = g, w->res[2] = w->forces;
   ++w->run->evaluations;
   if (saltus_flow(w->arg, w->res, w->iw, w->w, 0) && N > 0) f[0] = NAN;
 }
@@ -652,29 +653,58 @@ static void grow_work(int (*work)(casadi_int *, casadi_int *, casadi_int *, casa
     if (size[i] > most[i]) most[i] = size[i];
 }
 
-EXPORT void saltus_run(Run *r) {
+static void shut(Work *w) {
+  if (!w) return;
+  free(w->arg);
+  free(w->res);
+  free(w->iw);
+  free(w->w);
+  free(w);
+}
+
+static Work *opened(Run *r) {
   casadi_int most[4] = {1, 1, 1, 1};
   grow_work(saltus_flow_work, most);
 #if PROJECT
   grow_work(saltus_project_work, most);
 #endif
   Work *w = malloc(sizeof *w);
-  const double **arg = malloc(most[0] * sizeof *arg);
-  double **res = malloc(most[1] * sizeof *res);
-  casadi_int *iw = malloc(most[2] * sizeof *iw);
-  double *memory = malloc(most[3] * sizeof *memory);
+  if (!w) return w;
+  w->run = r, w->forces = w->spare_forces;
+  w->arg = malloc(most[0] * sizeof *w->arg);
+  w->res = malloc(most[1] * sizeof *w->res);
+  w->iw = malloc(most[2] * sizeof *w->iw);
+  w->w = malloc(most[3] * sizeof *w->w);
+  if (w->arg && w->res && w->iw && w->w) return w;
+  shut(w);
+  return NULL;
+}
+
+EXPORT void saltus_run(Run *r) {
+  Work *w = opened(r);
   r->breaks = malloc(sizeof(double));
   r->stop = NO_MEMORY;
-  if (w && arg && res && iw && memory && r->breaks) {
-    w->run = r, w->arg = arg, w->res = res, w->iw = iw, w->w = memory;
+  if (w && r->breaks) {
     r->breaks[0] = r->t;
     r->stop = integrate(w);
   }
-  free(w);
-  free(arg);
-  free(res);
-  free(iw);
-  free(memory);
+  shut(w);
+}
+
+/* Derivatives, guards and forces at `count` states; one p of `size` for all of them, or with `each` one for each. */
+EXPORT void saltus_look(long long count, long long each, long long size, const double *t, const double *x, double *p,
+                        double *f, double *g, double *forces) {
+  Run r = {0};
+  Work *w = opened(&r);
+  for (long long k = 0; k < count; ++k) {
+    if (!w) {
+      for (int i = 0; i < N; ++i) f[k * N + i] = NAN;
+      continue;
+    }
+    r.p = p + each * k * size, w->forces = forces + k * F;
+    flow(w, t[k], x + k * N, f + k * N, g + k * G);
+  }
+  shut(w);
 }
 
 EXPORT void saltus_free(Run *r) {

@@ -95,7 +95,7 @@ class Watch:
         return s, tuple(sorted(np.flatnonzero(fired).tolist(), key=lambda i: (-before[i] / change[i], i)))
 
     def _released(self, i: int, points: Sequence[_Point], probe: _Probe) -> float:
-        """Move the surface of a guard back that has left it; by how much. Until then it fires beyond the shifted one."""
+        """Move the surface of a guard that has left it back; by how much. Before, it fires beyond the shifted one."""
         place, side, search = self._request.shift.start + i, -int(self._request.directions[i]), _Search(probe)
         shift = float(self._p[place])
         level = min(abs(shift), FAR) - side * shift

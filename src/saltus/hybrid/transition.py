@@ -238,9 +238,20 @@ class Entrance:
         return c.system.once(("bending", c.domain.name, rows), make)
 
     def settle(
-        self, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray, base: np.ndarray, *, slope: bool = False
+        self,
+        t: float,
+        q: np.ndarray,
+        v: np.ndarray,
+        theta: np.ndarray,
+        base: np.ndarray,
+        *,
+        slope: bool = False,
+        impact: bool = False,
     ) -> Passed:
-        """Positions and velocities onto the constraints, along M^-1 A'; `base` holds Params and anchors."""
+        """Positions and velocities onto the constraints, along M^-1 A'; `base` holds Params and anchors.
+
+        With `slope` its derivative comes with it, with `impact` what it does as an ideal impact.
+        """
         c, before = self.constrained, q
         if not c.rows:
             return Passed(q, v, slope=np.eye(self.n)[1 : 1 + self.nq + self.nv] if slope else None)
@@ -260,9 +271,9 @@ class Entrance:
         error = float(np.abs(J @ v + phi_t).max())
         if slope:
             change = self._slope(t, q, v, theta, rows, saddle, solved)
-        impact = _impact(M, J, v, after, len(rows), c.row_names)
+        hit = _impact(M, J, v, after, len(rows), c.row_names) if impact else None
         apart = float(np.abs(J @ after + phi_t).max())
-        return Passed(q, after, impact, float(np.abs(q - before).max()), error, change, apart)
+        return Passed(q, after, hit, float(np.abs(q - before).max()), error, change, apart)
 
     def _saddle(self, t: float, q: np.ndarray, base: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         M = self.constrained.mass(t, q, base)
@@ -417,10 +428,11 @@ class Transition:
         `speed` is what velocities are known to, relative to the largest and in m/s.
         """
         base = held(c, t, state.q, state.v, theta)
-        out = entrance(c).settle(t, state.q, state.v, theta, base, slope=slope)
+        plastic = isinstance(self.edge.reset, PlasticImpact) and bool(c.rows)
+        out = entrance(c).settle(t, state.q, state.v, theta, base, slope=slope, impact=plastic)
         allowed = max(SPEED, speed) * max(1.0, float(np.abs(state.v).max(initial=0.0)))
         check_possible(c, t, out, allowed)
-        impact = out.impact if isinstance(self.edge.reset, PlasticImpact) and c.rows else None
+        impact = out.impact
         if impact is None and out.error > allowed:
             raise BadModel(
                 f"edge {self.edge.name!r}: its reset leaves velocities that violate the constraints of "
