@@ -461,15 +461,6 @@ class Motion:
         return np.asarray(self.c.laws.batch(theta)) if isinstance(self.c, Touched) else np.zeros((len(theta), 0))
 
     @cached_property
-    def near(self) -> Routine:
-        """Gaps of all contacts and their rates."""
-        gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
-        normal = [self._rates[sum(x.rows for x in self.elements[: i + 1]) - 1] for i in range(len(self.elements))]
-        return self._routine(
-            "near", "Gaps of all contacts, and their rates.", [gaps, ca.vertcat(SX(0, 1), *normal)], "gap speed"
-        )
-
-    @cached_property
     def commands(self) -> Routine:
         """What the law asks of the inputs."""
         return self._routine("commands", "What the controller asks of the inputs.", [self.u], "u")
