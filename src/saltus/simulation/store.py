@@ -20,7 +20,7 @@ from saltus.model.registry import readable
 from saltus.simulation import netcdf
 from saltus.simulation.trajectory import SAMPLES, Event, Piece, Trajectory
 
-FORMAT = "saltus-trajectory-4"
+FORMAT = "saltus-trajectory-5"
 STATES = ("q_before", "v_before", "q", "v")  # around an event
 
 # What `meta` holds at least: a text, a number, a list of names, a dict of numbers.
@@ -39,7 +39,7 @@ NAMES = (
     "standing",
     "elements",
 )
-TABLES = ("params", "work")
+TABLES = ("params", "work", "error")
 ACCOUNTS = {
     "contacts": ("normal_min", "normal_max", "friction_need", "friction_given", "friction_short", "pulling"),
     "feet": ("depth", "t"),
