@@ -68,6 +68,7 @@ CHUNK = 4000  # steps between looks at progress and Ctrl-C
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
 LOOSE = 1e3  # tolerances: what positions and velocities are known to after a while
 MOVED = 1e-6  # m or rad: a state that moves by more at an event was moved
+WEDGED = 1e-3  # of the pivots of slip: where forces end a run, so near to none they have no bound
 
 Independent = Sequence[str] | Mapping[str, Sequence[str]]
 Progress = Callable[[float, float, int], None]
@@ -575,6 +576,8 @@ class _Run:
             elif segment.stop is Stop.END and self.t >= until:
                 return None, None
             elif segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
+                if (stuck := self._wedged(now, x, p)) is not None:
+                    return stuck, None
                 log.outcome = Outcome(
                     segment.stop.value, why(segment.stop, now, self.held.name(now), self.t, x, p), self.t
                 )
@@ -606,6 +609,14 @@ class _Run:
         first = len(now.edges)
         met = tuple(k for k, beyond in enumerate(side[first : now.n_own]) if beyond > WATCH)
         return Met(met) if met and self.contacts is not None else None
+
+    def _wedged(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Met | None:
+        """The guard of forces without bound, if an engine could not come quite as near to its surface."""
+        if self.contacts is None:
+            return None
+        first, watched = len(now.edges), self.contacts.c.watched
+        own = zip(watched, self._guards(now, x, p)[first:], strict=False)
+        return next((Met((k,)) for k, ((what, _), g) in enumerate(own) if what == "wedge" and g < WEDGED), None)
 
     def _guards(self, now: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """All guards."""
