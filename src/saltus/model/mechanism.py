@@ -464,6 +464,10 @@ class Mechanism(Packed, Shown, Loads):
         if name not in self.keyframes:
             raise UnknownName("keyframe", name, self.keyframes)
         own = self.keyframes[name]
+        if not isinstance(own, Mapping):
+            raise BadValue(
+                f"keyframe {name!r} is {own!r}; give what m.assemble takes, such as {{'hip': 0.3}}", given=own
+            )
         params = {**(own.get("params") or {}), **(overrides.get("params") or {})}
         return self.assemble(**{**own, **overrides, "params": params})
 
