@@ -49,7 +49,7 @@ class Registry:
 
     def __init__(self, name: str) -> None:
         self.name = readable(name, "name of the machine")
-        self.params = Params()
+        self.params: dict[str, Param] = Params()
         self.inputs: dict[str, SX] = {}
         self.memories: dict[str, SX] = {}
         self.time = SX.sym("t")
