@@ -38,6 +38,7 @@ FLOWS = {
     "clock": flow("clock", ca.vertcat(1, 0), ca.vertcat(T - 0.5, X[0] - 0.5, 2 * T - 1, 0.5 - T)),
     "root": flow("root", ca.vertcat(-1, ca.log(X[0])), X[0] + 1),
     "spring": flow("spring", ca.vertcat(X[1], -X[0] + 10 * ca.fmin(0.3 - X[0], 0)), X[0] - 0.3),
+    "hop": flow("hop", ca.vertcat(X[1], -2), X[0] - P),
 }
 
 
@@ -94,6 +95,21 @@ def test_bounce_after_bounce(engine, steppers):
         x = np.array([0.0, -0.5 * segment.x[1]])
         assert segment.fired == (0,)
         assert t == pytest.approx(first * (1 + 2 * (1 - 0.5**k)), rel=20 * EXACT[engine.name])
+
+
+@pytest.mark.parametrize(
+    ("speed", "shift", "left"),
+    [(1e-4, -1.0, ()), (1e-2, -1.0, (0,)), (1e-2, -1e-11, (0,)), (0.0, -1e-4, ()), (-0.1, -1e-2, ())],
+)
+def test_a_guard_watched_from_its_surface_fires_beyond_it_until_it_has_left(engine, steppers, speed, shift, left):
+    """x = v t - t^2 rises by v^2 / 4 and is back on its surface at t = v, or reaches the shifted one later."""
+    asked = request([0, speed], 3, [-1], [True], max_step=speed / 8 if left else 0.1, shift=slice(0, 1))
+    segment = steppers["hop"].run(dataclasses.replace(asked, p=np.array([shift])))
+    due = speed if left else (speed + math.sqrt(speed**2 - 4 * shift)) / 2
+    assert segment.stop is Stop.EVENT
+    assert segment.left == left
+    assert segment.breaks[-1] == pytest.approx(due, rel=1e3 * EXACT[engine.name])
+    assert asked.p[0] == G  # what was asked is left alone
 
 
 def test_a_guard_that_never_left_does_not_fire(steppers):

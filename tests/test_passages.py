@@ -1,15 +1,12 @@
 """The table of events of docs/hybrid.md: `simulate`, strides, exported C and plans agree by the same numbers."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import saltus as sl
-from saltus.engines.port import Segment, Stop
 from saltus.errors import BadValue
-from saltus.hybrid.transition import Armed, Watch
 from saltus.orbits.stride import Lost, Moment, Stride
 from test_ccode import Stepper, needs_compiler
 
@@ -267,24 +264,3 @@ def test_an_orbit_on_any_section_runs_again():
     assert run.outcome.ok
     np.testing.assert_allclose(run.end.positions, orbit.start.positions, atol=1e-8)
     assert len(orbit.impacts) == 1
-
-
-class _Falling:
-    """A mode whose one guard is its state, less what shifts its surface."""
-
-    layout = SimpleNamespace(slice=lambda _: slice(0, 1))
-    x = SimpleNamespace(numel=lambda: 1)
-    directions = np.array([-1])
-    guards = SimpleNamespace(batch=lambda t, x, p: x[:, :1] - p[0])
-
-
-@pytest.mark.parametrize(("last", "away", "back"), [(-0.5, [0], True), (2e-4, [0], False), (-1e-9, [], False)])
-def test_a_guard_that_left_its_surface_is_known_when_it_comes_back(last, away, back):
-    """Watched a whole unit below, it rises to 3e-4 and goes on in a straight line to where it ends."""
-    p = np.zeros(1)
-    watch = Watch(Armed(np.array([True]), watched={0: -1.0}), _Falling(), p)
-    assert p[0] == -1.0
-    lines = np.array([[[0.0], [3e-4]], [[3e-4], [last - 3e-4]]])
-    assert watch.left(Segment(np.array([0.0, 1.0, 2.0]), lines, np.array([last]), Stop.LIMIT)) == away
-    assert watch.back is back
-    assert p[0] == (0.0 if away else -1.0)

@@ -6,8 +6,8 @@
    Beyond Hairer's code a step is also judged by the error inside it, see error_inside.
 
    Written in front of this text, by native.py: the C of the flow as CasADi gives it,
-     saltus_flow(t, x, p) -> (f, g), derivatives and guards,  saltus_project(t, x, p) -> x,
-   and N (states), G (guards), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite). */
+     saltus_flow(t, x, p) -> (f, g, forces), derivatives, guards and more,  saltus_project(t, x, p) -> x,
+   and N (states), G (guards), F (forces), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite). */
 
 #include <float.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@
 #define DEGREE (DENSE ? 7 : 3)
 #define SAMPLES 5 /* points of a step, ends included, at which the guards are looked at */
 #define SHARE 3e-5 /* of a step: the width of differences of guards */
+#define FAR 1e-7 /* a guard so far from its surface has left it */
 
 enum { END, EVENT, LIMIT, NOT_FINITE, STEP_TOO_SMALL, NO_MEMORY };
 
@@ -24,14 +25,17 @@ enum { END, EVENT, LIMIT, NOT_FINITE, STEP_TOO_SMALL, NO_MEMORY };
 typedef struct {
   double t, t_end, step, max_step, arm_tol;
   long long max_steps;
-  const double *p, *atol, *rtol;
+  double *p; /* a copy of its own: surfaces that guards left move back */
+  const double *atol, *rtol;
   const int *directions;
   double *x;            /* in: first state, out: last state */
   unsigned char *armed; /* in and out */
   int *fired;           /* out: room for G */
+  double *shift;        /* in p: by so much the surfaces of the first guards are moved */
+  unsigned char *left;  /* out: which of these left it */
   double *breaks, *coefficients; /* out: belong to the caller, who passes them to saltus_free */
   long long count, capacity, evaluations, rejected;
-  int n_fired, stop;
+  int shifts, n_fired, stop;
 } Run;
 
 typedef struct {
@@ -46,9 +50,11 @@ typedef struct {
   int degree;
   double t, h;             /* the step poly stands for */
   double g[SAMPLES][SIZE(G)], g_rate[SAMPLES][SIZE(G)]; /* guards and their time derivatives */
-  double g_end[SIZE(G)], probe_g[SIZE(G)], probe_rate[SIZE(G)], spare_g[SIZE(G)];
+  double g_end[SIZE(G)], probe_g[SIZE(G)], probe_rate[SIZE(G)], spare_g[SIZE(G)], spare_forces[SIZE(F)];
+  double *forces; /* where those of an evaluation go */
   double range[SIZE(G)]; /* of the guards at the samples */
   double armed_at[SIZE(G)], root[SIZE(G)], sign[SIZE(G)], delay[SIZE(G)];
+  double shift[SIZE(G)]; /* of surfaces that moved back in this step */
 } Work;
 
 /* One guard at one point of the step. */
@@ -120,7 +126,7 @@ static int finite_all(const double *v, int n) {
 
 /* Derivatives and guards. A function that reports failure (a solver inside it) counts as not finite. */
 static void flow(Work *w, double t, const double *x, double *f, double *g) {
-  w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = f, w->res[1] = g;
+  w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = f, w->res[1] = g, w->res[2] = w->forces;
   ++w->run->evaluations;
   if (saltus_flow(w->arg, w->res, w->iw, w->w, 0) && N > 0) f[0] = NAN;
 }
@@ -412,10 +418,38 @@ static int may_cross(const Work *w) {
   return 0;
 }
 
+/* Move surfaces back that guards have left: until then these fire as soon as they go further beyond. */
+static void release(Work *w) {
+  Run *r = w->run;
+  for (int i = 0; i < r->shifts; ++i) {
+    const double shift = r->shift[i], sign = -r->directions[i], level = fmin(fabs(shift), FAR) - sign * shift;
+    int left = 0;
+    for (int k = 0; k + 1 < SAMPLES && shift != 0 && !left; ++k) {
+      const Point a = sample(w, i, k), b = sample(w, i, k + 1);
+      left = sign * a.g > level || sign * b.g > level ||
+             (sign * a.rate > 0 && sign * b.rate < 0 && sign * top(w, i, sign, a, b, level).g > level);
+    }
+    if (!left) continue;
+    for (int k = 0; k < SAMPLES; ++k) w->g[k][i] += shift;
+    w->shift[i] = shift, r->shift[i] = 0, r->left[i] = 1, r->armed[i] = 0;
+  }
+}
+
+/* Forget it: the step is not taken. */
+static void take_back(Work *w) {
+  Run *r = w->run;
+  for (int i = 0; i < r->shifts; ++i) {
+    if (w->shift[i] == 0) continue;
+    w->g[0][i] -= w->shift[i];
+    r->shift[i] = w->shift[i], r->left[i] = 0, r->armed[i] = 1;
+  }
+}
+
 /* Look for events in the finished step from x. Return the s of the first one, infinity for none. */
 static double find_events(Work *w, double t, const double *x, double h) {
   double first = INFINITY;
   memcpy(w->g[SAMPLES - 1], w->g_end, sizeof w->g_end);
+  memset(w->shift, 0, sizeof w->shift);
   for (;;) {
     for (int k = 1; k + 1 < SAMPLES; ++k) {
       const double s = k / (SAMPLES - 1.0);
@@ -423,6 +457,7 @@ static double find_events(Work *w, double t, const double *x, double h) {
       guards(w, w->t + s * w->h, w->stage, w->g[k]);
     }
     rates_at_samples(w);
+    release(w);
     if (w->degree == 7) break;
     if (!may_cross(w)) return first;
     interpolate(w, t, x, h);
@@ -440,10 +475,10 @@ static double find_events(Work *w, double t, const double *x, double h) {
 
 /* Whether guards at the landed state say that none has fired: what the interpolant showed of guard i was its error, as
    of forces that hang on velocities below the tolerance, and not a graze, whose value there is next to none. */
-static int mistaken(const Work *w, int i, const double *g) {
+static int mistaken(const Work *w, int i) {
   for (int k = 0; k < G; ++k)
-    if (isfinite(w->delay[k]) && w->sign[k] * g[k] >= 0) return 0;
-  return fabs(g[i]) > 0.1 * w->range[i];
+    if (isfinite(w->delay[k]) && w->sign[k] * w->g_end[k] >= 0) return 0;
+  return fabs(w->g_end[i]) > 0.1 * w->range[i];
 }
 
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
@@ -451,7 +486,8 @@ static int mistaken(const Work *w, int i, const double *g) {
    not finite or its error more than `most` tolerances: what is unstable may by chance pass in a longer one. */
 static double land(Work *w, double t, const double *x, double h, double first, double most) {
   Run *r = w->run;
-  double *g = w->g[0], *g_rate = w->g_rate[0], length = first * h, soonest = INFINITY, off = INFINITY;
+  const double *g = w->g_end, *g_rate = w->probe_rate;
+  double length = first * h, soonest = INFINITY, off = INFINITY;
   int nearest = 0;
   for (int pass = 0;; ++pass) {
     const double before = soonest;
@@ -463,8 +499,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     } else if (!(attempt(w, t, x, length) <= most) || !finish(w, t + length)) {
       return NAN;
     }
-    memcpy(g, w->g_end, sizeof w->g_end);
-    guard_rates(w, t + length, w->x_new, w->k[12], h, g_rate);
+    guard_rates(w, t + length, w->x_new, w->k[12], h, w->probe_rate);
     const int jumps = fabs(before) > 1e-10 * length && fabs(g[nearest]) > 0.5 * off;
     soonest = INFINITY;
     for (int i = 0; i < G; ++i) {
@@ -485,7 +520,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     length = fmin(h, length + soonest);
   }
   r->n_fired = 0;
-  if (length > 0 && mistaken(w, nearest, g)) return length;
+  if (length > 0 && mistaken(w, nearest)) return length;
   const double tie = 1e-12 * fmax(fabs(t + length), h);
   for (int i = 0; i < G; ++i) {
     if (!(w->delay[i] - soonest <= tie || (isfinite(w->delay[i]) && w->sign[i] * g[i] >= 0))) continue;
@@ -581,6 +616,7 @@ static int integrate(Work *w) {
       }
     }
     if (!sound) {
+      if (isfinite(event)) take_back(w);
       ++r->rejected;
       failed_before = 1;
       r->step = h = 0.5 * length;
@@ -588,7 +624,8 @@ static int integrate(Work *w) {
       continue;
     }
     if (isfinite(event)) {
-      arm(w, event, w->g[0]);
+      arm(w, event, w->g_end);
+      memcpy(w->g[0], w->g_end, sizeof w->g[0]);
       r->step = h;
       if (landed > 0 && !advance(w, &t, landed == length ? t_new : t + landed, landed)) return NO_MEMORY;
       if (r->n_fired) return EVENT;
@@ -616,29 +653,58 @@ static void grow_work(int (*work)(casadi_int *, casadi_int *, casadi_int *, casa
     if (size[i] > most[i]) most[i] = size[i];
 }
 
-EXPORT void saltus_run(Run *r) {
+static void shut(Work *w) {
+  if (!w) return;
+  free(w->arg);
+  free(w->res);
+  free(w->iw);
+  free(w->w);
+  free(w);
+}
+
+static Work *opened(Run *r) {
   casadi_int most[4] = {1, 1, 1, 1};
   grow_work(saltus_flow_work, most);
 #if PROJECT
   grow_work(saltus_project_work, most);
 #endif
   Work *w = malloc(sizeof *w);
-  const double **arg = malloc(most[0] * sizeof *arg);
-  double **res = malloc(most[1] * sizeof *res);
-  casadi_int *iw = malloc(most[2] * sizeof *iw);
-  double *memory = malloc(most[3] * sizeof *memory);
+  if (!w) return w;
+  w->run = r, w->forces = w->spare_forces;
+  w->arg = malloc(most[0] * sizeof *w->arg);
+  w->res = malloc(most[1] * sizeof *w->res);
+  w->iw = malloc(most[2] * sizeof *w->iw);
+  w->w = malloc(most[3] * sizeof *w->w);
+  if (w->arg && w->res && w->iw && w->w) return w;
+  shut(w);
+  return NULL;
+}
+
+EXPORT void saltus_run(Run *r) {
+  Work *w = opened(r);
   r->breaks = malloc(sizeof(double));
   r->stop = NO_MEMORY;
-  if (w && arg && res && iw && memory && r->breaks) {
-    w->run = r, w->arg = arg, w->res = res, w->iw = iw, w->w = memory;
+  if (w && r->breaks) {
     r->breaks[0] = r->t;
     r->stop = integrate(w);
   }
-  free(w);
-  free(arg);
-  free(res);
-  free(iw);
-  free(memory);
+  shut(w);
+}
+
+/* Derivatives, guards and forces at `count` states; one p of `size` for all of them, or with `each` one for each. */
+EXPORT void saltus_look(long long count, long long each, long long size, const double *t, const double *x, double *p,
+                        double *f, double *g, double *forces) {
+  Run r = {0};
+  Work *w = opened(&r);
+  for (long long k = 0; k < count; ++k) {
+    if (!w) {
+      for (int i = 0; i < N; ++i) f[k * N + i] = NAN;
+      continue;
+    }
+    r.p = p + each * k * size, w->forces = forces + k * F;
+    flow(w, t[k], x + k * N, f + k * N, g + k * G);
+  }
+  shut(w);
 }
 
 EXPORT void saltus_free(Run *r) {

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saltus.compile import Kernel
-from saltus.engines.port import TIE, Array, Flow, Mask, Request
+from saltus.engines.port import FAR, TIE, Array, Flow, Mask, Request
 
 NODES = np.linspace(0, 1, 9)  # of a step, at which guards and their slopes are looked at first
 PROBES = 400  # further looks at one guard in one step
@@ -47,7 +47,8 @@ class Watch:
     """The guards of one run: which are armed, and the first that fires in each step."""
 
     def __init__(self, kernel: Kernel, request: Request) -> None:
-        self._kernel, self._request = kernel, request
+        self._kernel, self._request, self._p = kernel, request, request.p.copy()
+        self.left: list[int] = []  # guards with a shifted surface that left it
         g, _ = self._look(np.array([request.t]), request.x[None], np.zeros((1, len(request.x))))
         self.armed: Mask = request.armed | away(g[0], request)
 
@@ -67,16 +68,20 @@ class Watch:
             return g, rate * h
 
         values, slopes = along(NODES)
-        armed_at = np.where(self.armed, 0.0, np.inf)
-        roots = np.full(count, np.inf)
-        for i in np.flatnonzero(~self._clear(values, slopes)).tolist():
 
-            def probe(s: float, i: int = i) -> _Point:
+        def probing(i: int) -> tuple[list[_Point], _Probe]:
+            def probe(s: float) -> _Point:
                 g, slope = along(np.array([s]))
                 return _Point(s, float(g[0, i]), float(slope[0, i]))
 
-            points = [_Point(*map(float, at)) for at in zip(NODES, values[:, i], slopes[:, i], strict=True)]
-            roots[i], armed_at[i] = self._scan(i, points, probe, armed_at[i])
+            return [_Point(*map(float, at)) for at in zip(NODES, values[:, i], slopes[:, i], strict=True)], probe
+
+        for i in np.flatnonzero(self._p[self._request.shift]).tolist():
+            values[:, i] += self._released(i, *probing(i))
+        armed_at = np.where(self.armed, 0.0, np.inf)
+        roots = np.full(count, np.inf)
+        for i in np.flatnonzero(~self._clear(values, slopes)).tolist():
+            roots[i], armed_at[i] = self._scan(i, *probing(i), armed_at[i])
         s = float(roots.min())
         if s == np.inf:
             self.armed = (armed_at <= 1) | away(values[-1], self._request)
@@ -89,8 +94,19 @@ class Watch:
         change = np.where(after == before, 1.0, after - before)
         return s, tuple(sorted(np.flatnonzero(fired).tolist(), key=lambda i: (-before[i] / change[i], i)))
 
+    def _released(self, i: int, points: Sequence[_Point], probe: _Probe) -> float:
+        """Move the surface of a guard that has left it back; by how much. Before, it fires beyond the shifted one."""
+        place, side, search = self._request.shift.start + i, -int(self._request.directions[i]), _Search(probe)
+        shift = float(self._p[place])
+        level = min(abs(shift), FAR) - side * shift
+        if all(search.first_beyond(a, b, side, level) is None for a, b in itertools.pairwise(points)):
+            return 0.0
+        self._p[place], self.armed[i] = 0.0, False
+        self.left.append(i)
+        return shift
+
     def _look(self, t: Array, x: Array, xdot: Array) -> tuple[Array, Array]:
-        g, rate = self._kernel.batch(t, x, self._request.p, xdot)
+        g, rate = self._kernel.batch(t, x, self._p, xdot)
         return np.asarray(g), np.asarray(rate)
 
     def _clear(self, values: Array, slopes: Array) -> Mask:

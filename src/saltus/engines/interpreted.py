@@ -24,6 +24,7 @@ class ScipyStepper:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
+        self.look = flow.look
         self._rhs: Kernel
         self._around: Surroundings
         self._rhs, self._around = _KEPT.once(

@@ -8,12 +8,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import casadi as ca
 import numpy as np
-from numpy.typing import NDArray
 
 from saltus.compile import LIGHT, CompileError, build, c_source, densified, left_as_it_is
-from saltus.engines.port import Flow, Kept, Request, Segment, Stepper, Stop, check_times
+from saltus.engines.port import Array, Flow, Kept, Request, Segment, Stepper, Stop, check_times
 from saltus.errors import BadValue
 
 _STOPS = (Stop.END, Stop.EVENT, Stop.LIMIT, Stop.NOT_FINITE, Stop.STEP_TOO_SMALL)
@@ -45,10 +43,10 @@ class _Run(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_double) for name in ("t", "t_end", "step", "max_step", "arm_tol")),
         ("max_steps", ctypes.c_longlong),
-        *((name, ctypes.c_void_p) for name in ("p", "atol", "rtol", "directions", "x", "armed", "fired")),
+        *((n, ctypes.c_void_p) for n in ("p", "atol", "rtol", "directions", "x", "armed", "fired", "shift", "left")),
         *((name, ctypes.c_void_p) for name in ("breaks", "coefficients")),
         *((name, ctypes.c_longlong) for name in ("count", "capacity", "evaluations", "rejected")),
-        *((name, ctypes.c_int) for name in ("n_fired", "stop")),
+        *((name, ctypes.c_int) for name in ("shifts", "n_fired", "stop")),
     )
 
 
@@ -91,9 +89,10 @@ class NativeStepper:
         self.dense = dense
         self._degree = 7 if dense else 3
         self._sizes = flow.n, flow.n_guards, int(flow.rhs.numel_in(2))
+        self._looks = flow.n, flow.n_guards, flow.n_forces
         library, notes = _KEPT.once(flow, dense, lambda: _library(flow, dense))
         self.notes: list[str] = list(notes)
-        self._integrate, self._release = library.saltus_run, library.saltus_free
+        self._integrate, self._release, self._look = library.saltus_run, library.saltus_free, library.saltus_look
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NativeStepper, (self.flow, self.dense)
@@ -120,9 +119,9 @@ class NativeStepper:
                 )
         # One block of each kind: asking an array for its address takes as long as a step.
         numbers = np.concatenate([request.x, request.p, request.atol, request.rtol], dtype=np.float64)
-        armed, signs = np.array(request.armed, np.bool_), np.zeros(2 * guards, np.int32)
-        signs[:guards] = request.directions
-        at, at_signs = numbers.ctypes.data, signs.ctypes.data
+        flags, signs = np.zeros(2 * guards, np.bool_), np.zeros(2 * guards, np.int32)
+        flags[:guards], signs[:guards] = request.armed, request.directions
+        at, at_flags, at_signs = numbers.ctypes.data, flags.ctypes.data, signs.ctypes.data
         run = _Run(
             t=request.t,
             t_end=request.t_end,
@@ -136,7 +135,10 @@ class NativeStepper:
             rtol=at + 8 * (2 * n + parameters),
             directions=at_signs,
             fired=at_signs + 4 * guards,
-            armed=armed.ctypes.data,
+            armed=at_flags,
+            left=at_flags + guards,
+            shift=at + 8 * (n + request.shift.start),
+            shifts=request.shift.stop - request.shift.start,
         )
         self._integrate(ctypes.byref(run))
         try:
@@ -150,7 +152,8 @@ class NativeStepper:
                 x=numbers[:n].copy(),
                 stop=_STOPS[run.stop],
                 fired=tuple(signs[guards : guards + run.n_fired].tolist()),
-                armed=armed,
+                armed=flags[:guards],
+                left=tuple(np.flatnonzero(flags[guards:]).tolist()),
                 step=run.step,
                 evaluations=run.evaluations,
                 rejected=run.rejected,
@@ -158,8 +161,16 @@ class NativeStepper:
         finally:
             self._release(ctypes.byref(run))
 
+    def look(self, t: Array, x: Array, p: Array) -> tuple[Array, ...]:
+        """Derivatives, guards and forces of the flow: one row per time, p one for all of them or one row each."""
+        out = tuple(np.empty((len(t), size)) for size in self._looks)
+        given = [np.ascontiguousarray(value, np.float64) for value in (t, x, p)]
+        places = [ctypes.c_void_p(array.ctypes.data) for array in (*given, *out)]
+        self._look(ctypes.c_longlong(len(t)), ctypes.c_longlong(p.ndim - 1), ctypes.c_longlong(p.shape[-1]), *places)
+        return out
 
-def _copied(address: int | None, shape: tuple[int, ...]) -> NDArray[np.float64]:
+
+def _copied(address: int | None, shape: tuple[int, ...]) -> Array:
     """Copy out of C's memory (None: C never asked for any, and the array is empty)."""
     if address is None:
         return np.empty(shape)
@@ -171,7 +182,7 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
     """Compile; return the library and what is to be noted about it."""
     source = _source(flow, dense)
     library = ctypes.CDLL(str(build(source, _FLAGS, flow.name, LIGHT)))
-    library.saltus_run.restype = library.saltus_free.restype = None
+    library.saltus_run.restype = library.saltus_free.restype = library.saltus_look.restype = None
     if not left_as_it_is(source):
         return library, ()
     return library, (
@@ -180,22 +191,13 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
     )
 
 
-def _both(flow: Flow) -> ca.Function:
-    """(t, x, p) -> (derivatives, guards), which share most of what they compute."""
-    if flow.both is not None:
-        return densified(flow.both, "saltus_flow")
-    symbol: Any = ca.SX if flow.rhs.is_a("SXFunction") and flow.guards.is_a("SXFunction") else ca.MX
-    inputs = [symbol.sym(name, *flow.rhs.size_in(i)) for i, name in enumerate(("t", "x", "p"))]
-    outputs = [ca.densify(f.call(inputs, True, False)[0]) for f in (flow.rhs, flow.guards)]
-    return ca.Function("saltus_flow", inputs, ca.cse(outputs))
-
-
 def _source(flow: Flow, dense: bool) -> str:
     """The whole translation unit: sizes, the flow in C, the integrator."""
-    functions = [_both(flow)]
+    functions = [flow.together]
     if flow.project is not None:
         functions.append(densified(flow.project, "saltus_project"))
-    sizes = {"N": flow.n, "G": flow.n_guards, "PROJECT": int(flow.project is not None), "DENSE": int(dense)}
+    sizes = {"N": flow.n, "G": flow.n_guards, "F": flow.n_forces}
+    sizes |= {"PROJECT": int(flow.project is not None), "DENSE": int(dense)}
     defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
     integrator = Path(__file__).with_name("dop853.c").read_text()
     # The sizes come after the flow's C, whose own names they must not touch.

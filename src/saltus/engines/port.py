@@ -12,12 +12,14 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from saltus.compile import Kernel, densified
 from saltus.errors import BadValue
-from saltus.once import LOCK
+from saltus.once import LOCK, cached_property
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 TIE = 1e-12  # guards whose roots are this close (relative to the time) fire together
+FAR = 1e-7  # m, or of the weight: a guard so far from its surface has left it
 
 _KINKS = {
     ca.OP_LT,
@@ -43,8 +45,8 @@ class Flow:
     """A smooth vector field with its guards and its projection, as symbols.
 
     `rhs(t, x, p) -> dx/dt`, `guards(t, x, p) -> g` (possibly no rows),
-    `project(t, x, p) -> x`, applied after each accepted step (None: nothing to project). `both` gives right-hand side
-    and guards in one, where these share most of what they compute.
+    `project(t, x, p) -> x`, applied after each accepted step (None: nothing to project). `whole(t, x, p)` gives
+    right-hand side, guards and forces that belong to them in one, where these share most of what they compute.
 
     A flow is equal to itself only: what engines compile is kept by the flow it was made of, see `Kept`.
     """
@@ -53,7 +55,7 @@ class Flow:
     rhs: ca.Function
     guards: ca.Function
     project: ca.Function | None = None
-    both: ca.Function | None = None
+    whole: ca.Function | None = None
 
     @property
     def n(self) -> int:
@@ -66,6 +68,29 @@ class Flow:
         return int(self.guards.size1_out(0))
 
     @property
+    def n_forces(self) -> int:
+        """Number of forces."""
+        return int(self.together.size1_out(2))
+
+    @cached_property
+    def together(self) -> ca.Function:
+        """(t, x, p) -> (derivatives, guards, forces), dense."""
+        if self.whole is not None:
+            return densified(self.whole, "saltus_flow")
+        symbol: Any = ca.SX if self.rhs.is_a("SXFunction") and self.guards.is_a("SXFunction") else ca.MX
+        inputs = [symbol.sym(name, *self.rhs.size_in(i)) for i, name in enumerate(("t", "x", "p"))]
+        outputs = [ca.densify(f.call(inputs, True, False)[0]) for f in (self.rhs, self.guards)]
+        return ca.Function("saltus_flow", inputs, ca.cse([*outputs, symbol(0, 1)]))
+
+    @cached_property
+    def _looking(self) -> Kernel:
+        return Kernel(self.together, native=False)
+
+    def look(self, t: Array, x: Array, p: Array) -> tuple[Array, ...]:
+        """The same in numbers, on the virtual machine."""
+        return tuple(out.reshape(len(t), -1) for out in self._looking.batch(t, x, p))
+
+    @property
     def has_kinks(self) -> bool:
         """Whether the right-hand side branches or clips anywhere, or cannot be read instruction by instruction."""
         try:
@@ -73,6 +98,10 @@ class Flow:
         except RuntimeError:
             return True
         return any(f.instruction_id(k) in _KINKS for k in range(f.n_instructions()))
+
+
+Look = Callable[[Array, Array, Array], tuple[Array, ...]]
+"""(t, x, p) -> derivatives, guards, forces of a flow: one row per time, p one for all of them or one row each."""
 
 
 class Stop(enum.Enum):
@@ -94,6 +123,10 @@ class Request:
     `armed[i]` is False for a guard that must first leave zero (it was on or beyond its surface at the
     start): it arms itself once directions[i] * g < -arm_tol (|g| > arm_tol for direction 0) and only
     then can fire.
+
+    Guards that stand on their surface may be watched from there: `shift` are the entries of p by which the surfaces of
+    the first guards are moved. A guard that has gone to the other side of its true surface by as much, or by FAR, has
+    left: its entry counts as zero from then on, and it is one that must first leave zero.
     """
 
     t: float
@@ -108,6 +141,7 @@ class Request:
     step: float = 0.0  # first step to try; 0: the engine chooses
     max_step: float = np.inf
     max_steps: int = 20_000
+    shift: slice = field(default_factory=lambda: slice(0, 0))
 
 
 @dataclass(eq=False, slots=True)
@@ -125,6 +159,7 @@ class Segment:
     stop: Stop
     fired: tuple[int, ...] = ()
     armed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    left: tuple[int, ...] = ()  # guards with a shifted surface that left it
     step: float = 0.0  # the step the engine would try next
     evaluations: int = 0
     rejected: int = 0
@@ -138,6 +173,10 @@ class Stepper(Protocol):
 
     def run(self, request: Request) -> Segment:
         """Integrate until the first event, the end, or a limit."""
+
+    @property
+    def look(self) -> Look:
+        """Evaluate its flow."""
 
 
 class Engine(Protocol):

@@ -87,6 +87,7 @@ class Steps:
             stop=stop,
             fired=self.fired,
             armed=self.watch.armed,
+            left=tuple(self.watch.left),
             step=step,
             evaluations=evaluations,
             rejected=rejected,

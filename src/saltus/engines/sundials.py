@@ -57,6 +57,7 @@ class SundialsStepper:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
+        self.look = flow.look
         self._made: _Made = _KEPT.once(flow, "made", lambda: _Made.of(flow))
         self.notes = [*self._made.rhs.notes, *self._made.around.notes]
 

@@ -74,6 +74,7 @@ class TaylorStepper:
 
     def __init__(self, flow: Flow, tol: float | None = None, compact_mode: bool = True) -> None:
         self.flow, self.tol, self.compact_mode = flow, tol, compact_mode
+        self.look = flow.look
         self._made: _Made = _KEPT.once(flow, "made", lambda: _Made.of(flow))
         self.notes = list(self._made.notes)
         self._integrators: dict[float, Any] = {}

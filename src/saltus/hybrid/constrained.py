@@ -90,7 +90,8 @@ class Constrained:
         )
         self.held = SX.sym("held", e.u.numel())
         self._places: dict[int, tuple[Frame, Kernel]] = {}
-        self._known = b"", np.zeros(0)  # Params of the run that were asked for last, and those of the domain
+        self._known: tuple[bytes | None, Any] = None, None  # Params of the run asked for last, and those of the domain
+        self._known_sizes: tuple[bytes | None, Any] = None, None  # Params asked for last, and what `sizes` gave
 
     elements: Sequence[Element] = ()  # contacts whose mode is given at run time
 
@@ -166,8 +167,12 @@ class Constrained:
     def sizes(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Size of every constraint row and of every velocity coordinate: a length for metres, 1 for angles."""
         scale, theta = self._scale, p[: len(self.mechanism.params)]
-        own = scale.of_rows(theta)[: self.loops]
-        return np.append(own, np.full(len(self.rows) - len(own), scale.metres(theta))), scale.of_columns(theta)
+        known, sizes = self._known_sizes
+        if known != theta.tobytes():
+            own = scale.of_rows(theta)[: self.loops]
+            sizes = np.append(own, np.full(len(self.rows) - len(own), scale.metres(theta))), scale.of_columns(theta)
+            self._known_sizes = theta.tobytes(), sizes  # an event asks several times
+        return sizes
 
     @cached_property
     def _scale(self) -> Scale:

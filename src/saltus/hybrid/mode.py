@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -13,8 +14,8 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice
 from saltus.dynamics.equations import Equations
-from saltus.dynamics.formulations import Formulation
-from saltus.engines.port import Flow
+from saltus.dynamics.formulations import ODE, Formulation
+from saltus.engines.port import Flow, Look
 from saltus.errors import BadValue, Singular
 from saltus.hybrid.constrained import SLIP_ENDS, Constrained, Often
 from saltus.hybrid.contacts import same_point
@@ -157,7 +158,7 @@ class Mode:
         }
         self.p = ca.vertcat(*blocks.values())
         self._shift = edges
-        self._motion_load = self._motion_efforts()
+        self._motion_load = self._motion_efforts(ode)
         self._channels = self._powers()
         self.power_names = list(self._channels)
         sizes = tuple((n, int(b.numel())) for n, b in blocks.items())
@@ -172,13 +173,19 @@ class Mode:
         constraints = self.mechanism.constraints
         return constraints[name].moves if name in constraints else None
 
-    def _motion_efforts(self) -> SX:
+    def _motion_efforts(self, ode: ODE) -> SX:
         """Effort of every given motion: what is left of M a + h = Q + J' f in the direction of its displacement."""
-        m, e, c = self.mechanism, self.equations, self.constrained
+        e = self.equations
         given = [i for closure, i in zip(e.closures, self._first_rows(), strict=True) if self._given(closure.name)]
-        held = ca.densify(self.ode.reactions[given]) if given else SX(0, 1)
-        if not m.motions:
+        held = ca.densify(ode.reactions[given]) if given else SX(0, 1)
+        if not self.mechanism.motions:
             return held
+        return ca.vertcat(self._motion_loads(*[ca.densify(x) for x in (ode.v, ode.a, ode.reactions)]), held)
+
+    @cached_property
+    def _motion_loads(self) -> Callable[[SX, SX, SX], SX]:
+        """Loads in the direction of given motions by velocities, accelerations and reactions."""
+        m, e, c = self.mechanism, self.equations, self.constrained
         full = Equations(m, released=True, passive=e.passive)
         contacts, anchors = c.closures_on(full)
         full = full.constrained(contacts, anchors, passive=e.passive)
@@ -186,16 +193,13 @@ class Mode:
         reactions = SX.sym("reaction", e.phi.numel())
         load = (full.inverse_dynamics - full.Q - ca.mtimes(full.J.T, reactions))[e.nv :]
         still = SX.zeros(len(m.motions))
-        insert = {
-            "q": (full.q, ca.vertcat(e.q, still)),
-            "v": (full.v, ca.vertcat(ca.densify(self.ode.v), still)),
-            "a": (full.a, ca.vertcat(ca.densify(self.ode.a), still)),
-            "anchors": (anchors, c.anchors),
-            "reactions": (reactions, ca.densify(self.ode.reactions)),
-        }
         others = [e.t, m.p, e.u, e.z, c.slip, c.normals]
-        at = ca.Function("load", [symbol for symbol, _ in insert.values()] + others, [ca.densify(load)])
-        return ca.vertcat(at(*[value for _, value in insert.values()], *others), held)
+        at = ca.Function("load", [full.q, full.v, full.a, anchors, reactions, *others], [ca.densify(load)])
+
+        def loads(v: SX, a: SX, f: SX) -> SX:
+            return at(*[ca.vertcat(x, still) for x in (e.q, v, a)], c.anchors, f, *others)
+
+        return loads
 
     @property
     def motion_names(self) -> list[str]:
@@ -229,26 +233,26 @@ class Mode:
         """Force of the ground on a contact point (N), world axes, as an expression still containing u."""
         for i, contact in enumerate(self.domain.contacts):
             if same_point(self.mechanism, contact.point, frame):
-                return self._force(i)
+                return self._force(i, self.ode)
         raise BadValue(
             f"domain {self.domain.name!r} has no contact at that point; contact forces exist where a contact holds",
             domain=self.domain.name,
         )
 
-    def _force(self, contact: int) -> SX:
+    def _force(self, contact: int, ode: ODE) -> SX:
         c, out = self.constrained, SX.zeros(self.dimension)
         if isinstance(c, Touched):
-            return c.force(contact, self.ode)[: self.dimension]
+            return c.force(contact, ode)[: self.dimension]
         for row in c.rows_of(contact):
-            out["xyz".index(c.rows[row].lock)] = self.ode.reactions[row]
+            out["xyz".index(c.rows[row].lock)] = ode.reactions[row]
         if contact in c.sliding:
             out[: self.dimension - 1] = c.friction(self.equations, c.sliding.index(contact))
         return out
 
-    def finish(self, *expressions: SX) -> list[SX]:
+    def finish(self, *expressions: SX, ode: ODE | None = None) -> list[SX]:
         """Insert the law, the formulation's velocities, domain Params and normal forces."""
         e, c = self.equations, self.constrained
-        out = c.with_normals([ca.densify(x) for x in expressions], self.ode)
+        out = c.with_normals([ca.densify(x) for x in expressions], ode or self.ode)
         if e.u.numel():
             out = ca.substitute(out, [e.u], [self.action.u])
         out = self._with_v(*out)
@@ -277,16 +281,17 @@ class Mode:
         """Right-hand side, guards and projection for an engine."""
         powers, e = ca.vertcat(SX(0, 1), *self._channels.values()), self.equations
         rates, values = ca.vertcat(self.ode.rhs, powers, e.z_dot), ca.vertcat(SX(0, 1), *self._guards)
-        both = self.function("both", rates, values)
+        reactions = SX(0, 1) if self.formulation.reduced else self.ode.reactions  # reduced ones need none of them
+        whole = self.function("whole", rates, values, reactions)
         inputs = [e.t, self.x, self.p]
         rhs, guards = (
             ca.Function(name, inputs, [out], ["t", "x", "p"], ["out0"])
-            for name, out in zip(("rhs", "guards"), both(*inputs), strict=True)
+            for name, out in zip(("rhs", "guards"), whole(*inputs)[:2], strict=True)
         )
         project = None
         if self.ode.project is not None:
             project = self.function("project", ca.vertcat(self.ode.project, self.work, e.z))
-        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, both)
+        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, whole)
 
     @cached_property
     def _guards(self) -> list[SX]:
@@ -338,11 +343,6 @@ class Mode:
         """What the law asks of the inputs, and what they deliver, at (t, x, p)."""
         return self._kernel("command", self.action.u, self.equations.torques)
 
-    @cached_property
-    def guards(self) -> Kernel:
-        """All guards."""
-        return Kernel(self.flow.guards, native=False)
-
     def guard_rates(self, count: int | None = None) -> SX:
         """Rates of the guards along the flow, or of the first of them."""
         f, e = self.flow, self.equations
@@ -364,30 +364,56 @@ class Mode:
         return self._kernel("slip_acceleration", second)
 
     @cached_property
+    def volume(self) -> Kernel:
+        """Measure of how far the choice of coordinates is from singular."""
+        return self._kernel("volume", SX(1) if self.ode.volume is None else self.ode.volume)
+
+    # ---- what follows from accelerations and reactions ----------------------------------------------------------
+
+    @cached_property
+    def _solved(self) -> ODE:
+        """The formulation with symbols in place of the accelerations and reactions that it solves for."""
+        a, reactions = SX.sym("a", self.equations.nv), SX.sym("reaction", self.ode.reactions.numel())
+        return replace(self.ode, a=a, reactions=reactions)
+
+    def _of_solved(self, name: str, *outputs: SX) -> ca.Function:
+        """CasADi function of (t, x, p, accelerations, reactions)."""
+        inputs = [self.equations.t, self.x, self.p, self._solved.a, self._solved.reactions]
+        return ca.Function(name, inputs, self.finish(*outputs, ode=self._solved))
+
+    @cached_property
+    def _solve(self) -> Often:
+        """Accelerations and reactions at (t, x, p)."""
+        return Often(self.function("solve", self.ode.a, self.ode.reactions, often=False))
+
+    def solved(self, t: np.ndarray, x: np.ndarray, p: np.ndarray, look: Look | None = None) -> tuple[np.ndarray, ...]:
+        """All accelerations and reactions, one row per time; `look` is a stepper's of this flow, which is quicker."""
+        if self.formulation.reduced or look is None:
+            a, reactions = self._solve.batch(t[:, None], x, p)
+            return a.reshape(len(t), -1), reactions.reshape(len(t), -1)
+        rates, _, reactions = look(t, x, p)
+        return rates[:, self.layout.nq : self.layout.nq + self.layout.nw], reactions
+
+    @cached_property
     def contact_response(self) -> Kernel:
         """Of all rows of the contacts whose mode is given: second rates, held or not, and forces."""
         e, c = self.equations, self.constrained
         assert isinstance(c, Touched)
         rates = ca.vertcat(SX(0, 1), *[g.rates for g in c.geometry])
-        second = ca.substitute(e.kinematics.second_rate(rates), e.a, ca.densify(self.ode.a))
-        forces = [ca.vertcat(*c.reactions(i, self.ode))[: x.rows] for i, x in enumerate(c.elements)]
-        return self._kernel("contact_response", second, ca.vertcat(SX(0, 1), *forces))
-
-    @cached_property
-    def volume(self) -> Kernel:
-        """Measure of how far the choice of coordinates is from singular."""
-        return self._kernel("volume", SX(1) if self.ode.volume is None else self.ode.volume)
+        second = ca.substitute(e.kinematics.second_rate(rates), e.a, self._solved.a)
+        forces = [ca.vertcat(*c.reactions(i, self._solved))[: x.rows] for i, x in enumerate(c.elements)]
+        return Kernel(self._of_solved("contact_response", second, ca.vertcat(SX(0, 1), *forces)), native=False)
 
     @cached_property
     def _outputs(self) -> Often:
         """What trajectories record: v, a, torques, phi, energies, momentum, contact forces, points."""
-        e, m = self.equations, self.mechanism
-        contacts = [self._force(i) for i in range(len(self.constrained.contacts))]
+        e, m, ode = self.equations, self.mechanism, self._solved
+        contacts = [self._force(i, ode) for i in range(len(self.constrained.contacts))]
         soft = [t.force[: self.dimension] for t in e.touches.values()]
         points = [e.position(name)[: self.dimension] for name in m.points]
         parts = (
-            self.ode.v,
-            self.ode.a,
+            ode.v,
+            ode.a,
             e.torques,
             e.phi,
             e.kinetic_energy,
@@ -395,14 +421,14 @@ class Mode:
             e.momentum,
             ca.vertcat(SX(0, 1), *contacts, *soft),
             ca.vertcat(SX(0, 1), *points),
-            self._motion_load,
-            self.constrained.state_of(self.ode) if isinstance(self.constrained, Touched) else SX(0, 1),
+            self._motion_efforts(ode),
+            self.constrained.state_of(ode) if isinstance(self.constrained, Touched) else SX(0, 1),
         )
-        return Often(self.function("outputs", *parts, often=False))
+        return Often(self._of_solved("outputs", *parts))
 
-    def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
+    def outputs(self, t: np.ndarray, x: np.ndarray, p: np.ndarray, look: Look | None = None) -> list[np.ndarray]:
         """v, a, torques, phi, T, V, momentum, contact forces, points, motion efforts, contacts; one row per time."""
-        return [out.reshape(len(t), -1) for out in self._outputs.batch(t[:, None], x, p)]
+        return [out.reshape(len(t), -1) for out in self._outputs.batch(t[:, None], x, p, *self.solved(t, x, p, look))]
 
     # ---- vectors ------------------------------------------------------------------------------------------------
 
@@ -430,7 +456,7 @@ class Mode:
                 coordinates=names,
             )
         M, everything = c.mass(t, q, base), np.eye(self.equations.nv)
-        partly = self.formulation.reduced or bool(self.mechanism.idle)  # what loops hold need not be heavy
+        partly = self._partly
         names, other = self._idle(M, self._allowed(t, q, base) if partly else everything), ""
         if names and not partly and not self._idle(M, self._allowed(t, q, base)):
             other = ", or use sl.formulations.SPF() or Minimal(): loops hold them"
@@ -441,6 +467,11 @@ class Mode:
                 coordinates=names,
             )
         return volume
+
+    @cached_property
+    def _partly(self) -> bool:
+        """Whether what loops hold need not be heavy."""
+        return self.formulation.reduced or bool(self.mechanism.idle)
 
     def _allowed(self, t: float, q: np.ndarray, base: np.ndarray) -> np.ndarray:
         """Motions, one per row, that the constraints allow; contacts with modes of their own may let go."""

@@ -21,9 +21,10 @@ def check_constraints(c: Constrained, t: float, q: np.ndarray, p: np.ndarray) ->
     l' gamma(v) = k |v|^2 with a curvature k: the constraint lies about s / k away from where it loses its grip, and
     no reaction gives the acceleration that it asks for.
     """
-    J = c.unitless(t, q, p)
-    own = c.loops if c.elements else len(J)  # contacts with modes of their own are solved as they are
-    J = J[:own]
+    own = c.loops if c.elements else len(c.rows)  # contacts with modes of their own are solved as they are
+    if not own:
+        return
+    J = c.unitless(t, q, p)[:own]
     longest = float(np.linalg.norm(J, axis=1).max(initial=0.0))
     U, s, Vt = np.linalg.svd(J)
     s = np.concatenate([s, np.zeros(len(J) - len(s))])

@@ -18,7 +18,6 @@ from saltus.compile import Kernel
 from saltus.dynamics.choice import Choice
 from saltus.dynamics.impulse import Impact
 from saltus.dynamics.project import consistent
-from saltus.engines.port import Segment
 from saltus.errors import BadModel, BadValue, Singular
 from saltus.hybrid.constrained import Constrained, rare
 from saltus.hybrid.graph import Edge, HybridSystem
@@ -33,7 +32,6 @@ from saltus.once import cached_property
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it
 WATCH = 1e-11  # m or N: so far beyond where it was at entry a guard fires that forbids a place or a force
-FAR = 1e-7  # m, or of the weight: what is further beyond its surface than this has not just touched it
 CLOSED, SOLVED = 1e-14, 1e-8  # m: closed to round-off; what a linear system that can be solved leaves
 SETTLING = 3  # Newton steps that put positions onto the constraints of a domain
 SPEED = 1e-6  # of the speeds, or m/s: by so much a reset that is no impact may break new constraints
@@ -47,14 +45,19 @@ STILL = 1e-9  # m/s: slower than this a contact has no direction of slip
 class Armed:
     """Guards as a domain is entered: which may fire, which edge is taken at once, which are watched where they are.
 
-    `watched` has the shift of the surface of each guard that fires as soon as it goes further beyond; `past` are other
-    guards already beyond their surface, which fire after they have come back.
+    `watched` has the shift of the surface of each guard that fires as soon as it goes further beyond, until it has left
+    its own; engines take it from the run-time parameters. `past` are other guards already beyond their surface, which
+    fire after they have come back.
     """
 
     armed: np.ndarray
     at_once: int | None = None
     watched: dict[int, float] = field(default_factory=dict)
     past: tuple[int, ...] = ()
+
+    def put(self, shift: np.ndarray) -> None:
+        """Shift the surfaces of guards that are watched, in the block of the run-time parameters for it."""
+        shift[list(self.watched)] = list(self.watched.values())
 
 
 def arm(g: np.ndarray, rate: np.ndarray, directions: np.ndarray, edges: Sequence[Edge]) -> Armed:
@@ -80,43 +83,6 @@ def arm(g: np.ndarray, rate: np.ndarray, directions: np.ndarray, edges: Sequence
             past.append(i)
     armed[list(watched)] = True
     return Armed(armed, None, watched, tuple(past))
-
-
-class Watch:
-    """Guards that fire as soon as they go further beyond where they were at entry, until they have left their surface.
-
-    Their surfaces are shifted by a hair in the run-time parameters, from which engines take them.
-    """
-
-    def __init__(self, guards: Armed, mode: Mode, p: np.ndarray) -> None:
-        self._mode, self._p = mode, p
-        self._first = mode.layout.slice("shift").start
-        self.watched, self.back = dict(guards.watched), False
-        for i, shift in self.watched.items():
-            p[self._first + i] = shift
-
-    def left(self, segment: Segment) -> list[int]:
-        """Guards that left their surface on the way; they are watched no longer. `back`: one of them came back."""
-        self.back = False
-        if not self.watched or len(segment.breaks) < 2:
-            return []
-        s = np.array([0.1, 0.5, 1.0])
-        powers = s[:, None] ** np.arange(segment.coefficients.shape[1])
-        x = np.einsum("sj,kjn->ksn", powers, segment.coefficients[:, :, : self._mode.x.numel()])
-        t = segment.breaks[:-1, None] + s * np.diff(segment.breaks)[:, None]
-        flat = np.zeros((x.shape[0] * x.shape[1], self._mode.x.numel()))
-        flat[:, : x.shape[2]] = x.reshape(-1, x.shape[2])
-        g = np.reshape(self._mode.guards.batch(t.reshape(-1, 1), flat, self._p), (len(flat), -1))
-        d = self._mode.directions
-        own = {i: d[i] * (g[:, i] + self._p[self._first + i]) for i in self.watched}
-        # One that is back on its surface without having fired is watched on from there.
-        back = {i for i, side in own.items() if i in segment.fired or side[-1] > FAR}
-        out = [i for i, side in own.items() if side.min() < -WATCH and (i in back or side[-1] < 0)]
-        self.back = not back.isdisjoint(out)
-        for i in out:
-            del self.watched[i]
-            self._p[self._first + i] = 0.0
-        return out
 
 
 # ---- entering -------------------------------------------------------------------------------------------------------
@@ -272,9 +238,20 @@ class Entrance:
         return c.system.once(("bending", c.domain.name, rows), make)
 
     def settle(
-        self, t: float, q: np.ndarray, v: np.ndarray, theta: np.ndarray, base: np.ndarray, *, slope: bool = False
+        self,
+        t: float,
+        q: np.ndarray,
+        v: np.ndarray,
+        theta: np.ndarray,
+        base: np.ndarray,
+        *,
+        slope: bool = False,
+        impact: bool = False,
     ) -> Passed:
-        """Positions and velocities onto the constraints, along M^-1 A'; `base` holds Params and anchors."""
+        """Positions and velocities onto the constraints, along M^-1 A'; `base` holds Params and anchors.
+
+        With `slope` its derivative comes with it, with `impact` what it does as an ideal impact.
+        """
         c, before = self.constrained, q
         if not c.rows:
             return Passed(q, v, slope=np.eye(self.n)[1 : 1 + self.nq + self.nv] if slope else None)
@@ -294,9 +271,9 @@ class Entrance:
         error = float(np.abs(J @ v + phi_t).max())
         if slope:
             change = self._slope(t, q, v, theta, rows, saddle, solved)
-        impact = _impact(M, J, v, after, len(rows), c.row_names)
+        hit = _impact(M, J, v, after, len(rows), c.row_names) if impact else None
         apart = float(np.abs(J @ after + phi_t).max())
-        return Passed(q, after, impact, float(np.abs(q - before).max()), error, change, apart)
+        return Passed(q, after, hit, float(np.abs(q - before).max()), error, change, apart)
 
     def _saddle(self, t: float, q: np.ndarray, base: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         M = self.constrained.mass(t, q, base)
@@ -451,10 +428,11 @@ class Transition:
         `speed` is what velocities are known to, relative to the largest and in m/s.
         """
         base = held(c, t, state.q, state.v, theta)
-        out = entrance(c).settle(t, state.q, state.v, theta, base, slope=slope)
+        plastic = isinstance(self.edge.reset, PlasticImpact) and bool(c.rows)
+        out = entrance(c).settle(t, state.q, state.v, theta, base, slope=slope, impact=plastic)
         allowed = max(SPEED, speed) * max(1.0, float(np.abs(state.v).max(initial=0.0)))
         check_possible(c, t, out, allowed)
-        impact = out.impact if isinstance(self.edge.reset, PlasticImpact) and c.rows else None
+        impact = out.impact
         if impact is None and out.error > allowed:
             raise BadModel(
                 f"edge {self.edge.name!r}: its reset leaves velocities that violate the constraints of "

@@ -48,6 +48,7 @@ def find_orbit(
     where: Mapping[Any, float] | None = None,
     coming_from: Mapping[str, float] | None = None,
     multiple: bool = False,
+    step: float | None = None,
     tolerance: float = 1e-11,
     engine: str | None = None,
     longest: float = 20.0,
@@ -67,7 +68,9 @@ def find_orbit(
     A guess off the section runs forward to it; if Newton's method with exact derivatives fails, more strides are
     run to let a stable gait attract. `coming_from` gives Params other values at which the guess is good; the
     orbit is then carried over in steps. `multiple` shoots every phase from a state of its own, for motion so
-    unstable that a whole stride is out of reach. NoOrbit carries the residuals and the best iterate.
+    unstable that a whole stride is out of reach. With a `step` derivatives are central differences of whole strides,
+    each state moved by so much: for machines whose differentiated flow would be too large to compile. NoOrbit carries
+    the residuals and the best iterate.
     """
     terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
@@ -95,6 +98,7 @@ def find_orbit(
         names,
         where,
         multiple,
+        step,
         tolerance,
         engine,
         longest,
@@ -120,6 +124,7 @@ class _Search:
         free: tuple[str, ...],
         where: dict[Any, float],
         multiple: bool,
+        step: float | None,
         tolerance: float,
         engine: str | None,
         longest: float,
@@ -133,7 +138,7 @@ class _Search:
         elif section is not None:
             self.system = _with_section(system, self.domain, section)
         self.given, self.params, self.control = start, dict(params or {}), control
-        self.strides, self.period, self.multiple = strides, period, multiple
+        self.strides, self.period, self.multiple, self.step = strides, period, multiple, step
         self.free, self.where = free, where
         self.relabel = Relabel(self.system, swap or {})
         self.stride = Stride(
@@ -201,7 +206,7 @@ class _Search:
             sections.append(Section(self.stride, crossing, crossing.after, mirror, theta))
         events = [b - a for a, b in zip(marks, ends, strict=True)]
         self.shooting = Shooting(
-            self.stride, sections, events, same, self.relabel, self.period if same.timed else None, where
+            self.stride, sections, events, same, self.relabel, self.period if same.timed else None, where, self.step
         )
         on_section = sections[0].distance(moment, theta) < ON_SECTION and self._crosses(crossings[-1], moment, theta)
         first = self._reduced(moment if on_section else self.relabel.moment(passage.end))
@@ -219,8 +224,9 @@ class _Search:
     def _on_time(self, moment: Moment, same: Sameness, theta: np.ndarray) -> Point:
         """Strides of one period each, from the start's time on, whatever happens on the way."""
         section = Section(self.stride, None, moment, self.relabel, theta)
-        self.shooting = Shooting(self.stride, [section], [None], same, self.relabel, self.period, self.where)
-        return self._point(moment, theta)
+        parts = [section], [None], same, self.relabel, self.period, self.where, self.step
+        self.shooting = Shooting(self.stride, *parts)
+        return self._point(same.unwound(moment), theta)
 
     def _first_event(self, moment: Moment, theta: np.ndarray) -> Moment:
         """State after the first touch, or after the event that was named; the stride goes on to the same again."""
@@ -234,8 +240,10 @@ class _Search:
         return first.end
 
     def _reduced(self, moment: Moment) -> Moment:
-        """The same state at the start of time, where the machine does not depend on it."""
-        return moment if self.shooting.sameness.timed else replace(moment, t=0.0)
+        """The same state without full turns; strides on time begin at the start's, those of no time at zero."""
+        same = self.shooting.sameness
+        t = self.given.time if self.shooting.events[0] is None else moment.t if same.timed else 0.0
+        return same.unwound(replace(moment, t=t))
 
     def _settled(self, passage: Passage, theta: np.ndarray) -> Passage:
         """The stride after the first, whose events count; the first one if it is the only one to come back."""

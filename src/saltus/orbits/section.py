@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
-from saltus.errors import UnknownName
+from saltus.errors import BadValue, UnknownName
 from saltus.ground import Slope
 from saltus.hybrid.constrained import rare
 from saltus.hybrid.graph import HybridSystem
@@ -33,7 +33,10 @@ GROUNDED = 1e-6  # m: a contact so near to the ground stands on it
 
 
 class Relabel:
-    """Left for right: names of coordinates and domains that change places, "-name" with the sign turned."""
+    """Left for right: names of coordinates and domains that change places, "-name" with the sign turned.
+
+    Where velocities have names of their own, as those of a free body, both are named: "body.qx" and "body.wx".
+    """
 
     def __init__(self, system: HybridSystem, pairs: Mapping[str, str]) -> None:
         m = system.mechanism
@@ -42,19 +45,34 @@ class Relabel:
         self.q, self.v = np.eye(len(m.q_names)), np.eye(len(m.v_names))
         for a, b in pairs.items():
             sign, b = (-1.0, b[1:]) if b.startswith("-") else (1.0, b)
-            known = [*m.q_names, *system.domains, *m.touching]
+            known = [*m.q_names, *(n for n in m.v_names if n not in m.q_names), *system.domains, *m.touching]
             for name in (a, b):
                 if name not in known:
-                    raise UnknownName("coordinate, domain or contact", name, known)
+                    raise UnknownName("coordinate, velocity, domain or contact", name, known)
             if a in self.parts:
                 self.parts[a], self.parts[b] = b, a
             if a in self.domains:
                 self.domains[a], self.domains[b] = b, a
-            if a in m.q_names:  # a domain and a coordinate may share a name
-                for matrix, names in ((self.q, m.q_names), (self.v, m.v_names)):
+            for matrix, names in ((self.q, m.q_names), (self.v, m.v_names)):
+                if a in names and b in names:  # a domain and a coordinate may share a name
                     i, j = names.index(a), names.index(b)
                     matrix[[i, j]] = 0.0
                     matrix[i, j] = matrix[j, i] = sign
+        self._check(m)
+
+    def _check(self, m: Mechanism) -> None:
+        """Refuse velocities that are not the mirror image of what positions do: S_q N(q) = N(S_q q) S_v."""
+        k = assembler(m).kinematics
+        N = ca.Function("N", [k.q], [ca.jacobian(k.q_dot, k.v)])
+        q = np.linspace(0.3, 0.9, len(self.q))  # no two alike
+        off = np.abs(self.q @ N(q).full() - N(self.q @ q).full() @ self.v) > ALIKE
+        if off.any():
+            i, j = np.argwhere(off)[0]
+            raise BadValue(
+                f"swap: {m.q_names[i]!r} and its rate {m.v_names[j]!r} do not change alike; name both, as "
+                '{"body.qx": "-body.qx", "body.wx": "-body.wx"} of a body seen in a mirror',
+                given=m.v_names[j],
+            )
 
     @property
     def plain(self) -> bool:
@@ -117,6 +135,13 @@ class Sameness:
         for i, j, ratio in self.carried:
             out[1 + j] -= ratio * change[1 + i]
         return out[self.rows]
+
+    def unwound(self, moment: Moment) -> Moment:
+        """The same state without full turns, which cost a crank's angle digits after many of them."""
+        q = moment.q.copy()
+        for i in self.turning:
+            q[i] -= 2 * np.pi * np.round(q[i] / (2 * np.pi))
+        return replace(moment, q=q)
 
     def difference(self, a: Moment, b: Moment) -> np.ndarray:
         """Return a - b where it counts, full turns taken out."""

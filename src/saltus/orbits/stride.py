@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
@@ -21,7 +21,7 @@ from saltus.hybrid.constrained import Constrained, rare, tree_of
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import law_in, stepwise
 from saltus.hybrid.touched import Touched, constrained
-from saltus.hybrid.transition import WATCH, Armed, Watch, arm, entrance, flow_rows, held, transition
+from saltus.hybrid.transition import WATCH, Armed, arm, entrance, flow_rows, held, transition
 from saltus.orbits.strike import strike
 from saltus.orbits.variation import Dynamics, Rows, Variation
 from saltus.simulation.contacts import Contacts, Now
@@ -30,7 +30,6 @@ from saltus.simulation.instant import response, settle
 MOST_EVENTS = 200
 MOST_STEPS = 20_000  # of the integrator in one stay in a domain
 BEYOND = 1e-7  # m, m/s or of the weight: by so much a state may miss the modes of its contacts
-FIRST = 20  # steps per call to the engine while a guard is watched from its surface
 
 
 class Lost(SaltusError):
@@ -373,7 +372,7 @@ class _Stay:
         after = Moment(edge.target.name, self.t, out.q, out.v)
         return Crossing(edge.name, edge, fired, before, self.p, after, out.impact, out.slope)
 
-    def _met(self, fired: list[int], watched: dict[int, float]) -> Crossing | None:
+    def _met(self, fired: list[int], watched: list[int]) -> Crossing | None:
         """Let contacts change their modes; None if they do not, and the motion goes on."""
         contacts, first, before = self.contacts, len(self.d.edges), self.end
         own = [i - first for i in fired if i < self.d.mode.n_own]
@@ -423,15 +422,17 @@ class _Stay:
             raise Lost(f"{name} is not as the sequence has it at t = {self.t:.4g} s ({what})", reason="other events")
         return self.contacts.watch(g, first, out, self.rooms)
 
-    def _flow(self, on_time: bool) -> tuple[list[int], dict[int, float]]:
+    def _flow(self, on_time: bool) -> tuple[list[int], list[int]]:
         """Let the engine run until guards fire: their numbers, and those still watched; none where the time ends."""
         d, rows, tol, p, Pi = self.d, self.stride.rows, self.stride.tolerance, self.p, self.Pi
         n = d.n
-        p[d.layout.slice("shift")] = 0.0
+        shift = d.layout.slice("shift")
+        p[shift] = 0.0
         guards = self._armed()
         if guards.at_once is not None:
-            return [guards.at_once], {}
-        armed, watch = guards.armed, Watch(guards, d.mode, p)
+            return [guards.at_once], []
+        armed = guards.armed
+        guards.put(p[shift])
         state = np.concatenate([self.x, self.Phi.ravel("F")])
         atol = np.full(len(state), tol)
         rtol = np.concatenate([np.zeros(rows.nq), np.full(len(state) - rows.nq, tol)])
@@ -447,21 +448,18 @@ class _Stay:
                 d.directions,
                 armed,
                 step=step,
-                max_steps=FIRST if watch.watched else MOST_STEPS,
+                max_steps=MOST_STEPS,
+                shift=shift,
             )
             segment = self.variation.stepper.run(request)
-            away = watch.left(replace(segment, coefficients=segment.coefficients[:, :, :n]))
-            if watch.back:  # it left and came back: again, to its own surface
-                armed = request.armed.copy()
-                armed[away] = False
-                continue
+            p[shift][list(segment.left)] = 0.0
             if len(segment.breaks) > 1:
                 self.breaks.append(segment.breaks[1:])
                 self.pieces.append(segment.coefficients[:, :, :n])
             state, armed, step = segment.x, segment.armed, segment.step
             self.x, self.Phi = state[:n].copy(), state[n:].reshape(n, -1, order="F")
             if segment.stop is Stop.EVENT:
-                return list(segment.fired), dict(watch.watched)
+                return list(segment.fired), np.flatnonzero(p[shift]).tolist()
             if segment.stop is Stop.LIMIT and sum(map(len, self.breaks)) > MOST_STEPS:
                 raise Lost(
                     f"{MOST_STEPS} steps bring it from t = {self.begin:.4g} s to {self.t:.4g} s only, in "
@@ -471,7 +469,7 @@ class _Stay:
             if segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
                 raise Lost(f"{segment.stop.value} at t = {self.t:.4g} s in {d.domain.name!r}", reason="singular")
             if segment.stop is Stop.END and on_time:
-                return [], {}
+                return [], []
             if segment.stop is Stop.END:
                 raise Lost(
                     f"it stays in {d.domain.name!r} from t = {self.begin:.4g} s on: no edge fires within "

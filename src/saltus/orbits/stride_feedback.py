@@ -79,7 +79,8 @@ def stabilise(
     known = orbit.shooting.with_free(names, {})
     theta, first = orbit.evaluation.point.theta, known.sections[0].crossing
     section = Section(known.stride, first, first.after if first else orbit.node, known.relabel, theta, guarded=False)
-    shooting = Shooting(known.stride, [section], known.events, known.sameness, known.relabel, known.period, {})
+    parts = known.events, known.sameness, known.relabel, known.period, {}, known.step
+    shooting = Shooting(known.stride, [section], *parts)
     e = shooting.evaluate(orbit.evaluation.point)
     A, B = e.section_map, e.by_param
     k = len(A)

@@ -81,30 +81,22 @@ class Now:
         x = self.element
         out, idle = np.zeros(x.size), self.stick and self.share == 0
         bears = float(np.linalg.norm(self.bears))
+        out[:5] = self.closed, self.stick, felt, bears if idle else self.friction, self.static  # as `Element` has them
         values: dict[str, Any] = {
-            "closed": self.closed,
-            "stick": self.stick,
-            "felt": felt,
-            "friction": bears if idle else self.friction,
             "share": self.share,
-            "static": self.static,
             "direction": self.bears / max(bears, 1e-300) if idle else self.direction,
             "anchor": self.anchor,
             "stands": self.stands,
             "starts": self.starts,
         }
         if self.patch is not None:
-            within = [number for row in self.patch.within for number in row]
-            values |= {
-                "point": self.patch.point,
-                "up": self.patch.normal,
-                "corner": self.patch.corner,
-                "within": within,
-            }
+            point, up, corner, within = self.patch.point, self.patch.normal, self.patch.corner, self.patch.within
+            values |= {"point": point, "up": up, "corner": corner, "within": (*within[0], *within[1])}
         if self.reference is not None:
             values["reference"] = self.reference
         for key, where in x.places.items():
-            out[where] = values.get(key, 0.0)
+            if key in values:
+                out[where] = values[key]
         return out
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, rank, solve
 from saltus.dynamics.impulse import Decomposition, Impact
+from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
 from saltus.simulation.contacts import STILL, Contacts, Now
@@ -29,14 +30,18 @@ Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.n
 """Accelerations and forces of all rows at (q, v, block), as the run has them."""
 
 
-def response(mode: Mode, t: float, p: np.ndarray, z: np.ndarray | None = None) -> Response:
-    """The response of contacts in a mode at a time, with run-time parameters p but for the block of the contacts."""
-    place = mode.layout.slice("anchors")
+def response(mode: Mode, t: float, p: np.ndarray, z: np.ndarray | None = None, look: Look | None = None) -> Response:
+    """The response of contacts in a mode at a time, with run-time parameters p but for the block of the contacts.
+
+    `look` is a stepper's of the mode's flow, if there is one.
+    """
+    place, now = mode.layout.slice("anchors"), np.array([t])
 
     def at(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        own = p.copy()
+        own, x = p.copy(), mode.state_vector(q, v, None, z)
         own[place] = block
-        accelerations, forces = mode.contact_response(t, mode.state_vector(q, v, None, z), own)
+        (a,), (reactions,) = mode.solved(now, x[None], own, look)
+        accelerations, forces = mode.contact_response(t, x, own, a, reactions)
         return np.ravel(accelerations), np.ravel(forces)
 
     return at

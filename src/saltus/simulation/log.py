@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from saltus.dynamics.formulations import Formulation
-from saltus.engines.port import Segment
+from saltus.engines.port import Look, Segment
 from saltus.ground import Ground, Level
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.mode import Mode
@@ -20,8 +20,8 @@ class Stay:
     One that `goes_on` ended where coordinates had to change: the next counts its work on.
     """
 
-    def __init__(self, mode: Mode, t: float, x: np.ndarray) -> None:
-        self.mode, self.t, self.x_end = mode, t, x
+    def __init__(self, mode: Mode, t: float, x: np.ndarray, look: Look | None = None) -> None:
+        self.mode, self.t, self.x_end, self.look = mode, t, x, look
         self.breaks: list[np.ndarray] = []
         self.coefficients: list[np.ndarray] = []
         self.parameters: list[np.ndarray] = []

@@ -43,7 +43,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
     for k, (i, stay) in enumerate(lasting):
         continues = k > 0 and lasting[k - 1][1].goes_on
         sampled.append(_Samples(stay, i, begin, rate, continues=continues, last=i == lasting[-1][0]))
-    outputs = iter(_outputs([(s.stay.mode, s.t, s.x, s.p) for s in sampled]))
+    outputs = iter(_outputs([(s.stay, s.t, s.x, s.p) for s in sampled]))
     by_index = {s.piece.phase: s for s in sampled}
     samples, done, gap = [], np.zeros(len(channels)), 0.0
     for i, stay in enumerate(log.stays):
@@ -61,7 +61,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
             done[place] += end
     arrays = {name: np.concatenate([s[name] for s in samples]) for name in samples[0]}
     energies = arrays["kinetic"] + arrays["potential"]
-    resets = _reset_energy(log)
+    resets = _reset_energy(log, arrays)
     last = lasting[-1][0]  # impacts that come after it are seen in no sample
     last_loss = sum(e.impact.lost for e in log.events if e.impact is not None and e.phase > last)
     scale = np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()
@@ -167,20 +167,20 @@ class _Samples:
 
 
 PUSHES = 1e-2  # of the largest normal force
-Wanted = tuple[Mode, np.ndarray, np.ndarray, np.ndarray]
+Wanted = tuple[Stay, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _outputs(wanted: list[Wanted]) -> list[list[np.ndarray]]:
-    """Outputs of modes at (t, x, p), each mode called once: a call costs as much as many samples."""
+    """Outputs of stays at (t, x, p), each mode called once: a call costs as much as many samples."""
     out: list[list[np.ndarray]] = [[] for _ in wanted]
-    for mode in {id(w[0]): w[0] for w in wanted}.values():
-        mine = [i for i, w in enumerate(wanted) if w[0] is mode]
+    for stay in {id(w[0].mode): w[0] for w in wanted}.values():
+        mine = [i for i, w in enumerate(wanted) if w[0].mode is stay.mode]
         t, x = (np.concatenate([wanted[i][k] for i in mine]) for k in (1, 2))
         p = wanted[mine[0]][3]
         if len(mine) > 1:
             p = np.concatenate([np.broadcast_to(wanted[i][3], (len(wanted[i][1]), p.shape[-1])) for i in mine])
         ends = np.cumsum([len(wanted[i][1]) for i in mine])[:-1]
-        for array in mode.outputs(t, x, p):
+        for array in stay.mode.outputs(t, x, p, stay.look):
             for i, part in zip(mine, np.split(array, ends), strict=True):
                 out[i].append(part)
     return out
@@ -337,19 +337,15 @@ def _feet(log: Log, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, flo
 # ---- energy ---------------------------------------------------------------------------------------------------------
 
 
-def _reset_energy(log: Log) -> dict[int, float]:
+def _reset_energy(log: Log, arrays: Mapping[str, np.ndarray]) -> dict[int, float]:
     """Energy that resets without an ideal impact put in or took out (J), by the stay that follows."""
-    wanted: list[Wanted] = []
-    lasting = [(i, stay) for i, stay in enumerate(log.stays) if stay.breaks]
-    for (_, before), (_, after) in itertools.pairwise(lasting):
-        wanted.append((after.mode, after.breaks[0][:1], after.coefficients[0][:1, 0], after.parameters[0]))
-        wanted.append((before.mode, before.breaks[-1][-1:], before.x_end[None, :], before.parameters[-1]))
-    energies = [float(T[0, 0] + V[0, 0]) for _, _, _, _, T, V, *_ in _outputs(wanted)]
+    energy, phase = arrays["kinetic"] + arrays["potential"], arrays["phase"]
     out = {}
-    for k, ((i, _), (j, _)) in enumerate(itertools.pairwise(lasting)):
+    for before in np.flatnonzero(np.diff(phase)):
+        i, j = phase[before : before + 2]
         between = [e for e in log.events if i < e.phase <= j]
         lost = sum(e.impact.lost for e in between if e.impact is not None)
-        out[j] = energies[2 * k] - energies[2 * k + 1] + lost if between else 0.0
+        out[int(j)] = float(energy[before + 1] - energy[before]) + lost if between else 0.0
     return out
 
 

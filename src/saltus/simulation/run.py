@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ from saltus.hybrid.transition import (
     Armed,
     Entrance,
     Passed,
-    Watch,
     arm,
     check_possible,
     entrance,
@@ -64,7 +63,7 @@ from saltus.simulation.reasons import slip_ended, why
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
 
-CHUNK, FIRST = 4000, 20  # steps between looks at progress and Ctrl-C; while a guard is watched from its surface
+CHUNK = 4000  # steps between looks at progress and Ctrl-C
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
 LOOSE = 1e3  # tolerances: what positions and velocities are known to after a while
 MOVED = 1e-6  # m or rad: a state that moves by more at an event was moved
@@ -300,7 +299,8 @@ class _Run:
         now = self._mode(c, self._choice(c), law_in(self.control, c.domain.name))
         p, law = self._parameters(now), law_in(self.control, c.domain.name)
         self._command(now, p, law.table(c, 0).entered(self._entry()) if isinstance(law, Schedule) else None, math.inf)
-        out = settle(self.contacts, self.t, self.q, self.v, response(now, self.t, p, self.z), fired)
+        felt = response(now, self.t, p, self.z, self._stepper(now).look)
+        out = settle(self.contacts, self.t, self.q, self.v, felt, fired)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
@@ -410,7 +410,7 @@ class _Run:
             p = self._parameters(now) if layout is None else _carried(p, layout, now.layout)
             x = now.state_vector(self.q, self.v, work, self.z)
             p[now.layout.slice("smallest_volume")] = 0.1 * now.check_regular(self.t, x, p)
-            stay = Stay(now, self.t, x)
+            stay = Stay(now, self.t, x, self._stepper(now).look)
             self.log.stays.append(stay)
             edge, better_choice = self._integrate(stay, x, p, until, table, progress)
             if better_choice is None:
@@ -426,7 +426,6 @@ class _Run:
 
         A motion may pass a dead centre, where rows lose their independence for an instant, but not start at one.
         """
-        J = c.unitless(self.t, self.q, self.base)
         if not self.formulation.reduced:
             if self.independent is not None:
                 raise BadValue(
@@ -434,14 +433,14 @@ class _Run:
                     "velocities: leave out independent=, or give one of those formulations",
                     given=self.independent,
                 )
-            return Choice(flow_rows(c, self.t, self.q, self.base, rows), tuple(range(J.shape[1])), ())
+            return Choice(flow_rows(c, self.t, self.q, self.base, rows), tuple(range(c.equations.nv)), ())
         if c.elements:
             raise BadValue(
                 f"contacts with modes of their own need all velocities, which {type(self.formulation).__name__} has "
                 "not; use sl.formulations.Projection(), the default",
                 given=self.formulation,
             )
-        wanted = self.independent
+        J, wanted = c.unitless(self.t, self.q, self.base), self.independent
         if isinstance(wanted, Mapping):
             wanted = wanted.get(c.domain.name)
         chosen = None if rows is None else pivots(scaled_rows(J).T, rows)
@@ -514,8 +513,8 @@ class _Run:
         state = self._armed(now, x, p)
         if state.at_once is not None:
             return now.edges[state.at_once], None
-        armed, watch = state.armed, Watch(state, now, p)
-        step = 0.0
+        armed, shift, step = state.armed, layout.slice("shift"), 0.0
+        state.put(p[shift])
         while True:
             before = p.tobytes()
             t_end = self._command(now, p, table, until)
@@ -536,17 +535,11 @@ class _Run:
                 armed,
                 step=step,
                 max_step=now.ode.longest_step,
-                max_steps=min(FIRST if watch.watched else CHUNK, self.steps_left),
+                max_steps=min(CHUNK, self.steps_left),
+                shift=shift,
             )
             segment: Segment = stepper.run(request)
-            away = watch.left(segment)
-            if watch.back:  # it left and came back: again, to its own surface
-                armed = request.armed.copy()
-                armed[away] = False
-                own = replace(request, p=p.copy(), armed=armed, t_end=float(segment.breaks[-1]))
-                again = stepper.run(own)
-                if again.stop is Stop.EVENT:  # if not, it left by less than the engine sees, and did come back
-                    request, segment = own, again
+            p[shift][list(segment.left)] = 0.0
             stay.add(segment, request.p)
             self._count(segment)
             self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
@@ -599,7 +592,7 @@ class _Run:
         """Edge or contacts that a jump of the control has carried beyond the forces that they can bear."""
         if self.contacts is None and not any(edge.guard.forbids == "force" for edge in now.edges):
             return None
-        side = now.directions * np.ravel(now.guards(self.t, x, p))
+        side = now.directions * self._guards(now, x, p)
         for edge, beyond in zip(now.edges, side, strict=False):
             if edge.guard.forbids == "force" and beyond > WATCH:
                 return edge
@@ -607,11 +600,15 @@ class _Run:
         met = tuple(k for k, beyond in enumerate(side[first : now.n_own]) if beyond > WATCH)
         return Met(met) if met and self.contacts is not None else None
 
+    def _guards(self, now: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """All guards."""
+        return self._stepper(now).look(np.array([self.t]), x[None], p)[1][0]
+
     def _armed(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Armed:
         """Judge the guards at entry; what is past its surface at the start of a run is refused or noted."""
         if not len(now.directions):
             return Armed(np.zeros(0, bool))
-        g = np.ravel(now.guards(self.t, x, p))
+        g = self._guards(now, x, p)
         rate = np.ravel(now.edge_rates(self.t, x, p)) if now.edges else np.zeros(0)
         for edge, value in zip(now.edges, g, strict=False):
             if math.isnan(value):
