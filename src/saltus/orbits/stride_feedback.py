@@ -17,7 +17,7 @@ from saltus.orbits.shooting import Shooting
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """u = u0 - K y a stride: y the deviation just after the event, in the columns of `basis`, u Params.
+    """u = u0 - K y once per stride: y the deviation just after the event, in the columns of `basis`, u Params.
 
     `gain` is K; `A` and `B` are the derivatives of the return map with respect to state and inputs.
     """
