@@ -45,6 +45,22 @@ def peer_of(path: Path, model: ModelFile) -> Peer | None:
     return Pinocchio(path, model) if path.suffix.lower() == ".urdf" else None
 
 
+def owner_takes(path: Path) -> bool:
+    """Whether the tool that owns the format reads a file and finds something in it that can move."""
+    try:
+        if path.suffix.lower() in (".xml", ".mjcf"):
+            import mujoco
+
+            return mujoco.MjModel.from_xml_path(str(path)).nv > 0
+        if path.suffix.lower() == ".urdf":
+            import pinocchio
+
+            return pinocchio.buildModelFromUrdf(str(path)).nv > 0
+    except (ValueError, RuntimeError):
+        return False
+    return True
+
+
 class MuJoCo(Peer):
     """MuJoCo; the order of coordinates is ours."""
 

@@ -537,6 +537,25 @@ def test_stairs_and_soft_feet_step_as_a_batch_does(kind, make, tmp_path):
 
 
 @needs_compiler
+@pytest.mark.parametrize("drive", [{"friction": 0.02}, {"backlash": 0.02}, {"stiffness": 200.0, "backlash": 0.02}])
+def test_friction_and_play_of_motors_go_along(drive, tmp_path):
+    m = sl.Mechanism("geared arm")
+    arm = m.rod("arm", mass=1.0, length=0.3)
+    m.revolute("hip", m.ground, arm.start, motor=sl.Motor(torque=5.0, gear=5.0, rotor_inertia=0.002, **drive))
+    start = m.assemble(hip=-1.5)
+
+    def law(t, s):
+        return {"hip": 8 * (0.3 - s.q.hip) - 0.8 * s.v.hip}
+
+    stepper = Contacts(m, tmp_path, start, control=law)
+    q, events, _ = stepper.run(None, 0.3, 300, tolerance=1e-9)
+    run = sl.simulate(m, start, until=0.3, control=law, tolerance=1e-10)
+    assert events > 0
+    assert np.abs(q - run.end.positions).max() < 1e-6
+    assert subprocess.run(["make", "test"], cwd=tmp_path, capture_output=True).returncode == 0
+
+
+@needs_compiler
 def test_contacts_take_params_inputs_and_measurements(tmp_path):
     """A block that a motor pushes along the ground: friction is a Param, and who touches may be told."""
     m = sl.Mechanism("block")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.errors import BadModel, BadValue, NoOrbit, SaltusError
+from saltus.errors import BadValue, NoOrbit, SaltusError
 from saltus.ground import Ground
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.guards import When
@@ -21,7 +21,7 @@ from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel, Sameness, Section, find_sameness
 from saltus.orbits.shooting import Evaluation, Point, Shooting, newton
 from saltus.orbits.stride import Arc, Crossing, Lost, Moment, Passage, Stride
-from saltus.simulation.asked import check_events, ground_of
+from saltus.simulation.asked import check_events, check_start, ground_of
 
 ON_SECTION = 1e-6
 SHORTEST = 1e-5  # s: a shorter period is rest, not a gait
@@ -75,8 +75,7 @@ def find_orbit(
     terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system, terrain)
-    if start.mechanism is not system.mechanism:
-        raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
+    check_start(system, start)
     names = (free,) if isinstance(free, str) else tuple(free)
     where = dict(where or {})
     if len(names) != len(where):
