@@ -73,7 +73,7 @@ def shooting_estimate(orbit: Orbit, step: float = 1e-6) -> np.ndarray:
     """
     known = orbit.shooting
     parts: Any = (known.sections, known.events, known.sameness, known.relabel, known.period, {})
-    return Shooting(known.stride.like(()), *parts, step).evaluate(orbit.evaluation.point).section_map
+    return Shooting(known.stride.like(()), *parts, step=step).evaluate(orbit.evaluation.point).section_map
 
 
 def _named(orbit: Orbit, coordinates: Sequence[str] | None) -> list[int]:
