@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import casadi as ca
 
 from saltus.dynamics.equations import Equations
-from saltus.model.linear import Positive, Proximal
+from saltus.model.linear import Positive
 from saltus.model.scale import length, mass
 from saltus.model.symbols import SX, number, skew
 
 # Of a constraint's own inverse inertia: the floor of pivots, so that reactions stay finite where a loop's constraints
-# lose rank. With r the ratio of the lightest link to the others a pivot is off by (FLOOR / r)^4 / 4 of itself, which
+# lose rank. With r the ratio of the lightest link to the others a pivot is off by (FLOOR / r)^4 of itself, which
 # the step of refinement squares: a foot of 1e-12 of the machine's mass keeps its digits.
 FLOOR = 1e-14
 # Of the inverse of the largest mass that a coordinate of the loop carries, a floor likewise: where rods come to lie in
@@ -67,7 +67,7 @@ class _Drop:
     gone: list[Label]
     kept: list[Label]
     sign: int
-    D: Positive | Proximal
+    D: Positive
     K: SX
     DK: SX
 
@@ -232,9 +232,9 @@ class Recursion:
                 ca.vertcat(*[own.get(x, SX(0)) for x in gone]) for own in (self._fading, self._shared, self._gone)
             )
             floor = self._floor(D, [self._group[x] for x in gone]) + fading
-            D += ca.diag(shared + absent)  # a row let go of has no reaction
-        plain, K = Positive(D, floor), form.H[i, j]
-        factor = Proximal(plain, shared) if sign < 0 and self._shared.keys() & set(gone) else plain
+            D += _penalty(D, [k for k, x in enumerate(gone) if x in self._shared], shared)
+            D += ca.diag(absent)  # a row let go of has no reaction
+        factor, K = Positive(D, floor), form.H[i, j]
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
         return _Form(kept, _symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))
@@ -324,6 +324,18 @@ def _lent(e: Equations) -> SX:
     """What a link without mass is lent: a mass at its origin, and an inertia by the machine's length."""
     lent = LENT * mass(e.mechanism)
     return ca.diag(ca.vertcat(*[lent * length(e.mechanism) ** 2] * 3, *[lent] * 3))
+
+
+def _penalty(D: SX, rows: list[int], e: SX) -> SX:
+    """What added to D gives (D + P) x = b the second of x_k+1 = x_k + (D + e)^-1 (b - D x_k): P = e (D + 2 e)^-1 e.
+
+    These go to the solution with the least x' e x; where D x = c x the second is off by (e / (c + e))^2 of it.
+    """
+    out = SX(*D.shape)
+    if rows:
+        own = ca.diag(e[rows])
+        out[rows, rows] = ca.mtimes(own, Positive(D[rows, rows] + 2 * own).solve(own))
+    return out
 
 
 def _symmetric(H: SX) -> SX:

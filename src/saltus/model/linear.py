@@ -87,10 +87,16 @@ def _forward(L: SX, b: SX) -> SX:
     return x
 
 
+def _raised(pivot: SX, floor: SX) -> SX:
+    """|pivot| + floor^4 / (|pivot|^3 + floor^3), at least the floor, and off by (floor / pivot)^4 of a large pivot."""
+    size, square = ca.fabs(pivot), floor**2
+    return size + square**2 / (size**3 + square * floor)
+
+
 class Positive:
     """A symmetric positive definite matrix as L D L', last row first, which fits the sparsity of a tree.
 
-    Pivots far above their `floor` are what they are, those below stay near it: (D^4 + floor^4)^(1/4).
+    Pivots far above their `floor` are what they are, those below stay near it.
     """
 
     def __init__(self, A: SX, floor: SX | None = None) -> None:
@@ -98,7 +104,7 @@ class Positive:
         L, D = SX(n, n), [SX(1, 1)] * n
         work = SX(A)
         for k in reversed(range(n)):
-            D[k] = work[k, k] if floor is None else ca.sqrt(ca.sqrt((work[k, k] ** 2) ** 2 + (floor[k] ** 2) ** 2))
+            D[k] = work[k, k] if floor is None else _raised(work[k, k], floor[k])
             column = work[:k, k]
             for i in column.row():
                 L[k, i] = work[i, k] / D[k]
@@ -121,18 +127,3 @@ class Positive:
             for i in self.L[k, :].T.row():
                 X[k, :] -= self.L[k, i] * X[i, :]
         return ca.sparsify(X)
-
-
-class Proximal:
-    """A symmetric matrix A, which may be singular; A + diag(e) is factored, and A \\ B has the least x' diag(e) x.
-
-    A second step solves (A + e) x = B + e x with the first one's x: where A x = c x it is off by (e / (c + e))^2.
-    """
-
-    def __init__(self, factor: Positive, e: SX) -> None:
-        self.factor, self.e = factor, e
-
-    def solve(self, B: SX) -> SX:
-        """A \\ B."""
-        x = self.factor.solve(B)
-        return x + self.factor.solve(x * ca.repmat(self.e, 1, B.shape[1]))

@@ -96,7 +96,7 @@ def machine(tailed: bool) -> sl.HybridSystem:
         body = m.links["body"].origin
         sl.tails.articulated(m, "tail", body, mass=TAIL_MASS, length=TAIL_LENGTH, segments=1, links=1, motor=motor)
     unlimited = 1e9
-    system = sl.HybridSystem(m)
+    system = sl.HybridSystem(m, through=["tail_tip"] if tailed else [])
     flight = system.domain("flight", params={"power_limit": unlimited})
     stance = system.domain("stance", contacts=[sl.Pinned("foot")], params={"torque_limit": unlimited})
     system.edge(flight, stance, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
