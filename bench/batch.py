@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
 import tempfile
 import time
@@ -100,6 +101,10 @@ def run() -> Report:
         for name, feet in WALKERS.items():
             more, line = walker(name, feet)
             rows += more
+            lines.append(line)
+        if "SALTUS_ROBOT" in os.environ:  # an MJCF file of one's own
+            row, line = robot(os.environ["SALTUS_ROBOT"])
+            rows.append(row)
             lines.append(line)
     rows += [trotting(), *gradients(), *searches()]
     if peers.installed("gymnasium"):
@@ -293,6 +298,33 @@ def mujocos(m: sl.Mechanism, feet: dict[str, float], given: list[sl.State], time
             a, b = (data.site_xpos[x[i]] for x in (model.eq_obj1id, model.eq_obj2id))
             worst = max(worst, float(np.linalg.norm(a - b)))
     return len(given) * times / least, worst
+
+
+def robot(path: str) -> tuple[Row, str]:
+    """A robot from an MJCF file with all its contacts, motors off, from its start: a batch, and MuJoCo."""
+    import mujoco
+
+    file = sl.read(path, contacts=True)
+    m, times = file.mechanism, 100
+    batch = sl.Batch(m, WALKING // 4, step=STEP, ground=file.ground, threads=1)
+    batch.reset(file.start)
+    batch.step(times=1)  # what is compiled is not timed
+    batch.reset(file.start)
+    begin = time.process_time()
+    batch.step(times=times)
+    ours = batch.copies * times / (time.process_time() - begin)
+    model = mujoco.MjModel.from_xml_path(path)
+    model.opt.timestep, data = STEP, mujoco.MjData(model)
+    if model.nkey:
+        mujoco.mj_resetDataKeyframe(model, data, 0)
+        data.ctrl[:] = 0.0
+    begin = time.process_time()
+    mujoco.mj_step(model, data, 10 * times)
+    theirs = 10 * times / (time.process_time() - begin)
+    gap = float(np.abs(data.efc_pos[: data.ne]).max(initial=0.0))
+    what = f"steps per CPU second of {m.name}, times those of MuJoCo with the file's integrator"
+    said = f"{ours:,.0f} of Saltus, loops {batch.state[0].gap:.0e} m; {theirs:,.0f} of MuJoCo, loops {gap:.0e} m"
+    return Row.at_least(what, ours / theirs, 3), f"| {m.name}: {said} | | | | |"
 
 
 def rolled(integrator: str, given: list[sl.State], times: int, exact: np.ndarray) -> tuple[float, str]:

@@ -23,7 +23,7 @@ DRIFT = (
 
 def evaluations(costs: Mapping[str, tuple[str, float]], unit: float) -> str:
     """What one evaluation costs in each tool."""
-    lines = ["### One evaluation", "", "| tool | what is timed | time | by Saltus |", "|---|---|---|---|"]
+    lines = ["### One evaluation", "", "| tool | what is timed | time | times Saltus |", "|---|---|---|---|"]
     return "\n".join(
         lines + [f"| {tool} | {what} | {micro(s)} | {s / unit:.3g}x |" for tool, (what, s) in costs.items()]
     )
@@ -31,7 +31,7 @@ def evaluations(costs: Mapping[str, tuple[str, float]], unit: float) -> str:
 
 def short(results: Iterable[Result], unit: float) -> str:
     """CPU time for 10 s and what it buys; `unit` is our CPU time for one second of motion."""
-    head = "| tool | setting | CPU for 10 s | by Saltus | tip error at 2 s | loop gap | energy error |"
+    head = "| tool | setting | CPU for 10 s | times Saltus | tip error at 2 s | loop gap | energy error |"
     lines = ["### 10 s of motion", "", SWEEP, "", head, "|---|---|---|---|---|---|---|"]
     for r in results:
         tip = f"{r.error:.1e} m" + ("" if r.good else " (missed)")

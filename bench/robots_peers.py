@@ -45,6 +45,22 @@ def peer_of(path: Path, model: ModelFile) -> Peer | None:
     return Pinocchio(path, model) if path.suffix.lower() == ".urdf" else None
 
 
+def owner_takes(path: Path) -> bool:
+    """Whether the tool that owns the format reads a file and finds something in it that can move."""
+    try:
+        if path.suffix.lower() in (".xml", ".mjcf"):
+            import mujoco
+
+            return mujoco.MjModel.from_xml_path(str(path)).nv > 0
+        if path.suffix.lower() == ".urdf":
+            import pinocchio
+
+            return pinocchio.buildModelFromUrdf(str(path)).nv > 0
+    except (ValueError, RuntimeError):
+        return False
+    return True
+
+
 class MuJoCo(Peer):
     """MuJoCo; the order of coordinates is ours."""
 
@@ -156,11 +172,9 @@ class Pinocchio(Peer):
         M = self.pin.crba(self.model, self.data, theirs)
         M = np.triu(M) + np.triu(M, 1).T
         rate = np.zeros(self.model.nv)
-        if "base.x" in self.m.v_names:  # a floating base's speed turns with it: T' v
-            k = self.m.v_names.index("base.x")
-            w, x = v[k + 3 : k + 6], v[k : k + 3]
-            R = T[:3, k : k + 3].T
-            rate[:3] = -np.cross(w, R.T @ x)
+        for joint in (j for j in self.model.joints if j.nq == 7):  # a floating body's speed turns with it: T' v
+            here = T @ v
+            rate[joint.idx_v : joint.idx_v + 3] = -np.cross(*here[joint.idx_v : joint.idx_v + 6].reshape(2, 3)[::-1])
         h = T.T @ (self.pin.nonLinearEffects(self.model, self.data, theirs, T @ v) + M @ rate)
         nv = len(self.m.v_names)
         applied = self._applied(q, v)

@@ -165,7 +165,7 @@ def run() -> list[Row]:
         head, _, rest = PAGE.read_text().partition("<!-- table -->\n")
         PAGE.write_text(head + "<!-- table -->\n" + table(results) + "<!-- end -->" + rest.partition("<!-- end -->")[2])
     rows = [
-        Row(f"{NAMES[kind]}: {COLUMNS[what]} grow as", f"n^{exponent(points, what, LEAST[kind]):.2f}")
+        Row(f"{NAMES[kind]}: growth of {COLUMNS[what]}", f"n^{exponent(points, what, LEAST[kind]):.2f}")
         for kind, points in results.items()
         for what in FITTED
     ]

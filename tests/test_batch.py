@@ -9,7 +9,7 @@ import pytest
 
 import saltus as sl
 from saltus import batch as batch_package
-from saltus.compile import build, find_compiler
+from saltus.compile import build, find_compiler, pieces, toolchain
 from saltus.dynamics.contact_problem import Law, solve
 from saltus.errors import BadValue
 
@@ -108,6 +108,31 @@ def test_a_stop_is_a_contact_without_friction():
     rests = run(m, start, 3.0)
     assert rests.state.q[0, 0] == pytest.approx(-1.0, abs=1e-12)
     assert rests.forces["hip lower"][0, 0] == pytest.approx(0.5 * G * math.cos(1.0), rel=1e-9)
+
+
+def test_both_sides_of_stops_act_along_one_line():
+    m = sl.Mechanism("arm", gravity=G)
+    links = [m.link(f"rod{k}", mass=1.0, inertia=0.1, com=(0.5, 0)) for k in range(2)]
+    m.revolute("hip", m.ground.at(0, 0), links[0].at(0, 0))
+    m.revolute("knee", links[0].at(1, 0), links[1].at(0, 0))
+    m.stop("hip", lower=-2.0, upper=0.4, restitution=0.3)
+    m.stop("knee", lower=-0.5, upper=0.7, restitution=0.4)
+    start = m.assemble(hip=0.3, knee=0.0, rates={"hip": 3.0, "knee": -4.0})
+    reference = sl.simulate(m, start, until=2.0, tolerance=1e-12)
+    for side in ("hip lower", "hip upper", "knee lower", "knee upper"):
+        assert any(side in x.name for x in reference.events)
+    found = run(m, start, 2.0, tolerance=1e-9)
+    assert found.state.q[0] == pytest.approx(reference.at(2.0).positions, abs=1e-7)
+
+
+def test_pieces_of_a_kernel_give_what_it_gives_whole(monkeypatch):
+    m, found = bolt(), []
+    start = m.assemble(boom=(0, 0.44), q1=1.75, near=NEAR)
+    for longest in (toolchain.LONG, 0):  # of 1,000 characters and more it is cut then
+        monkeypatch.setattr(toolchain, "LONG", longest)
+        monkeypatch.setattr(pieces, "WHOLE", 0 if longest == 0 else pieces.WHOLE)
+        found.append(run(m, start, 0.15, control=law).state.q)
+    assert found[1] == pytest.approx(found[0], abs=1e-9)
 
 
 def test_dry_friction_in_a_joint_stops_and_holds():

@@ -37,6 +37,12 @@ def test_links_hold(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_code_that_is_named_exists(page):
+    for path in re.findall(r"`([\w./]+/\w+\.py)`", page.read_text()):
+        assert any((ROOT / base / path).is_file() for base in ("", "src", "src/saltus")), f"{page.name} names {path}"
+
+
 # ---- the site -----------------------------------------------------------------------------------------------------
 
 

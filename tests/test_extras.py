@@ -72,3 +72,22 @@ def test_every_extra_that_is_named_exists():
 
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     assert {extra for extra, _ in EXTRAS.values()} <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize(
+    "words", [["check", "four_bar.saltus.yaml"], ["inverse", "four-bar", "--turn", "crank=300", "--out", "turn"]]
+)
+def test_commands_that_also_draw_say_that_they_do_not(words, tmp_path):
+    program = f"""
+import sys
+sys.modules["matplotlib"] = None
+import saltus as sl
+from saltus.cli.app import app
+sl.write(sl.zoo.four_bar(), "four_bar.saltus.yaml")
+sys.argv = ["saltus", *{words!r}]
+app()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "not drawn:" in done.stderr
+    assert "saltus[figures]" in done.stderr

@@ -7,6 +7,7 @@ import pytest
 
 import saltus as sl
 from saltus.errors import BadValue
+from saltus.orbits import find
 
 from test_contact_laws import hopper  # isort: skip
 
@@ -94,6 +95,25 @@ def test_strides_of_one_period_of_the_motion(friction, events):
     assert last.simulate().end.velocities == pytest.approx(last.start.velocities, abs=1e-7)
 
 
+def test_strides_run_forward_keep_the_time_of_the_start(monkeypatch):
+    """Where Newton's method fails at first, strides that follow begin at the same time of the clock."""
+    m, start = block()
+    period = 2 * math.pi / 4
+    run = sl.simulate(m, start, until=3 * period + 0.2)
+    solve, calls = find.newton, []
+
+    def fails_once(shooting, point, **options):
+        calls.append(point.nodes[0].t)
+        if len(calls) == 1:
+            raise find.Lost("at first", reason="test")
+        return solve(shooting, point, **options)
+
+    monkeypatch.setattr(find, "newton", fails_once)
+    orbit = sl.find_orbit(m, run.at(3 * period + 0.1), period=period)
+    assert calls == pytest.approx([3 * period + 0.1] * 2)
+    assert orbit.simulate().end.velocities == pytest.approx(orbit.start.velocities, abs=1e-7)
+
+
 def test_left_and_right_change_places():
     """Two blocks of one machine that take turns: half a period with the names swapped is the whole story."""
     m = sl.Mechanism("two hoppers")
@@ -107,6 +127,47 @@ def test_left_and_right_change_places():
     orbit = sl.find_orbit(m, start, swap={"left_at": "right_at", "left": "right"})
     assert orbit.events == ["right bounces"] or orbit.events == ["left bounces"]
     assert orbit.period == pytest.approx(half, abs=1e-9)
+
+
+MIRROR = {f"body.{n}": f"-body.{n}" for n in ("y", "qx", "qz", "wx", "wz")}
+
+
+def swinging():
+    """A free body hung in springs above the ground, pushed to the left and to the right in turns."""
+    m = sl.Mechanism("swinging", spatial=True)
+    body = m.link("body", mass=2.0, inertia=(0.02, 0.03, 0.04))
+    m.free("body", m.ground, body)
+    m.foot("foot", body.origin, friction=0.5)
+    x, y, z = (m.q[f"body.{n}"] for n in "xyz")
+    wx, wy, wz = (m.v[f"body.w{n}"] for n in "xyz")
+    push = 3 * sl.math.sin(5 * m.time)
+    m.force("springs", body.origin, (-50 * x - 6 * m.v["body.x"], push - 50 * y - 6 * m.v["body.y"], 0))
+    m.force("hung", body.at(0, 0, 0.2), (-wy, push / 4 + wx, 2 * 9.81 - 60 * (z - 1) - 8 * m.v["body.z"]))
+    m.force("heading", body.at(0.3, 0, 0), (0, -9 * m.q["body.qz"] - wz, 0))
+    return m, 2 * math.pi / 5
+
+
+def test_a_free_body_in_3d_seen_in_a_mirror():
+    """Half a period with left for right is the whole period's orbit; its multipliers are their squares."""
+    m, period = swinging()
+    run = sl.simulate(m, m.assemble(body=(0, 0, 1, 1, 0, 0, 0)), until=3 * period, tolerance=1e-9)
+    half = sl.find_orbit(m, run.end, period=period / 2, swap=MIRROR)
+    whole = sl.find_orbit(m, run.end, period=period)
+    assert half.start.positions == pytest.approx(whole.start.positions, abs=1e-8)
+    assert half.start.velocities == pytest.approx(whole.start.velocities, abs=1e-8)
+    assert abs(half.start.q["body.qx"]) > 1e-3
+    squares, values = (np.poly(x) for x in (half.multipliers**2, whole.multipliers))  # whatever their order
+    assert squares == pytest.approx(values, abs=1e-8)
+    differences = sl.find_orbit(m, run.end, period=period / 2, swap=MIRROR, step=1e-5)
+    assert differences.start.velocities == pytest.approx(half.start.velocities, abs=1e-8)
+    assert abs(differences.multipliers) == pytest.approx(abs(half.multipliers), abs=1e-6)
+
+
+def test_a_mirror_that_turns_positions_without_their_rates_is_refused():
+    m, period = swinging()
+    turned = {a: b for a, b in MIRROR.items() if a != "body.wz"}
+    with pytest.raises(BadValue, match=r"body\.wz"):
+        sl.find_orbit(m, m.assemble(body=(0, 0, 1, 1, 0, 0, 0)), period=period / 2, swap=turned)
 
 
 def test_sections_of_ones_own(gait):

@@ -737,6 +737,97 @@ def _():
     sl.zoo.quadruped().keyframe("stand")
 
 
+@mistake("param 'thigh_length' cannot be set to 0.3 in a machine", "m.assemble(..., params={'thigh_length': ...})")
+def _():
+    """a Param of a machine set like a variable"""
+    leg().params["thigh_length"] = 0.3
+
+
+@mistake("coordinate 'hip' cannot be set", "m.assemble(near=state, hip=...)")
+def _():
+    """a coordinate of a state set like a variable"""
+    start(leg()).q.hip = 0.3
+
+
+@mistake("coordinate 'hip' cannot be set", "m.assemble(near=state, hip=...)")
+def _():
+    """a coordinate of a state set by its name"""
+    start(leg()).q["hip"] = 0.3
+
+
+@mistake("plot_machine: what is drawn is Mechanism('leg'", "m.assemble(...)")
+def _():
+    """a machine drawn in no pose"""
+    sl.view.plot_machine(leg())
+
+
+@mistake("the start is <Trajectory of leg", "run.last_stride")
+def _():
+    """a whole run to start an orbit from"""
+    m = leg()
+    sl.find_orbit(m, run(m))
+
+
+@mistake("forward: what moves is Mechanism('leg'", "m.assemble(...)")
+def _():
+    """accelerations of a machine in no pose"""
+    sl.forward(leg())
+
+
+@mistake("trace: q is a State", "state.positions")
+def _():
+    """the trace of a state"""
+    m = leg()
+    sl.trace(m, start(m), ["foot"])
+
+
+@mistake("force 'push' leaves the plane", "(x, y)")
+def _():
+    """a force of three components in the plane"""
+    m = leg()
+    m.force("push", m.links["body"].at(0, 0), (0.0, 0.0, -5.0))
+
+
+@mistake("no machine of the zoo named 'bollt'", "Did you mean 'bolt'?")
+def _():
+    """a machine of the zoo misspelt"""
+    sl.zoo.bollt()
+
+
+@mistake("keyframe 'stand' is State of 'leg'", "what m.assemble takes")
+def _():
+    """a state kept as a keyframe"""
+    m = leg()
+    m.keyframes["stand"] = start(m)
+    m.keyframe("stand")
+
+
+@mistake("gravity is -9.81", "things fall up", "give 9.81")
+def _():
+    """gravity with a sign"""
+    sl.Mechanism("apple", gravity=-9.81)
+
+
+@mistake("report.pdf would be a page", "report.html")
+def _():
+    """a report of another format"""
+    sl.view.report(run(leg()), "report.pdf")
+
+
+@mistake("'l_1' varies in 0.02", "(low, high)")
+def _():
+    """a number where a design wants bounds"""
+    turn = sl.design.Turn(sl.zoo.four_bar().keyframe("middle"), "crank", 72)
+    sl.design.optimise(turn, vary={"l_1": 0.02}, minimise=sl.design.StrideLength("tracer"))
+
+
+@mistake("basin: changes of 'z_U' are 0.1", "a list of numbers")
+def _():
+    """one number where a basin wants a list"""
+    hopper = sl.zoo.hopper()
+    sl.orbits.basin(sl.find_orbit(hopper, hopper.keyframes["takeoff"]), ("z_U", 0.1), ("v.z_U", [0.1]))
+
+
 @pytest.mark.parametrize("what", MISTAKES)
 def test_a_mistake_is_told_with_its_remedy(what, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -201,3 +201,27 @@ def test_domains_that_prescribe_contacts_name_the_friction_they_do_not_feel():
     system.domain("all")
     with pytest.raises(BadModel, match="hip friction"):
         sl.simulate(system, m.assemble(), until=0.1)
+
+
+@pytest.mark.parametrize("drive", [{"friction": 0.02}, {"stiffness": 200.0, "damping": 0.5}, {"backlash": 0.02}])
+def test_plans_take_drives(drive):
+    """A swing of least squared torque, flown with the real friction, spring and play."""
+    m = sl.Mechanism("geared arm")
+    arm = m.rod("arm", mass=1.0, length=0.3)
+    m.revolute("hip", m.ground, arm.start, motor=sl.Motor(torque=5.0, gear=5.0, rotor_inertia=0.002, **drive))
+    plan = sl.Plan(m, duration=0.6, intervals=20)
+    plan.require(plan.start == m.assemble(hip=-1.5), plan.end.q.hip == -0.8, plan.end.v.hip == 0)
+    plan.minimise(plan.integral(plan.u.hip**2))
+    best = sl.plan.solve(plan)
+    assert best.flight.follows
+    assert best.flown.outcome.ok
+    assert best.flown.end.q.hip == pytest.approx(-0.8, abs=2e-3)
+
+
+def test_plans_name_play_before_a_spring():
+    m = sl.Mechanism("geared arm")
+    arm = m.rod("arm", mass=1.0, length=0.3)
+    drive = sl.Motor(torque=5.0, gear=5.0, rotor_inertia=0.002, stiffness=200.0, backlash=0.02)
+    m.revolute("hip", m.ground, arm.start, motor=drive)
+    with pytest.raises(BadModel, match="'hip_twist' is soft"):
+        sl.Plan(m, duration=0.6, intervals=20)

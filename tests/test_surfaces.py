@@ -77,7 +77,66 @@ def test_urdf_visuals_in_the_folder(folder):
         assert np.allclose(points.max(axis=0), [0, 0.2, 1.4], atol=1e-7)
     for name in ("../box.stl", "package://any/../../box.stl", "/etc/passwd", "none.stl", "http://box.stl"):
         (folder / "r.urdf").write_text(text.format(name))
-        assert not sl.read(folder / "r.urdf").mechanism.surfaces
+        model = sl.read(folder / "r.urdf")
+        assert not model.mechanism.surfaces
+        assert any(f"not drawn: 1 of the meshes ({name})" in note for note in model.notes)
+
+
+COLLADA = """<COLLADA><asset><unit meter="0.01"/><up_axis>Y_UP</up_axis></asset>
+  <library_geometries><geometry id="box"><mesh>
+    <source id="places"><float_array>{places}</float_array>
+      <technique_common><accessor stride="3"/></technique_common></source>
+    <vertices id="corners"><input semantic="POSITION" source="#places"/></vertices>
+    {faces}</mesh></geometry></library_geometries>
+  <library_nodes><node id="turned"><rotate>0 0 1 90</rotate><instance_geometry url="#box"/>{more}</node></library_nodes>
+  <library_visual_scenes><visual_scene><node><matrix>1 0 0 10 0 1 0 20 0 0 1 30 0 0 0 1</matrix>
+    <scale>2 1 1</scale><instance_node url="#turned"/></node></visual_scene></library_visual_scenes></COLLADA>"""
+QUADS = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
+
+
+def words(numbers):
+    return " ".join(map(str, np.ravel(numbers)))
+
+
+PRIMITIVES = {
+    "triangles": f"<triangles><input semantic='VERTEX' offset='0'/><p>{words(FACES)}</p></triangles>",
+    "polylist": "<polylist><input semantic='NORMAL' offset='0'/><input semantic='VERTEX' offset='1'/>"
+    f"<vcount>{words([4] * 6)}</vcount><p>{words([(9, c) for quad in QUADS for c in quad])}</p></polylist>",
+    "polygons": "<polygons><input semantic='VERTEX' offset='0'/>"
+    + "".join(f"<p>{words(quad)}</p>" for quad in QUADS)
+    + "</polygons>",
+}
+
+
+@pytest.mark.parametrize("kind", PRIMITIVES)
+def test_collada_places_its_geometry_by_its_scene(tmp_path, kind):
+    """A box of 0.1 x 0.2 x 0.4 m, in centimetres, turned about z, stretched along x, and moved by (0.1, 0.2, 0.3) m."""
+    path = tmp_path / "box.dae"
+    path.write_text(COLLADA.format(places=words(100 * CORNERS), faces=PRIMITIVES[kind], more=""))
+    points, faces = mesh.Surface(path, np.eye(3), np.zeros(3)).triangles()
+    assert np.allclose(points.min(axis=0), [0.1 - 0.4, 0.2, 0.3])
+    assert np.allclose(points.max(axis=0), [0.1, 0.3, 0.7])
+    assert volume(points, faces) == pytest.approx(2 * 0.1 * 0.2 * 0.4)
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"more": "<instance_node url='#turned'/>"},
+        {"more": "<instance_geometry url='#box'/>" * 20_000},
+        {"more": "<rotate>1 2</rotate>"},
+        {"places": "0 0 0 1"},
+        {"places": ""},
+        {"faces": "<triangles><p>0 1 2</p></triangles>"},
+        {"faces": "<polylist><input semantic='VERTEX' offset='0'/><vcount>5</vcount><p>0 1 2</p></polylist>"},
+        {"faces": "<triangles><input semantic='VERTEX' offset='0'/><p>0 1 99</p></triangles>"},
+        {"faces": f"<triangles><input semantic='VERTEX' offset='0'/><p>0 1 {10**30}</p></triangles>"},
+    ],
+)
+def test_spoilt_collada_is_not_drawn(tmp_path, spoilt):
+    given = {"places": words(100 * CORNERS), "faces": PRIMITIVES["triangles"], "more": ""} | spoilt
+    (tmp_path / "box.dae").write_text(COLLADA.format(**given))
+    assert mesh.Surface(tmp_path / "box.dae", np.eye(3), np.zeros(3)).triangles() is None
 
 
 def test_sdf_visuals_in_the_folder(folder):

@@ -1,5 +1,7 @@
 """URDF both ways, loops included, against Pinocchio's reading of the tree."""
 
+import shutil
+
 import numpy as np
 import pytest
 from casadi import trace
@@ -342,6 +344,100 @@ def test_dashes_in_comments_and_empty_moments_are_read_as_others_read_them():
 def test_what_urdf_cannot_hold_is_named(tmp_path):
     with pytest.raises(BadModel, match="constraint 'bisecting_hip'"):
         sl.write(sl.zoo.compass().mechanism, tmp_path / "m.urdf")
+
+
+@pytest.mark.parametrize("name", ["kneed_walker", "biped"])
+def test_what_touches_and_how_it_starts_come_back(name, tmp_path):
+    """Feet, stops and keyframes: written, read, written and read again, the same contacts, poses and motion."""
+    m, path = getattr(sl.zoo, name)(), tmp_path / "m.urdf"
+    ground = sl.ground.Slope(-0.067) if name == "kneed_walker" else None
+    sl.write(m, path, partial=True)
+    for _ in range(2):
+        again = sl.read(path, contacts=True).mechanism
+        assert sorted(x.replace(".", "_") for x in m.touching) == sorted(again.touching)
+        assert list(m.keyframes) == list(again.keyframes)
+        for label in m.keyframes:
+            still = dict.fromkeys(m.v_names, 0.0)  # velocities are not held
+            start, there = m.keyframe(label, rates=still), again.keyframe(label)
+            assert there.positions == pytest.approx(start.positions, abs=1e-12)
+        one, two = (
+            sl.simulate(x, s, until=0.05, tolerance=1e-11, ground=ground).end.positions
+            for x, s in ((m, start), (again, there))
+        )
+        assert two == pytest.approx(one, abs=1e-10)
+        sl.write(again, path, partial=True)
+
+
+def test_a_floating_machine_with_feet_as_pinocchio_sees_it(tmp_path):
+    """Spheres and reference configurations of another reader: where the foot's ball is, and how a keyframe stands."""
+    pin = pytest.importorskip("pinocchio")
+    m = spatial_machine(loop=False)
+    m.foot("toe", m.links["c"].at(0.3, 0.02, 0.01), radius=0.04, friction=0.6)
+    m.stop("r", lower=-1.0, upper=2.0)
+    m.rub("r", 0.03)
+    turned = np.array([0.9, 0.1, -0.3, 0.2]) / np.linalg.norm([0.9, 0.1, -0.3, 0.2])
+    m.keyframes["hop"] = {"float": (0.1, 0.2, 0.9, *turned), "u": (0.3, -0.2), "r": 0.7}
+    path = sl.write(m, tmp_path / "m.urdf")
+    model = pin.buildModelFromUrdf(str(path))
+    beside = shutil.copy(path, tmp_path / "m.srdf")  # the same elements
+    pin.loadReferenceConfigurations(model, str(beside), False)
+    shapes = pin.buildGeomFromUrdf(model, str(path), pin.GeometryType.COLLISION)
+    at = shapes.createData()
+    pin.updateGeometryPlacements(model, model.createData(), shapes, at, model.referenceConfigurations["hop"])
+    start = m.keyframe("hop")
+    assert at.oMg[0].translation == pytest.approx(np.array(start.position(m.touching["toe"].point)), abs=1e-12)
+    assert shapes.geometryObjects[0].geometry.radius == 0.04
+    joint = model.joints[model.getJointId("r")]
+    assert (model.lowerPositionLimit[joint.idx_q], model.upperPositionLimit[joint.idx_q]) == (-1.0, 2.0)
+    again = sl.read(path, contacts=True)
+    foot = again.mechanism.touching["toe"]
+    assert (foot.radius, foot.friction) == (0.04, 0.6)
+    assert again.mechanism.touching["r friction"].effort == 0.03
+    assert again.start.positions == pytest.approx(start.positions, abs=1e-15)
+
+
+def test_what_feet_and_keyframes_have_that_urdf_has_not_is_named(tmp_path):
+    m = sl.Mechanism("arm")
+    arm = m.rod("arm", mass=1.0, length=0.3)
+    m.revolute("shoulder", m.ground, arm.start)
+    m.foot("a", arm.end, friction=0.4, restitution=0.5)
+    m.foot("b", arm.start, friction=0.5)
+    m.foot("c", arm.at(0.1, 0))
+    m.keyframes["swings"] = {"shoulder": 0.3, "rates": {"shoulder": 1.0}}
+    with pytest.raises(BadModel) as caught:
+        sl.write(m, tmp_path / "arm.urdf")
+    assert caught.value.left == [
+        "foot 'a': its restitution",
+        "foot 'b': a friction other than that of the other feet of its link",
+        "foot 'c': friction that it leaves to the ground",
+        "keyframe 'swings': its velocities",
+    ]
+
+
+FRICTIONS = {
+    "bullet": ("<contact><lateral_friction value='0.3'/></contact>", "", ""),
+    "drake": ("", "<drake:proximity_properties><drake:mu_dynamic value='0.3'/></drake:proximity_properties>", ""),
+    "gazebo": ("", "", "<gazebo reference='foot'><mu1>0.3</mu1></gazebo>"),
+    "gazebo, as attribute": ("", "", "<gazebo reference='foot'><mu1 value='0.3'/></gazebo>"),
+}
+
+
+@pytest.mark.parametrize("dialect", FRICTIONS)
+def test_friction_in_every_dialect(dialect, tmp_path):
+    of_link, of_shape, beside = FRICTIONS[dialect]
+    shapes = [
+        f"<collision name='ball'>{of_shape}<geometry><sphere radius='.02'/></geometry></collision>",
+        f"<collision name='pill'>{of_shape}<origin rpy='0 1.5707963267948966 0'/>"
+        "<geometry><capsule radius='.02' length='.1'/></geometry></collision>",
+    ]
+    text = f"<robot name='r'><link name='base'/>{link('foot', 1, 0.1)}{beside}"
+    text = text.replace("</link>", of_link + "".join(shapes) + "</link>") + joint("j", "continuous", "base", "foot")
+    path = tmp_path / "m.urdf"
+    path.write_text(text + "</robot>")
+    m = sl.read(path, contacts=True).mechanism
+    assert [x.friction for x in m.touching.values()] == [0.3, 0.3, 0.3]
+    along = [float(m.touching[n].point.position[0]) for n in ("pill", "pill_2")]
+    assert sorted(along) == pytest.approx([-0.05, 0.05])  # ends of a capsule of that length
 
 
 FIXED = "<joint name='{0}' type='{1}'><parent link='{2}'/><child link='{3}'/></joint>"

@@ -402,7 +402,7 @@ static int few(const Problem *a, int *who) {
 /* Whether there may be none or several solutions in the plane: a minor of the normal forces' matrix, with slip either way
    where it may be, is not positive (Painleve). */
 static int doubtful(const Problem *a) {
-  int who[MOST];
+  int who[MOST] = {0};
   const int n = few(a, who);
   for (int some = 1; some < 1 << n; ++some)
     for (int ways = 0; ways < 1 << n; ++ways) {

@@ -215,13 +215,44 @@ class Motion:
         second = ca.substitute(e.kinematics.second_rate(self._rates), e.a, ca.densify(turning))
         return H, w_dot, A, ca.densify(second + ca.mtimes(A, w_dot))
 
-    def _held(self, G: SX, *, impact: bool = False) -> Callable[[SX, bool], SX]:
+    @cached_property
+    def _along(self) -> SX:
+        """Forces along lines are this, transposed, times those of rows: both sides of a stop act along one line."""
+        lines: list[int] = []  # the first row of each
+        sides, entries = dict[str, int](), list[tuple[int, int, int]]()
+        for x in self.elements:
+            for _ in range(x.rows):
+                row, twin = len(entries), sides.get(x.part.name) if x.side == "upper" and not x.soft else None
+                if twin is None:
+                    lines.append(row)
+                entries.append((row, len(lines) - 1, 1) if twin is None else (row, twin, -1))
+                if x.side == "lower":
+                    sides[x.part.name] = len(lines) - 1
+        out = SX(len(entries), len(lines))
+        for row, line, sign in entries:
+            out[row, line] = sign
+        return out
+
+    @cached_property
+    def _mobility(self) -> tuple[SX, SX]:
+        """Y and G of the lines of contacts."""
+        H, _, A, _ = self._free
+        first = [self._along[:, k].row()[0] for k in range(self._along.shape[1])]
+        Y = H.solve(A[first, :].T)
+        return Y, ca.densify(ca.tril2symm(ca.tril(ca.mtimes(A[first, :], Y))))
+
+    def _response(self, f: SX) -> SX:
+        """How forces along rows change w."""
+        return ca.mtimes(self._mobility[0], ca.mtimes(self._along.T, f))
+
+    def _held(self, *, impact: bool = False) -> Callable[[SX, bool], SX]:
         """Forces along all rows that make what the modes hold equal to zero: of (b, whether friction of slip acts).
 
         At an impact the directions of slip are those given, since it is the slip after it that counts.
         """
-        weights, slips = [SX(0, 1)], SX(G.shape[0], G.shape[0])  # forces f = lambda + slips lambda + fixed
-        fixed, at = SX(G.shape[0], 1), 0
+        rows = self.rows
+        weights, slips = [SX(0, 1)], SX(rows, rows)  # forces f = lambda + slips lambda + fixed
+        fixed, at = SX(rows, 1), 0
         for x, g in zip(self.elements, self.geometry, strict=True):
             s = x.symbols
             if x.soft:
@@ -238,15 +269,19 @@ class Motion:
                 else:
                     fixed[at : at + x.slips] = push
             at += x.rows
-        W, n = ca.vertcat(*weights), G.shape[0]
-        acts = SX.eye(n) + slips
-        K = ca.mtimes(G, acts)
-        K = ca.repmat(W, 1, n) * K + ca.diag(1 - W + SOFT * ca.diag(G))
+        W, P, G = ca.vertcat(*weights), self._along, self._mobility[1]
+        line, n = ca.mtimes((P * P).T, W), G.shape[0]
+        acts = SX.eye(n) + ca.mtimes([P.T, slips, P])
+
+        def solved(K: SX, b: SX) -> SX:
+            held = ca.repmat(line, 1, n) * K + ca.diag(1 - line + SOFT * ca.diag(G))
+            return W * ca.mtimes(P, _solve(held, -ca.mtimes(P.T, W * b)))
 
         def forces(b: SX, friction: bool) -> SX:
-            if friction:
-                return ca.mtimes(acts, _solve(K, -W * (b + ca.mtimes(G, fixed)))) + fixed
-            return _solve(ca.repmat(W, 1, n) * G + ca.diag(1 - W + SOFT * ca.diag(G)), -W * b)
+            if not friction:
+                return solved(G, b)
+            f = solved(ca.mtimes(G, acts), b + ca.mtimes(P, ca.mtimes(G, ca.mtimes(P.T, fixed))))
+            return f + ca.mtimes(slips, f) + fixed
 
         return forces
 
@@ -263,17 +298,16 @@ class Motion:
         return routine(name, doc, inputs, self.c.with_params(out), names, results)
 
     @cached_property
-    def _moving(self) -> tuple[list[SX], SX, SX, Callable[[SX, bool], SX]]:
-        """Rates of the state, forces of the contacts, Y, and what holds rows."""
+    def _moving(self) -> tuple[list[SX], SX, Callable[[SX, bool], SX]]:
+        """Rates of the state, forces of the contacts, and what holds rows."""
         e = self.e
-        H, w_dot, A, b = self._free
+        _, w_dot, _, b = self._free
         q_dot = ca.densify(e.q_dot + e.q_pull)
         if not self.rows:
-            return [q_dot, w_dot, e.z_dot], SX(0, 1), SX(self.w.numel(), 0), lambda b, friction: SX(0, 1)
-        Y = H.solve(ca.densify(A.T))
-        forces = self._held(ca.densify(ca.mtimes(A, Y)))
+            return [q_dot, w_dot, e.z_dot], SX(0, 1), lambda b, friction: SX(0, 1)
+        forces = self._held()
         f = forces(b, True)
-        return [q_dot, w_dot + ca.mtimes(Y, f), e.z_dot], f, Y, forces
+        return [q_dot, w_dot + self._response(f), e.z_dot], f, forces
 
     @cached_property
     def rates(self) -> Routine:
@@ -284,14 +318,14 @@ class Motion:
     def arrive(self) -> Routine:
         """The state at the end of a step on loops and contacts, its rates, and what the guards are made of."""
         e, r = self.e, self.reduced
-        rates, f, Y, forces = self._moving
+        rates, f, forces = self._moving
         gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
         q, w = e.q, self.w
         if self.rows:
             off = ca.vertcat(*[row for x, g in zip(self.elements, self.geometry, strict=True) for row in _off(x, g)])
-            shift = ca.mtimes(r.rho, ca.mtimes(Y, forces(off, False)))
+            shift = ca.mtimes(r.rho, self._response(forces(off, False)))
             q = e.kinematics.displaced(ca.densify(shift))
-            w = w + ca.mtimes(Y, forces(self._rates, False))
+            w = w + self._response(forces(self._rates, False))
         names = "q1 w1 q_dot w_dot z_dot force gap rate inside over"
         outputs = [q, w, *rates, f, gaps, self._rates, self._inside, self.until]
         here = self._routine("here", "", outputs, names).function
@@ -321,9 +355,13 @@ class Motion:
     @cached_property
     def meet(self) -> Routine:
         """What an event needs: mobility G, free accelerations b, Y, tangential places, rates, gaps, places of feet."""
-        H, _, A, b = self._free
-        Y = H.solve(ca.densify(A.T)) if self.rows else SX(self.w.numel(), 0)
-        G, pairs = ca.mtimes(A, Y), list(zip(self.elements, self.geometry, strict=True))
+        b, P = self._free[3], self._along
+        Y, G = (
+            (ca.mtimes(self._mobility[0], P.T), ca.mtimes([P, self._mobility[1], P.T]))
+            if self.rows
+            else (SX(self.w.numel(), 0), SX(0, 0))
+        )
+        pairs = list(zip(self.elements, self.geometry, strict=True))
         pushes = ca.vertcat(SX(0, 1), *[x.push(g) if x.soft else SX(x.rows, 1) for x, g in pairs])
         holds = ca.vertcat(SX(0, 1), *[g.hold if g.hold.numel() else SX.zeros(x.slips) for x, g in pairs])
         gaps, flat = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry]), [0, 2 if self.mechanism.spatial else 1]
@@ -348,16 +386,14 @@ class Motion:
     @cached_property
     def strike(self) -> Routine:
         """Independent velocities after an impact whose outcome, of every contact, is given in place of its mode."""
-        H, _, A, _ = self._free
         if not self.rows:
             return self._routine("strike", "", [self.w], "w1")
-        Y = H.solve(ca.densify(A.T))
         bounce = self.blocks["restitution"]
         out: list[SX] = []
         for i, (x, g) in enumerate(zip(self.elements, self.geometry, strict=True)):
             out += [g.rates[k] for k in range(x.slips)] + [g.rates[x.slips] * (1 + bounce[i])] * x.normal
-        p = self._held(ca.densify(ca.mtimes(A, Y)), impact=True)(ca.vertcat(*out), True)
-        return self._routine("strike", "Velocities after an impact.", [self.w + ca.mtimes(Y, p)], "w1")
+        p = self._held(impact=True)(ca.vertcat(*out), True)
+        return self._routine("strike", "Velocities after an impact.", [self.w + self._response(p)], "w1")
 
     def ends(self, back: bool) -> Kernel:
         """Derivatives of all velocities by (t, q, w, z, p), back or forth."""
@@ -423,15 +459,6 @@ class Motion:
     def laws(self, theta: np.ndarray) -> np.ndarray:
         """Friction, static friction, restitution of every contact, one row per row of Params; below zero: not given."""
         return np.asarray(self.c.laws.batch(theta)) if isinstance(self.c, Touched) else np.zeros((len(theta), 0))
-
-    @cached_property
-    def near(self) -> Routine:
-        """Gaps of all contacts and their rates."""
-        gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
-        normal = [self._rates[sum(x.rows for x in self.elements[: i + 1]) - 1] for i in range(len(self.elements))]
-        return self._routine(
-            "near", "Gaps of all contacts, and their rates.", [gaps, ca.vertcat(SX(0, 1), *normal)], "gap speed"
-        )
 
     @cached_property
     def commands(self) -> Routine:

@@ -17,7 +17,7 @@ from saltus.ground import Ground
 from saltus.model.touching import Foot
 from saltus.once import cached_property
 
-_FUSED = ("-ffp-contract=fast",)  # a product and a sum in one go; copies agree to the last bit all the same
+_FUSED = ("-ffp-contract=fast", "-fexpensive-optimizations")  # a product and a sum in one go, below -O2 too
 
 
 BLOCKS = 8  # fewer are not worth a thread of their own

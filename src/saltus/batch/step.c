@@ -18,6 +18,7 @@
 #define STIFFNESS(i) p[STIFFNESSES + (i)][l]
 #define STARTS(i) p[elements[i].starts][l] /* m/s: up to this a slip in 3D has the direction it started in, and has ended where it turns back */
 #define GROUND(i, k) p[elements[i].p + 6 + 2 * elements[i].slips + (k)][l] /* point, normal, corner and within of its patch */
+#define UP(i) (elements[i].row + (elements[i].normal ? elements[i].slips : 0)) /* row of its normal; of what has none, its first */
 #define HELD(i) (STICK(i) != 0.0 || BORNE_BY_OTHERS(i))
 #define BORNE_BY_OTHERS(i) (elements[i].slips > 0 && BORNE(i) != 0.0)
 
@@ -241,7 +242,7 @@ static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
     for (int k = 0; k < slips && length == 0.0; ++k) along[k] = m->u[t + k][l];
     length = sqrt(dot(along, along, slips));
     if (CLOSED(i) == 0.0) {
-      CLOSED(i) = STICK(i) = m->gap[i][l] <= TOUCHING && m->u[t + slips][l] < 0.0;
+      CLOSED(i) = STICK(i) = m->gap[i][l] <= TOUCHING && m->u[UP(i)][l] < 0.0;
       for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->hold[elements[i].hold + k][l];
     } else if (cause == 2 * i) CLOSED(i) = STICK(i) = 0.0;
     else if (cause == 2 * i + 1 && STICK(i) != 0.0) {
@@ -268,7 +269,7 @@ static void posed(const Batch *batch, const Meeting *m, const V *moves, int l, P
 
 /* Speed with which a contact would rise by LOW, pressed as it is; REST at least. */
 static double slow(const Meeting *m, int l, int i) {
-  return fmax(REST, sqrt(2.0 * LOW * fmax(-m->b[elements[i].row + elements[i].slips][l], 0.0)));
+  return fmax(REST, sqrt(2.0 * LOW * fmax(-m->b[UP(i)][l], 0.0)));
 }
 
 /* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. 0: there was no
@@ -282,7 +283,7 @@ static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l,
   memcpy(u, a.b, sizeof u);
   const double least = 1e-9 * (1.0 + largest(u, ROWS));
   for (int i = 0; i < ELEMENTS; ++i) {
-    const double speed = -u[elements[i].row + elements[i].slips];
+    const double speed = -u[UP(i)];
     if (!touching[i]) continue;
     a.laws[i].active = a.laws[i].rough = 1;
     a.laws[i].limit = a.laws[i].friction = OWN(i);
@@ -295,7 +296,7 @@ static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l,
     double gained = 0.0, lost = 0.0;
     memcpy(a.b, u, sizeof u);
     for (int i = 0; i < ELEMENTS; ++i)
-      if (touching[i]) a.b[elements[i].row + elements[i].slips] *= 1.0 + share * bounce[i];
+      if (touching[i]) a.b[UP(i)] *= 1.0 + share * bounce[i];
     a.size = fmax(largest(a.b, ROWS), 1e-12);
     doubt = solved(&a, &g, 0);
     if (k == 0 && doubt && bounces > 0.0) { /* where friction jams a contact it cannot bounce */
@@ -336,7 +337,7 @@ static void asked(const Batch *batch, const Meeting *m, const V *p, int l, const
     double speed = 0.0;
     for (int k = 0; k < slips; ++k) speed += m->u[t + k][l] * m->u[t + k][l];
     speed = sqrt(speed);
-    x->active = !elements[i].soft && (!elements[i].normal || (touching[i] && fabs(m->u[t + slips][l]) <= slow(m, l, i)));
+    x->active = !elements[i].soft && (!elements[i].normal || (touching[i] && fabs(m->u[UP(i)][l]) <= slow(m, l, i)));
     x->rough = slips > 0 && (holds || speed <= (slips < 2 ? STILL : SLOW) || (cause == 2 * i + 1 && (slips < 2 || speed <= STARTS(i))));
     x->limit = STATIC(i);
     x->friction = OWN(i);
@@ -370,7 +371,7 @@ static void taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int
       BORNE(i) = DIRECTION(i, 0) = 1.0;
       if (slips > 1) DIRECTION(i, 1) = 0.0;
     }
-    if (elements[i].normal && CLOSED(i) != 0.0 && !(a->G[t + slips][t + slips] > 0.0)) CLOSED(i) = STICK(i) = 0.0;
+    if (elements[i].normal && CLOSED(i) != 0.0 && !(a->G[UP(i)][UP(i)] > 0.0)) CLOSED(i) = STICK(i) = 0.0;
   }
 }
 
@@ -389,6 +390,7 @@ static int worst(const Problem *a, const double *f, const V *p, int l, int *pull
 }
 
 static void met(const State *s, const V *p, Meeting *m) {
+  m->hold[0] = v_all(0.0); /* where nothing slips, nothing is written there */
   meet(s->t, s->q, s->w, s->z, p, m->G, m->b, m->Y, m->hold, m->u, m->gap, m->place);
 }
 
@@ -586,7 +588,7 @@ typedef struct {
 
 static double slope(const State *s, int l, int which) {
   const int i = which / 2;
-  return s->rate[elements[i].row + elements[i].slips][l];
+  return s->rate[UP(i)][l];
 }
 
 /* Look for the first guard that fell below zero in a trial; 0 if there is none, and the trial stands. */

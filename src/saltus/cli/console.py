@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from saltus.errors import BadFile, SaltusError
+from saltus.errors import BadFile, MissingExtra, SaltusError
 
 BAD_INPUT, ENDED_BADLY, INTERRUPTED = 2, 1, 130
 
@@ -39,6 +39,15 @@ def speaking(function: Callable[..., Any]) -> Callable[..., Any]:
             raise typer.Exit(BAD_INPUT) from None
 
     return wrapper
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Where figures come on top of what was asked for: without their extra, say so and go on."""
+    try:
+        yield
+    except MissingExtra as problem:
+        err.print(f"[yellow]not drawn:[/] {escape(str(problem))}", soft_wrap=True)
 
 
 @contextmanager

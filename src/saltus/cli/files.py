@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from saltus.cli.console import check_directory, check_file, out
+from saltus.cli.console import check_directory, check_file, drawing, out
 from saltus.cli.machines import MODEL, machines, model_of, reads
 from saltus.cli.running import control_of
 from saltus.errors import BadValue, SaltusError, UnknownName
@@ -136,8 +136,9 @@ def check(
     if draw:
         from saltus import view
 
-        view.save(view.plot_machine(first), target.with_suffix(""), (target.suffix[1:] or "svg",))
-        out.print(f"Drawn: {escape(str(target))}", soft_wrap=True)
+        with drawing():
+            view.save(view.plot_machine(first), target.with_suffix(""), (target.suffix[1:] or "svg",))
+            out.print(f"Drawn: {escape(str(target))}", soft_wrap=True)
 
 
 def _listed(names: Any, most: int = 40) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from saltus.cli.console import check_directory, out, print_table
+from saltus.cli.console import check_directory, drawing, out, print_table
 from saltus.cli.machines import MODEL, model_of, reads
 from saltus.cli.running import numbers_of
 from saltus.errors import BadValue
@@ -56,8 +56,10 @@ def inverse(
     rows["shaking force"] = found.shaking.size, "N"
     numbers = {n: {"largest": float(x.max()), "at": float(found.t[x.argmax()])} for n, (x, _) in rows.items()}
     directory.mkdir(parents=True, exist_ok=True)
-    files = [*sl.view.save(sl.view.plot_loads(found), directory / "loads"), directory / "loads.csv"]
-    sl.write(found.records(), files[-1])
+    files = [directory / "loads.csv"]
+    sl.write(found.records(), files[0])
+    with drawing():
+        files[:0] = sl.view.save(sl.view.plot_loads(found), directory / "loads")
     if as_json:
         print(json.dumps({"duration": float(found.t[-1]), "rows": numbers, "files": [str(x) for x in files]}, indent=2))
         return

@@ -85,9 +85,12 @@ class Problem:
         if not vary:
             raise BadValue("nothing varies; give vary={'l_1': (low, high), ...}")
         params = list(turn.mechanism.params)
-        for name, (low, high) in vary.items():
+        for name, given in vary.items():
             if name not in params:
                 raise UnknownName("param", name, params)
+            if np.shape(given) != (2,):
+                raise BadValue(f"{name!r} varies in {given!r}; give its bounds, (low, high)", given=given)
+            low, high = given
             if not (math.isfinite(low) and math.isfinite(high)) or low >= high:
                 raise BadValue(
                     f"bounds of {name!r} are {low:g} to {high:g}; the lower one must be less than the upper one",

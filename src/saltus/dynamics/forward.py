@@ -11,7 +11,7 @@ from saltus.compile import Kernel
 from saltus.dynamics.balance import Instant, Load, Solved, balance_of, load
 from saltus.dynamics.equations import Equations
 from saltus.errors import BadValue, UnknownName
-from saltus.model.assembly import State
+from saltus.model.assembly import State, state_of
 from saltus.model.contents import unchanged
 from saltus.model.symbols import Named
 from saltus.once import cached_property
@@ -24,7 +24,7 @@ def forward(state: State, efforts: Mapping[str, float] | None = None, *, t: floa
     `t` (s) matters where motions are given in time. Loops hold; contacts of a domain are not part of a machine and do
     not act here.
     """
-    m = state.mechanism
+    m = state_of(state, "forward: what moves").mechanism
     given = {} if efforts is None else dict(efforts)
     for name in given:
         if name not in m.inputs:

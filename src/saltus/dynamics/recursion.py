@@ -17,19 +17,20 @@ from dataclasses import dataclass
 import casadi as ca
 
 from saltus.dynamics.equations import Equations
-from saltus.model.linear import Positive
+from saltus.model.linear import Positive, Proximal
 from saltus.model.scale import length, mass
 from saltus.model.symbols import SX, number, skew
 
 # Of a constraint's own inverse inertia: the floor of pivots, so that reactions stay finite where a loop's constraints
-# lose rank. With r the ratio of the lightest link to the others a pivot is off by (FLOOR / r)^2 / 2 of itself, which
+# lose rank. With r the ratio of the lightest link to the others a pivot is off by (FLOOR / r)^4 / 4 of itself, which
 # the step of refinement squares: a foot of 1e-12 of the machine's mass keeps its digits.
 FLOOR = 1e-14
-# Of the inverse mass of a loop's heaviest link: where rods come to lie in line, reactions along them are noise, round-
-# off by the square of the distance, that error control creeps up to. Measured on chains of four-bars that pass such
-# positions: right to 5e-9 rad with 1e-8 to 1e-10, lost with 1e-14. Links however light do not feel it. Rows that depend
-# on each other have the reactions f with the least sum of f^2 / share.
-FADING = 1e-9
+# Of the inverse of the largest mass that a coordinate of the loop carries, a floor likewise: where rods come to lie in
+# line, reactions along them are noise, round-off by the square of the distance, that error control creeps up to. Chains
+# of four-bars that pass such positions are right to 1e-8 rad; with 1e-10 those of 20 and 40 are not. Light links
+# do not feel it, and an inverse inertia a hundred times the floor is right to round-off. Rows of contacts, which may
+# depend on each other, have it as a penalty: of all reactions that give the motion those with least sum of f^2 / share.
+FADING = 1e-8
 # Of the machine's mass, what links without any are lent while coordinates that move nothing heavy leave: a pass is off
 # by this share, and by round-off over it, times the last one's error. Measured against a dense solve of a four-bar and
 # of a spatial linkage: 1e-10 leaves round-off times the condition number, 1e-9 and 1e-11 a hundred times as much.
@@ -66,7 +67,7 @@ class _Drop:
     gone: list[Label]
     kept: list[Label]
     sign: int
-    D: Positive
+    D: Positive | Proximal
     K: SX
     DK: SX
 
@@ -108,8 +109,11 @@ class Recursion:
         self._steps: list[_Fold | _Drop] = []
         self._joints = _joints(e)
         metres = [c.contact is not None or lock.startswith("shift") for c in e.closures for lock in c.locks]
-        self._fading: dict[Label, SX] = {
-            self.nv + k: self._of_heaviest(e, k) / e.shares.get(row, 1) for k, row in enumerate(rows) if metres[row]
+        carried = self._carried(e)
+        fading = {k: self._of_heaviest(carried, k) for k, row in enumerate(rows) if metres[row]}
+        self._fading: dict[Label, SX] = {self.nv + k: x for k, x in fading.items() if rows[k] not in e.shares}
+        self._shared: dict[Label, SX] = {
+            self.nv + k: x / e.shares[rows[k]] for k, x in fading.items() if rows[k] in e.shares
         }
         self._gone: dict[Label, SX] = {
             self.nv + k: 1 - e.weights[row] for k, row in enumerate(rows) if row in e.weights
@@ -224,11 +228,13 @@ class Recursion:
         i, j = form.at(gone), form.at(kept)
         D, floor = sign * form.H[i, i], None
         if sign < 0:
-            fading = ca.vertcat(*[self._fading.get(x, SX(0)) for x in gone])
-            absent = ca.vertcat(*[self._gone.get(x, SX(0)) for x in gone])  # a row let go of has no reaction
-            floor = self._floor(D, [self._group[x] for x in gone])
-            D += ca.diag(fading + absent)
-        factor, K = Positive(D, floor), form.H[i, j]
+            fading, shared, absent = (
+                ca.vertcat(*[own.get(x, SX(0)) for x in gone]) for own in (self._fading, self._shared, self._gone)
+            )
+            floor = self._floor(D, [self._group[x] for x in gone]) + fading
+            D += ca.diag(shared + absent)  # a row let go of has no reaction
+        plain, K = Positive(D, floor), form.H[i, j]
+        factor = Proximal(plain, shared) if sign < 0 and self._shared.keys() & set(gone) else plain
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
         return _Form(kept, _symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))
@@ -240,13 +246,21 @@ class Recursion:
         own = [[k for k, other in enumerate(groups) if other == group] for group in groups]
         return FLOOR * ca.vertcat(*[ca.sum1(diagonal[k]) / len(k) for k in own]) + whole
 
-    def _of_heaviest(self, e: Equations, row: int) -> SX:
-        """FADING by the mass of the heaviest link that the coordinates of a row carry."""
+    def _carried(self, e: Equations) -> dict[str, SX]:
+        """Mass of each link with all that hangs on it."""
+        out = {joint.child: SX(number(e.mechanism.links[joint.child].mass)) for joint in self._joints}
+        for joint in reversed(self._joints):
+            if joint.parent in out:
+                out[joint.parent] += out[joint.child]
+        return out
+
+    def _of_heaviest(self, carried: dict[str, SX], row: int) -> SX:
+        """FADING by the largest mass that a coordinate of a row carries."""
         moved = set(self.J[row, :].sparsity().get_triplet()[1])
-        masses = [number(e.mechanism.links[x.child].mass) for x in self._joints if moved.intersection(x.coordinates)]
         heaviest = SX(0)
-        for one in masses:
-            heaviest = ca.fmax(heaviest, one)
+        for joint in self._joints:
+            if moved.intersection(joint.coordinates):
+                heaviest = ca.fmax(heaviest, carried[joint.child])
         return ca.if_else(heaviest > 0, FADING / heaviest, 0)
 
     # ---- right-hand sides ---------------------------------------------------------------------------------------

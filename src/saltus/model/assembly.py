@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -10,6 +10,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
+from saltus.errors import BadValue
 from saltus.model.closing import CLOSED, assembler
 from saltus.model.contents import unchanged
 from saltus.model.geometry import trace
@@ -117,3 +118,12 @@ class State(Shown, Generic[M]):
 
     def __repr__(self) -> str:
         return f"State of {self.mechanism.name!r}: q = {self.q!r}, v = {self.v!r}"
+
+
+def state_of(given: Any, what: str, keyframes: Collection[str] = ()) -> State[Any]:
+    """A state that was given; anything else is refused with what to give instead."""
+    if isinstance(given, State):
+        return given
+    how = f"m.keyframe({given!r})" if isinstance(given, str) and given in keyframes else "m.assemble(...)"
+    of_run = "; of a run, run.end and run.last_stride are some" if hasattr(type(given), "last_stride") else ""
+    raise BadValue(f"{what} is {given!r}; give a State, as {how} returns it{of_run}", given=given)

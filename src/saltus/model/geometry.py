@@ -189,6 +189,8 @@ def trace(
 
     `q` has one row per configuration, `points` are names or frames; None means all named points.
     """
+    if hasattr(q, "positions"):
+        raise BadValue("trace: q is a State; give its positions, sl.trace(m, state.positions, [...])", given=q)
     m, rows = mechanism, np.atleast_2d(np.asarray(q, float))
     if rows.shape[1] != len(m.q_names):
         raise BadValue(f"trace: rows of q have {rows.shape[1]} entries; {m.name!r} has {len(m.q_names)} coordinates")

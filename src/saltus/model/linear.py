@@ -90,7 +90,7 @@ def _forward(L: SX, b: SX) -> SX:
 class Positive:
     """A symmetric positive definite matrix as L D L', last row first, which fits the sparsity of a tree.
 
-    Pivots far above their `floor` are what they are, those below stay near it: sqrt(D^2 + floor^2).
+    Pivots far above their `floor` are what they are, those below stay near it: (D^4 + floor^4)^(1/4).
     """
 
     def __init__(self, A: SX, floor: SX | None = None) -> None:
@@ -98,7 +98,7 @@ class Positive:
         L, D = SX(n, n), [SX(1, 1)] * n
         work = SX(A)
         for k in reversed(range(n)):
-            D[k] = work[k, k] if floor is None else ca.sqrt(work[k, k] ** 2 + floor[k] ** 2)
+            D[k] = work[k, k] if floor is None else ca.sqrt(ca.sqrt((work[k, k] ** 2) ** 2 + (floor[k] ** 2) ** 2))
             column = work[:k, k]
             for i in column.row():
                 L[k, i] = work[i, k] / D[k]
@@ -121,3 +121,18 @@ class Positive:
             for i in self.L[k, :].T.row():
                 X[k, :] -= self.L[k, i] * X[i, :]
         return ca.sparsify(X)
+
+
+class Proximal:
+    """A symmetric matrix A, which may be singular; A + diag(e) is factored, and A \\ B has the least x' diag(e) x.
+
+    A second step solves (A + e) x = B + e x with the first one's x: where A x = c x it is off by (e / (c + e))^2.
+    """
+
+    def __init__(self, factor: Positive, e: SX) -> None:
+        self.factor, self.e = factor, e
+
+    def solve(self, B: SX) -> SX:
+        """A \\ B."""
+        x = self.factor.solve(B)
+        return x + self.factor.solve(x * ca.repmat(self.e, 1, B.shape[1]))

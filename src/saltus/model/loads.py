@@ -68,6 +68,8 @@ class Loads:
         """Apply a force (N, world axes) at a point: constants, Params, inputs, state, time."""
         frame = self._frame(point, name)
         expression = point_of(value, self.spatial, f"force {name!r}")
+        if not self.spatial and expression.sparsity().has_nz(2, 0):
+            raise BadValue(f"force {name!r} leaves the plane of this machine; give (x, y)", given=value)
         self.book.known_symbols(f"force {name!r}", expression, state=True)
         return self._add_force(Force(name, frame, expression))
 

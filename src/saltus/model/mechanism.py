@@ -464,11 +464,15 @@ class Mechanism(Packed, Shown, Loads):
         if name not in self.keyframes:
             raise UnknownName("keyframe", name, self.keyframes)
         own = self.keyframes[name]
+        if not isinstance(own, Mapping):
+            raise BadValue(
+                f"keyframe {name!r} is {own!r}; give what m.assemble takes, such as {{'hip': 0.3}}", given=own
+            )
         params = {**(own.get("params") or {}), **(overrides.get("params") or {})}
         return self.assemble(**{**own, **overrides, "params": params})
 
     def __repr__(self) -> str:
-        return (
-            f"Mechanism({self.name!r}: {len(self.links) - 1} links, {len(self.joints)} joints, "
-            f"{len(self.loops)} loops, {len(self.book.v)} velocities)"
-        )
+        parts = {"link": len(self.links) - 1, "joint": len(self.joints), "loop": len(self.loops)}
+        counts = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for what, n in parts.items())
+        v = len(self.book.v)
+        return f"Mechanism({self.name!r}: {counts}, {v} {'velocity' if v == 1 else 'velocities'})"

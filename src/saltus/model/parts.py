@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -34,6 +35,9 @@ def gravity_vector(given: Any, spatial: bool) -> SX:
         given = float(np.ravel(given)[0])
     if isinstance(given, Param | SX | int | float | np.number) and not (isinstance(given, SX) and given.numel() > 1):
         _finite(given, part)
+        if isinstance(given, int | float | np.number) and given < 0:
+            hint = f"gravity is {given:g}, and a number points downwards: things fall up; give {-given:g}, or a vector"
+            warnings.warn(hint, stacklevel=4)
         return vector(*((0, 0, -given) if spatial else (0, -given, 0)))
     if isinstance(given, SX | ca.DM | np.ndarray):
         if len(given.shape) > 1 and 1 not in given.shape:

@@ -31,12 +31,25 @@ def readable(text: Any, what: str) -> str:
     return text
 
 
+class Params(dict[str, Param]):
+    """Params by name; numbers are given to a start or a run, not put here."""
+
+    def __setitem__(self, name: str, param: Param) -> None:
+        if not isinstance(param, Param):
+            raise BadValue(
+                f"param {name!r} cannot be set to {param!r} in a machine; give it to a start, m.assemble(..., "
+                f"params={{{name!r}: ...}}), or to a run, sl.simulate(..., params=...)",
+                given=param,
+            )
+        super().__setitem__(name, param)
+
+
 class Registry:
     """Named numbers of a machine, and the checks every part goes through when it is added."""
 
     def __init__(self, name: str) -> None:
         self.name = readable(name, "name of the machine")
-        self.params: dict[str, Param] = {}
+        self.params: dict[str, Param] = Params()
         self.inputs: dict[str, SX] = {}
         self.memories: dict[str, SX] = {}
         self.time = SX.sym("t")

@@ -101,6 +101,16 @@ class Named:
         self._values = values
         self._kind = kind
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__slots__:
+            self[name] = value
+        object.__setattr__(self, name, value)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise BadValue(
+            f"{self._kind} {name!r} cannot be set; make another state, m.assemble(near=state, {name}=...)", given=value
+        )
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in self.__slots__:
             raise AttributeError(name)

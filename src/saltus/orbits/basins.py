@@ -237,6 +237,9 @@ def basin(
     functools.partial(sl.sweep, store="basin", scheduler="tcp://HOST:PORT") does.
     """
     across, up = (np.asarray(values, float) for values in (x[1], y[1]))
+    for name, values in ((x[0], across), (y[0], up)):
+        if values.ndim != 1:
+            raise BadValue(f"basin: changes of {name!r} are {values}; give a list of numbers", given=values)
     points = {x[0]: np.tile(across, len(up)), y[0]: np.repeat(up, len(across))}
     task = Survival(orbit, strides, threads=threads)
     found = task(points) if sweep is None else sweep(task, points)

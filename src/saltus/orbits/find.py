@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.errors import BadModel, BadValue, NoOrbit, SaltusError
+from saltus.errors import BadValue, NoOrbit, SaltusError
 from saltus.ground import Ground
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.guards import When
@@ -20,8 +20,8 @@ from saltus.model.mechanism import Mechanism
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel, Sameness, Section, find_sameness
 from saltus.orbits.shooting import Evaluation, Point, Shooting, newton
-from saltus.orbits.stride import Crossing, Lost, Moment, Passage, Stride
-from saltus.simulation.asked import check_events, ground_of
+from saltus.orbits.stride import Arc, Crossing, Lost, Moment, Passage, Stride
+from saltus.simulation.asked import check_events, check_start, ground_of
 
 ON_SECTION = 1e-6
 SHORTEST = 1e-5  # s: a shorter period is rest, not a gait
@@ -48,6 +48,7 @@ def find_orbit(
     where: Mapping[Any, float] | None = None,
     coming_from: Mapping[str, float] | None = None,
     multiple: bool = False,
+    step: float | None = None,
     tolerance: float = 1e-11,
     engine: str | None = None,
     longest: float = 20.0,
@@ -67,13 +68,14 @@ def find_orbit(
     A guess off the section runs forward to it; if Newton's method with exact derivatives fails, more strides are
     run to let a stable gait attract. `coming_from` gives Params other values at which the guess is good; the
     orbit is then carried over in steps. `multiple` shoots every phase from a state of its own, for motion so
-    unstable that a whole stride is out of reach. NoOrbit carries the residuals and the best iterate.
+    unstable that a whole stride is out of reach. With a `step` derivatives are central differences of whole strides,
+    each state moved by so much: for machines whose differentiated flow would be too large to compile. NoOrbit carries
+    the residuals and the best iterate.
     """
     terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system, terrain)
-    if start.mechanism is not system.mechanism:
-        raise BadModel(f"the start state is of {start.mechanism.name!r}, not of {system.mechanism.name!r}")
+    check_start(system, start)
     names = (free,) if isinstance(free, str) else tuple(free)
     where = dict(where or {})
     if len(names) != len(where):
@@ -96,6 +98,7 @@ def find_orbit(
         names,
         where,
         multiple,
+        step,
         tolerance,
         engine,
         longest,
@@ -121,6 +124,7 @@ class _Search:
         free: tuple[str, ...],
         where: dict[Any, float],
         multiple: bool,
+        step: float | None,
         tolerance: float,
         engine: str | None,
         longest: float,
@@ -134,7 +138,7 @@ class _Search:
         elif section is not None:
             self.system = _with_section(system, self.domain, section)
         self.given, self.params, self.control = start, dict(params or {}), control
-        self.strides, self.period, self.multiple = strides, period, multiple
+        self.strides, self.period, self.multiple, self.step = strides, period, multiple, step
         self.free, self.where = free, where
         self.relabel = Relabel(self.system, swap or {})
         self.stride = Stride(
@@ -176,17 +180,17 @@ class _Search:
     def _prepared(self, theta: np.ndarray) -> Point:
         """Run from the start to find out the events of a stride, and what counts as the same state."""
         q, v = self.given.positions.copy(), self.given.velocities.copy()
-        moment = self.stride.settled(self.domain, self.given.time, q, v, theta)
+        moment = self._unwound(self.stride.settled(self.domain, self.given.time, q, v, theta), theta)
         if self.system.terrain is not None:
             if self.period is not None:
                 passage = self.stride.run(moment, theta, until=moment.t + self.period)
-                same = find_sameness(self.stride, theta, passage)
+                same = find_sameness(self.stride, theta, passage.arcs, passage.crossings)
                 if same.timed:
                     return self._on_time(moment, replace(same, timed=False), theta)
             moment = self._first_event(moment, theta)
         passage = self.stride.run(moment, theta, stop=self._back)
         again = self._settled(passage, theta)
-        same = find_sameness(self.stride, theta, again)
+        same = find_sameness(self.stride, theta, again.arcs, again.crossings)
         where = dict(self.where)
         if same.timed and self.period is None:
             raise BadValue("the machine depends on time itself; give the period, a multiple of that of its motions")
@@ -202,11 +206,23 @@ class _Search:
             sections.append(Section(self.stride, crossing, crossing.after, mirror, theta))
         events = [b - a for a, b in zip(marks, ends, strict=True)]
         self.shooting = Shooting(
-            self.stride, sections, events, same, self.relabel, self.period if same.timed else None, where
+            self.stride, sections, events, same, self.relabel, self.period if same.timed else None, where, self.step
         )
         on_section = sections[0].distance(moment, theta) < ON_SECTION and self._crosses(crossings[-1], moment, theta)
         first = self._reduced(moment if on_section else self.relabel.moment(passage.end))
         return self._point(first, theta)
+
+    def _unwound(self, moment: Moment, theta: np.ndarray) -> Moment:
+        """The same without whole turns of angles that no domain notices: a crank at 1000 rad costs three digits."""
+        if np.abs(moment.q).max(initial=0.0) < 2 * np.pi:
+            return moment
+        x, arcs = np.concatenate([moment.q, moment.v]), []
+        for name in self.system.domains:
+            here = replace(moment, domain=name)
+            d = self.stride.dynamics(here, theta)
+            p, _ = d.entered(here, theta, self.stride.contacts(here, theta))
+            arcs.append(Arc(d, p, np.full(2, moment.t), x[None, None]))
+        return find_sameness(self.stride, theta, arcs).unwound(moment)
 
     def _crosses(self, crossing: Crossing, moment: Moment, theta: np.ndarray) -> bool:
         """Whether a state on the section goes through it in its direction, where nothing else happens there."""
@@ -220,8 +236,9 @@ class _Search:
     def _on_time(self, moment: Moment, same: Sameness, theta: np.ndarray) -> Point:
         """Strides of one period each, from the start's time on, whatever happens on the way."""
         section = Section(self.stride, None, moment, self.relabel, theta)
-        self.shooting = Shooting(self.stride, [section], [None], same, self.relabel, self.period, self.where)
-        return self._point(moment, theta)
+        parts = [section], [None], same, self.relabel, self.period, self.where, self.step
+        self.shooting = Shooting(self.stride, *parts)
+        return self._point(same.unwound(moment), theta)
 
     def _first_event(self, moment: Moment, theta: np.ndarray) -> Moment:
         """State after the first touch, or after the event that was named; the stride goes on to the same again."""
@@ -235,8 +252,10 @@ class _Search:
         return first.end
 
     def _reduced(self, moment: Moment) -> Moment:
-        """The same state at the start of time, where the machine does not depend on it."""
-        return moment if self.shooting.sameness.timed else replace(moment, t=0.0)
+        """The same state without full turns; strides on time begin at the start's, those of no time at zero."""
+        same = self.shooting.sameness
+        t = self.given.time if self.shooting.events[0] is None else moment.t if same.timed else 0.0
+        return same.unwound(replace(moment, t=t))
 
     def _settled(self, passage: Passage, theta: np.ndarray) -> Passage:
         """The stride after the first, whose events count; the first one if it is the only one to come back."""

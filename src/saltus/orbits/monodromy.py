@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from saltus.model.assembly import assembler
 from saltus.model.contents import unchanged
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel, Section
+from saltus.orbits.shooting import Shooting
 
 
 def _independent(orbit: Orbit) -> list[int]:
@@ -69,19 +71,9 @@ def shooting_estimate(orbit: Orbit, step: float = 1e-6) -> np.ndarray:
 
     It is in the basis of `Stability.matrix` and cheap to have, but only as good as the step.
     """
-    shooting, point = orbit.shooting, orbit.evaluation.point
-    rows, same = shooting.stride.rows, shooting.sameness
-    basis, _ = shooting.sections[0].basis(point.nodes[0], point.theta, same, rows)
-    inverse = np.linalg.pinv(same.seen(basis))
-
-    def end(change: np.ndarray) -> np.ndarray:
-        node = point.nodes[0]
-        moved = replace(node, t=node.t + change[0], q=node.q + change[rows.q], v=node.v + change[rows.v])
-        last = shooting.whole(shooting.sections[0].nearest(moved, point.theta), point.theta).end
-        return same.difference(shooting.relabel.moment(last), node)
-
-    ends = [(end(step * b) - end(-step * b)) / (2 * step) for b in basis.T]
-    return inverse @ np.array(ends).T if ends else np.zeros((0, 0))
+    known = orbit.shooting
+    parts: Any = (known.sections, known.events, known.sameness, known.relabel, known.period, {})
+    return Shooting(known.stride.like(()), *parts, step=step).evaluate(orbit.evaluation.point).section_map
 
 
 def _named(orbit: Orbit, coordinates: Sequence[str] | None) -> list[int]:

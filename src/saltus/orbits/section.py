@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.compile import Kernel
-from saltus.errors import UnknownName
+from saltus.errors import BadValue, UnknownName
 from saltus.ground import Slope
 from saltus.hybrid.constrained import rare
 from saltus.hybrid.graph import HybridSystem
@@ -24,7 +24,7 @@ from saltus.model.mechanism import Mechanism
 from saltus.model.rank import RANK_TOL
 from saltus.model.symbols import SX
 from saltus.once import cached_property
-from saltus.orbits.stride import Crossing, Moment, Passage, Stride
+from saltus.orbits.stride import Arc, Crossing, Moment, Stride
 from saltus.orbits.variation import Rows
 
 SHIFT = 0.7312  # m or rad: any number that no machine is periodic with
@@ -33,7 +33,10 @@ GROUNDED = 1e-6  # m: a contact so near to the ground stands on it
 
 
 class Relabel:
-    """Left for right: names of coordinates and domains that change places, "-name" with the sign turned."""
+    """Left for right: names of coordinates and domains that change places, "-name" with the sign turned.
+
+    Where velocities have names of their own, as those of a free body, both are named: "body.qx" and "body.wx".
+    """
 
     def __init__(self, system: HybridSystem, pairs: Mapping[str, str]) -> None:
         m = system.mechanism
@@ -42,19 +45,34 @@ class Relabel:
         self.q, self.v = np.eye(len(m.q_names)), np.eye(len(m.v_names))
         for a, b in pairs.items():
             sign, b = (-1.0, b[1:]) if b.startswith("-") else (1.0, b)
-            known = [*m.q_names, *system.domains, *m.touching]
+            known = [*m.q_names, *(n for n in m.v_names if n not in m.q_names), *system.domains, *m.touching]
             for name in (a, b):
                 if name not in known:
-                    raise UnknownName("coordinate, domain or contact", name, known)
+                    raise UnknownName("coordinate, velocity, domain or contact", name, known)
             if a in self.parts:
                 self.parts[a], self.parts[b] = b, a
             if a in self.domains:
                 self.domains[a], self.domains[b] = b, a
-            if a in m.q_names:  # a domain and a coordinate may share a name
-                for matrix, names in ((self.q, m.q_names), (self.v, m.v_names)):
+            for matrix, names in ((self.q, m.q_names), (self.v, m.v_names)):
+                if a in names and b in names:  # a domain and a coordinate may share a name
                     i, j = names.index(a), names.index(b)
                     matrix[[i, j]] = 0.0
                     matrix[i, j] = matrix[j, i] = sign
+        self._check(m)
+
+    def _check(self, m: Mechanism) -> None:
+        """Refuse velocities that are not the mirror image of what positions do: S_q N(q) = N(S_q q) S_v."""
+        k = assembler(m).kinematics
+        N = ca.Function("N", [k.q], [ca.jacobian(k.q_dot, k.v)])
+        q = np.linspace(0.3, 0.9, len(self.q))  # no two alike
+        off = np.abs(self.q @ N(q).full() - N(self.q @ q).full() @ self.v) > ALIKE
+        if off.any():
+            i, j = np.argwhere(off)[0]
+            raise BadValue(
+                f"swap: {m.q_names[i]!r} and its rate {m.v_names[j]!r} do not change alike; name both, as "
+                '{"body.qx": "-body.qx", "body.wx": "-body.wx"} of a body seen in a mirror',
+                given=m.v_names[j],
+            )
 
     @property
     def plain(self) -> bool:
@@ -118,6 +136,12 @@ class Sameness:
             out[1 + j] -= ratio * change[1 + i]
         return out[self.rows]
 
+    def unwound(self, moment: Moment) -> Moment:
+        """The same state with every angle that may turn within a turn of zero."""
+        q, turning = moment.q.copy(), list(self.turning)
+        q[turning] = np.fmod(q[turning], 2 * np.pi)
+        return replace(moment, q=q)
+
     def difference(self, a: Moment, b: Moment) -> np.ndarray:
         """Return a - b where it counts, full turns taken out."""
         out = np.concatenate([[a.t - b.t], a.q - b.q, a.v - b.v])
@@ -126,12 +150,14 @@ class Sameness:
         return self.seen(out)
 
 
-def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Sameness:
+def find_sameness(
+    stride: Stride, theta: np.ndarray, arcs: Sequence[Arc], crossings: Sequence[Crossing] = ()
+) -> Sameness:
     """Try it out: shift each coordinate alone (and time), and see whether flow, guards and loops notice."""
     m = stride.system.mechanism
     helper = assembler(m)
     plain = [i for i in range(len(m.q_names)) if not any(b <= i < b + 4 for b in helper.balls)]
-    states = [(arc, *_middle(arc)) for arc in passage.arcs if len(arc.breaks) > 1]
+    states = [(arc, *_middle(arc)) for arc in arcs if len(arc.breaks) > 1]
 
     def notices(index: int | None, amount: float, *, carried: tuple[int, float] | None = None) -> bool:
         for arc, t, x in states:
@@ -160,7 +186,7 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
                 values.append(np.concatenate([f, np.ravel(g), phi]))
             if np.abs(values[1] - values[0]).max() > ALIKE * max(1.0, np.abs(values[0]).max()):
                 return True
-        for crossing in passage.crossings:
+        for crossing in crossings:
             if crossing.edge is not None and isinstance(crossing.edge.reset, Map) and _jumps(crossing, index, amount):
                 return True
         return False

@@ -16,6 +16,7 @@ from saltus.orbits.stride import Lost, Moment, Passage, Stride, after
 GOAL = 1e-9  # residual (m, rad, m/s, rad/s), relative to the largest number, below which it counts as an orbit
 MOST_STEPS = 40
 HALVINGS = 12  # of a Newton step, at most
+SLOW = 0.5  # a residual that falls to no less than this with derivatives of an earlier iterate asks for new ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,9 @@ class Evaluation:
 class Shooting:
     """Unknowns are states on sections and free Params; equations that arcs meet, and the user's conditions.
 
-    `events` says how many of them each arc has; None is an arc of one period, whatever happens in it.
+    `events` says how many of them each arc has; None is an arc of one period, whatever happens in it. With a `step`
+    (m, rad, m/s, rad/s) derivatives are central differences of whole arcs, two plain arcs per direction, instead of
+    columns beside the flow: for machines so large that differentiating their flow takes longer than running it.
     """
 
     def __init__(
@@ -59,9 +62,10 @@ class Shooting:
         relabel: Relabel,
         period: float | None,
         where: Mapping[Any, float],
+        step: float | None = None,
     ) -> None:
         self.stride, self.sections, self.events = stride, list(sections), list(events)
-        self.sameness, self.relabel = sameness, relabel
+        self.sameness, self.relabel, self.step = sameness, relabel, step
         self.period, self.where = period, dict(where)
         self.signals: dict[Any, Signal] = {}
 
@@ -80,6 +84,7 @@ class Shooting:
             self.relabel,
             self.period,
             self.where if where is None else where,
+            self.step,
         )
 
     def whole(self, start: Moment, theta: np.ndarray, Y: np.ndarray | None = None) -> Passage:
@@ -91,6 +96,33 @@ class Shooting:
     # ---- evaluation ---------------------------------------------------------------------------------------------
 
     def _arc(self, i: int, point: Point, Y: np.ndarray | None) -> Passage:
+        """An arc with columns that begin as Y."""
+        if Y is None or self.step is None:
+            return self._run(i, point, Y)
+        passage, rows = self._run(i, point, None), self.stride.rows
+        ahead, behind = ([self._beside(i, point, way * self.step * y, passage) for y in Y.T] for way in (1, -1))
+        Y, pairs = Y.copy(), list(zip(ahead, behind, strict=True))
+        Y[rows.t] = [(a.end.t - b.end.t) / (2 * self.step) for a, b in pairs]
+        for where, what in ((rows.q, "q"), (rows.v, "v")):
+            Y[where] = np.array([getattr(a.end, what) - getattr(b.end, what) for a, b in pairs]).T / (2 * self.step)
+        times = [[np.array([c.t for c in p.crossings] + [p.end.t]) for p in pair] for pair in pairs]
+        dt = np.array([(a - b) / (2 * self.step) for a, b in times]).T
+        return replace(passage, Y=Y, dt=list(dt[: len(passage.arcs)]))
+
+    def _beside(self, i: int, point: Point, change: np.ndarray, passage: Passage) -> Passage:
+        """An arc from beside a node; Lost where other events happen on it than on the node's own."""
+        theta, nodes = point.theta.copy(), list(point.nodes)
+        theta[self.free] += change[self.stride.rows.p]
+        nodes[i] = self._moved(i, nodes[i], change, theta)
+        out = self._run(i, Point(tuple(nodes), theta), None)
+        if (names := [c.name for c in out.crossings]) != (own := [c.name for c in passage.crossings]):
+            raise Lost(
+                f"events change within {self.step:.1g} of the state: {' -> '.join(own)} become {' -> '.join(names)}",
+                reason="other events",
+            )
+        return out
+
+    def _run(self, i: int, point: Point, Y: np.ndarray | None) -> Passage:
         count, j = self.events[i], (i + 1) % len(self.sections)
         until = math.inf if count is not None else point.nodes[i].t + (self.period or 0.0)
         stop = None if count is None else after(count)
@@ -222,12 +254,15 @@ class Shooting:
         theta = point.theta.copy()
         theta[self.free] += change[len(point.nodes) * n :]
         nodes = []
-        for i, (node, section) in enumerate(zip(point.nodes, self.sections, strict=True)):
-            part = change[i * n : (i + 1) * n]
-            q = section.helper.unit(node.q + part[1 : 1 + rows.nq])
-            moved = replace(node, t=node.t + part[0], q=q, v=node.v + part[1 + rows.nq :])
-            nodes.append(section.nearest(moved, theta))
+        for i, node in enumerate(point.nodes):
+            nodes.append(self._moved(i, node, change[i * n : (i + 1) * n], theta))
         return Point(tuple(nodes), theta)
+
+    def _moved(self, i: int, node: Moment, change: np.ndarray, theta: np.ndarray) -> Moment:
+        """A node after a change of its (t, q, v), put back onto its section."""
+        rows, section = self.stride.rows, self.sections[i]
+        q = section.helper.unit(node.q + change[rows.q])
+        return section.nearest(replace(node, t=node.t + change[rows.t], q=q, v=node.v + change[rows.v]), theta)
 
 
 Extra = Callable[[Point, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -247,37 +282,53 @@ def newton(
     `extra(point, lift)` adds equations: their residuals and their gradients over the unknowns.
     """
     history = [] if history is None else history
+    costly = shooting.step is not None and extra is None  # then an iterate is judged without derivatives first
 
-    def judged(point: Point) -> tuple[Evaluation, np.ndarray, np.ndarray]:
-        e = shooting.evaluate(point)
+    def judged(point: Point, derivatives: bool) -> tuple[Evaluation, np.ndarray, np.ndarray]:
+        e = shooting.evaluate(point, derivatives)
         if extra is None:
             return e, e.residual, e.jacobian
         r, J = extra(point, e.lift)
         return e, np.concatenate([e.residual, r]), np.vstack([e.jacobian, J])
 
     goal = shooting.goal(start)
-    e, r, J = judged(start)
+    e, r, J = judged(start, True)
+    lift = e.lift
     history.append(float(np.linalg.norm(r)))
+    if history[-1] < 1e-3 * goal:  # one of a family, as of a machine without losses: a step would go along it, anywhere
+        return e
     last_chance = False
     for _ in range(steps):
         step = -np.linalg.lstsq(J, r, rcond=1e-11)[0]
         size, accepted = 1.0, False
         while size >= 2.0**-halvings and not accepted:
             try:
-                trial, r_trial, J_trial = judged(shooting.moved(e.point, e.lift @ (size * step)))
+                trial, r_trial, J_trial = judged(shooting.moved(e.point, lift @ (size * step)), not costly)
                 accepted = bool(np.linalg.norm(r_trial) < (1 - 1e-4 * size) * np.linalg.norm(r))
             except SaltusError:
                 accepted = False
             if not accepted and history[-1] < goal:
-                return e  # at round-off: it cannot get better
+                return _whole(shooting, e)  # at round-off: it cannot get better
             size = size if accepted else size / 2
         if not accepted:
             break
-        e, r, J = trial, r_trial, J_trial
+        if costly:  # Broyden's update: the change of J of least norm that explains the change of r
+            J = J + np.outer(r_trial - r - J @ (size * step), step) / (size * float(step @ step))
+        e, r = trial, r_trial
         history.append(float(np.linalg.norm(r)))
         if history[-1] < goal and (last_chance or history[-1] < 1e-3 * goal):
-            return e
+            return _whole(shooting, e)
         last_chance = history[-1] < goal
+        if not costly:
+            J, lift = J_trial, e.lift
+        elif history[-1] > SLOW * history[-2]:
+            e, r, J = judged(e.point, True)
+            lift = e.lift
     if history[-1] < goal:
-        return e
+        return _whole(shooting, e)
     raise Lost(f"Newton's method stops at a residual of {history[-1]:.3g}", reason="not converged", best=e)
+
+
+def _whole(shooting: Shooting, e: Evaluation) -> Evaluation:
+    """An evaluation with its derivatives."""
+    return e if e.lift.size else shooting.evaluate(e.point)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from saltus.orbits.shooting import Shooting
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """u = u0 - K y a stride: y the deviation just after the event, in the columns of `basis`, u Params.
+    """u = u0 - K y once per stride: y the deviation just after the event, in the columns of `basis`, u Params.
 
     `gain` is K; `A` and `B` are the derivatives of the return map with respect to state and inputs.
     """
@@ -79,7 +80,8 @@ def stabilise(
     known = orbit.shooting.with_free(names, {})
     theta, first = orbit.evaluation.point.theta, known.sections[0].crossing
     section = Section(known.stride, first, first.after if first else orbit.node, known.relabel, theta, guarded=False)
-    shooting = Shooting(known.stride, [section], known.events, known.sameness, known.relabel, known.period, {})
+    parts: Any = (known.events, known.sameness, known.relabel, known.period, {}, known.step)
+    shooting = Shooting(known.stride, [section], *parts)
     e = shooting.evaluate(orbit.evaluation.point)
     A, B = e.section_map, e.by_param
     k = len(A)

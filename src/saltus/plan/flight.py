@@ -12,6 +12,7 @@ from saltus.errors import SaltusError
 from saltus.hybrid.constrained import tree_of
 from saltus.hybrid.laws import Schedule, stepwise
 from saltus.model.contents import unchanged
+from saltus.model.touching import Foot
 from saltus.plan.node import centre_of_mass, floats
 from saltus.plan.planned import Flight, Planned
 from saltus.simulation.run import simulate
@@ -31,6 +32,7 @@ def fly(best: Planned, control: Any = None, *, tolerance: float = 1e-10) -> tupl
     """
     plan = best.plan
     motors = [n for n in plan.mechanism.inputs if plan.mechanism.motor_of(n)]
+    feet = any(isinstance(part, Foot) for part in plan.mechanism.touching.values())
     try:
         if control is None:
             control = _feedback(best, motors)
@@ -42,7 +44,7 @@ def fly(best: Planned, control: Any = None, *, tolerance: float = 1e-10) -> tupl
             control=control,
             tolerance=tolerance,
             params=best.params,
-            ground=plan.ground,
+            ground=plan.ground if feet else None,
         )
     except SaltusError as problem:
         nan = float("nan")

@@ -123,7 +123,7 @@ class Touches:
         """Generalised forces of all contacts."""
         out = SX.zeros(v.numel())
         for x, f, n, _ in self.forces(part):
-            rates, forces = x.geometry.rates[: x.slips], f
+            rates, forces = x.geometry.rates[: x.slips, 0], f
             if x.element.normal:
                 rates, forces = ca.vertcat(rates, x.geometry.rates[-1]), ca.vertcat(f, n)
             out += ca.jtimes(rates, v, forces, True)
@@ -138,7 +138,7 @@ class Touches:
             if x.element.normal:
                 out += [x.geometry.gap * n, x.geometry.rates[-1] * n, -x.geometry.rates[-1] * n]
             if x.slips:
-                out.append(x.friction * n * c + ca.dot(f, x.geometry.rates[: x.slips]))
+                out.append(x.friction * n * c + ca.dot(f, x.geometry.rates[: x.slips, 0]))
         return ca.vertcat(*out)
 
     def conditions(self, part: dict[str, SX], eps: SX) -> list[Condition]:
@@ -153,7 +153,7 @@ class Touches:
             if not x.slips:
                 continue
             out.append(Condition(c, 0.0, MOST, f"slip of {name}"))
-            limit, slip = x.friction * n, x.geometry.rates[: x.slips]
+            limit, slip = x.friction * n, x.geometry.rates[: x.slips, 0]
             for most, of, what in ((limit, f, "friction"), (c, slip, "slip")):
                 sizes = [of, -of] if x.slips == 1 else [ca.sqrt(ca.sumsqr(of) + ROUND**2) - ROUND]
                 out += [Condition(most - size, 0.0, FREE, f"{what} of {name}") for size in sizes]
@@ -163,7 +163,7 @@ class Touches:
         """Forces on the machine (N, world axes); normal, tangential (N), slip (m/s), gap (m), friction (1) of each."""
         forces, rows = [], []
         for x, f, n, _ in self.forces(part):
-            g, slip = x.geometry, x.geometry.rates[: x.slips]
+            g, slip = x.geometry, x.geometry.rates[: x.slips, 0]
             push = SX.zeros(3)
             if g.normal is not None:
                 push = n * g.normal + sum((f[k] * g.tangents[k] for k in range(x.slips)), SX.zeros(3))

@@ -13,7 +13,7 @@ from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.ground import Ground, Level
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import Domain, HybridSystem
-from saltus.model.assembly import State
+from saltus.model.assembly import State, state_of
 from saltus.model.mechanism import Mechanism
 from saltus.model.touching import Foot
 
@@ -40,10 +40,7 @@ def check_system(system: Any) -> None:
 
 def check_start(system: HybridSystem, start: Any) -> None:
     """Refuse a start that is none of this machine's."""
-    if not isinstance(start, State):
-        kept = isinstance(start, str) and start in system.mechanism.keyframes
-        how = f"m.keyframe({start!r})" if kept else "m.assemble(...)"
-        raise BadValue(f"the start is {start!r}; give a State, as {how} returns it", given=start)
+    state_of(start, "the start", system.mechanism.keyframes)
     if start.mechanism is not system.mechanism:
         other = f"another machine {system.mechanism.name!r}: make it with that one's own assemble or keyframe"
         same = start.mechanism.name == system.mechanism.name

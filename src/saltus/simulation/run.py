@@ -55,6 +55,7 @@ from saltus.simulation.asked import (
     first_domain,
     ground_of,
 )
+from saltus.simulation.check import compare, finer
 from saltus.simulation.contacts import SHARED, START, Contacts
 from saltus.simulation.held import Held, row
 from saltus.simulation.instant import Settled, response, settle
@@ -92,6 +93,7 @@ def simulate(
     stop_after: Mapping[str, int] | None = None,
     max_steps: int = 1_000_000,
     progress: Progress | None = None,
+    check: bool = False,
 ) -> Trajectory:
     """Run a machine from `start` at t = `begin` until `until` (s), or until an event ends it.
 
@@ -103,8 +105,11 @@ def simulate(
     number of recorded samples per second; any instant in between is there as dense output. `stop_after` ends the run
     after so many events of a name, as in {"touchdown": 16}. A motion so fast that it takes more than `max_steps` steps
     ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
-    Ctrl-C keeps what was simulated.
+    Ctrl-C keeps what was simulated. With `check` it is run once more at a hundredth of the tolerance, and `run.error`
+    says how far each position may be off.
     """
+    call = dict(locals())
+    finest = finer(tolerance) if check else tolerance
     check_system(system)
     if isinstance(system, HybridSystem) and system.terrain is not None and not system.edges:
         system = system.mechanism  # it is one alone, on any ground
@@ -139,6 +144,8 @@ def simulate(
     law = stepwise(control)
     if isinstance(law, Schedule):
         run.log.note(law.judged(out, control))
+    if check:
+        compare(out, simulate(**{**call, "check": False, "progress": None, "tolerance": finest}))
     return out
 
 

@@ -142,7 +142,7 @@ class Touches:
             times = {k: sum(x.end - x.begin for x in self[name] if x.mode == k) for k in MODES}
             lines.append(
                 f"{name:<16} {self.touched(name):>8} {times['stick']:>10.4f} {times['slip']:>10.4f} "
-                f"{self.slip_length(name):>10.4g} {self._touches[:, i, NORMAL].max(initial=0.0):>10.4g} "
+                f"{self.slip_length(name):>10.4g} {self._touches[:, i, NORMAL].max(initial=0.0) + 0.0:>10.4g} "
                 f"{self.friction_used(name):.4g}"
             )
         return "\n".join(lines)

@@ -107,7 +107,7 @@ def _family_figure(rows: list[dict[str, Any]]) -> Figure:
         ],
         "duty factor (1)": [("", speed, np.array([r["duty_factor"] for r in rows]))],
         "cost of transport (1)": [("", speed, np.array([r["cost_of_transport"] for r in rows]))],
-        "lost at impact (J a stride)": [("", speed, np.array([r["impact_loss"] for r in rows]))],
+        "lost at impact (J per stride)": [("", speed, np.array([r["impact_loss"] for r in rows]))],
     }
     return sl.view.plot_impact_curves(panels, "speed (m/s)")
 

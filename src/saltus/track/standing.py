@@ -14,7 +14,7 @@ from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.touched import Touched, constrained
-from saltus.model.assembly import State, assembler
+from saltus.model.assembly import State, assembler, state_of
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, Named
 from saltus.model.touching import Foot
@@ -74,8 +74,7 @@ def stand(start: State[Mechanism], *, ground: Any = None, on: Sequence[str] | No
     the nearest, with feet that share the load. Feet stay where they are, round ones roll. What would need a foot to
     pull, more friction than there is, or more than a motor gives, is refused.
     """
-    if not isinstance(start, State):
-        raise BadValue(f"stand: the start is {start!r}; give a State, as m.assemble(...) returns it", given=start)
+    state_of(start, "stand: the start")
     if isinstance(on, str):
         raise BadValue(f"stand: on is {on!r}; give a list of feet, on=[{on!r}]", given=on)
     m = start.mechanism

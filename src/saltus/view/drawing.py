@@ -148,10 +148,11 @@ def plot_machine(
     `ground` is a height (m) or a shape such as `sl.ground.Slope(5, "deg")`.
     """
     from saltus.ground import Level
+    from saltus.model.assembly import state_of
     from saltus.model.geometry import skeleton
 
+    m = state_of(state, "plot_machine: what is drawn").mechanism
     figure, ax = axes_of(ax, 5.0, 4.6)
-    m = state.mechanism
     bones = skeleton(m, state.params)
     points, seen = pictured(state, bones)
     drawn = artists(ax, bones, alpha=0.0 if seen else 1.0)

@@ -155,7 +155,8 @@ def _state(state: State) -> str:
     rates = dict(state.v.items())
     rows = [(name, f"{value:.6g}", f"{rates[name]:.6g}" if name in rates else "") for name, value in state.q.items()]
     rows += [(name, "", f"{rate:.6g}") for name, rate in rates.items() if name not in dict(state.q.items())]
-    caption = f"loops open by {state.gap:.2g} m"
+    loops = state.mechanism.loops or state.mechanism.constraints
+    caption = f"loops open by {state.gap:.2g} m" if loops else ""
     title = f"State of {state.mechanism.name!r}"
     return _headed(
         title, _beside(picture(state), table(("", "position (rad, m)", "velocity (rad/s, m/s)"), rows, caption))

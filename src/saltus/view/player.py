@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saltus.view.colours import PALETTE
+from saltus.view.colours import COLOURS, PALETTE
 from saltus.view.placing import extent, mechanism_of, places
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, most: int = M
         "domains": known if len(known) > 1 else [""],
         "domain": [known.index(names[p]) for p in phase.tolist()],
         "colours": {
-            "links": [c for n, c in PALETTE.items() if n not in ("black", "yellow", "vermillion")],
+            "links": COLOURS,
             "trail": PALETTE["vermillion"],
             "force": PALETTE["green"],
         },

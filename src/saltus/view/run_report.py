@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saltus.errors import naming_extras
+from saltus.errors import BadValue, naming_extras
 from saltus.view.player import SCRIPT, player
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def report(
     by default all that make sense, and {} for none (which needs no matplotlib); `command` says how to make the run
     again; `summary` are rows for the first table, in place of its own.
     """
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise BadValue(f"{path} would be a page; name it {Path(path).with_suffix('.html')}", given=str(path))
     if figures is None:
         with naming_extras():
             from saltus.view.run_figures import figures as all_figures

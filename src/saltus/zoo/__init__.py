@@ -1,5 +1,8 @@
 """Machines to start from, each built with public names only."""
 
+from typing import Any
+
+from saltus.errors import UnknownName
 from saltus.zoo.biped import biped
 from saltus.zoo.bodies import bouncing_ball, rocking_block
 from saltus.zoo.bolt import bolt, bolt_linkage, bolt_on_ground
@@ -35,3 +38,9 @@ __all__ = [
     "rocking_block",
     "slider_crank",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise UnknownName("machine of the zoo", name, __all__)

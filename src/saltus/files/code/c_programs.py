@@ -133,7 +133,7 @@ int main(int argc, char **argv) {
 """
 
 MAKEFILE = """CFLAGS ?= -O2
-STRICT = -std=c99 -Wall -Wextra -Werror
+STRICT = -std=c99 -Wall -Wextra
 
 all: libNAME.a selftest example loop_1khz
 

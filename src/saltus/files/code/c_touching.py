@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from saltus.batch.batch import REST, START
 from saltus.batch.native import source
 from saltus.compile.statements import C, literal
@@ -41,6 +43,12 @@ def _listed(values: object) -> str:
     return "{" + ", ".join(map(str, values)) + "}"  # type: ignore[call-overload]
 
 
+def _land(exported: Touching) -> str:
+    """Pieces and edges of the ground, where it has several."""
+    rows = exported.ground.table.tolist() if exported.motion.patched else [[0.0]]
+    return _listed(_listed("NAN" if math.isnan(x) else literal(x, C) for x in row) for row in rows)
+
+
 def _filled(text: str, exported: Touching) -> str:
     motion = exported.motion
     loops = "if (NAME_assemble(t, s->x, on, params, NULL)) return 1;" if exported.loops.rows else ""
@@ -61,6 +69,7 @@ def _filled(text: str, exported: Touching) -> str:
         "@STEP@": repr(exported.stable_step),
         "@TAKES@": str(int(exported.takes_inputs)),
         "@SCHEDULE@": schedule_source(exported) if "@SCHEDULE@" in text else "",
+        "@LAND@": _land(exported),
     }
     for name in ("params", "entry_t", "entry_q", "entry_v", "row"):
         parts[f"@AT_{name.upper()}@"] = str(motion.slice(name).start)
@@ -131,6 +140,7 @@ int saltus_lanes(void);
 
 @SCHEDULE@
 static const double start_p[] = @START_P@;
+static const double land[][PATCH] = @LAND@; /* pieces and edges of the ground */
 static const int independent[] = @INDEPENDENT@, laws_at[] = @LAWS@; /* velocities; places in p */
 
 static void put(NAME_state *s, const double *q, const double *v) {
@@ -138,11 +148,20 @@ static void put(NAME_state *s, const double *q, const double *v) {
   for (int i = 0; i < NW; ++i) s->x[NQ + i] = v[independent[i]];
 }
 
-static int run(NAME_state *s, double h, int times) {
+static Batch one(void) {
+  static const long long first = 0, last = PATCHED ? sizeof land / sizeof land[0] : 0;
   Batch a;
+  memset(&a, 0, sizeof a);
+  a.land = land[0];
+  a.land_from = &first;
+  a.land_to = &last;
+  return a;
+}
+
+static int run(NAME_state *s, double h, int times) {
+  Batch a = one();
   double none;
   long long steps = 0, happened = 0;
-  memset(&a, 0, sizeof a);
   a.step = h;
   a.tolerance = s->tolerance;
   a.rest = fmax(@REST@, @GRAVITY@ * h / 8);
@@ -165,7 +184,12 @@ static int run(NAME_state *s, double h, int times) {
 }
 
 int NAME_start(NAME_state *s, int domain, double t, const double *q, const double *v, const double *params) {
-  double on[NV + 1], gap[@NE@], speed[@NE@], law[@LAW_COUNT@ + 1];
+  double on[NV + 1], law[@LAW_COUNT@ + 1];
+  const Batch a = one();
+  const int l = 0;
+  V *p = (V *)s->p;
+  State here;
+  Meeting m;
   (void)domain; (void)stayed;
   memset(s, 0, sizeof *s);
   s->t = t;
@@ -182,12 +206,25 @@ int NAME_start(NAME_state *s, int domain, double t, const double *q, const doubl
   memcpy(s->p + @AT_ENTRY_Q@, s->x, NQ * sizeof *q);
   memcpy(s->p + @AT_ENTRY_V@, on, NV * sizeof *v);
   put(s, s->x, on);
-  NAME_near(t, s->x, s->x + NQ, s->x + NQ + NW, s->p, gap, speed);
+  memset(&here, 0, sizeof here);
+  here.t[l] = t;
+  for (int i = 0; i < NQ; ++i) here.q[i][l] = s->x[i];
+  for (int i = 0; i < NW; ++i) here.w[i][l] = s->x[NQ + i];
+  met(&here, p, &m);
+  if (PATCHED) {
+    looked(&a, l, &m, p, l, NEVER);
+    met(&here, p, &m);
+  }
   for (int i = 0; i < ELEMENTS; ++i) {
-    double *modes = s->p + elements[i].p;
-    if (elements[i].normal && gap[i] < -@START@) return 2;
-    if (elements[i].normal) modes[0] = gap[i] <= @START@ && fabs(speed[i]) <= @START@;
-    modes[2] = modes[0];
+    const double gap = m.gap[i][l];
+    if (elements[i].soft) {
+      CLOSED(i) = STICK(i) = gap < 0.0;
+      for (int k = 0; k < elements[i].slips; ++k) ANCHOR(i, k) = m.hold[elements[i].hold + k][l];
+    } else if (elements[i].normal) {
+      if (gap < -@START@) return 2;
+      CLOSED(i) = gap <= @START@ && fabs(m.u[elements[i].row + elements[i].slips][l]) <= @START@;
+    }
+    FELT(i) = CLOSED(i);
   }
   (void)load_row(s);
   (void)run(s, 0.0, 0);

@@ -10,7 +10,6 @@ import numpy as np
 from saltus.batch.batch import Batch
 from saltus.batch.motion import Acted, Motion
 from saltus.compile.statements import Routine, routine
-from saltus.errors import BadModel, BadValue
 from saltus.files.code.routines import Machine, tables_of
 from saltus.ground import Ground
 from saltus.hybrid.graph import HybridSystem
@@ -38,18 +37,7 @@ class Touching(Machine):
         ground: Ground | float | None = None,
         name: str | None = None,
     ) -> None:
-        soft = [n for n, x in mechanism.touching.items() if getattr(x, "stiffness", None) is not None]
-        if soft:
-            raise BadModel(
-                f"exported contacts are hard, and {', '.join(map(repr, soft))} soft; give no stiffness", soft=soft
-            )
         grounds = Batch(mechanism, 1, step=STEP, ground=ground).grounds
-        if grounds[0].patches > 1:
-            raise BadValue(
-                f"ground is {grounds[0]!r}; exported contacts stand on a plane or a smooth sl.ground.Terrain: corners "
-                "are for sl.simulate",
-                given=ground,
-            )
         super().__init__(HybridSystem.alone(mechanism, grounds[0]), start, control, name)
         law = Acted(None, len(mechanism.inputs)) if control is None else control
         q, v, theta = self.start.positions, self.start.velocities, self.params
@@ -68,21 +56,23 @@ class Touching(Machine):
 
     @cached_property
     def _laws(self) -> dict[int, SX]:
-        """What of p follows from the Params, by its place: friction and restitution of every contact."""
+        """What of p follows from the Params, by its place: friction, restitution and stiffness of every contact."""
         motion, p = self.motion, self.mechanism.p
-        given = motion.c.laws.function(p) if isinstance(motion.c, Touched) else SX(0, 1)
+        c = motion.c
+        given, stiff = (c.laws.function(p), c.stiffness.function(p)) if isinstance(c, Touched) else (SX(0, 1), SX(0, 1))
         at = motion.slice("block").start
         out: dict[int, SX] = {}
         for i, x in enumerate(motion.elements):
             own = [given[3 * i + k] for k in range(3)]
             if "given" in motion.blocks:
                 out |= {motion.slice("given").start + 2 * i + k: own[k] for k in range(2)}
-            rough = self.ground.near(0.0, 0.0)[0].friction if isinstance(x.part, Foot) else None
+            whole = isinstance(x.part, Foot) and not motion.patched  # patches have frictions of their own
+            rough = self.ground.near(0.0, 0.0)[0].friction if whole else None
             if rough is not None:  # the smaller one; below zero, a foot has none of its own
                 own[:2] = [ca.if_else(f < 0, rough, ca.fmin(f, rough)) for f in own[:2]]
             out[at + x.places["friction"].start] = own[0]
             out[at + x.places["static"].start] = ca.fmax(own[0], own[1])
-            for block, value in (("restitution", own[2]), ("friction", own[0])):
+            for block, value in (("restitution", own[2]), ("friction", own[0]), ("stiffness", stiff[i])):
                 if block in motion.blocks:
                     out[motion.slice(block).start + i] = value
             at += x.size
@@ -95,14 +85,14 @@ class Touching(Machine):
 
     @cached_property
     def laws(self) -> Routine:
-        """Friction and restitution from the Params."""
-        doc = "Friction, static friction and restitution of every contact."
+        """Friction, restitution and stiffness from the Params."""
+        doc = "Friction, static friction, restitution and stiffness of every contact."
         return routine("laws", doc, [self.mechanism.p], [ca.vertcat(SX(0, 1), *self._laws.values())], "params", "law")
 
     @property
     def routines(self) -> list[Routine]:
         """All routines, in order."""
-        return [*self.machine, self.motion.commands, self.motion.near, self.laws]
+        return [*self.machine, self.motion.commands, self.laws]
 
     def sample(self, r: Routine, rng: np.random.Generator) -> dict[str, Any]:
         """Arguments of a routine by name, near the start configuration."""

@@ -13,6 +13,7 @@ from saltus.files.mjcf.document import Document
 from saltus.files.mjcf.fluid import add_drag
 from saltus.files.mjcf.ties import Ties
 from saltus.files.mjcf.tree import Tree
+from saltus.files.xml.bodies import configuration
 from saltus.files.xml.found import Found, Kept, Left
 from saltus.files.xml.rigid import Pose
 from saltus.files.xml.tree import Element, Names, bad, located, numbers
@@ -79,7 +80,7 @@ class _Reader:
 
     def _keyframes(self) -> str:
         m = self.m
-        m.keyframes["qpos0"] = self._configuration(self.tree.start)
+        m.keyframes["qpos0"] = configuration(m, self.tree.start)
         first = "qpos0"
         names = Names()
         names.taken.add("qpos0")
@@ -90,8 +91,8 @@ class _Reader:
                 q = numbers(e, "qpos", "", None)
                 if len(q) not in (0, len(m.q_names)):
                     raise bad(e, f"keyframe {label!r}: qpos has {len(q)} numbers; expected {len(m.q_names)}")
-                m.keyframes[label] = self._configuration(
-                    dict(zip(m.q_names, q, strict=False)) if len(q) else self.tree.start
+                m.keyframes[label] = configuration(
+                    m, dict(zip(m.q_names, q, strict=False)) if len(q) else self.tree.start
                 )
                 v = numbers(e, "qvel", "", None)
                 rates = dict(zip(m.v_names, map(float, v), strict=False))
@@ -103,21 +104,12 @@ class _Reader:
                 first = label if first == "qpos0" else first
         return first
 
-    def _allowed(self, configuration: dict[str, Any], rates: dict[str, float]) -> bool:
+    def _allowed(self, where: dict[str, Any], rates: dict[str, float]) -> bool:
         """Whether the loops allow these velocities."""
         if not (self.m.loops or self.m.constraints):
             return True
         try:
-            self.m.assemble(**configuration, rates=rates)
+            self.m.assemble(**where, rates=rates)
         except SaltusError:
             return False
         return True
-
-    def _configuration(self, q: dict[str, float]) -> dict[str, Any]:
-        """Coordinates of a start: held in a tree, a guess where loops are to be closed."""
-        whole = {n: float(x) for n, x in q.items()}
-        for n in (n for n in self.m.q_names if n.endswith(".qw")):
-            if any(whole.get(n[:-1] + x) for x in "wxyz"):
-                continue  # no quaternion, or one of zeros, is none at all: MuJoCo takes it as no turn
-            whole |= {n: 1.0, **{n[:-1] + x: 0.0 for x in "xyz"}}
-        return {"near": whole} if self.m.loops or self.m.constraints else whole

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.files.xml.found import FAR
+from saltus.files.xml.contacts import POINT, ends, named, unheld
 from saltus.files.xml.rigid import IDENTITY, Mass, Numeric, Pose, to_quaternion, turn
 from saltus.files.xml.tree import Element
 from saltus.model.forces import JointSpring, Spring
@@ -18,7 +18,6 @@ from saltus.model.touching import Foot, Rub, Stop, Touching
 LEAST = 1e-14  # kg, kg m2: MuJoCo wants every moving body to have some mass
 FIRM = {"solref": "0.004 1", "solimp": "0.9999 0.9999 0.001 0.5 2"}
 APART = 0.1  # m between the two points that hold a hinge's axis
-POINT = 1e-12  # m: radius of a foot that is a point
 
 
 def mjcf_tree(mechanism: Mechanism) -> tuple[Element, list[str]]:
@@ -125,22 +124,14 @@ class _Writer:
 
     def _touching(self, part: Touching) -> None:
         """Feet are spheres, ends of joints ranges, dry friction is frictionloss; MuJoCo's contacts are soft."""
-        kind = {Foot: "foot", Stop: "stop", Rub: "dry friction"}.get(type(part), "contact")
-        what = f"{kind} {part.name!r}"
-        for name in ("restitution", "stiffness", "static"):
-            given = getattr(part, name, None)
-            if given is not None and (name != "restitution" or self.n.value(given)):
-                self.left.append(f"{what}: its {name}")
+        self.left += unheld(part, self.n)
         if isinstance(part, Foot):
-            pose, radius = self.n.pose(part.point), self.n.value(part.radius)
-            if part.friction is None:
-                self.left.append(f"{what}: friction that it leaves to the ground")
             self.bodies[part.point.link.name].add(
                 "geom",
                 name=part.name,
                 type="sphere",
-                pos=pose.p,
-                size=radius or POINT,
+                pos=self.n.pose(part.point).p,
+                size=self.n.value(part.radius) or POINT,
                 friction=None if part.friction is None else np.array([self.n.value(part.friction), 0.0, 0.0]),
                 contype=1,
                 conaffinity=0,
@@ -150,10 +141,10 @@ class _Writer:
             if isinstance(part, Rub):
                 tag.attributes["frictionloss"] = repr(self.n.value(part.effort))
             else:
-                ends = [FAR * s if x is None else self.n.value(x) for s, x in ((-1, part.lower), (1, part.upper))]
-                tag.attributes["range"] = f"{ends[0]!r} {ends[1]!r}"
+                low, high = ends(part, self.n)
+                tag.attributes["range"] = f"{low!r} {high!r}"
         else:
-            self.left.append(what)
+            self.left.append(named(part))
 
     # ---- the tree -----------------------------------------------------------------------------------------------
 

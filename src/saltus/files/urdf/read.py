@@ -11,7 +11,7 @@ import numpy as np
 from saltus.errors import BadFile, BadValue
 from saltus.files.urdf.beside import Beside
 from saltus.files.urdf.loops import Loops
-from saltus.files.xml.bodies import add_body
+from saltus.files.xml.bodies import add_body, configuration
 from saltus.files.xml.found import Found, Kept, Left, Shape, bounds
 from saltus.files.xml.mesh import surface
 from saltus.files.xml.rigid import IDENTITY, UPRIGHT, Mass, Pose, carried, frame_at, from_rpy
@@ -51,6 +51,19 @@ LINK_QUIET = {
     "origin",
     "surface",
 }
+KNOWN = {
+    "link",
+    "joint",
+    "saltus",
+    "loop",
+    "loop_joint",
+    "coupling",
+    "point",
+    "spring",
+    "transmission",
+    "group_state",
+    "force_element",
+}
 QUIET = {
     "material",
     "sensor",
@@ -62,7 +75,6 @@ QUIET = {
     "collision_filter_group",
     "end_effector",
     "group",
-    "group_state",
     "disable_collisions",
     "self_collision",
 }
@@ -117,11 +129,7 @@ class _Reader:
         self._springs()
         for e in self.root.children:
             self._other(e)
-        start = None
-        if self.m.loops or self.m.constraints:
-            self.m.keyframes["zero"] = {"near": {}}
-            start = "zero"
-        return Found(self.m, self.left, self.kept, start)
+        return Found(self.m, self.left, self.kept, self._keyframes())
 
     def _tree(
         self,
@@ -208,14 +216,17 @@ class _Reader:
         name = self.names.new(e.get("name"), "link")
         for child in e.children:
             if child.tag == "collision":
-                self._shape(child, name)
+                self._shape(child, name, e)
             elif child.tag in LINK_QUIET:
                 with suppress(BadFile):  # what is only seen keeps no machine from being read
-                    self._shape(child, name)
+                    self._shape(child, name, e)
                 self.left.over(child)
             elif child.tag == "contact":
                 if child.first("inertia_scaling") is not None:
                     self.left.out(child, f"inertia_scaling of link {name!r}")
+                soft = ", ".join(c.tag for c in child.all("stiffness", "damping"))
+                if soft:
+                    self.left.remark(child, f"{soft} of link {name!r} is not taken over: contacts of files are hard")
                 self.left.over(child)
             elif child.tag in ACTS and child.text.strip().lower() in ACTS[child.tag]:
                 self.left.over(child)
@@ -224,16 +235,27 @@ class _Reader:
         add_body(self.m, self.left, e, name, mass.moved(UPRIGHT.inverse) if self.plane == "xz" else mass)
         return name
 
-    def _shape(self, e: Element, link: str) -> None:
+    def _shape(self, e: Element, link: str, owner: Element) -> None:
         geometry = e.first("geometry")
         for g in geometry.children if geometry is not None else ():
             size = [float(x) for n in ("size", "radius", "length") for x in numbers(g, n, "", None)]
-            pose, file = self.pose(e), g.get("filename")
+            if g.tag == "capsule" and len(size) == 2:
+                size[1] /= 2
+            pose, file = self._flat(self.pose(e)), g.get("filename")
             drawn = g.tag == "mesh" and self.m.spatial
             look = surface(g, self.folder, file, numbers(g, "scale", "1 1 1", 3), pose) if drawn else None
-            touches = e.tag == "collision"
-            own = Shape(e.get("name"), link, g.tag, pose, tuple(size), 1.0, touches, file, share=0.5, surface=look)
+            touches, mu = e.tag == "collision", self._friction(e, owner)
+            own = Shape(e.get("name"), link, g.tag, pose, tuple(size), mu, touches, file, share=0.5, surface=look)
             self.kept.shapes.append(own)
+
+    def _friction(self, e: Element, owner: Element) -> float:
+        """Sliding friction of a shape: Drake's own, its link's as Bullet or Gazebo have it, or 1, as these take it."""
+        drake, bullet = e.first("drake:proximity_properties"), owner.first("contact")
+        gazebo = [g for g in self.root.all("gazebo") if g.get("reference") == owner.get("name")]
+        for place in (drake, bullet, *gazebo):
+            for found in place.all("drake:mu_dynamic", "lateral_friction", "mu1") if place is not None else ():
+                return scalar(found.with_attributes({"value": found.text.strip(), **found.attributes}), "value")
+        return 1.0
 
     def _root(
         self, e: Element, masses: dict[str, Mass], joints: list[Element], ends: dict[str, tuple[str, str]]
@@ -251,12 +273,11 @@ class _Reader:
                 self.links[name] = self._link(e, masses[name])
             label = self.joint_names.new("base", "base")
             m.free(label, m.ground, m.links[self.links[name]])
-            if m.spatial:
-                m.keyframes["zero"] = {label: (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)}
+            self.joints["root_joint"] = label  # as others call it
             return
         self.links[name] = "ground"
         for child in e.all("collision"):
-            self._shape(child, "ground")
+            self._shape(child, "ground", e)
         if self.base is None and e.first("inertial") is not None and not floats:
             self.left.remark(e, f"root link {name!r} has a mass and stands still; base='free' lets it float")
 
@@ -380,6 +401,26 @@ class _Reader:
             elif self.m.joints[name].kind != "weld":
                 self.left.out(e, f"damping of joint {name!r}, which has no single coordinate")
 
+    def _keyframes(self) -> str:
+        """Configurations by name, from <group_state>s, with joints they leave out at zero; returns the first one's."""
+        m, names = self.m, Names()
+        for e in self.root.all("group_state"):
+            with located(e):
+                q = dict.fromkeys(m.q_names, 0.0)
+                for part in e.all("joint"):
+                    joint = m.joints.get(self.joints.get(part.get("name"), ""))
+                    if joint is None:
+                        self.left.remark(part, f"<group_state> names no joint {part.get('name')!r}")
+                    elif joint.motion is None:
+                        values = numbers(part, "value", "", len(joint.q_names))
+                        if joint.kind in ("free", "spherical"):
+                            values[-4:] = np.roll(values[-4:], 1)  # theirs have the scalar last
+                        q |= dict(zip(joint.q_names, values, strict=True))
+                m.keyframes[names.new(e.get("name"), "state")] = configuration(m, q)
+        if not m.keyframes:
+            m.keyframes["zero"] = configuration(m, dict.fromkeys(m.q_names, 0.0))
+        return next(iter(m.keyframes))
+
     # ---- beside the tree ----------------------------------------------------------------------------------------
 
     def _springs(self) -> None:
@@ -396,7 +437,6 @@ class _Reader:
                 self.m.joint_spring(label, self.joints[joint.get("name")], stiffness=k, rest=rest)
 
     def _other(self, e: Element) -> None:
-        known = ("link", "joint", "saltus", "loop", "loop_joint", "coupling", "point", "spring", "transmission")
         if e.tag == "gazebo":
             for c in e.children:
                 if c.tag in ACTS and c.text.strip().lower() not in ACTS[c.tag]:
@@ -404,7 +444,7 @@ class _Reader:
             self.left.over(e)
         elif e.tag in QUIET or e.tag == "mujoco":
             self.left.over(e)
-        elif e.tag not in (*known, "force_element"):
+        elif e.tag not in KNOWN:
             self.left.out(e, f"element <{e.tag}>")
 
 

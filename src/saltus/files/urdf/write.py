@@ -6,6 +6,8 @@ gravity and the plane of planar machines as <saltus plane="xz" gravity="0 0 -9.8
 machine stands upright in x and z, so that readers who know nothing of it see gravity along -z.
 Joints with several motions are chains of joints with massless links between. A joint that follows others linearly
 is a <mimic>; joint damping is <dynamics>, a spring <spring>, rotor inertia an attribute of <motor> (extensions).
+Feet are spheres of <collision> with the friction of their link as Bullet has it, stops <limit>s, dry friction is that
+of <dynamics>, and keyframes are <group_state>s, as in an SRDF.
 """
 
 from __future__ import annotations
@@ -14,13 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from saltus.files.xml.contacts import POINT, ends, named, unheld
 from saltus.files.xml.found import FAR
 from saltus.files.xml.rigid import IDENTITY, UPRIGHT, Numeric, Pose, from_rpy, to_rpy, turn
-from saltus.files.xml.tree import Element, numbers
+from saltus.files.xml.tree import Element, numbers, text_of
 from saltus.model.forces import JointSpring, Spring
 from saltus.model.joints import Ball, Shift, Turn
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
+from saltus.model.touching import Foot, Rub, Stop, Touching
 
 
 def urdf_tree(mechanism: Mechanism) -> tuple[Element, list[str]]:
@@ -41,9 +45,12 @@ class _Writer:
         root.add("saltus", plane=None if m.spatial else "xz", gravity=self.turned @ self.n.array(m.gravity).ravel())
         root.add("link", name="ground")
         self.joints: dict[str, Element] = {}
+        self.links: dict[str, Element] = {}
         for placement in m.placements:
             self._placed(placement)
         for name, frame in m.points.items():
+            if isinstance(m.touching.get(name), Foot):
+                continue  # its sphere has the name
             self._origin(root.add("point", name=name, link=frame.link.name), self._seen(frame))
         for joint in m.loops:
             self._loop(joint)
@@ -51,7 +58,9 @@ class _Writer:
             self.left.append(f"constraint {name!r}")
         for name, force in m.forces.items():
             self._force(name, force)
-        self.left += [f"contact {n!r}" for n in m.touching]
+        for touching in m.touching.values():
+            self._touching(touching)
+        self._keyframes()
         self.left += [f"memory {n!r}" for n in m.memories]
         self.left += [f"armature of {n!r}" for n in m.armatures]
         motors = {n for j in m.joints.values() if j.motor for n in j.v_names}
@@ -160,7 +169,7 @@ class _Writer:
 
     def _link(self, link: Any) -> None:
         mass = self.n.mass(link)
-        tag = self.root.add("link", name=link.name)
+        tag = self.links[link.name] = self.root.add("link", name=link.name)
         if mass.mass > 0 or mass.inertia.any():
             seen = mass.moved(self.own[link.name].inverse).moved(Pose(self.turned, np.zeros(3)))
             inertial = tag.add("inertial")
@@ -184,7 +193,7 @@ class _Writer:
     def _force(self, name: str, force: Any) -> None:
         if isinstance(force, JointSpring) and force.coordinate in self.joints:
             tag = self.joints[force.coordinate]
-            tag.add("dynamics", damping=self.n.value(force.damping))
+            part(tag, "dynamics").attributes["damping"] = text_of(self.n.value(force.damping))
             tag.add("spring", name=name, stiffness=self.n.value(force.stiffness), rest=self.n.value(force.rest))
         elif isinstance(force, Spring):
             tag = self.root.add(
@@ -198,6 +207,59 @@ class _Writer:
                 tag.add(side, link=frame.link.name, xyz=self.turned @ self._seen(frame).p)
         else:
             self.left.append(f"{type(force).__name__.lower()} {name!r}")
+
+    def _touching(self, touching: Touching) -> None:
+        self.left += unheld(touching, self.n)
+        if isinstance(touching, Foot):
+            self._foot(touching)
+        elif isinstance(touching, Rub) and touching.coordinate in self.joints:
+            dynamics = part(self.joints[touching.coordinate], "dynamics")
+            dynamics.attributes["friction"] = text_of(self.n.value(touching.effort))
+        elif isinstance(touching, Stop) and touching.coordinate in self.joints:
+            tag = self.joints[touching.coordinate]
+            tag.attributes["type"] = "revolute" if tag.get("type") == "continuous" else tag.get("type")
+            low, high = map(text_of, ends(touching, self.n))
+            limit = part(tag, "limit")
+            limit.attributes = (
+                {"effort": "0", "velocity": text_of(FAR)} | limit.attributes | {"lower": low, "upper": high}
+            )
+        else:
+            self.left.append(named(touching))
+
+    def _foot(self, foot: Foot) -> None:
+        tag = self.links[foot.point.link.name]
+        shape = tag.add("collision", name=foot.name)
+        self._origin(shape, self._seen(foot.point))
+        shape.add("geometry").add("sphere", radius=self.n.value(foot.radius) or POINT)
+        if foot.friction is not None:
+            friction = part(part(tag, "contact"), "lateral_friction")
+            own = text_of(self.n.value(foot.friction))
+            if friction.attributes.setdefault("value", own) != own:
+                self.left.append(f"{named(foot)}: a friction other than that of the other feet of its link")
+
+    def _keyframes(self) -> None:
+        """Positions by joint; of one that floats, place and quaternion, scalar last."""
+        m = self.m
+        given = {n for n, tag in self.joints.items() if tag.get("type") != "fixed" and tag.first("mimic") is None}
+        floating = {j.name: list(j.q_names) for j in m.joints.values() if j.kind == "free" and j.name not in given}
+        for name in m.keyframes:
+            state = m.keyframe(name)
+            if not np.array_equal(state.p, self.n.p):
+                self.left.append(f"keyframe {name!r}, which has Params of its own")
+                continue
+            if state.velocities.any():
+                self.left.append(f"keyframe {name!r}: its velocities")
+            q = dict(zip(m.q_names, state.positions, strict=True))
+            tag = self.root.add("group_state", name=name, group="all")
+            for joint, (*place, w, x, y, z) in floating.items():
+                tag.add("joint", name=joint, value=np.array([q[n] for n in (*place, x, y, z, w)]))
+            for coordinate in (n for n in m.q_names if n in given):
+                tag.add("joint", name=coordinate, value=q[coordinate])
+
+
+def part(element: Element, tag: str) -> Element:
+    """The part of an element with a tag, made where it is missing."""
+    return element.first(tag) or element.add(tag)
 
 
 def _origin(element: Element, pose: Pose) -> None:

@@ -1,8 +1,10 @@
-"""Bodies of foreign files: a link of a mass as the file gives it, however odd."""
+"""Bodies of foreign files: a link of a mass as the file gives it, however odd; where they start."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -30,3 +32,12 @@ def add_body(m: Mechanism, left: Left, e: Element, name: str, mass: Mass) -> Non
         m.link(name, mass=mass.mass, com=list(mass.com), inertia=tensor.tolist())
     else:
         m.link(name, mass=mass.mass, com=list(mass.com[:2]), inertia=float(tensor[2, 2]))
+
+
+def configuration(m: Mechanism, q: Mapping[str, float]) -> dict[str, Any]:
+    """A keyframe of coordinates: held in a tree, a guess where loops are to be closed."""
+    whole = {n: float(x) for n, x in q.items()}
+    for n in (n for n in m.q_names if n.endswith(".qw")):
+        if not any(whole.get(n[:-1] + x) for x in "wxyz"):  # no quaternion, or one of zeros, is no turn
+            whole |= {n: 1.0, **{n[:-1] + x: 0.0 for x in "xyz"}}
+    return {"near": whole} if m.loops or m.constraints else whole

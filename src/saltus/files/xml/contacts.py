@@ -10,12 +10,14 @@ import numpy as np
 
 from saltus.errors import SaltusError, UnknownName
 from saltus.files.xml.found import FAR, Found, Shape
-from saltus.files.xml.rigid import Pose, frame_at
+from saltus.files.xml.rigid import Numeric, Pose, frame_at
 from saltus.files.xml.tree import Names
 from saltus.ground import Ground, Level, Slope
 from saltus.model.geometry import trace
 from saltus.model.mechanism import Mechanism
-from saltus.model.touching import Foot
+from saltus.model.touching import Foot, Rub, Stop, Touching
+
+POINT = 1e-12  # m: radius of a foot that is a point, which a sphere of other readers has to have
 
 
 def let_touch(found: Found, chosen: bool | Sequence[str]) -> tuple[Ground | None, list[str]]:
@@ -63,6 +65,27 @@ def let_touch(found: Found, chosen: bool | Sequence[str]) -> tuple[Ground | None
     if not any(isinstance(part, Foot) for part in m.touching.values()):
         return None, said
     return ground, [*said, *_lifted(m, ground or Level())]
+
+
+def named(part: Touching) -> str:
+    """Kind and name of a part that touches."""
+    kind = {Foot: "foot", Stop: "stop", Rub: "dry friction"}.get(type(part), "contact")
+    return f"{kind} {part.name!r}"
+
+
+def unheld(part: Touching, n: Numeric) -> Iterator[str]:
+    """What MJCF and URDF have no place for in a part that touches."""
+    for name in ("restitution", "stiffness", "static"):
+        given = getattr(part, name, None)
+        if given is not None and (name != "restitution" or n.value(given)):
+            yield f"{named(part)}: its {name}"
+    if isinstance(part, Foot) and part.friction is None:
+        yield f"{named(part)}: friction that it leaves to the ground"
+
+
+def ends(stop: Stop, n: Numeric) -> list[float]:
+    """Least and largest value of a coordinate that a stop allows (rad, m)."""
+    return [FAR * sign if x is None else n.value(x) for sign, x in ((-1, stop.lower), (1, stop.upper))]
 
 
 def _lifted(m: Mechanism, ground: Slope) -> Iterator[str]:

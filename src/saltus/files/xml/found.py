@@ -63,8 +63,8 @@ class Kept:
             ("shapes that can touch", [s.name or s.kind for s in self.shapes if s.touches]),
         ):
             if names:
-                listed = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-                out.append(f"{file}: kept, not acting unless contacts are asked for: {len(names)} {what} ({listed})")
+                few = listed(names)
+                out.append(f"{file}: kept, not acting unless contacts are asked for: {len(names)} {what} ({few})")
         return out
 
 
@@ -118,10 +118,22 @@ class Found:
     def dress(self) -> None:
         """Give links the surfaces that are drawn of them: those that are only seen, else those that touch."""
         looks: dict[str, dict[bool, list[Surface]]] = {}
+        meshes = [s for s in self.kept.shapes if s.file and self.mechanism.spatial]
+        missing = list(dict.fromkeys(str(s.file) for s in meshes if s.surface is None or not s.surface.known))
+        if missing:
+            why = "not in the model's folder, or of a kind that is not read"
+            self.left.remarks.append(
+                f"{self.left.file}: not drawn: {len(missing)} of the meshes ({listed(missing)}), {why}"
+            )
         for shape in self.kept.shapes:
             if shape.surface is not None:
                 looks.setdefault(shape.link, {}).setdefault(shape.touches, []).append(shape.surface)
         self.mechanism.surfaces = {link: own.get(False) or own[True] for link, own in looks.items()}
+
+
+def listed(names: list[str]) -> str:
+    """The first of them."""
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
 
 
 def called(element: Element) -> str:

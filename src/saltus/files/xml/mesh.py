@@ -1,4 +1,4 @@
-"""Triangle meshes from STL, OBJ and MSH files, and the inertia of what they enclose."""
+"""Triangle meshes from STL, OBJ, MSH and Collada files, and the inertia of what they enclose."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from saltus.errors import BadFile
+from saltus.files.xml.collada import MOST, collada
 from saltus.files.xml.rigid import Pose
 from saltus.files.xml.tree import Element, bad, inside
 
 LARGEST = 200_000_000  # bytes
-MOST = 5_000_000  # triangles
 DRAWN, DETAIL = 20_000_000, 40_000  # bytes of a file that is drawn; triangles, beyond which its hull is
 PACKAGES = ("package://", "model://", "file://")  # how files of URDF and SDF may begin
 MOST_CORNERS = 100  # of a face in an OBJ file: MuJoCo leaves out those that have more
@@ -32,10 +32,10 @@ def _triangles(path: Path, largest: int) -> tuple[np.ndarray, np.ndarray]:
     if size > largest:
         raise ValueError(f"it has {size} bytes; at most {largest} are read")
     if kind not in READERS:
-        raise ValueError("meshes are read from .stl, .obj and .msh files")
+        raise ValueError(f"meshes are read from {', '.join(READERS)} files")
     try:
         points, faces = READERS[kind](path.read_bytes())
-    except (ValueError, IndexError) as problem:
+    except (ValueError, LookupError, OverflowError) as problem:
         raise ValueError(f"it is no {kind[1:].upper()} file: {problem}") from None
     if not len(faces) or not np.isfinite(points).all() or faces.min() < 0 or faces.max() >= len(points):
         raise ValueError("it holds no triangles, or points that do not exist")
@@ -49,6 +49,11 @@ class Surface:
     path: Path
     A: np.ndarray
     b: np.ndarray
+
+    @property
+    def known(self) -> bool:
+        """Whether files of its kind are read."""
+        return self.path.suffix.lower() in READERS
 
     def triangles(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Points and triangles seen from outside, of very fine ones the hull; none where the file cannot be read."""
@@ -162,7 +167,7 @@ def _msh(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     return points, faces.astype(int)
 
 
-READERS = {".stl": _stl, ".obj": _obj, ".msh": _msh}
+READERS = {".stl": _stl, ".obj": _obj, ".msh": _msh, ".dae": collada}
 
 
 @dataclass(frozen=True, eq=False)

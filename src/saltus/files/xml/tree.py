@@ -117,11 +117,12 @@ def read_tree(path: Path) -> Element:
     return parse_tree(path.read_bytes(), str(path))
 
 
-def parse_tree(data: bytes, file: str) -> Element:
-    """Parse text."""
+def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
+    """Parse text; of the text in an element as many characters are kept as `longest` says."""
     data = COMMENT.sub(lambda found: b"\n" * found.group().count(b"\n"), data)  # robots' files have "--" in them
     parser = xml.parsers.expat.ParserCreate()
     root, stack = Element("", {}), []  # type: Element, list[Element]
+    said: list[list[str]] = []
 
     def start(tag: str, attributes: Mapping[str, str]) -> None:
         if len(stack) >= DEEPEST:
@@ -129,13 +130,14 @@ def parse_tree(data: bytes, file: str) -> Element:
         element = Element(tag, dict(attributes), parser.CurrentLineNumber, file=file)
         (stack[-1] if stack else root).children.append(element)
         stack.append(element)
+        said.append([])
 
     def end(tag: str) -> None:
-        stack.pop()
+        stack.pop().text = "".join(said.pop())[:longest]
 
     def words(text: str) -> None:
-        if stack and len(stack[-1].text) < LONGEST:
-            stack[-1].text += text
+        if said:
+            said[-1].append(text)
 
     def refuse(*_: object) -> None:
         raise BadFile(f"{file}:{parser.CurrentLineNumber}: document types and entities are not read", file=file)

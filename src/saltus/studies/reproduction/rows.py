@@ -129,7 +129,7 @@ def verdict(printed: str, value: float, relation: str = "=", step: Decimal | Non
         if digits >= FEWEST:
             return f"agrees to {digits} digits"
         share = 100 * abs(value / published - 1)
-        return f"differs by {share:.2g} %" if share < 100 else f"differs by {share:.0f} %"
+        return f"differs by {share:.2g} %" if share < 99.5 else f"differs by {share:.0f} %"
     return "differs"
 
 
