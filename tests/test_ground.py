@@ -387,6 +387,26 @@ def test_a_slip_under_strong_friction_is_found_wherever_it_goes():
     assert out.f[2] == pytest.approx(N[1:][goes][0], rel=1e-2)
 
 
+def test_slips_in_3d_without_a_solution_are_counted():
+    """Two feet that slip: w = b + B N of their normals, and every choice of who is open breaks a law."""
+    d, mu = np.array([0.712, 0.702]), (0.134, 1.979)
+    across, along = np.array([[0.521, -0.227], [-0.227, 1.373]]), np.array([[-0.541, -0.696], [1.004, 1.306]])
+    G_ = np.zeros((6, 6))
+    G_[np.ix_([2, 5], [2, 5])] = across
+    for i, row in enumerate((2, 5)):
+        for k, first in enumerate((0, 3)):
+            G_[row, first : first + 2] = G_[first : first + 2, row] = along[i, k] * d / (d @ d)
+    b = np.array([0.0, 0.0, -8.28, 0.0, 0.0, -8.28])
+    B = across - along * mu
+    for closed in ([], [0], [1], [0, 1]):
+        N = np.zeros(2)
+        N[closed] = np.linalg.solve(B[np.ix_(closed, closed)], [8.28] * len(closed)) if closed else []
+        assert (N < -1e-9).any() or (B @ N - 8.28 < -1e-9).any()
+    laws = [Law((3 * i, 3 * i + 1), 3 * i + 2, mu[i], mu[i], d) for i in range(2)]
+    with pytest.raises(NoForces, match="no solution"):
+        solve(G_, b, laws, count=True)
+
+
 def test_several_solutions_are_counted():
     """Painleve's rod at friction 2: none that slips on, or two."""
     G_ = np.array([[4.0, -3.0], [-3.0, 2.0]])

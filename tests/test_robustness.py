@@ -69,6 +69,14 @@ def test_forces_without_bound_are_named_where_steps_end_before_them():
     assert of_touching(given, run) == []
 
 
+def test_a_slip_that_has_turned_round_has_not_ended():
+    """Two feet on a slope in 3D, one slipping against the way in which it started: the other one must not let go."""
+    given = random_toucher(2163)
+    run = run_touching(given, build_touching(random_toucher(2160)))
+    assert run.outcome.ok
+    assert of_touching(given, run) == []
+
+
 def test_the_judge_of_contacts_agrees(touching):
     given, good = touching
     assert good.outcome.ok

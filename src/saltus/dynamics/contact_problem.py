@@ -9,7 +9,8 @@ a contact that slips already has f_t = -friction f_n d with its direction d. A g
 gives forces by a linear solve to round-off, and only a solution that meets every condition is returned. Projected
 sweeps over the contacts give guesses; where a few of them do not lead there, guesses change the mode of a contact
 whose law they break, one after the other; of one or two contacts in 3D slips are tried from all around. In the plane,
-where friction is so strong that there may be none or several solutions (Painleve), all guesses are looked at.
+and of contacts that slip already, where friction is so strong that there may be none or several solutions (Painleve),
+all guesses are looked at.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def solve(
     found_one = problem.released(leaving) if leaving else None
     if found_one is None:
         found_one = problem.swept(FEW) or problem.changed() or problem.swept(MANY) or problem.around()
-    if found_one is None and len(laws) <= MOST and problem.planar:
+    if found_one is None and len(laws) <= MOST and problem.listed:
         found_one = next(iter(problem.all()), None)
     if found_one is None:
         raise NoForces(
@@ -112,7 +113,7 @@ class _Problem:
     def __init__(self, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]) -> None:
         self.G, self.b, self.laws = G, b, laws
         self.n = len(b)
-        self.planar = all(len(x.tangential) < 2 for x in laws)
+        self.listed = all(len(x.tangential) < 2 or x.direction is not None for x in laws)  # its guesses are a few
         self.size = max(float(np.abs(b).max(initial=0.0)), 1e-12)
 
     @property
@@ -122,13 +123,19 @@ class _Problem:
         That of slip either way at the contacts that slip, or that might.
         """
         rubs = [x for x in self.laws if x.normal is not None]
-        if not rubs or not self.planar or len(rubs) > MOST or not any(x.tangential for x in rubs):
+        if not rubs or not self.listed or len(rubs) > MOST or not any(x.tangential for x in rubs):
             return False
-        ways = [[x.direction[0]] if x.direction is not None else [1.0, -1.0] if x.tangential else [0.0] for x in rubs]
+        ways = [[1.0] if x.direction is not None else [1.0, -1.0] if x.tangential else [0.0] for x in rubs]
         normals = [x.normal for x in rubs if x.normal is not None]
         plain = self.G[np.ix_(normals, normals)]
+        one = np.ones(1)
         along = np.array(
-            [x.friction * self.G[normals, x.tangential[0]] if x.tangential else 0 * plain[0] for x in rubs]
+            [
+                x.friction * self.G[np.ix_(normals, x.tangential)] @ (one if x.direction is None else x.direction)
+                if x.tangential
+                else 0 * plain[0]
+                for x in rubs
+            ]
         ).T
         scale = np.sqrt(np.abs(np.diag(plain))) + 1e-100  # squared, it is above zero
         plain, along = (A / np.outer(scale, scale) for A in (plain, along))
@@ -151,7 +158,7 @@ class _Problem:
     # ---- guesses ------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Forces]:
-        """Every solution with motions of its own, in the plane."""
+        """Every solution with motions of its own, where slips in 3D have directions."""
         choices: list[list[tuple[str, np.ndarray | None]]] = []
         for x in self.laws:
             closed: list[tuple[str, np.ndarray | None]] = [("slip", x.direction)] if x.direction is not None else []

@@ -80,7 +80,7 @@ class Now:
         """Its run-time parameters."""
         x = self.element
         out, idle = np.zeros(x.size), self.stick and self.share == 0
-        bears = float(np.linalg.norm(self.bears))
+        bears = float(np.linalg.norm(self.bears)) if idle else 0.0
         out[:5] = self.closed, self.stick, felt, bears if idle else self.friction, self.static  # as `Element` has them
         values: dict[str, Any] = {
             "share": self.share,

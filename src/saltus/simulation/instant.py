@@ -70,6 +70,7 @@ def settle(
     kept = contacts.kept
     contacts.look(t, q, v)
     now = _Instant(contacts, t, q, v, response, stopped, leaving)
+    now.turn()
     now.soften()
     hard = [i for i, one in enumerate(contacts.now) if one.element.normal and not one.element.soft]
     touching = [i for i in hard if contacts.now[i].closed or now.gaps[i] <= TOUCHING]
@@ -140,6 +141,18 @@ class _Instant:
     def along(self, i: int) -> np.ndarray:
         """Velocity along it."""
         return self.u[self.contacts.tangential(i)]
+
+    def turn(self) -> None:
+        """Slips in 3D that go against the direction they started in, and are not slow, have not ended but turned."""
+        ended = []
+        for i in self.stopped:
+            one, slip = self.contacts.now[i], self.along(i)
+            speed = float(np.linalg.norm(slip))
+            if one.young and speed > 2 * max(one.starts, one.stands):
+                one.direction = slip / speed
+            else:
+                ended.append(i)
+        self.stopped = ended
 
     def soften(self) -> None:
         """Set the modes of soft contacts, which follow from where they are and how they move.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -241,9 +241,9 @@ def _gap_at_steps(s: _Samples) -> float:
 
 def _apart(mode: Mode, phi: np.ndarray) -> float:
     """Largest distance between the two sides of a loop or a contact, rows of one taken together."""
-    ends = np.cumsum([0, *(c.phi.numel() for c in mode.equations.closures)])
-    spans = [phi[:, a:b] for a, b in itertools.pairwise(ends)]
-    return max((float(np.linalg.norm(part, axis=1).max(initial=0.0)) for part in spans), default=0.0)
+    sizes = [c.phi.numel() for c in mode.equations.closures if c.phi.numel()]
+    starts = np.cumsum([0, *sizes[:-1]])
+    return math.sqrt(np.add.reduceat(phi**2, starts, axis=1).max(initial=0.0)) if sizes and len(phi) else 0.0
 
 
 # ---- contacts -------------------------------------------------------------------------------------------------------
