@@ -276,6 +276,7 @@ def test_feedback_contracts_as_its_multiplier_says(hopper):
     gait = sl.find_orbit(hopper, unstable.start)
     assert not gait.is_stable
     feedback = sl.orbits.stabilise(gait, "D_G", input_weights=[10.0])
+    assert feedback.changes(gait.start) == pytest.approx(0.0, abs=1e-12)
     assert np.abs(feedback.multipliers).max() < 1
     push = {"z_U": 1e-4}
     held, _ = feedback.run(push, 8)

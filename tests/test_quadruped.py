@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import saltus as sl
-from saltus.studies import quadruped, quadruped_runs
+from saltus.studies import quadruped, quadruped_orbits, quadruped_runs
 from saltus.zoo.quadruped import FURTHEST, LEGS
 
 
@@ -154,6 +154,37 @@ def test_the_trot_runs_fifty_strides_event_by_event():
     row = quadruped.judged(m, quadruped.alone(m, "trot", 50), "trot", 50)
     assert row["ok"]
     assert row["speed"] > 1.5
+
+
+def test_what_changes_places_is_the_machine_seen_in_a_mirror():
+    """Points of the mirrored state are the mirror images of points of the state, with their velocities."""
+    m = sl.zoo.quadruped()
+    mirror = quadruped_orbits.mirror(m)
+    given = {"body": (0.1, 0.2, 0.5, 0.98, 0.1, -0.12, 0.11)}
+    rates = {"body": (1.0, 0.3, -0.2, 0.4, -0.6, 0.5), "tail1.beta": 0.7, "front_left_q1": -20.0, "hind_right_q1": -9.0}
+    here = m.assemble(**m.keyframes["trot"] | given | {"tail1.beta": 0.3, "rates": rates})
+    q, v = dict(zip(m.q_names, here.positions, strict=True)), dict(zip(m.v_names, here.velocities, strict=True))
+    for a, b in mirror.items():
+        for x in (q, v):
+            sign, other = (-1.0, b[1:]) if b.startswith("-") else (1.0, b)
+            if a in x:
+                x[a], x[other] = sign * x[other], sign * x[a]
+    there = sl.State(m, np.array(list(q.values())), np.array(list(v.values())), here.params)
+    for point in ("tail_tip", *(f"{leg}_toe" for leg in LEGS)):
+        other = mirror.get(point, point.replace("right", "left") if "right" in point else point)
+        for what in ("position", "velocity"):
+            seen, own = getattr(there, what)(other), getattr(here, what)(point)
+            np.testing.assert_allclose(seen, own * np.array([1, -1, 1]), atol=1e-9)
+
+
+@pytest.mark.slow
+def test_the_slower_trot_is_a_stable_orbit_in_3d():
+    """Two strides by `simulate` lead back to its start."""
+    m = quadruped_runs.machine()
+    _, row = quadruped_orbits.found(m, quadruped_runs.alone(m, "trot", 30, more=quadruped_runs.REGULAR))
+    assert row["stable"]
+    assert row["speed"] > 1.5
+    assert row["misses"] < 1e-4
 
 
 def test_the_planar_twin_bounds_on_a_stable_orbit():

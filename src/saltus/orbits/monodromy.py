@@ -72,7 +72,7 @@ def shooting_estimate(orbit: Orbit, step: float = 1e-6) -> np.ndarray:
     It is in the basis of `Stability.matrix` and cheap to have, but only as good as the step.
     """
     known = orbit.shooting
-    parts: Any = (known.sections, known.events, known.sameness, known.relabel, known.period, {}, step)
+    parts: Any = known.sections, known.events, known.sameness, known.relabel, known.period, {}, step
     return Shooting(known.stride.like(()), *parts).evaluate(orbit.evaluation.point).section_map
 
 

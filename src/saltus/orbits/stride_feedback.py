@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 
 from saltus.errors import BadValue, NoOrbit
+from saltus.model.assembly import State
 from saltus.model.contents import unchanged
 from saltus.orbits.basins import Returns
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Section
 from saltus.orbits.shooting import Shooting
+from saltus.orbits.stride import Moment
 
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """u = u0 - K y once per stride: y the deviation just after the event, in the columns of `basis`, u Params.
+    """u = u0 - K y a stride: y the deviation just after the event, in the columns of `basis`, u Params.
 
     `gain` is K; `A` and `B` are the derivatives of the return map with respect to state and inputs.
     """
@@ -36,20 +38,32 @@ class Feedback:
         values = np.linalg.eigvals(self.A - self.B @ self.gain)
         return values[np.argsort(-np.abs(values))]
 
+    def changes(self, state: State, *, mirrored: bool = False) -> np.ndarray:
+        """-K y: by how much the inputs change for the stride that begins with a state.
+
+        Of half strides with left for right every other one begins `mirrored`: then the changes are those of the mirror
+        image, so that the caller turns the signs of inputs that point to a side.
+        """
+        home = self.orbit.node
+        at = Moment(home.domain, home.t, state.positions, state.velocities)
+        return self._changes(self.orbit.shooting.relabel.moment(at) if mirrored else at)
+
+    def _changes(self, at: Moment) -> np.ndarray:
+        off = self.orbit.shooting.sameness.difference(at, self.orbit.node)
+        return np.asarray(-self.gain @ np.linalg.pinv(self.basis) @ off)
+
     def run(self, push: Mapping[str, float], strides: int = 10, closed: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Distance from the gait and inputs, stride by stride, after a push (velocities by name at the start)."""
         returns = Returns(self.orbit)
         theta0 = self.orbit.evaluation.point.theta
         m = self.orbit.system.mechanism
         places = [list(m.params).index(n) for n in self.inputs]
-        inverse = np.linalg.pinv(self.basis)
         at = returns.pushed({}, push)
         distances, inputs = [returns.distance(at)], []
         for _ in range(strides):
             theta = theta0.copy()
             if closed:
-                deviation = inverse @ returns.shooting.sameness.difference(at, returns.home)
-                theta[places] -= self.gain @ deviation
+                theta[places] += self._changes(at)
             at = returns.next(at, theta)
             distances.append(returns.distance(at))
             inputs.append(theta[places])
@@ -80,7 +94,7 @@ def stabilise(
     known = orbit.shooting.with_free(names, {})
     theta, first = orbit.evaluation.point.theta, known.sections[0].crossing
     section = Section(known.stride, first, first.after if first else orbit.node, known.relabel, theta, guarded=False)
-    parts: Any = (known.events, known.sameness, known.relabel, known.period, {}, known.step)
+    parts: Any = known.events, known.sameness, known.relabel, known.period, {}, known.step
     shooting = Shooting(known.stride, [section], *parts)
     e = shooting.evaluate(orbit.evaluation.point)
     A, B = e.section_map, e.by_param

@@ -180,6 +180,12 @@ STUDIES = {
             "saltus.studies.quadruped",
         ),
         Study(
+            "quadruped-orbits",
+            "The tailed quadruped's trot in 3D as a periodic orbit, with its multipliers",
+            f"{LIU}, fig. 1: a drawing; machine, clock and gains are ours",
+            "saltus.studies.quadruped_orbits",
+        ),
+        Study(
             "quadruped-landing",
             "The tailed quadruped, dropped with a roll, turns upright in the air with its tail and lands on its feet",
             f"{LIU}, fig. 1: a drawing; machine and motion are ours",

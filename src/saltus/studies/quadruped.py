@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 import saltus as sl
 from saltus.studies import STUDIES
+from saltus.studies.quadruped_orbits import found
 from saltus.studies.quadruped_runs import (
     CONTROLLERS,
     LEANS,
+    REGULAR,
     ROLL,
     TAILS,
     Crowd,
     G,
     Runs,
+    alone,
     angles,
     fell,
     machine,
     over_ground,
     params,
+    period,
     start,
 )
 from saltus.studies.result import Comparison, StudyResult
@@ -33,7 +38,6 @@ from saltus.view.style import new_figure, styled
 from saltus.zoo.quadruped import LEGS
 
 FAST = 1.5  # m/s that a gait shall reach
-EXACT = 1e-7  # tolerance of the event-exact runs; at 1e-6 the instant of a slip is known to 1 % of its friction only
 CLOCKS = (30.0, 25.0, 23.0, 22.5, 22.0)  # rad/s
 ROLLS = (ROLL, 1.0, -1.0, -2.0)  # deg, at the starts of the trots with these
 FINE = 1e-4  # tolerance of their batch
@@ -44,7 +48,7 @@ def study(strides: float = 50, exact: float = 1) -> StudyResult:
     """Run every gait with every kind of tail for `strides`, from rest with 2 degrees of roll.
 
     All run in a batch; those that do it at 1.5 m/s or more with the tail controlled again in the event-exact
-    simulator, unless `exact` is 0.
+    simulator, unless `exact` is 0, and so does the trot that is periodic, with the multipliers of its orbit.
     """
     m, bare = machine(), machine("none")
     rows, runs = table(m, bare, int(strides)), {}
@@ -52,8 +56,12 @@ def study(strides: float = 50, exact: float = 1) -> StudyResult:
         if exact and row["tail"] == "controlled" and row["ok"] and row["speed"] >= FAST:
             runs[row["gait"]] = alone(m, row["gait"], int(strides))
             rows[at] = judged(m, runs[row["gait"]], row["gait"], int(strides))
+    if exact:
+        steady = alone(m, "trot", int(strides), more=REGULAR)
+        orbit = found(m, steady)[1]
+        rows.append(judged(m, steady, "trot", int(strides), REGULAR) | {"multipliers_max": orbit["multipliers_max"]})
     twin = planar()
-    good = [r for r in rows if r["tail"] == "controlled" and r["ok"] and r["speed"] >= FAST]
+    good = [r for r in rows if r["tail"] == "controlled" and r["ok"] and r["speed"] >= FAST and not r.get("params")]
     slower = clocks(m)
     data = {"strides": int(strides), "roll_at_start_deg": ROLL, "gaits": rows, "clocks": slower, "planar": twin}
     comparisons = [
@@ -86,11 +94,6 @@ def study(strides: float = 50, exact: float = 1) -> StudyResult:
         films[gait] = functools.partial(animate, run, speed=0.5, until=3.0)
     figures["clocks"] = _clocks(slower)
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, films)
-
-
-def period(m: sl.Mechanism, gait: str) -> float:
-    """Time of a stride (s)."""
-    return 2 * math.pi / abs(params(gait, "controlled", m).get("omega", m.params["omega"].value))
 
 
 def table(m: sl.Mechanism, bare: sl.Mechanism, strides: int) -> list[dict[str, Any]]:
@@ -137,21 +140,11 @@ def weight(m: sl.Mechanism) -> float:
     return G * (22.776 + 2 * any(n.startswith("tail") for n in m.inputs))
 
 
-def alone(m: sl.Mechanism, gait: str, strides: float, roll: float = ROLL) -> sl.Trajectory:
-    """Run one gait event by event, with the tail controlled."""
-    return sl.simulate(
-        m,
-        start(m, gait, roll),
-        until=strides * period(m, gait) + m.params["ramp"].value,
-        control=m.controls["run"],
-        params=params(gait, "controlled", m),
-        tolerance=EXACT,
-        rate=200.0,
-    )
-
-
-def judged(m: sl.Mechanism, run: sl.Trajectory, gait: str, strides: int) -> dict[str, Any]:
-    """What is said of an event-exact run."""
+def judged(
+    m: sl.Mechanism, run: sl.Trajectory, gait: str, strides: int, more: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """What is said of an event-exact run, which has Params of its gait and `more`."""
+    T = period(m, gait, more)
     q = turns(run)
     late, half = run.t > 1.0, run.t > run.t[-1] / 2
     roll, pitch, _ = (np.degrees(x[late]) for x in angles(q))
@@ -160,9 +153,10 @@ def judged(m: sl.Mechanism, run: sl.Trajectory, gait: str, strides: int) -> dict
     energy = float(np.trapezoid(watts[half], run.t[half]) / np.ptp(run.t[half]))
     fallen = np.flatnonzero(1 - 2 * (q[:, 1] ** 2 + q[:, 2] ** 2) < LEANS)
     end = float(run.t[fallen[0]] if len(fallen) else run.t[-1])
-    done = int((end - m.params["ramp"].value) / period(m, gait) + 1e-6)
+    done = int((end - m.params["ramp"].value) / T + 1e-6)
     return {
         "gait": gait,
+        "params": dict(more or {}),
         "tail": "controlled",
         "speed": speed,
         "fell": bool(len(fallen)),
@@ -173,8 +167,8 @@ def judged(m: sl.Mechanism, run: sl.Trajectory, gait: str, strides: int) -> dict
         "cost_of_transport": energy / (weight(m) * speed),
         "friction_used_max": max(run.contacts.friction_used(f"{leg}_toe") for leg in LEGS),
         "multipliers_max": None,
-        "growth_per_stride": growth(m, run, gait),
-        "footfalls": footfalls(run, period(m, gait)),
+        "growth_per_stride": growth(m, run, gait, more),
+        "footfalls": footfalls(run, T),
         "ok": bool(run.outcome.ok and not len(fallen) and done >= strides),
         "by": "simulate",
     }
@@ -197,13 +191,15 @@ def turns(run: sl.Trajectory) -> np.ndarray:
     return np.column_stack([run[f"body.q{c}"] for c in "wxyz"])
 
 
-def growth(m: sl.Mechanism, run: sl.Trajectory, gait: str, strides: int = 12) -> float:
+def growth(
+    m: sl.Mechanism, run: sl.Trajectory, gait: str, more: Mapping[str, float] | None = None, strides: int = 12
+) -> float:
     """By how much a small difference grows per stride: a number above 1 says that the gait is not periodic and stable.
 
     A second run starts with 0.01 deg more roll. The distance d of roll and pitch (rad) from the first, the largest in
     each stride, grows as g^n: g is fitted to log d in the strides n from the second on, as long as d < 0.02.
     """
-    other, T = alone(m, gait, strides, ROLL + APART), period(m, gait)
+    other, T = alone(m, gait, strides, ROLL + APART, more), period(m, gait, more)
     both = zip(angles(turns(run))[:2], angles(turns(other))[:2], strict=True)
     d = np.hypot(*(one[: len(two)] - two for one, two in both))
     stride = (other.t / T).astype(int)

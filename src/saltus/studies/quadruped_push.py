@@ -10,8 +10,18 @@ import numpy as np
 
 import saltus as sl
 from saltus.studies import STUDIES
-from saltus.studies.quadruped import EXACT, period
-from saltus.studies.quadruped_runs import LEANS, LOW, PUSHED, TAILS, Crowd, machine, params, start
+from saltus.studies.quadruped_runs import (
+    EXACT,
+    LEANS,
+    LOW,
+    PUSHED,
+    TAILS,
+    Crowd,
+    machine,
+    params,
+    period,
+    start,
+)
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.colours import PALETTE
 from saltus.view.style import new_figure, styled

@@ -16,6 +16,7 @@ G = 9.81
 ROLL = 2.0  # deg, at the start
 LEANS, LOW = 0.75, 0.24  # cosine of the body's lean, and height (m): with less of them it has fallen
 STEP, TOLERANCE, SAMPLE = 1e-3, 1e-2, 0.01  # s, of batches; s between samples
+EXACT = 1e-7  # tolerance of event-exact runs; at 1e-6 the instant of a slip is known to 1 % of its friction only
 PUSHED = 0.1  # s: how long a push lasts, as half a sine
 NO_LEGS = {
     f"{group}_{x}_{part}": 0.0 for group, gains in (("sides", SIDES), ("ends", ENDS)) for x in gains for part in SHARES
@@ -31,6 +32,11 @@ TAILS: dict[str, dict[str, float]] = {
 # Params of the law for each gait. The machine's own are those of the trot, and serve gaits that have none. The amble's
 # were drawn about what `quadruped_search.search("amble", lag=0.3, rounds=10)` returned, each 3 % off or so: of twelve
 # draws one of three that fell from none of six starts in a batch.
+REGULAR = {
+    "omega": -22.5,
+    "lag": 0.72,
+    "D_tail": 5.0,
+}  # of a trot: slower, and with its tail damped more, it is periodic
 CONTROLLERS: dict[str, dict[str, float]] = {
     "trot": {},
     "amble": {
@@ -88,6 +94,27 @@ def params(gait: str, tail: str, m: sl.Mechanism) -> dict[str, float]:
     phases = {f"phase_{leg}": a for leg, a in zip(LEGS, GAITS[gait], strict=True)}
     given = phases | CONTROLLERS.get(gait, {}) | TAILS.get(tail, {})
     return {name: value for name, value in given.items() if name in m.params}
+
+
+def period(m: sl.Mechanism, gait: str, more: Mapping[str, float] | None = None) -> float:
+    """Time of a stride (s), with Params of the gait or more."""
+    given = params(gait, "controlled", m) | dict(more or {})
+    return 2 * math.pi / abs(given.get("omega", m.params["omega"].value))
+
+
+def alone(
+    m: sl.Mechanism, gait: str, strides: float, roll: float = ROLL, more: Mapping[str, float] | None = None
+) -> sl.Trajectory:
+    """Run one gait event by event, with the tail controlled, from rest, with Params of the gait and `more`."""
+    return sl.simulate(
+        m,
+        start(m, gait, roll),
+        until=strides * period(m, gait, more) + m.params["ramp"].value,
+        control=m.controls["run"],
+        params=params(gait, "controlled", m) | dict(more or {}),
+        tolerance=EXACT,
+        rate=200.0,
+    )
 
 
 def start(m: sl.Mechanism, gait: str, roll: float = ROLL) -> sl.State:

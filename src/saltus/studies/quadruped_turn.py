@@ -12,8 +12,20 @@ import numpy as np
 
 import saltus as sl
 from saltus.studies import STUDIES
-from saltus.studies.quadruped import EXACT, ROLLS
-from saltus.studies.quadruped_runs import LEANS, LOW, NO_STEER, ROLL, STEP, TOLERANCE, Crowd, angles, machine, start
+from saltus.studies.quadruped import ROLLS
+from saltus.studies.quadruped_runs import (
+    EXACT,
+    LEANS,
+    LOW,
+    NO_STEER,
+    ROLL,
+    STEP,
+    TOLERANCE,
+    Crowd,
+    angles,
+    machine,
+    start,
+)
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate, plot_snapshots
 from saltus.view.style import new_figure, styled

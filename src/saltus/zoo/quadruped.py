@@ -62,10 +62,11 @@ def quadruped(*, tail: str = "articulated") -> sl.Mechanism:
 
     The law `controls["run"]` turns the cranks by a clock with the phases phase_front_left, ..., by default those of a
     trot, all hind ones later by `lag`; it starts from rest within `ramp` (s). Roll and yaw shift the cranks of both
-    sides against each other, pitch those of both ends; the tail is held at its `rest` angle and pushed by the same. Yaw
-    is measured from a heading that turns at `turn` (rad/s) from `turn_at` to `turn_until` (s); then cranks and tail
-    are shifted in proportion to that rate. All of it are Params: gains of zero leave a clock. The keyframes
-    "trot", "pace", "amble", "bound" and "pronk" have their cranks at the phases of `GAITS`, "standing" all at STANDING.
+    sides against each other, pitch those of both ends; the tail is held at its angles `rest` and `aside` and pushed by
+    the same. Yaw is measured from a heading that turns at `turn` (rad/s) from `turn_at` to `turn_until` (s); then
+    cranks and tail are shifted in proportion to that rate. All of it are Params: gains of zero leave a clock. The
+    keyframes "trot", "pace", "amble", "bound" and "pronk" have their cranks at the phases of `GAITS`, "standing" all
+    at STANDING.
     """
     m = sl.Mechanism("quadruped", spatial=True)
     D, W = m.param("D", 0.76, "m"), m.param("W", 0.36, "m")
@@ -123,8 +124,9 @@ def _running(m: sl.Mechanism, bends: dict[str, float]) -> Any:
         for signal, gain in gains_of.items():
             m.param(f"{group}_{signal}", gain, "Nm/rad" if signal in ("roll", "pitch", "yaw") else "Nm s/rad")
     if bends:
-        rest, K, C = (
+        rest, aside, K, C = (
             m.param("rest", 0.4326, "rad"),
+            m.param("aside", 0.0, "rad"),
             m.param("K_tail", 60.0, "Nm/rad"),
             m.param("D_tail", 3.0, "Nm s/rad"),
         )
@@ -159,7 +161,7 @@ def _running(m: sl.Mechanism, bends: dict[str, float]) -> Any:
     def run(t: Any, s: sl.Signals) -> dict[str, Any]:
         e, out = felt(t, s), cranks(t, s)
         for (name, share), group, signals in zip(bends.items(), ("lift", "swing"), (LIFTS, SWINGS), strict=bool(bends)):
-            goal = rest if group == "lift" else 0
+            goal = rest if group == "lift" else aside
             push = sum(s.p[f"{group}_{x}"] * e[x] for x in signals)
             out[name] = (K * (goal - s.q[name] / share) - C * s.v[name] / share + push) / share
         return out
