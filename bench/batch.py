@@ -301,7 +301,7 @@ def mujocos(m: sl.Mechanism, feet: dict[str, float], given: list[sl.State], time
 
 
 def robot(path: str) -> tuple[Row, str]:
-    """A robot from an MJCF file with all its contacts, motors off, from its start: a batch and MuJoCo."""
+    """A robot from an MJCF file with all its contacts, motors off, from its start: a batch, and MuJoCo."""
     import mujoco
 
     file = sl.read(path, contacts=True)

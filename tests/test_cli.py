@@ -49,9 +49,10 @@ def test_run_writes_data_figures_animation_and_report(tmp_path):
 
 
 def test_json_is_all_that_is_printed(tmp_path):
-    result = call("run", "four-bar", "--until", 0.2, "--json", "--out", tmp_path)
+    result = call("run", "four-bar", "--until", 0.2, "--check", "--json", "--out", tmp_path)
     assert result.exit_code == 0
     numbers = json.loads(result.stdout)
+    assert 1e-9 <= max(numbers["error"].values()) < 1e-7
     assert numbers["outcome"] == "finished"
     assert numbers["time"] == pytest.approx(0.2)
     assert numbers["steps"] == 0

@@ -3,6 +3,7 @@
 import json
 import random
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,16 @@ def test_a_run_that_speaks_of_what_it_has_not_is_refused(name, among, tmp_path):
     sl.read(sl.write(run, tmp_path / "run.nc"))
     run.meta[name] = ["nobody"]
     with pytest.raises(BadFile, match=f"{name} names nobody, which is none of its {among}"):
+        sl.read(sl.write(run, tmp_path / "run.nc"))
+
+
+@pytest.mark.parametrize("name", ["impulses", "works"])
+def test_a_run_with_an_impact_of_more_impulses_than_rows_is_refused(name, good_run, tmp_path):
+    good, _ = good_run
+    hit = next(e for e in good.events if e.impact is not None)
+    bad = replace(hit, impact=replace(hit.impact, **{name: np.ones(len(hit.impact.rows) + 1)}))
+    run = sl.Trajectory(good.meta, good.arrays, good.pieces, [bad if e is hit else e for e in good.events])
+    with pytest.raises(BadFile, match="one impulse, and one work or none, per row"):
         sl.read(sl.write(run, tmp_path / "run.nc"))
 
 

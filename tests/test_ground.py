@@ -370,6 +370,23 @@ def test_a_strong_coupling_turns_a_slip_that_starts():
     assert out.f[:2] == pytest.approx(-0.6 * out.f[2] * slip / np.linalg.norm(slip), rel=1e-8)
 
 
+def test_a_slip_under_strong_friction_is_found_wherever_it_goes():
+    """An impact at friction 17: the slip's direction by a scan of all of them, where its cross product changes sign."""
+    G_ = np.array([[0.847, -0.223, -1.287], [-0.223, 1.638, -1.568], [-1.287, -1.568, 8.467]])
+    b, mu = np.array([-0.523, 2.458, -1.345]), 17.3
+    angle = np.linspace(0, 2 * np.pi, 100_001)
+    d = np.array([np.cos(angle), np.sin(angle)])
+    N = -b[2] / (G_[2, 2] - mu * G_[2, :2] @ d)
+    slip = b[:2, None] + (G_[:2, 2:] - mu * G_[:2, :2] @ d) * N
+    turned = d[0] * slip[1] - d[1] * slip[0]
+    goes = (turned[1:] * turned[:-1] <= 0) & (N[1:] > 0) & (N[:-1] > 0) & ((d * slip).sum(axis=0)[1:] > 0)
+    assert goes.sum() == 1
+    out = solve(G_, b, [Law((0, 1), 2, mu, mu)])
+    assert out.modes == ("slip",)
+    assert math.atan2(*out.w[1::-1]) == pytest.approx(angle[1:][goes][0], abs=1e-4)
+    assert out.f[2] == pytest.approx(N[1:][goes][0], rel=1e-2)
+
+
 def test_several_solutions_are_counted():
     """Painleve's rod at friction 2: none that slips on, or two."""
     G_ = np.array([[4.0, -3.0], [-3.0, 2.0]])

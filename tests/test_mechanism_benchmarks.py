@@ -135,6 +135,6 @@ def test_all_benchmarks_hold_with_the_defaults():
     result = studies.run("mechanism-benchmarks")
     rows = json.loads(json.dumps(result.as_dict(), allow_nan=False))["rows"]
     assert [r["name"] for r in rows if not r["ok"]] == []
-    assert {"name", "error", "loop_gap", "energy", "ok"} == set(rows[0])
+    assert {"name", "error", "bound", "loop_gap", "energy", "ok"} == set(rows[0])
     assert len(rows) == 11
     assert result.agrees

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
+from scipy.integrate import quad, solve_ivp
 from scipy.special import ellipk
 
 import machines
@@ -298,6 +298,29 @@ def test_bolt_runs_periodically_with_a_crank_that_turns_on():
     assert run["boom.y"][-1] == pytest.approx(orbit.start.q.boom.y, abs=1e-6)
     fast = sl.find_orbit(system, orbit.start, control=system.controls["run"], free="omega", where={"speed": 1.3})
     assert fast.speed == pytest.approx(1.3, abs=1e-9)
+
+
+def test_whole_turns_at_the_start_cost_nothing():
+    """A pendulum that turns over, at any number of turns: T is the integral of da / sqrt(2 (E - g sin a)) over one."""
+    m = sl.Mechanism("rotor")
+    m.revolute("pin", m.ground, m.link("bob", mass=1.0, com=(1.0, 0.0)))
+    energy = 9.0**2 / 2 + 9.81 * math.sin(0.4)
+    period = quad(lambda a: 1 / math.sqrt(2 * (energy - 9.81 * math.sin(a))), 0, 2 * math.pi, epsabs=1e-13)[0]
+    start = m.assemble(pin=0.4, rates={"pin": 9.0})
+    for turns in (0, -160, 100_000):
+        wound = sl.State(m, start.positions + 2 * math.pi * turns, start.velocities, start.params)
+        orbit = sl.find_orbit(m, wound, section=sl.When(lambda s: sl.math.sin(s.q.pin), "rising"))
+        assert orbit.period == pytest.approx(period, abs=1e-9)
+        assert abs(orbit.start.q.pin) < 7
+
+
+def test_an_angle_too_large_for_the_tolerance_is_named():
+    m = sl.Mechanism("coil")
+    m.revolute("pin", m.ground, m.link("bob", mass=1.0, inertia=0.1, com=(1.0, 0.0)))
+    m.joint_spring("coil", "pin", stiffness=50.0, rest=1e6)
+    start = sl.State(m, np.array([1e6 + 0.5]), np.zeros(1), {})
+    with pytest.raises(sl.errors.NoOrbit, match=r"pin is 1e\+06 .* too large for a tolerance of 1e-14"):
+        sl.find_orbit(m, start, section=sl.When(lambda s: s.v.pin, "falling"), tolerance=1e-14)
 
 
 def trammel(mass):

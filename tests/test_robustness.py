@@ -60,6 +60,15 @@ def touching():
     return given, run_touching(given, build_touching(given))
 
 
+def test_forces_without_bound_are_named_where_steps_end_before_them():
+    """A foot with friction 17 that slips into Painleve's paradox; the judge finds it wedged, too."""
+    given = random_toucher(475)
+    run = run_touching(given, build_touching(random_toucher(470)))
+    assert run.outcome.kind == "painleve"
+    assert "without bound" in run.outcome.detail
+    assert of_touching(given, run) == []
+
+
 def test_the_judge_of_contacts_agrees(touching):
     given, good = touching
     assert good.outcome.ok

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import saltus as sl
+from saltus.studies import benchmark_machines as machines
+from saltus.studies.mechanism_benchmarks import pendulum
 
 FORMULATIONS = [
     sl.formulations.SPF(1e-3),
@@ -321,3 +323,39 @@ def test_ctrl_c_while_recording_keeps_the_run(monkeypatch):
     run = sl.simulate(m, m.assemble(crank=0.5), until=0.1)
     assert run.outcome.ok
     assert any("interrupted while it was recorded" in note for note in run.meta["notes"])
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-7, 1e-10])
+def test_a_checked_run_knows_how_far_it_is_off(tolerance):
+    """A pendulum for 20 s against elliptic functions: the bound holds, and is not much too large."""
+    m = sl.Mechanism("pendulum")
+    m.revolute("pin", m.ground, m.link("bob", mass=1.0, com=(1.0, 0.0)))
+    run = sl.simulate(m, m.assemble(pin=0.4), until=20.0, tolerance=tolerance, check=True)
+    off = abs(run.q.pin - [pendulum(9.81, 0.4, 0.0, t) for t in run.t]).max()
+    assert off < run.error.pin < 4 * off + 10 * tolerance
+    assert f"error: {run.error.pin:.2g} at most (pin)" in run.report()
+
+
+def test_a_check_compares_through_impacts(tmp_path):
+    """Garcia's walker, with an impact at every step; the bound is kept in files."""
+    system, start = machines.simplest_walker()
+    run = sl.find_orbit(system, start, swap={"left": "right"}).simulate(3, check=True)
+    assert len(run.impacts) == 2
+    assert 0 < max(run.error) < 1e-6
+    assert sl.read(sl.write(run, tmp_path / "run.nc")).meta["error"] == run.meta["error"]
+
+
+def test_a_run_that_depends_on_its_tolerance_is_found_out():
+    m = sl.Mechanism("double pendulum")
+    one, two = m.rod("one", mass=1.0, length=1.0), m.rod("two", mass=1.0, length=1.0)
+    m.revolute("a", m.ground, one.start)
+    m.revolute("b", one.end, two.start)
+    start = m.assemble(a=1.5, b=0.3)
+    assert max(sl.simulate(m, start, until=20.0, tolerance=1e-3, check=True).error) > 0.1  # chaos
+    steps = sl.simulate(m, start, until=5.0, tolerance=1e-3).meta["steps"]
+    run = sl.simulate(m, start, until=5.0, tolerance=1e-3, max_steps=steps + 1, check=True)
+    assert "it does not hold: finished at t = 5 s, but with a tolerance of 1e-05 step limit" in run.outcome.verdict
+    with pytest.raises(sl.errors.BadValue, match="was not checked"):
+        _ = sl.simulate(m, start, until=0.1).error
+    with pytest.raises(sl.errors.BadValue, match="nothing is finer"):
+        sl.simulate(m, start, until=0.1, tolerance=1e-14, check=True)

@@ -32,6 +32,7 @@ def facts(run: Any, seconds: float) -> dict[str, Any]:
         "duty_factor": finite(gait.duty_factor),
         "max_loop_gap": run.loop_gap,
         "energy_residual": run.energy_account["relative residual"],
+        "error": run.meta["error"] or None,
         "fell": run.outcome.kind == "fell",
         "worst_friction_need": max((c["friction_need"] for c in contacts.values()), default=None),
         "smallest_normal_force": min((c["normal_min"] for c in contacts.values()), default=None),
@@ -66,6 +67,9 @@ def summary_rows(f: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("largest loop gap", f"{f['max_loop_gap']:.2e} m"),
         ("energy residual", f"{f['energy_residual']:.2e} of the energy exchanged"),
     ]
+    if f["error"]:
+        worst = max(f["error"], key=f["error"].__getitem__)
+        rows.append(("error", f"{f['error'][worst]:.1e} rad or m at most ({worst}), from a run at a finer tolerance"))
     if f["worst_friction_need"] is not None:
         rows += [
             ("worst friction need", f"{f['worst_friction_need']:.3g}{_worry(f['worst_friction_need'])}"),

@@ -52,6 +52,9 @@ def run(
     ] = None,
     engine: Annotated[str | None, typer.Option(help="native, scipy, heyoka or sundials.")] = None,
     tolerance: Annotated[float, typer.Option(help="Local error of a step.")] = 1e-10,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run again at a hundredth of the tolerance and say how far it is off.")
+    ] = False,
     start: Annotated[
         str | None, typer.Option(help="Keyframe to start from.", show_default="the machine's last")
     ] = None,
@@ -93,6 +96,7 @@ def run(
         formulation=formulation_of(formulation),
         engine=engine,
         tolerance=tolerance,
+        check=check,
     )
     numbers = {**facts(result, seconds), "start": start_name, "control": law_name, "domain": first}
     command = "saltus " + " ".join(sys.argv[1:])

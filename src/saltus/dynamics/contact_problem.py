@@ -8,8 +8,8 @@ with, for every contact,
 a contact that slips already has f_t = -friction f_n d with its direction d. A guess of who is open, sticks or slips
 gives forces by a linear solve to round-off, and only a solution that meets every condition is returned. Projected
 sweeps over the contacts give guesses; where a few of them do not lead there, guesses change the mode of a contact
-whose law they break, one after the other. In the plane, where friction is so strong that there may be none or several
-solutions (Painleve), all guesses are looked at.
+whose law they break, one after the other; of one or two contacts in 3D slips are tried from all around. In the plane,
+where friction is so strong that there may be none or several solutions (Painleve), all guesses are looked at.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from saltus.errors import SaltusError
 GUESSES = 100  # that follow from each other
 FEW, MANY = (0, 3, 10, 30), (100, 300, 1000, 3000)  # sweeps, after each of which the guess is tried
 TURNS, HALVINGS, TURN = 30, 20, 1e-6  # steps, halvings of one and difference (rad) by which slips in 3D find their way
+RAYS = 24  # directions around a contact from which a slip is looked for
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
@@ -90,7 +91,7 @@ def solve(
         return found[0]
     found_one = problem.released(leaving) if leaving else None
     if found_one is None:
-        found_one = problem.swept(FEW) or problem.changed() or problem.swept(MANY)
+        found_one = problem.swept(FEW) or problem.changed() or problem.swept(MANY) or problem.around()
     if found_one is None and len(laws) <= MOST and problem.planar:
         found_one = next(iter(problem.all()), None)
     if found_one is None:
@@ -207,6 +208,20 @@ class _Problem:
             elif x.rough and way is not None:
                 out.append((-float(w[t] @ way) / self.size, i, "stick", None))
         return [(i, mode, way) for share, i, mode, way in sorted(out, key=lambda one: -one[0]) if share > 0]
+
+    def around(self) -> Forces | None:
+        """A solution in which one or two contacts start to slip in 3D, wherever to: Newton's method may miss it."""
+        modes, own = self._still
+        turning = [i for i, x in enumerate(self.laws) if modes[i] == "stick" and len(x.tangential) == 2]
+        angles = 2 * math.pi * np.arange(RAYS) / RAYS
+        for start in itertools.product(angles, repeat=len(turning)) if 0 < len(turning) <= 2 else ():
+            ways, after = list(own), list(modes)
+            for i, a in zip(turning, start, strict=True):
+                ways[i], after[i] = np.array([math.cos(a), math.sin(a)]), "slip"
+            found = self._tried(np.zeros(self.n), after, ways)
+            if found is not None:
+                return found
+        return None
 
     def swept(self, counts: Sequence[int]) -> Forces | None:
         """The solution that projected sweeps lead to; before the first one all that is at rest stays so."""

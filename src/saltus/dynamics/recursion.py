@@ -233,9 +233,8 @@ class Recursion:
             )
             floor = self._floor(D, [self._group[x] for x in gone]) + fading
             D += ca.diag(shared + absent)  # a row let go of has no reaction
-        factor, K = Positive(D, floor), form.H[i, j]
-        if sign < 0 and any(x in self._shared for x in gone):
-            factor = Proximal(factor, shared)
+        plain, K = Positive(D, floor), form.H[i, j]
+        factor = Proximal(plain, shared) if sign < 0 and self._shared.keys() & set(gone) else plain
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
         return _Form(kept, _symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))

@@ -50,6 +50,7 @@ typedef struct {
   int degree;
   double t, h;             /* the step poly stands for */
   double g[SAMPLES][SIZE(G)], g_rate[SAMPLES][SIZE(G)]; /* guards and their time derivatives */
+  double g_stage[16][SIZE(G)]; /* the guards at the stages, for nothing */
   double g_end[SIZE(G)], probe_g[SIZE(G)], probe_rate[SIZE(G)], spare_g[SIZE(G)], spare_forces[SIZE(F)];
   double *forces; /* where those of an evaluation go */
   double range[SIZE(G)]; /* of the guards at the samples */
@@ -166,7 +167,7 @@ static void stage(Work *w, int j, double t, const double *x, double h) {
   double y[SIZE(N)];
   combine(w, A[j], j, y);
   for (int i = 0; i < N; ++i) y[i] = x[i] + h * y[i];
-  rhs(w, t + NODE[j] * h, y, w->k[j]);
+  flow(w, t + NODE[j] * h, y, w->k[j], w->g_stage[j]);
 }
 
 /* Fill x_new from x and k[0]; return the error in units of the tolerance (NaN: not finite). */
@@ -418,6 +419,18 @@ static int may_cross(const Work *w) {
   return 0;
 }
 
+/* Whether guards keep so far from their surfaces at all stages that none can have been near one in between. */
+static int distant(const Work *w) {
+  const Run *r = w->run;
+  for (int i = 0; i < G; ++i) {
+    double low = fmin(w->g[0][i], w->g_end[i]), high = fmax(w->g[0][i], w->g_end[i]);
+    for (int j = 1; j < (DENSE ? 16 : 12); ++j)
+      if (j != 12) low = fmin(low, w->g_stage[j][i]), high = fmax(high, w->g_stage[j][i]);
+    if (!r->armed[i] || (i < r->shifts && r->shift[i] != 0) || !((low > 0 ? low : -high) > high - low)) return 0;
+  }
+  return 1;
+}
+
 /* Move surfaces back that guards have left: until then these fire as soon as they go further beyond. */
 static void release(Work *w) {
   Run *r = w->run;
@@ -450,6 +463,7 @@ static double find_events(Work *w, double t, const double *x, double h) {
   double first = INFINITY;
   memcpy(w->g[SAMPLES - 1], w->g_end, sizeof w->g_end);
   memset(w->shift, 0, sizeof w->shift);
+  if (distant(w)) return first;
   for (;;) {
     for (int k = 1; k + 1 < SAMPLES; ++k) {
       const double s = k / (SAMPLES - 1.0);

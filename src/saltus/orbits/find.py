@@ -20,7 +20,7 @@ from saltus.model.mechanism import Mechanism
 from saltus.orbits.orbit import Orbit
 from saltus.orbits.section import Relabel, Sameness, Section, find_sameness
 from saltus.orbits.shooting import Evaluation, Point, Shooting, newton
-from saltus.orbits.stride import Crossing, Lost, Moment, Passage, Stride
+from saltus.orbits.stride import Arc, Crossing, Lost, Moment, Passage, Stride
 from saltus.simulation.asked import check_events, check_start, ground_of
 
 ON_SECTION = 1e-6
@@ -180,17 +180,17 @@ class _Search:
     def _prepared(self, theta: np.ndarray) -> Point:
         """Run from the start to find out the events of a stride, and what counts as the same state."""
         q, v = self.given.positions.copy(), self.given.velocities.copy()
-        moment = self.stride.settled(self.domain, self.given.time, q, v, theta)
+        moment = self._unwound(self.stride.settled(self.domain, self.given.time, q, v, theta), theta)
         if self.system.terrain is not None:
             if self.period is not None:
                 passage = self.stride.run(moment, theta, until=moment.t + self.period)
-                same = find_sameness(self.stride, theta, passage)
+                same = find_sameness(self.stride, theta, passage.arcs, passage.crossings)
                 if same.timed:
                     return self._on_time(moment, replace(same, timed=False), theta)
             moment = self._first_event(moment, theta)
         passage = self.stride.run(moment, theta, stop=self._back)
         again = self._settled(passage, theta)
-        same = find_sameness(self.stride, theta, again)
+        same = find_sameness(self.stride, theta, again.arcs, again.crossings)
         where = dict(self.where)
         if same.timed and self.period is None:
             raise BadValue("the machine depends on time itself; give the period, a multiple of that of its motions")
@@ -211,6 +211,18 @@ class _Search:
         on_section = sections[0].distance(moment, theta) < ON_SECTION and self._crosses(crossings[-1], moment, theta)
         first = self._reduced(moment if on_section else self.relabel.moment(passage.end))
         return self._point(first, theta)
+
+    def _unwound(self, moment: Moment, theta: np.ndarray) -> Moment:
+        """The same without whole turns of angles that no domain notices: a crank at 1000 rad costs three digits."""
+        if np.abs(moment.q).max(initial=0.0) < 2 * np.pi:
+            return moment
+        x, arcs = np.concatenate([moment.q, moment.v]), []
+        for name in self.system.domains:
+            here = replace(moment, domain=name)
+            d = self.stride.dynamics(here, theta)
+            p, _ = d.entered(here, theta, self.stride.contacts(here, theta))
+            arcs.append(Arc(d, p, np.full(2, moment.t), x[None, None]))
+        return find_sameness(self.stride, theta, arcs).unwound(moment)
 
     def _crosses(self, crossing: Crossing, moment: Moment, theta: np.ndarray) -> bool:
         """Whether a state on the section goes through it in its direction, where nothing else happens there."""

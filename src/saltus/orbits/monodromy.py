@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -71,8 +72,8 @@ def shooting_estimate(orbit: Orbit, step: float = 1e-6) -> np.ndarray:
     It is in the basis of `Stability.matrix` and cheap to have, but only as good as the step.
     """
     known = orbit.shooting
-    parts = known.sections, known.events, known.sameness, known.relabel, known.period, {}
-    return Shooting(known.stride.like(()), *parts, step).evaluate(orbit.evaluation.point).section_map
+    parts: Any = (known.sections, known.events, known.sameness, known.relabel, known.period, {}, step)
+    return Shooting(known.stride.like(()), *parts).evaluate(orbit.evaluation.point).section_map
 
 
 def _named(orbit: Orbit, coordinates: Sequence[str] | None) -> list[int]:

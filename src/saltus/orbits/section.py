@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from saltus.model.mechanism import Mechanism
 from saltus.model.rank import RANK_TOL
 from saltus.model.symbols import SX
 from saltus.once import cached_property
-from saltus.orbits.stride import Crossing, Moment, Passage, Stride
+from saltus.orbits.stride import Arc, Crossing, Moment, Stride
 from saltus.orbits.variation import Rows
 
 SHIFT = 0.7312  # m or rad: any number that no machine is periodic with
@@ -137,10 +137,9 @@ class Sameness:
         return out[self.rows]
 
     def unwound(self, moment: Moment) -> Moment:
-        """The same state without full turns, which cost a crank's angle digits after many of them."""
-        q = moment.q.copy()
-        for i in self.turning:
-            q[i] -= 2 * np.pi * np.round(q[i] / (2 * np.pi))
+        """The same state with every angle that may turn within a turn of zero."""
+        q, turning = moment.q.copy(), list(self.turning)
+        q[turning] = np.fmod(q[turning], 2 * np.pi)
         return replace(moment, q=q)
 
     def difference(self, a: Moment, b: Moment) -> np.ndarray:
@@ -151,12 +150,14 @@ class Sameness:
         return self.seen(out)
 
 
-def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Sameness:
+def find_sameness(
+    stride: Stride, theta: np.ndarray, arcs: Sequence[Arc], crossings: Sequence[Crossing] = ()
+) -> Sameness:
     """Try it out: shift each coordinate alone (and time), and see whether flow, guards and loops notice."""
     m = stride.system.mechanism
     helper = assembler(m)
     plain = [i for i in range(len(m.q_names)) if not any(b <= i < b + 4 for b in helper.balls)]
-    states = [(arc, *_middle(arc)) for arc in passage.arcs if len(arc.breaks) > 1]
+    states = [(arc, *_middle(arc)) for arc in arcs if len(arc.breaks) > 1]
 
     def notices(index: int | None, amount: float, *, carried: tuple[int, float] | None = None) -> bool:
         for arc, t, x in states:
@@ -185,7 +186,7 @@ def find_sameness(stride: Stride, theta: np.ndarray, passage: Passage) -> Samene
                 values.append(np.concatenate([f, np.ravel(g), phi]))
             if np.abs(values[1] - values[0]).max() > ALIKE * max(1.0, np.abs(values[0]).max()):
                 return True
-        for crossing in passage.crossings:
+        for crossing in crossings:
             if crossing.edge is not None and isinstance(crossing.edge.reset, Map) and _jumps(crossing, index, amount):
                 return True
         return False

@@ -30,6 +30,7 @@ from saltus.simulation.instant import response, settle
 MOST_EVENTS = 200
 MOST_STEPS = 20_000  # of the integrator in one stay in a domain
 BEYOND = 1e-7  # m, m/s or of the weight: by so much a state may miss the modes of its contacts
+FAR = 100  # last digits of a coordinate that a tolerance has to be above
 
 
 class Lost(SaltusError):
@@ -422,6 +423,17 @@ class _Stay:
             raise Lost(f"{name} is not as the sequence has it at t = {self.t:.4g} s ({what})", reason="other events")
         return self.contacts.watch(g, first, out, self.rooms)
 
+    def _far(self) -> str:
+        """Which coordinate has become so large that its last digit is not far below the tolerance."""
+        q, names = np.abs(self.x[: self.stride.rows.nq]), self.stride.system.mechanism.q_names
+        worst, tol = int(q.argmax()) if len(q) else 0, self.stride.tolerance
+        if not len(q) or FAR * np.spacing(q[worst]) < tol:
+            return ""
+        return (
+            f": {names[worst]} is {self.x[worst]:.4g} (rad or m), whose last digit is too large for a tolerance of "
+            f"{tol:g}; start where it is smaller, or give a larger `tolerance`"
+        )
+
     def _flow(self, on_time: bool) -> tuple[list[int], list[int]]:
         """Let the engine run until guards fire: their numbers, and those still watched; none where the time ends."""
         d, rows, tol, p, Pi = self.d, self.stride.rows, self.stride.tolerance, self.p, self.Pi
@@ -463,11 +475,13 @@ class _Stay:
             if segment.stop is Stop.LIMIT and sum(map(len, self.breaks)) > MOST_STEPS:
                 raise Lost(
                     f"{MOST_STEPS} steps bring it from t = {self.begin:.4g} s to {self.t:.4g} s only, in "
-                    f"{d.domain.name!r}: round-off or stiffness, as of links far lighter than others",
+                    f"{d.domain.name!r}: round-off or stiffness, as of links far lighter than others{self._far()}",
                     reason="too many steps",
                 )
             if segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
-                raise Lost(f"{segment.stop.value} at t = {self.t:.4g} s in {d.domain.name!r}", reason="singular")
+                raise Lost(
+                    f"{segment.stop.value} at t = {self.t:.4g} s in {d.domain.name!r}{self._far()}", reason="singular"
+                )
             if segment.stop is Stop.END and on_time:
                 return [], []
             if segment.stop is Stop.END:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def stabilise(
     known = orbit.shooting.with_free(names, {})
     theta, first = orbit.evaluation.point.theta, known.sections[0].crossing
     section = Section(known.stride, first, first.after if first else orbit.node, known.relabel, theta, guarded=False)
-    parts = known.events, known.sameness, known.relabel, known.period, {}, known.step
+    parts: Any = (known.events, known.sameness, known.relabel, known.period, {}, known.step)
     shooting = Shooting(known.stride, [section], *parts)
     e = shooting.evaluate(orbit.evaluation.point)
     A, B = e.section_map, e.by_param

@@ -79,7 +79,7 @@ def from_run(plan: Plan, run: Trajectory) -> Guess:
                 given=run.meta[what],
             )
     if plan.through:
-        return [_part_of(run, np.ones(len(run.t), bool))]
+        return [part_of(run, np.ones(len(run.t), bool))]
     phases, wanted = [int(i) for i in np.unique(run.arrays["phase"])], [p.domain.name for p in plan.phases]
     domains = [run.meta["domains"][i] for i in phases]
     for first in range(len(phases) - len(wanted), -1, -1):
@@ -103,10 +103,10 @@ def _moved(plan: Plan, guess: Guess) -> Guess:
 
 
 def _phase_of(run: Trajectory, index: int) -> PhaseGuess:
-    return _part_of(run, run.arrays["phase"] == index)
+    return part_of(run, run.arrays["phase"] == index)
 
 
-def _part_of(run: Trajectory, mine: np.ndarray) -> PhaseGuess:
+def part_of(run: Trajectory, mine: np.ndarray) -> PhaseGuess:
     """Samples of a run, without those that come twice."""
     t = run.t[mine]
     kept = np.concatenate([[True], np.diff(t) > 1e-12])

@@ -221,6 +221,7 @@ def planned(
         },
         "notes": [],
         "loop_gap": gap,
+        "error": {},
         "energy_start": float(energies[0]),
         "energy_end": float(energies[-1]),
         "energy_scale": float(np.abs(done).sum() + np.ptp(energies) + arrays["kinetic"].max()),

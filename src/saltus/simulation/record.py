@@ -80,6 +80,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
         "outcome": asdict(log.outcome) if log.outcome else {},
         "notes": log.notes,
         "loop_gap": gap,
+        "error": {},
         "energy_start": float(energies[0]),
         "energy_end": float(energies[-1] - last_loss),
         "energy_scale": float(scale),

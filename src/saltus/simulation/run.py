@@ -55,6 +55,7 @@ from saltus.simulation.asked import (
     first_domain,
     ground_of,
 )
+from saltus.simulation.check import compare, finer
 from saltus.simulation.contacts import SHARED, START, Contacts
 from saltus.simulation.held import Held, row
 from saltus.simulation.instant import Settled, response, settle
@@ -67,6 +68,7 @@ CHUNK = 4000  # steps between looks at progress and Ctrl-C
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
 LOOSE = 1e3  # tolerances: what positions and velocities are known to after a while
 MOVED = 1e-6  # m or rad: a state that moves by more at an event was moved
+WEDGED = 1e-3  # of the pivots of slip: where forces end a run, so near to none they have no bound
 
 Independent = Sequence[str] | Mapping[str, Sequence[str]]
 Progress = Callable[[float, float, int], None]
@@ -91,6 +93,7 @@ def simulate(
     stop_after: Mapping[str, int] | None = None,
     max_steps: int = 1_000_000,
     progress: Progress | None = None,
+    check: bool = False,
 ) -> Trajectory:
     """Run a machine from `start` at t = `begin` until `until` (s), or until an event ends it.
 
@@ -102,8 +105,11 @@ def simulate(
     number of recorded samples per second; any instant in between is there as dense output. `stop_after` ends the run
     after so many events of a name, as in {"touchdown": 16}. A motion so fast that it takes more than `max_steps` steps
     ends with outcome "step limit", before time and memory run out. `progress(t, until, events)` is called now and then.
-    Ctrl-C keeps what was simulated.
+    Ctrl-C keeps what was simulated. With `check` it is run once more at a hundredth of the tolerance, and `run.error`
+    says how far each position may be off.
     """
+    call = dict(locals())
+    finest = finer(tolerance) if check else tolerance
     check_system(system)
     if isinstance(system, HybridSystem) and system.terrain is not None and not system.edges:
         system = system.mechanism  # it is one alone, on any ground
@@ -138,6 +144,8 @@ def simulate(
     law = stepwise(control)
     if isinstance(law, Schedule):
         run.log.note(law.judged(out, control))
+    if check:
+        compare(out, simulate(**{**call, "check": False, "progress": None, "tolerance": finest}))
     return out
 
 
@@ -568,6 +576,8 @@ class _Run:
             elif segment.stop is Stop.END and self.t >= until:
                 return None, None
             elif segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
+                if (stuck := self._wedged(now, x, p)) is not None:
+                    return stuck, None
                 log.outcome = Outcome(
                     segment.stop.value, why(segment.stop, now, self.held.name(now), self.t, x, p), self.t
                 )
@@ -599,6 +609,14 @@ class _Run:
         first = len(now.edges)
         met = tuple(k for k, beyond in enumerate(side[first : now.n_own]) if beyond > WATCH)
         return Met(met) if met and self.contacts is not None else None
+
+    def _wedged(self, now: Mode, x: np.ndarray, p: np.ndarray) -> Met | None:
+        """The guard of forces without bound, if an engine could not come quite as near to its surface."""
+        if self.contacts is None:
+            return None
+        first, watched = len(now.edges), self.contacts.c.watched
+        own = zip(watched, self._guards(now, x, p)[first:], strict=False)
+        return next((Met((k,)) for k, ((what, _), g) in enumerate(own) if what == "wedge" and g < WEDGED), None)
 
     def _guards(self, now: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """All guards."""

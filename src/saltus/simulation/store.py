@@ -20,7 +20,7 @@ from saltus.model.registry import readable
 from saltus.simulation import netcdf
 from saltus.simulation.trajectory import SAMPLES, Event, Piece, Trajectory
 
-FORMAT = "saltus-trajectory-4"
+FORMAT = "saltus-trajectory-5"
 STATES = ("q_before", "v_before", "q", "v")  # around an event
 
 # What `meta` holds at least: a text, a number, a list of names, a dict of numbers.
@@ -39,7 +39,7 @@ NAMES = (
     "standing",
     "elements",
 )
-TABLES = ("params", "work")
+TABLES = ("params", "work", "error")
 ACCOUNTS = {
     "contacts": ("normal_min", "normal_max", "friction_need", "friction_given", "friction_short", "pulling"),
     "feet": ("depth", "t"),
@@ -244,6 +244,9 @@ def _event(fields: dict[str, Any], i: int, arrays: Mapping[str, np.ndarray]) -> 
             _number(impact[name], name)
         impact |= {name: np.array(impact[name], float) for name in ("v", "impulses", "works")}
         impact["rows"] = tuple(readable(row, "row of an impact") for row in impact["rows"])
+        per_row = (len(impact["rows"]),)
+        if impact["impulses"].shape != per_row or impact["works"].shape not in ((0,), per_row):
+            raise ValueError("an impact has not one impulse, and one work or none, per row")
         fields["impact"] = Impact(**impact)
     states = {name: arrays[f"event_{name}"][i] for name in STATES}
     return Event(**fields, **states)

@@ -288,6 +288,16 @@ class Trajectory(Shown):
         return float(self.meta["loop_gap"])
 
     @property
+    def error(self) -> Named:
+        """How far positions may be off at any sample (rad, m), by name; known of runs with `check=True`.
+
+        Twice the largest difference from the same call at a hundredth of the tolerance, and ten tolerances.
+        """
+        if not self.meta["error"]:
+            raise BadValue(f"this run of {self.meta['name']!r} was not checked; simulate it with check=True")
+        return Named(list(self.meta["error"]), np.array(list(self.meta["error"].values())))
+
+    @property
     def impacts(self) -> Impacts:
         """Events with an impact; `run.impacts.table()` says what each cost."""
         return Impacts(e for e in self.events if e.impact is not None)
@@ -393,6 +403,9 @@ class Trajectory(Shown):
             "  energy account (J): " + ", ".join(f"{k} {v:.6g}" for k, v in account.items() if "relative" not in k),
             f"  energy residual: {account['relative residual']:.3g} of the energy exchanged, at any sample",
         ]
+        if self.meta["error"]:
+            worst = max(self.meta["error"], key=self.meta["error"].__getitem__)
+            lines.append(f"  error: {self.meta['error'][worst]:.2g} at most ({worst}), from a run at a finer tolerance")
         held = {n: c for n, c in self.meta["contacts"].items() if n not in self.meta["elements"]}
         lines += self.contacts.lines()
         for name, contact in held.items():

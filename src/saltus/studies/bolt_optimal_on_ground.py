@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_discrete_are
 
 import saltus as sl
+from saltus.plan.guess import Guess, part_of
 from saltus.studies import STUDIES
 from saltus.studies import bolt_real_ground as clocks
 from saltus.studies.bolt_gaits import HEAT, leave_sharply
@@ -22,10 +26,13 @@ FALL = 200.0  # N/rad: the ground force falls to zero at least so steeply over t
 FASTEST, TORQUE = 60.0, 30.0  # rad/s, Nm
 LIMITS = sl.plan.Limits(seconds=3600.0)  # time on a busy machine shall not decide where it ends
 STEP = 0.1  # m/s, from one speed to the next on the way to the speed wanted
-STIFF, DAMPED = 1e3, 10.0  # Nm/rad, Nm s/rad: how the crank follows
+STIFF, DAMPED = 60.0, 0.6  # Nm/rad, Nm s/rad: how the crank follows
+TRIES, TRIED = 20, 0.012  # runs from which the effect of corrections is learnt, and the largest of them (rad)
+PRICE, LARGEST = 30.0, 0.15  # of corrections beside deviations in the sum that is least; rad
 FELT = 20.0  # N in the toe's spring: the foot is down
 RATE = 2000.0  # Hz
-STRIDES, STEPS, LIKE = 30, 16, 3
+STRIDES, STEPS = 30, 16
+Correct = Callable[[int, np.ndarray], np.ndarray]
 FALLEN = 0.2  # m: height of the body at which the bumper of `bolt_on_ground` stops it
 
 
@@ -71,21 +78,19 @@ def study(speed: float, friction: float) -> StudyResult:
             holds=data["ok"],
         ),
         Comparison(
-            f"time of the first {LIKE} strides on real ground",
-            LIKE * best.duration,
-            begun[LIKE] - begun[0] if len(begun) > LIKE else 0.0,
+            "time of a stride on real ground, the later half",
+            best.duration,
+            float(np.mean(np.diff(begun[len(begun) // 2 :]))) if len(begun) > 3 else 0.0,
             "s",
-            0.05 * LIKE * best.duration,
+            0.02 * best.duration,
             why="as planned",
         ),
-        Comparison(
-            "speed later on", None, reached, "m/s", why=f"{speed:g} m/s planned; nothing holds it, see the notes"
-        ),
+        Comparison("speed on real ground, the later half", speed, reached, "m/s", 0.05 * speed, why="as planned"),
         Comparison(
             "energy of a metre",
             f"{data['energy_per_metre_by_clock']:.4g} J of a clock that runs at 1.43 m/s",
             f"{best.objective:.4g} J planned, {data['energy_per_metre']:.4g} J flown",
-            holds=best.objective < data["energy_per_metre_by_clock"],
+            holds=max(best.objective, data["energy_per_metre"]) < data["energy_per_metre_by_clock"],
         ),
     ]
     info = STUDIES["bolt-optimal-gait"]
@@ -93,8 +98,9 @@ def study(speed: float, friction: float) -> StudyResult:
         "The toe is on its spring of 65 kN/m, as in bolt-real-ground. For a rigid leg, as the paper models it, no gait "
         "was found that keeps to a friction below 10.",
         "On real ground the crank follows the plan from the instant at which the toe's spring feels the ground, 2000 "
-        "times per second. Nothing else is fed back, and the planned stride is not stable: the first strides are like "
-        "the plan's, later ones are long and short in turns or irregular, and the toe slips in them.",
+        "times per second. That alone is not stable: a deviation is 2.7 times as large a stride later, on the other "
+        "side. So at every touch two corrections of the crank are chosen, in stance and in flight, linear in what the "
+        f"touch was like, from {TRIES} short runs with random corrections.",
     ]
     figures = {"gait": _figure(best, run), "snapshots": sl.view.plot_snapshots(run, times=np.linspace(0.0, 0.45, 7))}
     return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
@@ -112,27 +118,12 @@ def machine() -> sl.Mechanism:
 
 def planned(speed: float, friction: float) -> sl.plan.Planned:
     """From a stride of the clock to least heat, to the speed wanted, and to least energy."""
-    whole = sl.zoo.bolt_on_ground()
-    run = clocks.simulate(whole, GUESS, friction, whole.keyframe("rest"), until=4.0)
-    flight = [x for x in run.contacts["toe"] if x.mode == "open"][-2]
-    begin = (flight.begin + flight.end) / 2
-    at = run.at(begin)
     m = machine()
     system = sl.HybridSystem(m)
     air, down = system.domain("flight"), system.domain("stance", contacts=[sl.Pinned("toe")])
     system.edge(air, down, guard=sl.Touchdown("toe"), reset=sl.PlasticImpact())
     system.edge(down, air, guard=sl.Liftoff("toe"))
-    start = sl.State(m, at.positions, at.velocities, {n: at.params[n] for n in m.params if n in at.params})
-    guess = sl.simulate(
-        system,
-        start,
-        domain="flight",
-        begin=begin,
-        until=begin + 0.5,
-        control=m.controls["clock"],
-        params={"mu": 1e3},
-        stop_after={"touchdown": 2},
-    )
+    guess = _stride(friction)
     rough: dict[str, Any] = {"tolerance": None, "fly": False}
     best = sl.plan.solve(_plan(system, OWN, friction, "heat", (12, 24), fall=0.0), guess=guess, **rough)
     for v in np.linspace(OWN, speed, 1 + int(np.ceil(abs(speed - OWN) / STEP))):
@@ -141,6 +132,15 @@ def planned(speed: float, friction: float) -> sl.plan.Planned:
         plan = _plan(system, speed, friction, minimise, (20, 40))
         best = sl.plan.solve(plan, guess=best, tolerance=1e-3, fly=False, limits=LIMITS)
     return best
+
+
+def _stride(friction: float) -> Guess:
+    """The last whole stride of the clock on real ground: from touch to the last lift, hops left out, and to touch."""
+    whole = sl.zoo.bolt_on_ground()
+    run = clocks.simulate(whole, GUESS, friction, whole.keyframe("rest"), until=4.0)
+    begun, again = clocks.steps(run)[-3:-1]
+    lifts = max(x.begin for x in run.contacts["toe"] if x.mode == "open" and begun < x.begin < again)
+    return [part_of(run, (run.t > a) & (run.t < b)) for a, b in ((begun, lifts), (lifts, again))]
 
 
 def _plan(
@@ -173,32 +173,88 @@ def need(best: sl.plan.Planned) -> float:
 
 
 def flown(best: sl.plan.Planned, friction: float) -> sl.Trajectory:
-    """The machine itself on real ground, its crank following the plan."""
-    law = sl.control.Sampled(following(best), rate=RATE)
+    """The machine itself on real ground, its crank following the plan with corrections learnt before."""
+    return _run(best, friction, STRIDES, Following(best, learnt(best, friction)))
+
+
+def _run(best: sl.plan.Planned, friction: float, strides: float, law: Following) -> sl.Trajectory:
+    control, until = sl.control.Sampled(law, rate=RATE), strides * best.duration
     params = {**best.params, "mu": friction}
-    until = STRIDES * best.duration
-    return sl.simulate(best.mechanism, best.start, until=until, control=law, params=params, tolerance=1e-8)
+    return sl.simulate(best.mechanism, best.start, until=until, control=control, params=params, tolerance=1e-8)
 
 
-def following(best: sl.plan.Planned) -> Callable[[float, sl.Signals], dict[str, float]]:
-    """A law that follows the plan's crank, from the beginning whenever the foot comes down."""
-    m, period = best.mechanism, best.duration
-    t = np.linspace(0.0, period, 4001)
-    q = best.states(t)[:, list(m.q_names).index("q1")]
-    v = np.gradient(q, t)
-    once = np.unique(best.t, return_index=True)[1]
-    u = np.interp(t, best.t[once], best.torques["q1"][once])
-    stiffness, begun = m.params["k_toe"].value, 0.0
+class Following:
+    """A law that follows the plan's crank, from the beginning whenever the foot comes down.
 
-    def law(now: float, s: sl.Signals) -> dict[str, float]:
-        nonlocal begun
-        down = -stiffness * float(s.q["toe"]) > FELT
-        if now < begun or now - begun > (0.5 if down else 1.3) * period:
+    The crank is where it is then, and comes back to the plan's in 0.4 of a stride. `correct` is asked at every touch,
+    of its number and what it is like, for two corrections (rad): a bump in stance, and a shift in flight.
+    """
+
+    def __init__(self, best: sl.plan.Planned, correct: Correct) -> None:
+        m, self.period = best.mechanism, best.duration
+        self.t = np.linspace(0.0, self.period, 4001)
+        self.q = best.states(self.t)[:, list(m.q_names).index("q1")]
+        self.v = np.gradient(self.q, self.t)
+        once = np.unique(best.t, return_index=True)[1]
+        self.u = np.interp(self.t, best.t[once], best.torques["q1"][once])
+        self.stiffness, self.stance = m.params["k_toe"].value, best.events[0].t
+        self.correct, self.touches = correct, list[tuple[float, np.ndarray, np.ndarray]]()
+
+    def __call__(self, now: float, s: sl.Signals) -> dict[str, float]:
+        """Torque of the crank."""
+        down = -self.stiffness * float(s.q["toe"]) > FELT
+        begun = self.touches[-1][0] if self.touches and now > 0 else -math.inf
+        if now - begun > (0.5 if down else 1.3) * self.period:
+            self._touch(now, s)
             begun = now
-        k = min(int((now - begun) / period * 4000), 4000)
-        return {"q1": float(u[k] + STIFF * (q[k] - s.q.q1) + DAMPED * (v[k] - s.v.q1))}
+        tau = now - begun
+        k = min(int(tau / self.period * 4000), 4000)
+        back, bump, shift = (
+            _rest(tau / (0.4 * self.period)),
+            _bump(tau / (2.5 * self.stance)),
+            1 - _rest((tau / self.period - 0.3) / 0.5),
+        )
+        wish = self.q[k] + self.turns + self.ahead * back + self.now @ (bump, shift)
+        return {"q1": float(self.u[k] + STIFF * (wish - s.q.q1) + DAMPED * (self.v[k] - s.v.q1))}
 
-    return law
+    def _touch(self, now: float, s: sl.Signals) -> None:
+        if now <= 0:
+            self.touches.clear()
+        ahead = float(s.q.q1) - self.q[0]
+        self.turns = 2 * math.pi * round(ahead / (2 * math.pi))
+        self.ahead = ahead - self.turns
+        body = float(s.v["boom.x"]), float(s.v["boom.y"]), 10 * float(s.q["boom.y"])
+        like = np.array([*body, 10 * self.ahead, (float(s.v.q1) - self.v[0]) / 10])
+        self.now = self.correct(len(self.touches), like)
+        self.touches.append((now, like, self.now))
+
+
+def learnt(best: sl.plan.Planned, friction: float) -> Correct:
+    """Corrections by the linear-quadratic regulator of the map from touch to touch, fitted to runs with random ones."""
+    random, rows = np.random.default_rng(0), []
+    for _ in range(TRIES):
+        law = Following(best, lambda n, like: random.uniform(-TRIED, TRIED, 2))
+        _run(best, friction, 3.6, law)
+        rows += [(a[1], a[2], b[1]) for a, b in itertools.pairwise(law.touches[:4])]
+    like, given, after = (np.array(x) for x in zip(*rows, strict=True))
+    wanted = like[0]
+    known = np.hstack([like - wanted, given, np.ones((len(like), 1))])
+    fitted = np.linalg.lstsq(known, after - wanted, rcond=1e-6)[0].T
+    A, B, price = fitted[:, :5], fitted[:, 5:7], PRICE * np.eye(2)
+    P = solve_discrete_are(A, B, np.eye(5), price)
+    gains = np.linalg.solve(price + B.T @ P @ B, B.T @ P @ A)
+    return lambda n, like: np.clip(-gains @ (like - wanted), -LARGEST, LARGEST)
+
+
+def _rest(s: float) -> float:
+    """From 1 to 0 between 0 and 1, smoothly."""
+    s = min(max(s, 0.0), 1.0)
+    return 1 - s * s * (3 - 2 * s)
+
+
+def _bump(s: float) -> float:
+    """Up to 1 and back to 0 between 0 and 1."""
+    return math.sin(math.pi * min(s, 1.0)) ** 2
 
 
 def energy(run: sl.Trajectory, within: np.ndarray) -> float:

@@ -39,7 +39,7 @@ UNTIL = 30.0  # s: irregular gaits are now faster and now slower
 HOP = 0.02  # s: contacts that are apart by less are one stance
 BIN, KEPT, ROUNDS = 0.2, 8, 12  # m/s, clocks of one speed that a search goes on from, and how often it does
 GAINS = np.array([False, True, True, False, False])  # are drawn by their logarithms
-SETTLED = 8.0  # s: from here on an orbit is sought, before the crank's angle is so large that it costs digits
+SETTLED = 8.0  # s: by then a gait has come to its orbit, which is sought from there
 NEAR, LONGEST = 0.02, 8  # states (SI units) so near to one so many turns of the clock before may be periodic
 
 
