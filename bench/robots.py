@@ -188,20 +188,37 @@ def run(directory: Path, states: int = 20, move: bool = True, write: Path | None
         )
         if write is not None:
             write.write_text(json.dumps([asdict(r) for r in results], indent=1))
+    return Report(rows(results))
+
+
+def rows(results: list[Result]) -> list[Row]:
+    """How many files were read, and how well they agree."""
     machines = [r for r in results if r.read != "none"]
     strict = sum(r.read == "strictly" for r in machines)
-    agree = [r for r in results if r.agrees is not None]
-    rows = [
+    rounded = [r for r in machines if r.differs and r.why == "rounded loops"]
+    compared = [r for r in machines if r.differs and r not in rounded]
+    left = max((r.unbalanced for r in compared if not r.agrees), default=0.0)
+    out = [
         Row("files read strictly", f"{strict} of {len(machines)}", "95 %", strict >= 0.95 * len(machines)),
         Row("files without a machine: parts of others, or nothing that moves", f"{len(results) - len(machines)}"),
+        Row("files with loops read strictly", _share([r.read == "strictly" for r in machines if r.loops]), "all"),
         Row(
             f"agree to {AGREE:g} with MuJoCo or Pinocchio",
-            f"{sum(bool(r.agrees) for r in agree)} of {len(agree)}",
+            _share([bool(r.agrees) for r in compared]),
             "all",
-            all(r.agrees for r in agree),
+            all(r.agrees for r in compared),
         ),
     ]
-    return Report(rows)
+    if left:
+        out.append(Row("of the others, share of the efforts that our accelerations leave there", f"{left:.1e}"))
+    if rounded:
+        gap, apart = max(r.gap for r in rounded), max(max(r.differs.values()) for r in rounded)
+        out.append(Row(f"{len(rounded)} files whose loops stay open by up to {gap:.0e} m differ by", f"{apart:.0e}"))
+    return out
+
+
+def _share(right: list[bool]) -> str:
+    return f"{sum(right)} of {len(right)}"
 
 
 def main(words: list[str]) -> Report:

@@ -63,6 +63,15 @@ PART = """<mujoco><body name="gauge" pos="1 0 1"><joint name="dial" axis="0 1 0"
 SECRET = '<mujoco><body name="secret"><joint/><geom size="1"/></body></mujoco>'
 CUBE = """v -1 -1 -1\nv 1 -1 -1\nv 1 1 -1\nv -1 1 -1\nv -1 -1 1\nv 1 -1 1\nv 1 1 1\nv -1 1 1
 f 1 4 3 2\nf 5 6 7 8\nf 1 2 6 5\nf 2 3 7 6\nf 3 4 8 7\nf 4 1 5 8\n"""
+SHELL = """<COLLADA><asset><unit meter="0.01"/></asset><library_geometries><geometry id="g"><mesh>
+  <source id="s"><float_array>0 0 0 1 0 0 0 1 0 0 0 1</float_array>
+    <technique_common><accessor stride="3"/></technique_common></source>
+  <vertices id="v"><input semantic="POSITION" source="#s"/></vertices>
+  <polylist><input semantic="VERTEX" offset="0"/><vcount>3 3 3 3</vcount><p>0 2 1 0 1 3 1 2 3 2 0 3</p></polylist>
+  </mesh></geometry></library_geometries><library_nodes><node id="n"><rotate>0 0 1 90</rotate>
+  <instance_geometry url="#g"/></node></library_nodes><library_visual_scenes><visual_scene><node>
+  <translate>1 2 3</translate><instance_node url="#n"/></node></visual_scene></library_visual_scenes></COLLADA>
+"""
 
 
 def _inertial(mass: float) -> str:
@@ -75,7 +84,8 @@ URDF = f"""<robot name="leg">
   <link name="crank">{_inertial(0.4)}<collision><geometry><cylinder radius="0.02" length="0.2"/></geometry></collision>
   </link>
   <link name="coupler">{_inertial(0.3)}</link>
-  <link name="rocker">{_inertial(0.5)}<collision><geometry><sphere radius="0.03"/></geometry></collision></link>
+  <link name="rocker">{_inertial(0.5)}<collision><geometry><sphere radius="0.03"/></geometry></collision>
+    <contact><lateral_friction value="0.6"/></contact></link>
   <link name="plate"><inertial><mass value="0"/></inertial></link>
   <joint name="a" type="revolute"><parent link="base"/><child link="crank"/><origin xyz="0 0 0" rpy="0 0 0"/>
     <axis xyz="0 1 0"/><limit lower="-2" upper="2" effort="30" velocity="8"/>
@@ -89,7 +99,9 @@ URDF = f"""<robot name="leg">
     <axis xyz="0 1 0"/></loop>
   <transmission name="t"><type>simple</type><joint name="a"/><actuator name="m">
     <mechanicalReduction>-12</mechanicalReduction></actuator></transmission>
-  <gazebo reference="base"><turnGravityOff>false</turnGravityOff></gazebo>
+  <gazebo reference="base"><turnGravityOff>false</turnGravityOff><mu1>0.7</mu1></gazebo>
+  <group_state name="bent" group="all"><joint name="a" value="0.2"/><joint name="c" value="-0.1"/>
+    <joint name="root_joint" value="0 0 0.5 0 0 0 1"/></group_state>
 </robot>
 """
 
@@ -157,7 +169,8 @@ def robot(seed: int, folder: Path) -> str:
     inner.mkdir()
     (folder / "secret.xml").write_text(SECRET)
     (inner / "part.xml").write_text(mutated(rng, PART) if rng.random() < 0.1 else PART)
-    (inner / "shell.obj").write_text(mutated(rng, CUBE) if rng.random() < 0.1 else CUBE)
+    for name, whole in (("shell.obj", CUBE), ("y.dae", SHELL)):
+        (inner / name).write_text(mutated(rng, whole) if rng.random() < 0.1 else whole)
     text, suffix = rng.choice(TEXTS)
     outside = re.sub(r'file="[^"]*"', 'file="../secret.xml"', text)
     spoil = mutated if rng.random() < 0.2 else altered
