@@ -143,6 +143,24 @@ def test_a_ratio_of_an_integral():
     assert best.objective == pytest.approx(12.0, abs=1e-8)
 
 
+def test_stretches_of_a_run_are_a_guess():
+    """A block that is pushed to and fro; the plan from there is the block's own, 12 d^2."""
+    m = rail()
+    run = sl.simulate(m, m.assemble(x=0.0), until=3.0, control=lambda t, s: {"x": sl.math.cos(t)})
+    plan = sl.Plan(m, duration=1.0, intervals=6)
+    plan.require(plan.start == m.assemble(x=0.0), plan.end.v.x == 0, plan.end.q.x == 0.5)
+    plan.minimise(plan.integral(plan.u.x**2))
+    best = sl.plan.solve(plan, guess=[sl.plan.stretch(run, 1.0, 2.0)])
+    assert best.objective == pytest.approx(3.0, abs=1e-8)
+    with pytest.raises(BadValue, match=r"has 2 phases, the plan 1; give one stretch per phase"):
+        sl.plan.solve(plan, guess=[sl.plan.stretch(run, 1.0, 2.0)] * 2)
+    with pytest.raises(BadValue, match=r"samples between 5 and 6 s; give times between 0 and 3 s"):
+        sl.plan.stretch(run, 5.0, 6.0)
+    other = effort(sl.Plan(sl.zoo.four_bar(), duration=1.0))
+    with pytest.raises(BadValue, match="it is of another machine"):
+        sl.plan.solve(other, guess=[sl.plan.stretch(run, 1.0, 2.0)])
+
+
 def test_an_integral_that_is_bounded():
     """The furthest an effort of 12 N2 s carries the block in 1 s is 1 m."""
     m = rail()

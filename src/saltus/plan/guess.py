@@ -51,7 +51,22 @@ def guesses(plan: Plan, given: Any) -> list[Guess]:
         base = default(plan)
         return turned(plan, base) or [base]
     if isinstance(given, list) and given and isinstance(given[0], PhaseGuess):
-        return [given]
+        if len(given) != len(plan.phases):
+            raise BadValue(
+                f"the guess has {len(given)} phases, the plan {len(plan.phases)}; give one stretch per phase",
+                given=len(given),
+                expected=len(plan.phases),
+            )
+        m = plan.mechanism
+        sizes = {tuple(y.shape[1] for y in (x.q, x.v, x.u)) for x in given}
+        mine = len(m.q_names), len(m.v_names), len(m.inputs)
+        if sizes != {mine}:
+            raise BadValue(
+                f"the guess has {sizes} positions, velocities and inputs, {m.name!r} {mine}; it is of another machine",
+                given=sizes,
+                expected=mine,
+            )
+        return [_moved(plan, given)]
     if isinstance(given, Trajectory):
         return [from_run(plan, given)]
     if hasattr(given, "trajectory"):  # an Orbit
@@ -59,7 +74,8 @@ def guesses(plan: Plan, given: Any) -> list[Guess]:
     if isinstance(given, Mapping):
         return [from_mapping(plan, given)]
     raise BadValue(
-        f"a guess is a trajectory, an orbit, an earlier plan, or {{'t': times, 'hip': values, ...}}; not "
+        f"a guess is a trajectory, an orbit, an earlier plan, a list of sl.plan.stretch(run, begin, end) with one per "
+        f"phase, or {{'t': times, 'hip': values, ...}}; not "
         f"{type(given).__name__}",
         given=type(given).__name__,
     )
@@ -79,7 +95,7 @@ def from_run(plan: Plan, run: Trajectory) -> Guess:
                 given=run.meta[what],
             )
     if plan.through:
-        return [part_of(run, np.ones(len(run.t), bool))]
+        return [_part_of(run, np.ones(len(run.t), bool))]
     phases, wanted = [int(i) for i in np.unique(run.arrays["phase"])], [p.domain.name for p in plan.phases]
     domains = [run.meta["domains"][i] for i in phases]
     for first in range(len(phases) - len(wanted), -1, -1):
@@ -103,10 +119,22 @@ def _moved(plan: Plan, guess: Guess) -> Guess:
 
 
 def _phase_of(run: Trajectory, index: int) -> PhaseGuess:
-    return part_of(run, run.arrays["phase"] == index)
+    return _part_of(run, run.arrays["phase"] == index)
 
 
-def part_of(run: Trajectory, mine: np.ndarray) -> PhaseGuess:
+def stretch(run: Trajectory, begin: float, end: float) -> PhaseGuess:
+    """What a run did between two times, as the guess of one phase: a list with one per phase is a guess of a plan."""
+    mine = (run.t > begin) & (run.t < end)
+    if mine.sum() < 2:
+        raise BadValue(
+            f"the run has {mine.sum()} samples between {begin:g} and {end:g} s; give times between "
+            f"{run.t[0]:g} and {run.t[-1]:g} s that are farther apart, or simulate with a larger rate",
+            given=(begin, end),
+        )
+    return _part_of(run, mine)
+
+
+def _part_of(run: Trajectory, mine: np.ndarray) -> PhaseGuess:
     """Samples of a run, without those that come twice."""
     t = run.t[mine]
     kept = np.concatenate([[True], np.diff(t) > 1e-12])

@@ -11,7 +11,6 @@ import numpy as np
 from scipy.linalg import solve_discrete_are
 
 import saltus as sl
-from saltus.plan.guess import Guess, part_of
 from saltus.studies import STUDIES
 from saltus.studies import bolt_real_ground as clocks
 from saltus.studies.bolt_gaits import HEAT, leave_sharply
@@ -134,13 +133,13 @@ def planned(speed: float, friction: float) -> sl.plan.Planned:
     return best
 
 
-def _stride(friction: float) -> Guess:
+def _stride(friction: float) -> list[Any]:
     """The last whole stride of the clock on real ground: from touch to the last lift, hops left out, and to touch."""
     whole = sl.zoo.bolt_on_ground()
     run = clocks.simulate(whole, GUESS, friction, whole.keyframe("rest"), until=4.0)
     begun, again = clocks.steps(run)[-3:-1]
     lifts = max(x.begin for x in run.contacts["toe"] if x.mode == "open" and begun < x.begin < again)
-    return [part_of(run, (run.t > a) & (run.t < b)) for a, b in ((begun, lifts), (lifts, again))]
+    return [sl.plan.stretch(run, begun, lifts), sl.plan.stretch(run, lifts, again)]
 
 
 def _plan(
