@@ -31,12 +31,12 @@ static const double FINE = 1e-9, ROUND_OFF = 1e-13; /* of the largest force or m
 static const double PARALLEL = 1e-8, TURN = 1e-6;   /* rad: how near a way is to that of its slip; difference of an angle */
 static const double NEARLY = 1e-6;                  /* of a limit: contacts that share it come to it together */
 
-static int rubs(const Problem *a, int i) {
+static inline int rubs(const Problem *a, int i) {
   const Law *x = &a->laws[i];
   return x->active && x->rough && a->of[i].slips > 0 && x->limit > 0.0;
 }
 
-static double dot(const double *a, const double *b, int n) {
+static inline double dot(const double *a, const double *b, int n) {
   double out = 0.0;
   for (int k = 0; k < n; ++k) out += a[k] * b[k];
   return out;
@@ -124,7 +124,7 @@ static void held(const Problem *a, Forces *g) {
   respond(a, g->f, g->w);
 }
 
-static double largest(const double *x, int n) {
+static inline double largest(const double *x, int n) {
   double out = 0.0;
   for (int k = 0; k < n; ++k) out = fmax(out, fabs(x[k]));
   return out;

@@ -182,16 +182,19 @@ static void holds(const V *p, Holds *h) {
 
 /* K x = b of several b at once by elimination without pivots: lines are in the order of their contacts, normal ones last. */
 static void eliminated(int n, V K[SIZE(LINES)][SIZE(LINES)], V x[SIZE(LINES)][3], int first, int last) {
-  for (int k = 0; k < n; ++k)
+  V inverse[SIZE(LINES)];
+  for (int k = 0; k < n; ++k) {
+    inverse[k] = 1.0 / K[k][k];
     for (int i = k + 1; i < n; ++i) {
-      const V share = K[i][k] / K[k][k];
+      const V share = K[i][k] * inverse[k];
       for (int j = k + 1; j < n; ++j) K[i][j] -= share * K[k][j];
       for (int c = first; c < last; ++c) x[i][c] -= share * x[k][c];
     }
+  }
   for (int k = n - 1; k >= 0; --k)
     for (int c = first; c < last; ++c) {
       for (int j = k + 1; j < n; ++j) x[k][c] -= K[k][j] * x[j][c];
-      x[k][c] /= K[k][k];
+      x[k][c] *= inverse[k];
     }
 }
 
