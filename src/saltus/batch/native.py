@@ -32,6 +32,7 @@ _ARRAYS = (
     "steps",
     "over",
     "fresh",
+    "losses",
     "doubts",
     "land",
     "land_from",
@@ -156,6 +157,7 @@ class Native:
         self._held = self.p[:, motion.slice("row"), :]
         self.v, self.contact = self.memory(e.nv), self.memory(3 * len(motion.elements))
         self.measured = self.memory(len(motion.measured))
+        self.losses = self.memory(2)
         self.steps, self.doubts = self.memory(1, np.int64), self.memory(1, np.int64)
         self.over, self.fresh = self.memory(1, np.int32), self.memory(1, np.int32)
         self.land_from, self.land_to = self.memory(1, np.int64), self.memory(1, np.int64)
@@ -207,7 +209,7 @@ class Native:
         z = np.zeros((len(q), self.x.shape[1] - q.shape[1] - w.shape[1]))
         for memory, values in ((self.x, np.hstack([q, w, z])), (self.p, p), (self.fresh, 1), (self.t, t)):
             self.put(memory, which, values)
-        for memory in (self.steps, self.over, self.doubts):
+        for memory in (self.steps, self.over, self.losses, self.doubts):
             self.put(memory, which, 0)
         if (
             len(which) == self.n and self.n % self.lanes

@@ -48,6 +48,7 @@ typedef struct {
   long long *steps;          /* [block][lane] since the last reset */
   int *over;                 /* [block][lane] 1: has ended, 2: its loops are open or its numbers not finite; stands still */
   int *fresh;                /* [block][lane] 1: the modes are to be found */
+  double *losses;            /* [block][2][lane] J that impacts took since the last reset, and at the last event; or NULL */
   long long *doubts;         /* [block][lane] events that other forces might have followed, steps with too many events */
   const double *land;        /* [patch][PATCH] of all grounds: point, normal, friction, corner, within, second patch */
   const long long *land_from, *land_to; /* [block][lane] the patches of a copy's own ground */
@@ -509,12 +510,13 @@ static double slow(const Meeting *m, int l, int i) {
 }
 
 /* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. 0: there was no
-   impact, 2: its impulses are in doubt. */
-static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l, const int *touching, double *note) {
+   impact, 2: its impulses are in doubt; `loss` is the energy (J) that it took. */
+static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l, const int *touching, double *note, double *loss) {
   double u[SIZE(ROWS)], bounce[SIZE(ELEMENTS)] = {0.0}, low = 0.0, high = 1.0, share = 1.0, bounces = 0.0;
   Problem a;
   Forces g;
   int hit = 0, doubt = 0;
+  *loss = 0.0;
   posed(batch, m, l, touching, &a);
   moving(m, l, 1, &a);
   memcpy(u, a.b, sizeof u);
@@ -546,6 +548,7 @@ static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l,
       gained += g.f[j] * (u[j] + dot(a.G[j], g.f, a.rows) / 2.0);
       lost += fabs(g.f[j] * u[j]);
     }
+    *loss = -gained;
     if (k == 0 && (gained <= GAINS * lost || bounces == 0.0)) break;
     if (k > 0 && gained <= 0.0) low = share;
     if (k > 0 && gained > 0.0) high = share;
@@ -813,11 +816,16 @@ static void changed(const Batch *a, long long block, State *s, V *p, Holds *h, c
   EACH(l) if (event[l]) {
     softened(s, &m, p, l, cause[l]);
     for (int i = 0; i < ELEMENTS; ++i) touching[l][i] = touches(&m.here, p, l, i);
-    double *note = notes[l];
+    double *note = notes[l], loss;
     memset(note, 0, sizeof notes[l]);
     noted(a, block, l, s, -1.0 - (double)number(a, block, l));
     modes(p, l, note + 2 + NW);
-    any |= hit[l] = struck(a, &m, s->w, p, l, touching[l], note + 2 + NW + 2 * MODES);
+    any |= hit[l] = struck(a, &m, s->w, p, l, touching[l], note + 2 + NW + 2 * MODES, &loss);
+    if (a->losses) {
+      double *own = a->losses + 2 * block * LANES + l;
+      own[0] += loss;
+      own[LANES] = loss;
+    }
     note[0] = cause[l];
     note[1] = hit[l] > 0;
     for (int i = 0; i < NW; ++i) note[2 + i] = s->w[i][l];
