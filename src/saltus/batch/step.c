@@ -53,7 +53,7 @@ typedef struct {
   const double *land;        /* [patch][PATCH] of all grounds: point, normal, friction, corner, within, second patch */
   const long long *land_from, *land_to; /* [block][lane] the patches of a copy's own ground */
   const int *ends;           /* [2][contact] modes (1 open, 2 stick, 4 slip) before and after an event that ends a copy; or NULL */
-  double *entries, *events;  /* [block][room][fields][lane], what happened, for derivatives; NULL if nobody asks */
+  double *entries, *events;  /* [block][lane][room][fields], what happened, for derivatives; NULL if nobody asks */
   long long *written, *happened; /* [block][lane] how many there are; beyond the room they are counted, not kept */
   long long room, event_room;
 } Batch;
@@ -679,12 +679,12 @@ static void noted(const Batch *a, long long block, int l, const State *s, double
   if (!a->entries) return;
   const long long k = a->written[block * LANES + l]++;
   if (k >= a->room) return;
-  double *out = a->entries + (block * a->room + k) * ENTRY * LANES + l;
+  double *out = a->entries + ((block * LANES + l) * a->room + k) * ENTRY;
   out[0] = what;
-  out[LANES] = s->t[l];
-  for (int i = 0; i < NQ; ++i) out[(2 + i) * LANES] = s->q[i][l];
-  for (int i = 0; i < NW; ++i) out[(2 + NQ + i) * LANES] = s->w[i][l];
-  for (int i = 0; i < NZ; ++i) out[(2 + NQ + NW + i) * LANES] = s->z[i][l];
+  out[1] = s->t[l];
+  for (int i = 0; i < NQ; ++i) out[2 + i] = s->q[i][l];
+  for (int i = 0; i < NW; ++i) out[2 + NQ + i] = s->w[i][l];
+  for (int i = 0; i < NZ; ++i) out[2 + NQ + NW + i] = s->z[i][l];
 }
 
 /* Whether contacts move as their modes say: none inwards, none that is held, slips that start along theirs. */
@@ -848,8 +848,7 @@ static void changed(const Batch *a, long long block, State *s, V *p, Holds *h, c
   EACH(l) if (event[l] && a->events) {
     const long long lane = block * LANES + l, k = a->happened[lane]++;
     modes(p, l, notes[l] + 2 + NW + MODES);
-    if (k < a->event_room)
-      for (int i = 0; i < EVENT; ++i) a->events[((block * a->event_room + k) * EVENT + i) * LANES + l] = notes[l][i];
+    if (k < a->event_room) memcpy(a->events + (lane * a->event_room + k) * EVENT, notes[l], sizeof notes[l]);
   }
   after = *s;
   holds(p, h);
