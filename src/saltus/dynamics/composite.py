@@ -1,4 +1,4 @@
-"""The mass matrix by composite bodies: what hangs on a joint moves as one, so each pair of joints on a path adds one term.
+"""The mass matrix by composite bodies: what hangs on a joint moves as one, each pair of joints on a path adds a term.
 
 With S_k the turning and moving that a unit of joint k's rates gives, as seen by a body fixed to all that it carries, at
 one point for all, and I_k the inertia about it of all links behind joint k,
