@@ -41,14 +41,14 @@ def composite(e: Equations) -> SX:
         arm = skew(first[joint.child])
         moment = ca.mtimes(second[joint.child], turn) + ca.mtimes(arm, move)
         force = mass[joint.child] * move - ca.mtimes(arm, turn)
-        link = joint.child
-        while link in moves:
-            turn, move, at = moves[link]
+        name = joint.child
+        while name in moves:
+            turn, move, at = moves[name]
             block = ca.mtimes(turn.T, moment) + ca.mtimes(move.T, force)
             M[at, own_at] += block
-            if link != joint.child:
+            if name != joint.child:
                 M[own_at, at] += block.T
-            link = parent[link]
+            name = parent[name]
         for part in (mass, first, second):
             part[joint.parent] = part[joint.parent] + part[joint.child]
     return ca.sparsify(M + ca.jacobian(e.rotors, e.a))
