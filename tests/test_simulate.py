@@ -361,7 +361,7 @@ def test_a_run_that_depends_on_its_tolerance_is_found_out():
         sl.simulate(m, start, until=0.1, tolerance=1e-14, check=True)
 
 
-# ---- states of runs ----------------------------------------------------------------------------------------------------
+# ---- states of runs -------------------------------------------------------------------------------------------------
 
 
 def test_states_of_a_machine_that_moves_in_time_know_their_time():

@@ -31,7 +31,8 @@ class State(Shown, Generic[M]):
     """Positions and velocities of a mechanism, with the Param values they belong to.
 
     `z` is what else has a memory, the stretch of friction springs on soft ground (m); None is none. `time` (s) is when
-    it is so, which matters where motions are given in time. What a state does next, and which forces act in it, says `sl.forward(state)`.
+    it is so, which matters where motions are given in time. What a state does next, and which forces act in it, says
+    `sl.forward(state)`.
     """
 
     mechanism: M

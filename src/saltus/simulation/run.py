@@ -44,7 +44,7 @@ from saltus.hybrid.transition import (
 from saltus.model.assembly import State
 from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import pivots, scaled_rows
+from saltus.model.rank import independent_rows, pivots, scaled_rows
 from saltus.model.symbols import Named
 from saltus.simulation.asked import (
     check_events,
@@ -456,7 +456,8 @@ class _Run:
         J, wanted = c.unitless(self.t, self.q, self.base), self.independent
         if isinstance(wanted, Mapping):
             wanted = wanted.get(c.domain.name)
-        chosen = None if rows is None else pivots(scaled_rows(J).T, rows)
+        alike = c.equations.alike
+        chosen = independent_rows(J, alike) if rows is None else pivots(scaled_rows(J, alike).T, rows)
         return choose(self.system.mechanism, J, wanted, chosen)
 
     def _resettle(self, c: Constrained) -> None:
@@ -689,7 +690,8 @@ class _Run:
             return None
         found = self._choice(now.constrained, len(now.choice.rows))
         J = now.constrained.unitless(self.t, self.q, self.base)
-        return found if better(J, found, now.choice, reduced=now.formulation.reduced) else None
+        alike = now.constrained.equations.alike
+        return found if better(J, alike, found, now.choice, reduced=now.formulation.reduced) else None
 
 
 def _carried(p: np.ndarray, old: Any, new: Any) -> np.ndarray:
