@@ -19,6 +19,7 @@ LARGEST = 20_000_000  # bytes
 DEEPEST = 200
 LONGEST = 10_000  # characters of text in an element
 COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
+AGAIN = re.compile(rb"\s*(</[\w:]+>\s*)+")  # closed once more than it was opened, which MuJoCo does not mind
 
 
 @dataclass
@@ -147,6 +148,8 @@ def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
     try:
         parser.Parse(data, True)
     except xml.parsers.expat.ExpatError as problem:
+        if root.children and not stack and AGAIN.fullmatch(data[parser.ErrorByteIndex - 1 :]):
+            return root.children[0]
         raise BadFile(f"{file}:{problem.lineno}: this is no XML: {problem}", file=file, line=problem.lineno) from None
     except (ValueError, LookupError) as problem:
         raise BadFile(f"{file}: this is no XML: {problem}", file=file) from None
