@@ -18,6 +18,7 @@ ENDINGS = "model files end in .saltus.yaml or .json, robots' files in .xml (MJCF
 LARGEST = 2_000_000  # bytes of a file
 MOST = 200_000  # entries, aliases counted as often as they are used
 DEEPEST = 40  # nested collections
+PARTS = 2_000  # links and joints of a machine from a file: reading takes some ms for each
 
 Path_ = tuple[str | int, ...]
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from saltus.errors import BadFile, BadValue, SaltusError, UnknownName
 from saltus.files.model import schema
-from saltus.files.model.documents import Document, Path_
+from saltus.files.model.documents import PARTS, Document, Path_
 from saltus.files.model.expressions import evaluate, parsed
 from saltus.files.model.names import (
     Formula,
@@ -188,6 +188,9 @@ class Builder:
         for name, value in entry.motions.items():
             with self.at("motions", name):
                 self.motions[f"motion.{name}"] = m.motion(name, self.number(value, moving=True))
+        if len(entry.links) + len(entry.joints) > PARTS:
+            count = f"{len(entry.links)} links and {len(entry.joints)} joints"
+            raise self.document.problem(("links",), f"{count}; a file holds at most {PARTS} together")
         for name, link in entry.links.items():
             with self.at("links", name):
                 self._add_link(name, link)

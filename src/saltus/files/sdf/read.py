@@ -279,7 +279,7 @@ class _Reader:
                 self.left.out(part, f"element <{part.tag}> of the axis of joint {name!r}")
         if value(tag, "initial_position"):
             self.left.out(tag, f"initial_position of joint {name!r}")
-        limit, dynamics = parts["limit"], parts["dynamics"]
+        limit, dynamics, gear = parts["limit"], parts["dynamics"], value(joint, "drake:gear_ratio", 1.0)
         ends = [-np.inf, np.inf] if joint.get("type") == "continuous" else []
         low, high = ends or (_long(limit, "lower", -1e16), _long(limit, "upper", 1e16))
         if low > high:
@@ -298,7 +298,7 @@ class _Reader:
             high,
             _long(limit, "effort", -1.0),
             _long(limit, "velocity", -1.0),
-            value(joint, "drake:rotor_inertia") * value(joint, "drake:gear_ratio", 1.0) ** 2,
+            value(joint, "drake:rotor_inertia") * gear * gear,
             tag.first("mimic") or joint.first("drake:mimic"),
         )
 

@@ -41,6 +41,9 @@ JOINT_QUIET = {
     "safety_limits",
     "property",
     "joint_properties",
+    "controller_gains",
+    "traits",
+    "anchor",
 }
 LINK_QUIET = {
     "visual",
@@ -78,6 +81,8 @@ QUIET = {
     "disable_collisions",
     "self_collision",
     "frame",  # Drake's: a name for a place
+    "create",
+    "RefLink",
 }
 ACTS = {  # what a <gazebo> element may hold that changes the motion, and the values that change nothing
     "turnGravityOff": ("false", "0", ""),
@@ -459,7 +464,8 @@ class _Reader:
 def _reflected(actuator: Element) -> float:
     """Drake's rotor inertia times its gear ratio squared, which act on the joint and on nothing else."""
     inertia, ratio = actuator.first("drake:rotor_inertia"), actuator.first("drake:gear_ratio")
-    return 0.0 if inertia is None else scalar(inertia, "value") * (scalar(ratio, "value") if ratio else 1.0) ** 2
+    gear = 1.0 if ratio is None else scalar(ratio, "value")
+    return 0.0 if inertia is None else scalar(inertia, "value") * gear * gear
 
 
 def pose_of(origin: Element) -> Pose:

@@ -14,11 +14,12 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 
 from saltus.errors import BadFile, SaltusError
+from saltus.files.model.documents import PARTS
 
 LARGEST = 20_000_000  # bytes
 DEEPEST = 200
+MOST = 200_000  # elements
 LONGEST = 10_000  # characters of text in an element
-COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 AGAIN = re.compile(rb"\s*(</[\w:]+>\s*)+")  # closed once more than it was opened, which MuJoCo does not mind
 
 
@@ -90,6 +91,8 @@ def numbers(element: Element, name: str, default: str, count: int | None = None)
     text = element.get(name, default)
     try:
         out = np.array([float(x) for x in text.split()])
+        if not text.isascii() or "_" in text:  # numbers for Python, not for those who own the formats
+            raise ValueError(text)
     except ValueError:
         out = np.array([np.nan])
     empty = not len(out) and (name in element.attributes and text != default)
@@ -120,12 +123,21 @@ def read_tree(path: Path) -> Element:
 
 def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
     """Parse text; of the text in an element as many characters are kept as `longest` says."""
-    data = COMMENT.sub(lambda found: b"\n" * found.group().count(b"\n"), data)  # robots' files have "--" in them
+    data = _without_comments(data)
     parser = xml.parsers.expat.ParserCreate()
     root, stack = Element("", {}), []  # type: Element, list[Element]
     said: list[list[str]] = []
+    count, parts = 0, 0
 
     def start(tag: str, attributes: Mapping[str, str]) -> None:
+        nonlocal count, parts
+        count, parts = count + 1, parts + (tag in ("body", "link", "joint", "freejoint"))
+        if count > MOST or parts > PARTS:
+            few = f"{PARTS} bodies and joints" if parts > PARTS else f"{MOST} elements"
+            raise BadFile(
+                f"{file}:{parser.CurrentLineNumber}: more than {few} are not read; leave out what the machine does not need",
+                file=file,
+            )
         if len(stack) >= DEEPEST:
             raise BadFile(f"{file}:{parser.CurrentLineNumber}: nested more than {DEEPEST} deep", file=file)
         element = Element(tag, dict(attributes), parser.CurrentLineNumber, file=file)
@@ -154,6 +166,15 @@ def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
     except (ValueError, LookupError) as problem:
         raise BadFile(f"{file}: this is no XML: {problem}", file=file) from None
     return root.children[0]
+
+
+def _without_comments(data: bytes) -> bytes:
+    """Text with the lines of its comments left empty: robots' files have "--" in them, which XML forbids."""
+    kept, at = list[bytes](), 0
+    while (begin := data.find(b"<!--", at)) >= 0 and (end := data.find(b"-->", begin + 4)) >= 0:
+        kept += data[at:begin], b"\n" * data.count(b"\n", begin, end)
+        at = end + 3
+    return b"".join([*kept, data[at:]])
 
 
 @contextmanager
