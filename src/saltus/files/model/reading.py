@@ -52,6 +52,14 @@ def checked(document: Document) -> schema.ModelEntry:
                 path = (*path, context["key"])
             missing = error["type"] == "missing"
             said = f"entry {error['loc'][-1]!r} is missing" if missing else error["msg"]
+            if error["type"] == "union_tag_invalid":
+                valid = [name.strip(" '") for name in context["expected_tags"].split(",")]
+                tag = context["tag"]
+                said = (
+                    f"type: it is a {ELSEWHERE[tag]!r} here, not a {tag!r}"
+                    if ELSEWHERE.get(tag) in valid
+                    else str(UnknownName("type", tag, valid))
+                )
             found.setdefault(path, {}).setdefault(error["type"], said)
         deepest = {p: m for p, m in found.items() if not any(len(o) > len(p) and o[: len(p)] == p for o in found)}
         problems = [document.problem(path, _said(kinds)) for path, kinds in list(deepest.items())[:SHOWN]]
@@ -83,6 +91,16 @@ def _path_in(data: Any, location: tuple[Any, ...]) -> Path_:
             data = data[step]
             path.append(step)
     return tuple(path)
+
+
+ELSEWHERE = {  # words of other formats, by ours
+    "hinge": "revolute",
+    "continuous": "revolute",
+    "prismatic": "slide",
+    "ball": "spherical",
+    "fixed": "weld",
+    "floating": "free",
+}
 
 
 class Builder:

@@ -134,10 +134,8 @@ def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
         count, parts = count + 1, parts + (tag in ("body", "link", "joint", "freejoint"))
         if count > MOST or parts > PARTS:
             few = f"{PARTS} bodies and joints" if parts > PARTS else f"{MOST} elements"
-            raise BadFile(
-                f"{file}:{parser.CurrentLineNumber}: more than {few} are not read; leave out what the machine does not need",
-                file=file,
-            )
+            what = f"more than {few} are not read; leave out what the machine does not need"
+            raise BadFile(f"{file}:{parser.CurrentLineNumber}: {what}", file=file)
         if len(stack) >= DEEPEST:
             raise BadFile(f"{file}:{parser.CurrentLineNumber}: nested more than {DEEPEST} deep", file=file)
         element = Element(tag, dict(attributes), parser.CurrentLineNumber, file=file)
@@ -152,7 +150,9 @@ def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
         if said:
             said[-1].append(text)
 
-    def refuse(*_: object) -> None:
+    def refuse(name: str, *_: object) -> None:
+        if name.lower() == "html":
+            raise BadFile(f"{file} is a web page, no robot's file; save the file that the page shows (raw)", file=file)
         raise BadFile(f"{file}:{parser.CurrentLineNumber}: document types and entities are not read", file=file)
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, words
