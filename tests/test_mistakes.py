@@ -850,7 +850,7 @@ def _():
     run(leg(), lambda t, s: [1.0, 2.0])
 
 
-@mistake("asks whether a symbol is true", "sl.math.max in place of max")
+@mistake("asks whether a symbol is true", "sl.math.fmax in place of max")
 def _():
     """Python's max in a controller"""
     run(leg(), lambda t, s: {"hip": max(s.q.hip, 0), "knee": 0})

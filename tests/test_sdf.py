@@ -252,6 +252,15 @@ def test_rotors_and_followers_of_drake(tmp_path):
     assert sl.forward(start, {"left": 4.0}).a.left == pytest.approx(4.0 / (1 + 0.5 + 4 * 3), rel=1e-12)
 
 
+def test_older_files_may_call_a_joint_like_its_link_and_begin_with_a_comment(tmp_path):
+    inner = "<model name='m'>" + link("wheel", "") + joint("wheel", "revolute", "world", "wheel") + "</model>"
+    path = written(tmp_path, inner, "1.6")
+    path.write_text("<!-- whose it is -->\n<?xml version='1.0'?>\n" + path.read_text())
+    assert list(sl.read(path).mechanism.q_names) == ["wheel_joint"]
+    with pytest.raises(BadFile, match="one of its own"):
+        sl.read(written(tmp_path, inner, "1.7"))
+
+
 def test_partial_leaves_out_what_is_nested(tmp_path):
     inner = "<model name='m'><link name='a'/><include><uri>model://x</uri></include>"
     model = sl.read(written(tmp_path, inner + joint("j", "fixed", "a", "x::b") + "</model>"), partial=True)

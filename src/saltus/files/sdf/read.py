@@ -103,7 +103,7 @@ class _Reader:
         self.version = int(version[0]), int(version[1])
         world = root.first("world")
         model, self.standing = self._models(world if world is not None else root)
-        self.model, self.frames = model, Frames(model)
+        self.model, self.frames = model, Frames(model, self.version)
         if not self.frames.links:
             raise bad(model, f"model {model.get('name')!r} has no <link>")
         self.gravity = vector(world if world is not None else root, "gravity", GRAVITY, 3)

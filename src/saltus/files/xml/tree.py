@@ -124,6 +124,9 @@ def read_tree(path: Path) -> Element:
 def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
     """Parse text; of the text in an element as many characters are kept as `longest` says."""
     data = _without_comments(data)
+    before, mark, rest = data.partition(b"<?xml")
+    if mark and before and not before.strip():  # expat wants it first, others do not mind
+        data = before + rest.partition(b"?>")[2]
     parser = xml.parsers.expat.ParserCreate()
     root, stack = Element("", {}), []  # type: Element, list[Element]
     said: list[list[str]] = []
