@@ -228,7 +228,7 @@ def main(words: list[str]) -> Report:
     """Command line of the survey."""
     parser = argparse.ArgumentParser(prog="python -m bench robots", description=__doc__)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--states", type=int, default=20, help="random states a file")
+    parser.add_argument("--states", type=int, default=20, help="random states per file")
     parser.add_argument("--still", action="store_true", help="without the second of motion")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
     given: Any = parser.parse_args(words)

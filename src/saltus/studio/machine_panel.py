@@ -74,9 +74,8 @@ class MachinePanel:
         with gui.add_folder("Drivers"):
             for name in self.posing.drivers:
                 value = self.posing.held[name]
-                turns = abs(value) <= 2 * math.pi and not any(name.endswith(e) for e in (".x", ".y", ".z"))
-                reach = 2 * math.pi if turns else 1.0
                 unit = unit_of(m, name)
+                reach = {"rad": 2 * math.pi, "m": session.size}.get(unit, 1.0)
                 self.sliders[name] = self._slider(gui, name, unit, value, value - reach, value + reach)
             if m.loops:
                 self.branch = gui.add_button("Next branch", hint="Close the loops in another way")

@@ -64,7 +64,7 @@ class Element:
         return self.children[-1]
 
     def lines(self, indent: int = 0) -> list[str]:
-        """Text, one element a line."""
+        """Text, one element per line."""
         pad = "  " * indent
         head = "".join(f" {k}={quoteattr(x)}" for k, x in self.attributes.items())
         note = [f"{pad}<!-- {escape(self.comment).replace('--', '- -')} -->"] if self.comment else []
