@@ -90,7 +90,7 @@ class MachinePanel:
 
     def _slider(self, gui: Any, name: str, unit: str, value: float, low: float, high: float) -> Slider:
         step = 10.0 ** math.floor(math.log10((high - low) / STEPS))
-        low, high = math.floor(low / step) * step, math.ceil(high / step) * step
+        low, high = math.floor(round(low / step, 6)) * step, math.ceil(round(high / step, 6)) * step
         handle = gui.add_slider(f"{name} ({unit})" if unit else name, low, high, step, value)
         handle.on_update(lambda _: None if self.quiet else self.session.post("machine", self.drag))
         return Slider(handle, name, unit)
