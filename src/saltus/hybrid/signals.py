@@ -130,8 +130,8 @@ def traced(function: Callable[..., Any], *arguments: Any, what: str, instead: st
         raise
     except Exception as problem:
         raise BadValue(
-            f"{what} cannot be traced into symbols ({_reason(problem)}); use sl.math.where in place of if, sl.math.fmax "
-            f"in place of max, sl.math.sin in place of math.sin{instead}"
+            f"{what} cannot be traced into symbols ({_reason(problem)}); use sl.math.where in place of if, "
+            f"sl.math.fmax in place of max, sl.math.sin in place of math.sin{instead}"
         ) from problem
 
 
