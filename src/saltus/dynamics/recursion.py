@@ -35,7 +35,6 @@ FADING = 1e-8
 # by this share, and by round-off over it, times the last one's error. Measured against a dense solve of a four-bar and
 # of a spatial linkage: 1e-10 leaves round-off times the condition number, 1e-9 and 1e-11 a hundred times as much.
 LENT = 1e-10
-DIRECTIONS = {"turn", "tilt", "angle"}  # how the names of locks without a unit begin
 Label = Hashable  # a coordinate or a constraint row by number, or (link, component) of an acceleration
 Stage = tuple[str, bool]  # a link, and whether before (False) or after (True) the joint that places it is folded
 
@@ -104,8 +103,7 @@ class Recursion:
         self.J = e.J[list(rows), :]
         self._light = e.mechanism.idle if rows else set()
         # Rows of one joint that have one unit; two such groups may differ by the square of any lengths of the machine.
-        units = [(i, lock.split()[0] in DIRECTIONS) for i, c in enumerate(e.closures) for lock in c.locks]
-        self._group: dict[Label, Hashable] = {self.nv + k: units[row] for k, row in enumerate(rows)}
+        self._group: dict[Label, Hashable] = {self.nv + k: e.alike[row] for k, row in enumerate(rows)}
         self._steps: list[_Fold | _Drop] = []
         self.joints = joints(e)
         metres = [c.contact is not None or lock.startswith("shift") for c in e.closures for lock in c.locks]
