@@ -33,6 +33,7 @@ MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
 NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 FINE = 1e-9  # of the largest force or motion
+NULL, FAR = 1e-10, 10.0  # of the largest motion: none; times the largest force: what contacts need not bear
 
 
 class NoForces(SaltusError):
@@ -107,6 +108,56 @@ def rank(G: np.ndarray, rows: Sequence[int]) -> int:
     """How many of some rows are independent, by their mobility G."""
     size = np.sqrt(np.abs(np.diag(G)[list(rows)])) + 1e-100
     return int(np.linalg.matrix_rank(G[np.ix_(rows, rows)] / np.outer(size, size), tol=1e-9)) if rows else 0
+
+
+def centred(G: np.ndarray, laws: Sequence[Law], found: Forces) -> np.ndarray | None:
+    """Forces that move all as a solution does and keep farthest from their limits; None if it has the only ones.
+
+    Greatest s with static f_n - |f_t| >= s at all that stick and f_n >= s at all that are closed.
+    """
+    from scipy.optimize import minimize  # loads slowly, and few instants need it
+
+    columns, loads, rest = [], [], []
+    small = FINE * float(np.abs(found.w).max(initial=1.0))
+    for x, mode, way in zip(laws, found.modes, found.directions, strict=True):
+        if mode == "open":
+            continue
+        t = list(x.tangential)
+        holds = x.rough and (mode == "stick" or float(np.linalg.norm(found.w[t])) <= small)
+        if x.normal is not None:
+            column = np.eye(len(G))[x.normal]
+            if t and not holds and way is not None:
+                column[t] = -x.friction * way
+            columns.append(column)
+            loads.append(x.normal)
+        if holds:
+            rest.append(x)
+            columns += [np.eye(len(G))[row] for row in t]
+    if not rest:
+        return None
+    C = np.array(columns).T
+    _, sizes, ways = np.linalg.svd(G @ C)
+    free = C @ ways[int((sizes > NULL * sizes[0]).sum()) :].T
+    size = float(np.abs(found.f).max())
+    if not free.size or size == 0:
+        return None
+
+    def margins(z: np.ndarray) -> np.ndarray:
+        f = found.f + size * free @ z[:-1]
+        rooms = [
+            x.static * (f[x.normal] if x.normal is not None else 1.0) - math.hypot(*f[list(x.tangential)], FINE * size)
+            for x in rest
+        ]
+        return np.array([*f[loads], *rooms]) / size - z[-1]
+
+    best = minimize(
+        lambda z: FINE * z[:-1] @ z[:-1] - z[-1],
+        np.zeros(free.shape[1] + 1),
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": margins},
+        bounds=[(-FAR, FAR)] * free.shape[1] + [(None, 1.0)],
+    )
+    return found.f + size * free @ best.x[:-1]
 
 
 class _Problem:

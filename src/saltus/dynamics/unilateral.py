@@ -30,6 +30,7 @@ from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
 TINY = 1e-300
+LEAN = 1e-4  # share of friction in a load: with so little of it a contact leans
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
 
@@ -56,7 +57,7 @@ class Element:
         self.normal = not isinstance(part, Rub)
         self.soft = not isinstance(part, Rub) and part.stiffness is not None
         sizes = {"closed": 1, "stick": 1, "felt": 1, "friction": 1, "static": 1, "direction": slips, "anchor": slips}
-        sizes["share"] = int(slips > 0)  # of a load that others bear too; 0: others hold it, and its friction is given
+        sizes["share"] = int(slips > 0)  # of a load that others bear too; 0: others hold it
         if isinstance(part, Foot):
             sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
@@ -81,9 +82,12 @@ class Element:
         return self.symbols["closed"] * (1 - self.symbols["stick"])
 
     @property
-    def idle(self) -> SX:
-        """1 where it is at rest because others hold it: friction has the direction and the size that it is given."""
-        return self.symbols["closed"] * self.symbols["stick"] * (self.symbols["share"] <= 0)
+    def leaning(self) -> SX:
+        """1 where it is at rest with a friction whose direction and size by the load it is given, beside what holds it.
+
+        With a share of zero nothing else holds it.
+        """
+        return self.symbols["closed"] * self.symbols["stick"] * (self.symbols["share"] <= LEAN)
 
     def closure(self, g: Geometry, index: int) -> Closure:
         """Its rows, weighted by the mode."""

@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.dynamics.contact_problem import NoForces
-from saltus.dynamics.unilateral import Element
+from saltus.dynamics.unilateral import LEAN, Element
 from saltus.errors import BadValue
 from saltus.ground import NONE, Ground, Patch
 from saltus.hybrid.touched import Touched
@@ -48,8 +48,8 @@ class Now:
     restitution: float = 0.0
     patch: Patch | None = None
     reference: np.ndarray | None = None
-    share: float = 1.0  # of a load at rest that others bear too; 0: others hold it, and it bears what it is given
-    bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # friction against that, per load
+    share: float = 1.0  # of a load at rest that others bear too; 0: others hold it; LEAN or less: it leans
+    bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # against that, per load: friction of one that leans
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
 
@@ -62,6 +62,11 @@ class Now:
     def young(self) -> bool:
         """Whether it slips in 3D in the direction in which it started."""
         return self.mode == "slip" and self.element.slips == 2 and bool(self.direction.any())
+
+    @property
+    def leans(self) -> bool:
+        """Whether it sticks and has a friction that its load gives it, beside what holds it."""
+        return self.stick and self.share <= LEAN
 
     def way(self, slip: np.ndarray) -> np.ndarray:
         """Unit direction of a slip with this velocity, as `Element.direction` has it."""
@@ -79,12 +84,12 @@ class Now:
     def block(self, felt: bool) -> np.ndarray:
         """Its run-time parameters."""
         x = self.element
-        out, idle = np.zeros(x.size), self.stick and self.share == 0
-        bears = float(np.linalg.norm(self.bears)) if idle else 0.0
-        out[:5] = self.closed, self.stick, felt, bears if idle else self.friction, self.static  # as `Element` has them
+        out, leans = np.zeros(x.size), self.leans
+        bears = float(np.linalg.norm(self.bears)) if leans else 0.0
+        out[:5] = self.closed, self.stick, felt, bears if leans else self.friction, self.static  # as `Element` has them
         values: dict[str, Any] = {
             "share": self.share,
-            "direction": self.bears / max(bears, 1e-300) if idle else self.direction,
+            "direction": self.bears / max(bears, 1e-300) if leans else self.direction,
             "anchor": self.anchor,
             "stands": self.stands,
             "starts": self.starts,
@@ -183,7 +188,7 @@ class Contacts:
         out, at = [], 0
         for i, (one, own) in enumerate(zip(self.now, self.given, strict=True)):
             for k, key in enumerate(("friction", "static")):
-                if getattr(one, key) == own[k]:
+                if getattr(one, key) == own[k] and not (key == "friction" and one.leans):
                     out.append((at + one.element.places[key].start, 3 * i + k))
             at += one.element.size
         return out
