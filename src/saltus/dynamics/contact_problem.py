@@ -154,6 +154,7 @@ def centred(G: np.ndarray, laws: Sequence[Law], found: Forces) -> np.ndarray | N
         lambda z: FINE * z[:-1] @ z[:-1] - z[-1],
         np.zeros(free.shape[1] + 1),
         method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 200},
         constraints={"type": "ineq", "fun": margins},
         bounds=[(-FAR, FAR)] * free.shape[1] + [(None, 1.0)],
     )
@@ -375,7 +376,7 @@ class _Problem:
         return bool(np.linalg.norm(f[list(x.tangential)]) >= (1 - NEARLY) * limit)
 
     def _alone(self, which: Collection[int], modes: Sequence[str]) -> bool:
-        """Whether the rows that some contacts hold depend on none that others hold."""
+        """Whether the rows that some contacts hold depend neither on each other nor on any that others hold."""
 
         def rows(i: int) -> list[int]:
             x = self.laws[i]
@@ -383,14 +384,21 @@ class _Problem:
 
         own = [row for i in which for row in rows(i)]
         others = [row for i in range(len(self.laws)) if i not in which for row in rows(i)]
-        return rank(self.G, [*own, *others]) - rank(self.G, others) == rank(self.G, own)
+        return rank(self.G, [*own, *others]) - rank(self.G, others) == len(own)
 
     # ---- a guess made exact ---------------------------------------------------------------------------------------
 
     def _tried(self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None]) -> Forces | None:
         ways = list(directions)
         found = self._forces(f, modes, ways)
-        return None if found is None else self._judged(found, self.G @ found + self.b, modes, ways)
+        if found is None:
+            return None
+        w = self.G @ found + self.b
+        judged = self._judged(found, w, modes, ways)
+        if judged is None and "stick" in modes:  # others of the forces with this motion may do
+            other = centred(self.G, self.laws, Forces(found, w, tuple(modes), tuple(ways)))
+            judged = None if other is None else self._judged(other, self.G @ other + self.b, modes, ways)
+        return judged
 
     def _forces(self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f of a guess, with the directions along which its slips start put into `ways`."""
