@@ -26,11 +26,12 @@ from saltus.errors import SaltusError
 
 GUESSES = 100  # that follow from each other
 FEW, MANY = (0, 3, 10, 30), (100, 300, 1000, 3000)  # sweeps, after each of which the guess is tried
-TURNS, HALVINGS, TURN = 30, 20, 1e-6  # steps, halvings of one and difference (rad) by which slips in 3D find their way
+TURNS, HALVINGS, TURNED = 30, 20, 1e-14  # steps, halvings of one and its least (rad): how slips in 3D find their way
 RAYS = 24  # directions around a contact from which a slip is looked for
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
+RANK = 1e-11  # of the largest mobility: none
 NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 FINE = 1e-9  # of the largest force or motion
 NULL, FAR = 1e-10, 10.0  # of the largest motion: none; times the largest force: what contacts need not bear
@@ -142,20 +143,32 @@ def centred(G: np.ndarray, laws: Sequence[Law], found: Forces) -> np.ndarray | N
     if not free.size or size == 0:
         return None
 
-    def margins(z: np.ndarray) -> np.ndarray:
-        f = found.f + size * free @ z[:-1]
-        rooms = [
-            x.static * (f[x.normal] if x.normal is not None else 1.0) - math.hypot(*f[list(x.tangential)], FINE * size)
-            for x in rest
-        ]
-        return np.array([*f[loads], *rooms]) / size - z[-1]
+    limits = np.array([x.static * (1.0 if x.normal is None else 0.0) for x in rest]) / size
+    by_load = np.array([np.zeros(len(G)) if x.normal is None else x.static * np.eye(len(G))[x.normal] for x in rest])
 
+    def drags(f: np.ndarray) -> list[tuple[list[int], float]]:
+        return [(list(x.tangential), math.hypot(*f[list(x.tangential)], FINE)) for x in rest]
+
+    def margins(z: np.ndarray) -> np.ndarray:
+        f = found.f / size + free @ z[:-1]
+        rooms = limits + by_load @ f - [drag for _, drag in drags(f)]
+        return np.concatenate([f[loads], rooms]) - z[-1]
+
+    def slopes(z: np.ndarray) -> np.ndarray:
+        f = found.f / size + free @ z[:-1]
+        rooms = by_load.copy()
+        for row, (t, drag) in zip(rooms, drags(f), strict=True):
+            row[t] -= f[t] / drag
+        return np.column_stack([np.vstack([free[loads], rooms @ free]), -np.ones(len(loads) + len(rest))])
+
+    weights = np.append(np.full(free.shape[1], FINE), 0.0)
     best = minimize(
-        lambda z: FINE * z[:-1] @ z[:-1] - z[-1],
+        lambda z: weights @ z**2 - z[-1],
         np.zeros(free.shape[1] + 1),
+        jac=lambda z: 2 * weights * z - np.eye(len(z))[-1],
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 200},
-        constraints={"type": "ineq", "fun": margins},
+        constraints={"type": "ineq", "fun": margins, "jac": slopes},
         bounds=[(-FAR, FAR)] * free.shape[1] + [(None, 1.0)],
     )
     return found.f + size * free @ best.x[:-1]
@@ -221,7 +234,7 @@ class _Problem:
             choices.append(closed if x.normal is None else [("open", None), *closed])
         out: list[Forces] = []
         for guess in itertools.product(*choices):
-            found = self._tried(np.zeros(self.n), [g[0] for g in guess], [g[1] for g in guess])
+            found = self._tried(np.zeros(self.n), [g[0] for g in guess], [g[1] for g in guess], lean=True)
             if found is not None and not any(np.abs(found.w - x.w).max() < 1e-6 * self.size for x in out):
                 out.append(found)
         return out
@@ -293,7 +306,7 @@ class _Problem:
             done = sweeps
             if not np.isfinite(f).all():
                 return None
-            found = self._tried(f, *(self._guess(f) if sweeps else self._still))
+            found = self._tried(f, *(self._guess(f) if sweeps else self._still), lean=not sweeps)
             if found is not None:
                 return found
         return None
@@ -388,14 +401,17 @@ class _Problem:
 
     # ---- a guess made exact ---------------------------------------------------------------------------------------
 
-    def _tried(self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None]) -> Forces | None:
+    def _tried(
+        self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None], *, lean: bool = False
+    ) -> Forces | None:
+        """The solution of a guess, if it has one; to `lean`, others of the forces with its motion are looked for."""
         ways = list(directions)
         found = self._forces(f, modes, ways)
         if found is None:
             return None
         w = self.G @ found + self.b
         judged = self._judged(found, w, modes, ways)
-        if judged is None and "stick" in modes:  # others of the forces with this motion may do
+        if judged is None and lean and "stick" in modes:
             other = centred(self.G, self.laws, Forces(found, w, tuple(modes), tuple(ways)))
             judged = None if other is None else self._judged(other, self.G @ other + self.b, modes, ways)
         return judged
@@ -406,77 +422,83 @@ class _Problem:
         return self._held(f, modes, ways)
 
     def _turn(self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None]) -> None:
-        """Directions along which slips start: d x w = 0 of every contact that turns; by Newton on their angles."""
+        """Directions d along which slips start: d x w = 0 of every contact that turns; by Newton on their angles."""
         turning = [i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough and len(x.tangential) == 2]
         if not turning:
             return
         angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
+        rows = np.array([self.laws[i].tangential for i in turning])
 
-        def off(at: np.ndarray) -> np.ndarray:
-            for i, a in zip(turning, at, strict=True):
-                ways[i] = np.array([math.cos(a), math.sin(a)])
-            found = self._held(f, modes, ways)
-            if found is None:
-                return np.full(len(at), np.nan)
-            w = [self.G[list(self.laws[i].tangential)] @ found + self.b[list(self.laws[i].tangential)] for i in turning]
-            pairs = zip((ways[i] for i in turning), w, strict=True)
-            return np.array([d[0] * x[1] - d[1] * x[0] for d, x in pairs if d is not None])
+        def off(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            """d x w, and its derivative by the angles; nothing finite where there are no forces."""
+            d, e = np.column_stack([np.cos(at), np.sin(at)]), np.column_stack([-np.sin(at), np.cos(at)])
+            for i, way in zip(turning, d, strict=True):
+                ways[i] = way
+            held = self._hold(f, modes, ways)
+            if held is None:
+                return np.full(len(at), np.nan), np.zeros((len(at), len(at)))
+            found, C, inverse, rest = held
+            change = np.zeros((self.n, len(at)))  # of the forces, each with its load as it is
+            for k, i in enumerate(turning):
+                x = self.laws[i]
+                change[rows[k], k] = -x.friction * (found[x.normal] if x.normal is not None else 1.0) * e[k]
+            change -= C @ (inverse @ (self.G[rest] @ change))
+            w = (self.G[rows.ravel()] @ found + self.b[rows.ravel()]).reshape(-1, 2)
+            by = (self.G[rows.ravel()] @ change).reshape(len(at), 2, len(at))
+            slope = d[:, :1] * by[:, 1] - d[:, 1:] * by[:, 0] + np.diag(e[:, 0] * w[:, 1] - e[:, 1] * w[:, 0])
+            return d[:, 0] * w[:, 1] - d[:, 1] * w[:, 0], slope
 
-        now = off(angle)
+        now, slope = off(angle)
         for _ in range(TURNS):
-            if not np.isfinite(now).all() or np.abs(now).max() < 1e-16 * self.size:
-                break
-            slope = np.column_stack(
-                [(off(angle + TURN * e) - off(angle - TURN * e)) / (2 * TURN) for e in np.eye(len(angle))]
-            )
-            if not np.isfinite(slope).all():
+            if not np.isfinite(now).all() or np.abs(now).max() < 1e-15 * self.size or not np.isfinite(slope).all():
                 break
             step = -np.linalg.lstsq(slope, now, rcond=1e-14)[0]
+            if np.abs(step).max() < TURNED:
+                break
             step *= min(1.0, 1.0 / max(np.abs(step).max(), 1e-300))  # rad
             for _ in range(HALVINGS):
-                ahead = off(angle + step)
+                ahead, its_slope = off(angle + step)
                 if np.linalg.norm(ahead) < np.linalg.norm(now):
                     break
                 step = step / 2
             else:
                 break
-            angle, now = angle + step, ahead
+            angle, now, slope = angle + step, ahead, its_slope
         off(angle)
 
     def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f with w = 0 along the rows that are held."""
-        columns, held = [], []
-        fixed = np.zeros(self.n)
-        start = []
-        for i, x in enumerate(self.laws):
-            if modes[i] == "open":
+        found = self._hold(f, modes, ways)
+        return None if found is None else found[0]
+
+    def _hold(
+        self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]] | None:
+        """Those forces, what they are made of (C y + some fixed ones), the inverse of G C along rows held, and these."""
+        rest, fixed = list[int](), np.zeros(self.n)
+        for x, mode in zip(self.laws, modes, strict=True):
+            if mode != "open":
+                rest += ([] if x.normal is None else [x.normal]) + (list(x.tangential) if mode == "stick" else [])
+        C = np.zeros((self.n, len(rest)))
+        C[rest, np.arange(len(rest))] = 1.0
+        for x, mode, way in zip(self.laws, modes, ways, strict=True):
+            if mode != "slip" or way is None or not x.tangential:
                 continue
-            t = list(x.tangential)
-            if x.normal is not None:
-                column = np.zeros(self.n)
-                column[x.normal] = 1.0
-                if modes[i] == "slip" and t and (way := ways[i]) is not None:
-                    column[t] = -x.friction * way
-                columns.append(column)
-                held.append(x.normal)
-                start.append(f[x.normal])
-            elif modes[i] == "slip" and (way := ways[i]) is not None:
-                fixed[t] = -x.friction * way
-            if modes[i] == "stick":
-                for row in t:
-                    columns.append(np.eye(self.n)[row])
-                    held.append(row)
-                    start.append(f[row])
-        if not columns:
-            return fixed
-        C, first = np.array(columns).T, np.array(start)
-        K = self.G[held] @ C
-        off = self.G[held] @ (C @ first + fixed) + self.b[held]
+            if x.normal is None:
+                fixed[list(x.tangential)] = -x.friction * way
+            else:
+                C[list(x.tangential), rest.index(x.normal)] = -x.friction * way
+        if not rest:
+            return fixed, C, np.zeros((0, 0)), rest
+        first, G = f[rest], self.G[rest]
         try:
-            step, _, _, _ = np.linalg.lstsq(K, -off, rcond=1e-11)
+            U, sizes, V = np.linalg.svd(G @ C)
         except np.linalg.LinAlgError:
             return None
-        return C @ (first + step) + fixed
+        kept = int((sizes > RANK * sizes[0]).sum())
+        inverse = (V[:kept].T / sizes[:kept]) @ U[:, :kept].T
+        y = first - inverse @ (G @ (C @ first + fixed) + self.b[rest])
+        return C @ y + fixed, C, inverse, rest
 
     def _judged(
         self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
