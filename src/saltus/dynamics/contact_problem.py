@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -357,8 +357,8 @@ class _Problem:
     def released(self, leaving: Mapping[int, str]) -> Forces | None:
         """The solution in which nothing changes but that contacts at their limit are let go, if there is one.
 
-        Those are the given ones and all that are as near to theirs. Where their rows depend on others that hold, the
-        limit is one of how forces are shared, and nothing is let go. At the limit nothing moves yet, so that a slip
+        Those are the given ones and all that are as near to theirs. Where their rows depend on others that hold, or on
+        each other and other forces do, the limit is one of how forces are shared, and nothing is let go. At the limit nothing moves yet, so that a slip
         that starts has no direction but that of the force.
         """
         modes, ways = self._still
@@ -367,7 +367,7 @@ class _Problem:
             return None
         near = {k: "slip" for k, x in enumerate(self.laws) if modes[k] == "stick" and self._spent(x, f)} | dict(leaving)
         for which in (near, leaving):
-            if not self._alone(which, modes):
+            if not self._alone(which, modes) or self._spares(which, f, modes):
                 continue
             after, turned = list(modes), list(ways)
             for k, what in which.items():
@@ -388,16 +388,24 @@ class _Problem:
         limit = x.static * (f[x.normal] if x.normal is not None else 1.0)
         return bool(np.linalg.norm(f[list(x.tangential)]) >= (1 - NEARLY) * limit)
 
+    def _rows(self, i: int, modes: Sequence[str]) -> list[int]:
+        x = self.laws[i]
+        return [*(x.tangential if modes[i] == "stick" else ()), *([] if x.normal is None else [x.normal])]
+
     def _alone(self, which: Collection[int], modes: Sequence[str]) -> bool:
-        """Whether the rows that some contacts hold depend neither on each other nor on any that others hold."""
+        """Whether the rows that some contacts hold depend on none that others hold."""
+        own = [row for i in which for row in self._rows(i, modes)]
+        others = [row for i in range(len(self.laws)) if i not in which for row in self._rows(i, modes)]
+        return rank(self.G, [*own, *others]) - rank(self.G, others) == rank(self.G, own)
 
-        def rows(i: int) -> list[int]:
-            x = self.laws[i]
-            return [*(x.tangential if modes[i] == "stick" else ()), *([] if x.normal is None else [x.normal])]
-
-        own = [row for i in which for row in rows(i)]
-        others = [row for i in range(len(self.laws)) if i not in which for row in rows(i)]
-        return rank(self.G, [*own, *others]) - rank(self.G, others) == len(own)
+    def _spares(self, which: Collection[int], f: np.ndarray, modes: Sequence[str]) -> bool:
+        """Whether contacts whose rows depend on each other have other forces, within all limits, than those f."""
+        own = [row for i in which for row in self._rows(i, modes)]
+        if rank(self.G, own) == len(own):
+            return False
+        still = Forces(f, self.G @ f + self.b, tuple(modes), tuple(x.direction for x in self.laws))
+        other = centred(self.G, self.laws, still)
+        return other is not None and not any(self._spent(self.laws[i], other) for i in which)
 
     # ---- a guess made exact ---------------------------------------------------------------------------------------
 
@@ -437,12 +445,12 @@ class _Problem:
             held = self._hold(f, modes, ways)
             if held is None:
                 return np.full(len(at), np.nan), np.zeros((len(at), len(at)))
-            found, C, inverse, rest = held
+            found, C, solved, rest = held
             change = np.zeros((self.n, len(at)))  # of the forces, each with its load as it is
             for k, i in enumerate(turning):
                 x = self.laws[i]
                 change[rows[k], k] = -x.friction * (found[x.normal] if x.normal is not None else 1.0) * e[k]
-            change -= C @ (inverse @ (self.G[rest] @ change))
+            change -= C @ solved(self.G[rest] @ change)
             w = (self.G[rows.ravel()] @ found + self.b[rows.ravel()]).reshape(-1, 2)
             by = (self.G[rows.ravel()] @ change).reshape(len(at), 2, len(at))
             slope = d[:, :1] * by[:, 1] - d[:, 1:] * by[:, 0] + np.diag(e[:, 0] * w[:, 1] - e[:, 1] * w[:, 0])
@@ -473,8 +481,8 @@ class _Problem:
 
     def _hold(
         self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]] | None:
-        """Those forces, what they are made of (C y + some fixed ones), the inverse of G C along rows held, and these."""
+    ) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray], list[int]] | None:
+        """Those forces, what they are made of (C y and some fixed ones), how G C y = r is solved along rows held, these."""
         rest, fixed = list[int](), np.zeros(self.n)
         for x, mode in zip(self.laws, modes, strict=True):
             if mode != "open":
@@ -489,16 +497,19 @@ class _Problem:
             else:
                 C[list(x.tangential), rest.index(x.normal)] = -x.friction * way
         if not rest:
-            return fixed, C, np.zeros((0, 0)), rest
+            return fixed, C, lambda r: r, rest
         first, G = f[rest], self.G[rest]
         try:
             U, sizes, V = np.linalg.svd(G @ C)
         except np.linalg.LinAlgError:
             return None
         kept = int((sizes > RANK * sizes[0]).sum())
-        inverse = (V[:kept].T / sizes[:kept]) @ U[:, :kept].T
-        y = first - inverse @ (G @ (C @ first + fixed) + self.b[rest])
-        return C @ y + fixed, C, inverse, rest
+
+        def solved(r: np.ndarray) -> np.ndarray:
+            return V[:kept].T @ ((U[:, :kept].T @ r).T / sizes[:kept]).T  # in this order what is left over is round-off
+
+        y = first - solved(G @ (C @ first + fixed) + self.b[rest])
+        return C @ y + fixed, C, solved, rest
 
     def _judged(
         self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
