@@ -8,7 +8,7 @@ with, for every contact,
 a contact that slips already has f_t = -friction f_n d with its direction d. A guess of who is open, sticks or slips
 gives forces by a linear solve to round-off, and only a solution that meets every condition is returned. Projected
 sweeps over the contacts give guesses; where a few of them do not lead there, guesses change the mode of a contact
-whose law they break, one after the other; of one or two contacts in 3D slips are tried from all around. In the plane,
+whose law they break, one after the other; of one or two contacts in 3D slips are tried all around. In the plane,
 and of contacts that slip already, where friction is so strong that there may be none or several solutions (Painleve),
 all guesses are looked at.
 """
@@ -27,7 +27,7 @@ from saltus.errors import SaltusError
 GUESSES = 100  # that follow from each other
 FEW, MANY = (0, 3, 10, 30), (100, 300, 1000, 3000)  # sweeps, after each of which the guess is tried
 TURNS, HALVINGS, TURNED = 30, 20, 1e-14  # steps, halvings of one and its least (rad): how slips in 3D find their way
-RAYS = 24  # directions around a contact from which a slip is looked for
+RAYS, SCAN = 24, 720  # directions around contacts from which slips are looked for, of two and of one
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
@@ -94,7 +94,8 @@ def solve(
         return found[0]
     found_one = problem.released(leaving) if leaving else None
     if found_one is None:
-        found_one = problem.swept(FEW) or problem.changed() or problem.swept(MANY) or problem.around()
+        found_one = problem.swept(FEW) or problem.changed() or problem.one_way()
+        found_one = found_one or problem.swept(MANY) or problem.around()
     if found_one is None and len(laws) <= MOST and problem.listed:
         found_one = next(iter(problem.all()), None)
     if found_one is None:
@@ -281,12 +282,46 @@ class _Problem:
                 out.append((-float(w[t] @ way) / self.size, i, "stick", None))
         return [(i, mode, way) for share, i, mode, way in sorted(out, key=lambda one: -one[0]) if share > 0]
 
+    @property
+    def _turning(self) -> list[int]:
+        """Contacts that may start to slip in 3D, if they are one or two."""
+        found = [i for i, x in enumerate(self.laws) if x.rough and len(x.tangential) == 2]
+        return found if len(found) <= 2 else []
+
+    def one_way(self) -> Forces | None:
+        """A solution in which one contact starts to slip in 3D, wherever to, and another sticks or opens.
+
+        Newton's method may miss it under strong friction: d x w changes its sign within a fraction of a degree.
+        """
+        modes, own = self._still
+        for i in self._turning:
+            x = self.laws[i]
+            t, others = list(x.tangential), [k for k in self._turning if k != i]
+            for kinds in itertools.product(("stick", "open"), repeat=len(others)):
+                after, ways = list(modes), list(own)
+                after[i] = "slip"
+                for k, kind in zip(others, kinds, strict=True):
+                    after[k] = kind if self.laws[k].normal is not None else "stick"
+                before, start = math.nan, 0.0
+                for angle in 2 * math.pi * np.arange(SCAN + 1) / SCAN:
+                    ways[i] = d = np.array([math.cos(angle), math.sin(angle)])
+                    f = self._held(np.zeros(self.n), after, ways)
+                    w = np.full(2, math.nan) if f is None else self.G[t] @ f + self.b[t]
+                    off = float(d[0] * w[1] - d[1] * w[0])
+                    if before * off <= 0:
+                        between = start + (angle - start) * before / (before - off) if before != off else angle
+                        ways[i] = np.array([math.cos(between), math.sin(between)])
+                        found = self._tried(np.zeros(self.n), after, ways)
+                        if found is not None:
+                            return found
+                    before, start = off, float(angle)
+        return None
+
     def around(self) -> Forces | None:
         """A solution in which one or two contacts start to slip in 3D, wherever to: Newton's method may miss it."""
         modes, own = self._still
-        turning = [i for i, x in enumerate(self.laws) if modes[i] == "stick" and len(x.tangential) == 2]
-        angles = 2 * math.pi * np.arange(RAYS) / RAYS
-        for start in itertools.product(angles, repeat=len(turning)) if 0 < len(turning) <= 2 else ():
+        turning, angles = self._turning, 2 * math.pi * np.arange(RAYS) / RAYS
+        for start in itertools.product(angles, repeat=len(turning)) if turning else ():
             ways, after = list(own), list(modes)
             for i, a in zip(turning, start, strict=True):
                 ways[i], after[i] = np.array([math.cos(a), math.sin(a)]), "slip"
