@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +23,25 @@ STRIDES, IN_THE_AIR = 30, 0.15  # strides that are run from rest, and the share 
 TOLERANCE = 1e-9  # of the strides of the search
 STEP = 1e-6  # m, rad, m/s, rad/s: by which states are moved for derivatives
 WIDE, NARROW, JUMP = 0.5, 0.06, 0.1  # rad/s: steps along a family; m/s between neighbours that are of one
-SLOWEST, LONGEST = 1.5, 60.0  # m/s, and s of the processor, that an orbit shall have and take
+SWINGS, MOST = (-0.45, -0.15), 40  # rad, of the planar twin's family, and orbits in it at most
+SLOWEST = 1.5  # m/s that an orbit shall have
 
 
-def study(strides: float = STRIDES) -> StudyResult:
-    """Run the trot with a slower clock from rest for so many `strides`, then search for its orbit."""
+def study(strides: float = STRIDES, slowest: float = 20.5, fastest: float = 25.0, twin: float = 1) -> StudyResult:
+    """Run the trot with a clock of 22.5 rad/s from rest for so many `strides`, then search for its orbit.
+
+    The orbit is carried over the clock to `slowest` and to `fastest` (rad/s; 0 leaves that out), that of the planar
+    twin over the swing h of its clock, unless `twin` is 0.
+    """
     m = machine()
     orbit, row = found(m, alone(m, GAIT, int(strides), more=REGULAR))
+    ways = {-to: family(m, orbit, -to) for to in (slowest, fastest) if to}
+    members = [(orbit, row["processor_s"])]
+    for to, (more, _) in ways.items():
+        members = [*more[:0:-1], *members] if to > REGULAR["omega"] else [*members, *more[1:]]
+    rows = [said(x) | {"processor_s": spent} for x, spent in members]
+    data: dict[str, Any] = {"orbits": [row], "family": rows, "changes": changes(rows, "omega")}
+    data["ends"] = {f"{to:g}": why for to, (_, why) in ways.items()}
     comparisons = [
         Comparison(
             f"orbit of the {GAIT} in 3D",
@@ -44,15 +57,34 @@ def study(strides: float = STRIDES) -> StudyResult:
             holds=row["misses"] < 1e-4,
             why=f"by `simulate` at a tolerance of {TOLERANCE:g}",
         ),
+        Comparison(
+            "its family over the clock",
+            None,
+            f"{rows[0]['speed']:.2f} to {rows[-1]['speed']:.2f} m/s at {abs(rows[0]['omega']):g} to "
+            f"{abs(rows[-1]['omega']):g} rad/s, stable at {sum(r['stable'] for r in rows)} of {len(rows)} clocks",
+            why="; ".join(f"towards {to:g} rad/s: {why}" for to, (_, why) in ways.items()),
+        ),
     ]
     notes = [
         "The search takes half a stride, seen in a mirror; multipliers of a stride are the squares of its own.",
         f"Derivatives are central differences of whole half strides, states moved by {STEP:g}.",
     ]
+    figures = {GAIT: _circle(orbit), "family": _family(rows, "omega", "clock (rad/s)")}
+    if twin:
+        data["twin"] = found_twins = twins()
+        figures["twin"] = _family(found_twins["family"], "h", "swing h of the clock (rad)")
+        speeds = [r["speed"] for r in found_twins["family"]]
+        comparisons.append(
+            Comparison(
+                "family of the planar twin over the swing of its clock",
+                None,
+                f"{min(speeds):.2f} to {max(speeds):.2f} m/s; "
+                + (", ".join(f"{x['kind']} at {x['h']:.4f}" for x in found_twins["bifurcations"]) or "no bifurcation"),
+                why="; ".join(found_twins["ends"]),
+            )
+        )
     info = STUDIES["quadruped-orbits"]
-    return StudyResult(
-        info.name, info.title, info.source, {"orbits": [row]}, comparisons, {GAIT: _circle(orbit)}, notes
-    )
+    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
 
 
 def mirror(m: sl.Mechanism) -> dict[str, str]:
@@ -183,6 +215,67 @@ def ahead(m: sl.Mechanism, last: Sequence[sl.Orbit], given: Mapping[str, float])
         **{n: at[n] for n in free},
     )
     return replace(new, time=ramp + clock / given["omega"])
+
+
+def changes(rows: Sequence[Mapping[str, Any]], param: str) -> list[dict[str, Any]]:
+    """What happens between neighbours of a family: stability that is lost, and other events in a stride.
+
+    Where the largest multiplier passes 1 is read off between them by a straight line.
+    """
+    out: list[dict[str, Any]] = []
+    for a, b in itertools.pairwise(rows):
+        if a["stable"] != b["stable"]:
+            share = (1 - a["multipliers_max"]) / (b["multipliers_max"] - a["multipliers_max"])
+            lost = b if a["stable"] else a
+            out.append({param: a[param] + share * (b[param] - a[param]), "what": "stability", "kind": lost["kind"]})
+        if a["events"] != b["events"]:
+            out.append({param: [a[param], b[param]], "what": "events", "from": a["events"], "to": b["events"]})
+    return out
+
+
+def twins(to: tuple[float, float] = SWINGS) -> dict[str, Any]:
+    """The planar twin's family over h, by which its cranks are slower on the ground than in the air: its speed."""
+    m = sl.zoo.planar_quadruped()
+    law, T = m.controls["clock"], 4 * math.pi / abs(m.params["omega"].value)
+    run = sl.simulate(m, m.keyframe("running"), until=40 * T, control=law, tolerance=1e-8, rate=200.0)
+    orbit = sl.find_orbit(m, run.end, control=law, params=run.params, period=T)
+    over = sl.orbits.follow(orbit, "h", to=to, most=MOST)
+    rows = [
+        {
+            "h": x.params["h"],
+            "speed": x.speed,
+            "events": x.events,
+            "multipliers_max": float(np.abs(x.multipliers).max()),
+            "kind": "",
+            "stable": x.is_stable,
+        }
+        for x in over.orbits
+    ]
+    return {
+        "family": rows,
+        "bifurcations": [{"kind": x.kind, "h": x.value, "speed": x.orbit.speed} for x in over.bifurcations],
+        "ends": list(over.ends),
+        "missed": [str(x) for x in over.missed],
+    }
+
+
+# ---- pictures -------------------------------------------------------------------------------------------------------
+
+
+@styled
+def _family(rows: Sequence[Mapping[str, Any]], param: str, label: str) -> Any:
+    """Speed and largest multiplier of a family's orbits; open circles are unstable."""
+    figure = new_figure(5.0, 3.8)
+    speed, size = figure.subplots(2, 1, sharex=True)
+    at = [abs(r[param]) if param == "omega" else r[param] for r in rows]
+    for ax, values in ((speed, [r["speed"] for r in rows]), (size, [r["multipliers_max"] for r in rows])):
+        ax.plot(at, values, color=PALETTE["blue"], linewidth=1.0)
+        for x, y, r in zip(at, values, rows, strict=True):
+            ax.plot(x, y, "o", color=PALETTE["blue"], markerfacecolor=None if r["stable"] else "white", markersize=5)
+    size.axhline(1.0, color=PALETTE["black"], linewidth=0.8)
+    speed.set(ylabel="speed (m/s)")
+    size.set(xlabel=label, ylabel="largest multiplier")
+    return figure
 
 
 @styled

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -141,25 +140,31 @@ def angles(q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return roll, pitch, np.unwrap(yaw, axis=0)
 
 
-def power(m: sl.Mechanism, law: Any) -> Any:
+def power(m: sl.Mechanism) -> Any:
     """Measure of a batch: sizes of all motors' powers (W), of torques that the law asks for and motors can give.
 
-    Beside it the height of the tail's tip (m), which may not touch the ground; without a tail, of the body.
+    Beside it what `lowest` measures.
     """
 
     def measured(t: Any, s: sl.Signals) -> dict[str, Any]:
-        asked = law(t, s)
+        asked = m.controls["run"](t, s)
         most = {n: s.p["tail_limit" if n.startswith("tail") else "torque_limit"] for n in asked}
         given = {n: sl.math.fmin(sl.math.fmax(u, -most[n]), most[n]) for n, u in asked.items()}
-        tip = s.position("tail_tip").z if "tail_tip" in m.points else s.q["body.z"]
-        return {"power": sum(sl.math.fabs(u * s.v[n]) for n, u in given.items()), "tip": tip}
+        return {"power": sum(sl.math.fabs(u * s.v[n]) for n, u in given.items()), **lowest(m)(t, s)}
 
     return measured
 
 
+def lowest(m: sl.Mechanism) -> Any:
+    """Measure of a batch: height of the tail's tip (m), which may not touch the ground; without a tail, of the body."""
+    return lambda t, s: {"tip": s.position("tail_tip").z if "tail_tip" in m.points else s.q["body.z"]}
+
+
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Samples of many runs: `q` of the body (sample, copy, 7), power (W), forces of toes (sample, leg, copy, 3).
+    """Samples of many runs: `q` of the body (sample, copy, 7), forces of toes (sample, leg, copy, 3).
+
+    `power` (W) is NaN with laws that are not the machine's own.
 
     `tip` is the height of the tail's tip (m), `ends` the time at which a copy fell or the run ended (s).
     """
@@ -208,16 +213,15 @@ class Crowd:
         act: Callable[[sl.Batch, int], np.ndarray] | None = None,
     ) -> None:
         self.m, self.each, self.sample, self.act = m, each, each * step, act
-        law = control or m.controls["run"]
         self.batch = sl.Batch(
             m,
             copies,
             step=step,
             tolerance=tolerance,
-            control=law,
+            control=control or m.controls["run"],
             actions=actions,
             until=fell,
-            measure=power(m, law) if actions is None else lambda t, s, x: power(m, partial(law, action=x))(t, s),
+            measure=power(m) if control is None else lowest(m),
             threads=1,
         )
 
@@ -232,7 +236,7 @@ class Crowd:
         for k in range(math.ceil(seconds / self.sample - 1e-9)):
             b.step(self.act(b, begin + k) if self.act else None, times=self.each)
             q.append(b.state.q[:, :7].copy())
-            watts.append(np.array(b.measured["power"]))
+            watts.append(np.array(b.measured.get("power", np.full(b.copies, np.nan))))
             tips.append(np.array(b.measured["tip"]))
             forces.append(np.array([b.forces[f"{leg}_toe"] for leg in LEGS]))
             if b.done.all():

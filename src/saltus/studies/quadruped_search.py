@@ -173,7 +173,7 @@ OWN = {  # of each kind of tail: which of the Params of SOUGHT, and others with 
 }
 OTHERS = {
     "passive": {"K_tail": 6.0, "D_tail": 0.4},
-    "PFL": {"kp_roll": 15.0, "kd_roll": 3.0, "kp_pitch": 30.0, "kd_pitch": 6.0, "soft": 0.1},
+    "PFL": {"kp_roll": 15.0, "kd_roll": 3.0, "kp_pitch": 30.0, "kd_pitch": 6.0, "soft": 0.5},
 }
 TAIL_BOUNDS = {"K_tail": (8.0, 100.0), "D_tail": (0.2, 10.0), "soft": (0.03, 5.0), "rest": (-0.3, 0.9)}
 
@@ -214,6 +214,21 @@ def tail_gains(
     if tell:
         tell("in a finer batch, the first gains first: " + ", ".join(f"{x:.2f}" for x in J))
     return dict(zip(names, map(float, X[np.argmin(J)]), strict=True))
+
+
+def tail_policy(folder: str | Path, seconds: float = 1500.0, tell: Callable[[Any], None] | None = None) -> Path:
+    """Learn the policy of `quadruped_tails` by PPO for so many seconds of the clock; the file that the study reads."""
+    from saltus.learn.training import policy_of, train  # needs the extra `learn`
+
+    task = quadruped_tails.learning(quadruped_tails.machine(), quadruped_tails.params("learnt"))
+    model = train(task, folder, seconds=seconds, copies=64, shape=(16, 16), tell=tell or (lambda row: None))
+    path = Path(folder) / quadruped_tails.POLICY
+    layers = [
+        [np.vectorize(lambda x: float(f"{x:.4g}"))(part).tolist() for part in layer]
+        for layer in policy_of(model).layers
+    ]
+    path.write_text(json.dumps(layers))
+    return path
 
 
 # ---- turns ----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from saltus.studies.quadruped_runs import (
     ROLL,
     TAILS,
     Crowd,
-    G,
     Runs,
     angles,
     fell,
@@ -47,7 +46,6 @@ AFTER = 1.5  # s for which it has to stand after that
 LARGEST = 70.0  # N s, of pushes
 LASTS = 5.0  # s for which a start at random has to run
 HELD = 25.0  # Nm: the most that LQR adds to a torque of the tail
-WEIGHT = 24.776 * G  # N
 REACH = 40.0  # Nm: the most that the learnt policy adds to one
 # Starts at random, uniform within: roll, pitch, yaw (deg), their rates (rad/s), speed to the side (m/s).
 AWAY = {"roll": 15.0, "pitch": 8.0, "yaw": 15.0, "wx": 2.0, "wy": 1.5, "wz": 1.5, "vy": 0.6}
@@ -118,7 +116,7 @@ def machine() -> sl.Mechanism:
         ("kd_roll", 8.0, "1/s"),
         ("kp_pitch", 100.0, "1/s2"),
         ("kd_pitch", 20.0, "1/s"),
-        ("soft", 0.3, "1/(kg m2)"),
+        ("soft", 1.5, "1/(kg m2)"),
     ):
         m.param(name, value, unit)
     return m
@@ -232,7 +230,7 @@ def learning(m: sl.Mechanism, given: Mapping[str, float]) -> Task:
         m,
         observe,
         reward,
-        [start(m, "trot", roll) for roll in (-4.0, -2.0, 0.0, 2.0, 4.0)],
+        [start(m, "trot", roll) for roll in (-2.0, -1.0, 0.0, 1.0, 2.0)],
         acted(m),
         low=(-REACH, -REACH),
         high=(REACH, REACH),
@@ -259,7 +257,82 @@ LAWS: dict[str, dict[str, float]] = {
     "LQR": NO_TAIL,
     "learnt": NO_TAIL,
 }
-GAINS: dict[str, dict[str, float]] = {}
+GAINS: dict[str, dict[str, float]] = {
+    "fixed": {
+        "lag": 0.7622,
+        "rest": 0.4824,
+        "sides_roll_even": 1.58,
+        "sides_roll_cos": 2.244,
+        "sides_roll_sin": -0.6727,
+        "sides_roll_rate_even": -0.1482,
+        "sides_roll_rate_cos": 0.09197,
+        "sides_roll_rate_sin": -0.05146,
+        "sides_yaw_even": -0.5923,
+        "sides_yaw_cos": 0.04659,
+        "sides_yaw_sin": -0.05149,
+        "sides_yaw_rate_even": 0.01677,
+        "sides_yaw_rate_cos": 0.01124,
+        "sides_yaw_rate_sin": -0.08553,
+        "ends_pitch_even": -0.07639,
+        "ends_pitch_cos": 0.9396,
+        "ends_pitch_sin": -0.02787,
+        "ends_pitch_rate_even": -0.04157,
+        "ends_pitch_rate_cos": -0.2491,
+        "ends_pitch_rate_sin": -0.06638,
+    },
+    "passive": {
+        "lag": 0.6985,
+        "rest": 0.4088,
+        "sides_roll_even": 1.178,
+        "sides_roll_cos": 2.052,
+        "sides_roll_sin": -0.3305,
+        "sides_roll_rate_even": -0.1735,
+        "sides_roll_rate_cos": 0.04813,
+        "sides_roll_rate_sin": -0.06856,
+        "sides_yaw_even": -0.5957,
+        "sides_yaw_cos": 0.001792,
+        "sides_yaw_sin": 0.07003,
+        "sides_yaw_rate_even": 0.1082,
+        "sides_yaw_rate_cos": -0.004437,
+        "sides_yaw_rate_sin": -0.08677,
+        "ends_pitch_even": -0.1649,
+        "ends_pitch_cos": 0.604,
+        "ends_pitch_sin": -0.3605,
+        "ends_pitch_rate_even": -0.07467,
+        "ends_pitch_rate_cos": -0.1929,
+        "ends_pitch_rate_sin": -0.09269,
+        "K_tail": 31.48,
+        "D_tail": 1.911,
+    },
+    "PD": {
+        "lag": 0.6145,
+        "rest": 0.4819,
+        "sides_roll_even": 1.189,
+        "sides_roll_cos": 1.719,
+        "sides_roll_sin": -0.2799,
+        "sides_roll_rate_even": -0.158,
+        "sides_roll_rate_cos": 0.06933,
+        "sides_roll_rate_sin": -0.1066,
+        "sides_yaw_even": -0.6343,
+        "sides_yaw_cos": 0.02495,
+        "sides_yaw_sin": 0.01784,
+        "sides_yaw_rate_even": 0.06575,
+        "sides_yaw_rate_cos": -0.02411,
+        "sides_yaw_rate_sin": -0.08608,
+        "ends_pitch_even": -0.3051,
+        "ends_pitch_cos": 1.048,
+        "ends_pitch_sin": -0.1685,
+        "ends_pitch_rate_even": -0.05203,
+        "ends_pitch_rate_cos": -0.21,
+        "ends_pitch_rate_sin": -0.09318,
+        "lift_pitch": 51.65,
+        "lift_pitch_rate": 37.3,
+        "swing_roll": 24.14,
+        "swing_roll_rate": 6.558,
+        "swing_yaw": -63.42,
+        "swing_yaw_rate": -4.938,
+    },
+}
 WEIGHTS = (1e-3, 1e-3)  # of LQR's torques, against 1 for the state
 
 
@@ -342,7 +415,6 @@ def calm(trot: Trot, strides: int = 50) -> dict[str, Any]:
         "strides": min(strides, int((runs.ends[0] - trot.m.params["ramp"].value) / trot.T + 1e-6)),
         "pitch_range_deg": [float(pitch.min()), float(pitch.max())],
         "roll_range_deg": [float(roll.min()), float(roll.max())],
-        "cost_of_transport": float(runs.power[late, 0].mean() / (WEIGHT * max(speed, 1e-3))),
     }
 
 
