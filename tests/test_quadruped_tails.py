@@ -90,6 +90,23 @@ def test_kinds_by_the_largest_multiplier_of_half_a_stride(largest, kind):
     assert orbits.kind(complex(largest)) == kind
 
 
+def test_stability_is_lost_where_the_pair_that_grows_passes_one():
+    """A real multiplier of 0.97 stays; a pair goes from 0.8 to 1.2 in size: 1 is passed half way."""
+
+    def pair(size):
+        return [[size * math.cos(2.0), size * math.sin(2.0)], [size * math.cos(2.0), -size * math.sin(2.0)]]
+
+    rows = [
+        {"omega": 22.0, "stable": True, "kind": "symmetry", "events": ["a"], "multipliers": [[0.97, 0.0], *pair(0.8)]},
+        {"omega": 23.0, "stable": False, "kind": "torus", "events": ["a"], "multipliers": [*pair(1.2), [0.97, 0.0]]},
+        {"omega": 24.0, "stable": False, "kind": "torus", "events": ["b"], "multipliers": pair(1.3)},
+    ]
+    lost, other = orbits.changes(rows, "omega")
+    assert (lost["what"], lost["kind"]) == ("stability", "torus")
+    assert lost["omega"] == pytest.approx(22.5)
+    assert (other["what"], other["omega"]) == ("events", [23.0, 24.0])
+
+
 def test_the_next_orbit_is_sought_where_the_last_two_point_to_at_the_same_phase():
     """Independent coordinates and rates on a line over omega; the clock at the start has turned equally far."""
     m = sl.zoo.quadruped()

@@ -220,17 +220,25 @@ def ahead(m: sl.Mechanism, last: Sequence[sl.Orbit], given: Mapping[str, float])
 def changes(rows: Sequence[Mapping[str, Any]], param: str) -> list[dict[str, Any]]:
     """What happens between neighbours of a family: stability that is lost, and other events in a stride.
 
-    Where the largest multiplier passes 1 is read off between them by a straight line.
+    Where the size of the multiplier that leaves the unit circle, real or one of a pair, passes 1 is read off between
+    them by a straight line.
     """
     out: list[dict[str, Any]] = []
     for a, b in itertools.pairwise(rows):
         if a["stable"] != b["stable"]:
-            share = (1 - a["multipliers_max"]) / (b["multipliers_max"] - a["multipliers_max"])
-            lost = b if a["stable"] else a
-            out.append({param: a[param] + share * (b[param] - a[param]), "what": "stability", "kind": lost["kind"]})
+            kind = (b if a["stable"] else a)["kind"]
+            x, y = (_largest(row, kind == "torus") for row in (a, b))
+            at = a[param] + (1 - x) / (y - x) * (b[param] - a[param])
+            out.append({param: at, "what": "stability", "kind": kind})
         if a["events"] != b["events"]:
             out.append({param: [a[param], b[param]], "what": "events", "from": a["events"], "to": b["events"]})
     return out
+
+
+def _largest(row: Mapping[str, Any], paired: bool) -> float:
+    """Size of the largest multiplier that is real, or one of a complex pair."""
+    sizes = [math.hypot(x, y) for x, y in row["multipliers"] if (abs(y) > 1e-6 * math.hypot(x, y)) == paired]
+    return max(sizes, default=0.0)
 
 
 def twins(to: tuple[float, float] = SWINGS) -> dict[str, Any]:
