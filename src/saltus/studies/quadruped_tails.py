@@ -14,8 +14,6 @@ import casadi as ca
 import numpy as np
 
 import saltus as sl
-from saltus.learn.policy import Policy
-from saltus.learn.task import Task
 from saltus.studies import STUDIES, quadruped_runs
 from saltus.studies.quadruped_orbits import IN_THE_AIR, in_the_air, search
 from saltus.studies.quadruped_runs import (
@@ -205,7 +203,7 @@ def held(feedback: Any, state: sl.State, mirrored: bool) -> np.ndarray:
     return found * (1, -1) if mirrored else found
 
 
-def learning(m: sl.Mechanism, given: Mapping[str, float]) -> Task:
+def learning(m: sl.Mechanism, given: Mapping[str, float]) -> sl.learn.Task:
     """What the policy of the tail is asked for: 4 s of the trot from rest, upright, pushed to a side.
 
     It sees attitude, rates, speeds along and across, the tail and the clock, and adds up to REACH to its torques.
@@ -226,7 +224,7 @@ def learning(m: sl.Mechanism, given: Mapping[str, float]) -> Task:
         spent = 1e-4 * (action[0] ** 2 + action[1] ** 2)
         return sl.math.exp(-lean) + 0.3 * sl.math.fmin(s.v["body.x"], 1.6) / 1.6 - spent
 
-    return Task(
+    return sl.learn.Task(
         m,
         observe,
         reward,
@@ -244,7 +242,7 @@ def learning(m: sl.Mechanism, given: Mapping[str, float]) -> Task:
 def learnt(m: sl.Mechanism, given: Mapping[str, float]) -> Callable[[Any, sl.Signals], Mapping[str, Any]]:
     """The policy that was learnt, as a law."""
     layers = json.loads(files("saltus.studies").joinpath(POLICY).read_text())
-    return Policy([(np.array(w), np.array(b)) for w, b in layers]).law(learning(m, given))
+    return sl.learn.Policy([(np.array(w), np.array(b)) for w, b in layers]).law(learning(m, given))
 
 
 # ---- gains ----------------------------------------------------------------------------------------------------------
@@ -358,7 +356,8 @@ class Trot:
     ) -> None:
         self.m, self.kind, self.tolerance, self.given, self.feedback = m, kind, tolerance, params(kind), feedback
         self.T = period(m, "trot", self.given)
-        self.law = {"PFL": linearised, "learnt": functools.partial(learnt, given=self.given)}.get(kind, plain)(m)
+        made: dict[str, Any] = {"PFL": linearised, "learnt": functools.partial(learnt, given=self.given)}
+        self.law = made.get(kind, plain)(m)
         self._crowds: dict[int, Crowd] = {}
 
     def runs(
