@@ -234,7 +234,7 @@ class _Run:
             if not any(stay.breaks for stay in log.stays):
                 self._stand(domain)
             kind = "unresolved" if problem.data["solutions"] is None else "painleve"
-            log.outcome = Outcome(kind, f"at t = {self.t:.6g} s {problem}", self.t)
+            log.outcome = Outcome(kind, str(problem), self.t)
         except SaltusError as problem:
             if not any(stay.breaks for stay in log.stays):
                 raise
