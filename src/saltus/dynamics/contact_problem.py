@@ -53,6 +53,7 @@ class Law:
     friction: float = 0.0
     static: float = 0.0
     direction: np.ndarray | None = None
+    name: str = ""  # in messages
 
     @property
     def rough(self) -> bool:
@@ -86,11 +87,7 @@ def solve(
     if count and problem.doubtful:
         found = problem.all()
         if len(found) != 1:
-            raise NoForces(
-                f"the laws of contact have {'no solution' if not found else f'{len(found)} solutions'} here "
-                "(Painleve's paradox): friction is too strong for this configuration",
-                solutions=len(found),
-            )
+            raise NoForces(problem.paradox(found), solutions=len(found))
         return found[0]
     found_one = problem.released(leaving) if leaving else None
     if found_one is None:
@@ -215,6 +212,24 @@ class _Problem:
                 ):
                     return True
         return False
+
+    def paradox(self, found: Sequence[Forces]) -> str:
+        """What is the matter where there is not one solution, with the load (N) that each gives to who does what."""
+        told = []
+        for one in found:
+            parts = [
+                f"{x.name} {'open' if mode == 'open' else mode + 's'}"
+                + (f" at {one.f[x.normal]:.4g} N" if mode != "open" and x.normal is not None else "")
+                for x, mode in zip(self.laws, one.modes, strict=True)
+            ]
+            told.append(", ".join(parts))
+        slipping = [x.name for x in self.laws if x.direction is not None]
+        which = "; or ".join(told) or f"{', '.join(slipping) or 'nothing'} slips already"
+        return (
+            f"the laws of contact have {f'{len(found)} solutions' if found else 'no solution'} here (Painleve's "
+            f"paradox: {which}): friction is too strong for this configuration of rigid links; less friction, or "
+            "contacts that give way (stiffness=), leave one"
+        )
 
     @property
     def _still(self) -> tuple[tuple[str, ...], list[np.ndarray | None]]:

@@ -318,9 +318,11 @@ class Contacts:
         """
         watched = [self.c.watched[k] for k in fired]
         if any(what == "wedge" for what, _ in watched):
+            who = ", ".join(one.element.name for one in self.now if one.mode == "slip")
             raise NoForces(
-                "normal forces grow without bound with the friction that they cause (Painleve's paradox): friction is "
-                "too strong for this configuration",
+                f"normal forces of {who} grow without bound with the friction that they cause (Painleve's paradox): "
+                "friction is too strong for this configuration of rigid links; give less, or contacts that give way "
+                "(stiffness=)",
                 solutions=0,
             )
         leaving: dict[int, str] = {}

@@ -280,7 +280,8 @@ class _Instant:
             place = len(rows)
             rows += contacts.rows(i)
             normal = place + len(mine) if one.element.normal else None
-            laws.append(Law(tuple(range(place, place + len(mine))), normal, one.friction, one.static, way))
+            along = tuple(range(place, place + len(mine)))
+            laws.append(Law(along, normal, one.friction, one.static, way, one.element.name))
         G = Decomposition(self.M, self.A[rows], self.loops).mobility if rows else np.zeros((0, 0))
         plain, fixed = G.copy(), np.diag(G) == 0
         _load(G, [x.normal for x in laws if x.normal is not None])
