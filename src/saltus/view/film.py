@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from saltus.errors import BadValue
 from saltus.view.colours import PALETTE, STANCE
 from saltus.view.drawing import artists, between, cast, draw_ground, move, shaded
-from saltus.view.placing import extent, ground_line, has_contacts, mechanism_of, on_ground, places, shadows
+from saltus.view.placing import check_run, extent, ground_line, has_contacts, mechanism_of, on_ground, places, shadows
 from saltus.view.style import styled
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def film(
     drawn (a contact point by default). The picture moves along with the machine, marks on the ground stand
     0.1 m apart. `progress(done, all)` is called after each frame.
     """
+    check_run(run)
     if Path(path).suffix.lower() != ".gif":
         raise BadValue(f"film: {path} would be an animated GIF; give a name that ends in .gif", path=str(path))
     if not (fps > 0 and speed > 0):

@@ -46,8 +46,19 @@ def grounded_samples(run: Trajectory) -> np.ndarray:
     return np.asarray(pushed[phase])
 
 
+def check_run(run: Any) -> None:
+    """Refuse what is no run."""
+    if not isinstance(getattr(run, "meta", None), dict):
+        kind = type(run).__name__
+        raise BadValue(
+            f"a run is drawn here, as sl.simulate returns it, not a {kind}; sl.view.plot_machine draws a State",
+            given=kind,
+        )
+
+
 def mechanism_of(run: Trajectory, mechanism: Mechanism | None) -> Mechanism:
     """Return the machine of a run; one loaded from a file does not bring it along."""
+    check_run(run)
     found = mechanism or run.mechanism
     if found is None:
         raise BadValue(
