@@ -68,7 +68,7 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(SUBJECTS)}; all without a name")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the tables to a Markdown file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="also put the tables into a Markdown file")
     words = sys.argv[1:]
     if words[:1] == ["robots"]:  # a survey of files of one's own
         from bench import robots
@@ -85,19 +85,25 @@ def main() -> None:
     unknown = sorted(set(given.names) - set(SUBJECTS))
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
-    parts = []
     for name in given.names or SUBJECTS:
         module = importlib.import_module(f"bench.{name}")
         found = module.run()
         report = found if isinstance(found, Report) else Report(found)
-        parts.append(table(module.TITLE, report.rows) + (f"\n{report.text}\n" if report.text else ""))
-        print(parts[-1], flush=True)
+        part = table(module.TITLE, report.rows) + (f"\n{report.text}\n" if report.text else "")
+        print(part, flush=True)
         if given.write is not None:
+            put(given.write, module.TITLE, part)
             for file, draw in report.figures.items():
                 draw(given.write.parent / "images" / file)
-    if given.write is not None:
-        given.write.parent.mkdir(parents=True, exist_ok=True)
-        given.write.write_text(INTRODUCTION.format(machine=machine()) + "\n" + "\n".join(parts))
+
+
+def put(page: Path, title: str, part: str) -> None:
+    """Put one subject into its place on a page, at once: what was measured stays when the rest is interrupted."""
+    old = page.read_text().split("\n## ")[1:] if page.exists() else []
+    parts = {x.partition("\n")[0]: f"## {x.strip()}\n" for x in old} | {title: part}
+    titles = [importlib.import_module(f"bench.{name}").TITLE for name in SUBJECTS]
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(INTRODUCTION.format(machine=machine()) + "\n" + "\n".join(parts[t] for t in titles if t in parts))
 
 
 INTRODUCTION = """# Benchmarks

@@ -46,7 +46,7 @@ def peer_of(path: Path, model: ModelFile) -> Peer | None:
 
 
 def owner_takes(path: Path) -> bool:
-    """Whether the tool that owns the format reads a file and finds something in it that can move."""
+    """Whether the tool that owns the format reads a file and finds something in it that can move, and has a mass."""
     try:
         if path.suffix.lower() in (".xml", ".mjcf"):
             import mujoco
@@ -55,7 +55,10 @@ def owner_takes(path: Path) -> bool:
         if path.suffix.lower() == ".urdf":
             import pinocchio
 
-            return pinocchio.buildModelFromUrdf(str(path)).nv > 0
+            model = pinocchio.buildModelFromUrdf(str(path))
+            M = pinocchio.crba(model, model.createData(), pinocchio.neutral(model))
+            sizes = np.linalg.eigvalsh(np.triu(M) + np.triu(M, 1).T) if model.nv else [0.0]
+            return bool(sizes[0] > 1e-14 * sizes[-1])
     except (ValueError, RuntimeError):
         return False
     return True

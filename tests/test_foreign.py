@@ -234,6 +234,26 @@ def test_balanced_inertia(tmp_path):
     agree(tmp_path, mjcf(body, first='<compiler balanceinertia="true" boundmass="2" boundinertia="0.1"/>'))
 
 
+def test_masses_are_scaled_to_the_sum_the_file_sets(tmp_path):
+    """Also of what is welded to the world, with joints whose gains follow from the mass matrix; local coordinates."""
+    wall = '<body name="wall"><geom size=".2" mass="7"/></body>'
+    first = '<compiler settotalmass="14" coordinate="local" boundmass=".5"/>'
+    servo = '<actuator><position joint="b" kp="30" dampratio="1"/></actuator>'
+    found = agree(tmp_path, mjcf(wall + ARM.format('<joint name="b" axis="1 0 0"/>'), servo, first))
+    assert sum(float(x.mass) for x in found.mechanism.links.values() if x.mass is not None) == pytest.approx(14)
+    (tmp_path / "m.xml").write_text(mjcf(ARM.format(""), first='<compiler coordinate="global"/>'))
+    with pytest.raises(BadFile, match="coordinate='global'"):
+        sl.read(tmp_path / "m.xml")
+
+
+def test_a_file_closed_twice_is_read_as_mujoco_reads_it(tmp_path):
+    agree(tmp_path, mjcf(ARM.format("")) + "\n </mujoco>\n")
+    for more in ("</mujoco> words", "<mujoco/>", "</mujoco><worldbody/>"):
+        (tmp_path / "m.xml").write_text(mjcf(ARM.format("")) + more)
+        with pytest.raises(BadFile, match="no XML"):
+            sl.read(tmp_path / "m.xml")
+
+
 def test_joint_equalities_count_from_the_reference(tmp_path):
     body = ARM.format('<joint name="b" axis="0 1 0" ref="30"/>')
     rest = '<equality><joint name="tie" joint1="a" joint2="b" polycoef="0.1 2 0.3"/></equality>'

@@ -97,6 +97,8 @@ def test_bolt_without_the_spring_of_its_toe_meets_painleves_paradox():
     run = sl.simulate(m, m.keyframe("rest"), until=2.0, control=m.controls["clock"], tolerance=1e-8, rate=100.0)
     assert run.outcome.kind == "painleve"
     assert not run.outcome.ok
+    assert "foot sticks at" in run.outcome.detail
+    assert "stiffness=" in run.outcome.detail
 
 
 def test_the_biped_jogs_and_its_multipliers_tell_how_a_push_fades():

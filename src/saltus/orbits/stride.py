@@ -132,7 +132,7 @@ class Passage:
         return sum(a.duration for a in self.arcs if a.dynamics.domain.name == domain)
 
     def wrong_sides(self) -> list[str]:
-        """What unilateral contact forbids: the ground pulling, a foot below it; one text a violation."""
+        """What unilateral contact forbids: the ground pulling, a foot below it; one text per violation."""
         out = []
         for arc in self.arcs:
             if len(arc.breaks) < 2:

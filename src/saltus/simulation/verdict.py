@@ -15,16 +15,19 @@ from saltus.simulation.trajectory import Trajectory
 MISSED, LOOSE = 5e-6, 1e3  # part of the energy that a run may miss; at least so many tolerances
 APART = 1e-6  # of a lever: constraints that are off by less count as closed
 DEEP = 1e-6  # m: below the ground
-PULL, BEYOND = 1e-6, 1e-6  # of the largest normal force
+PULL, BEYOND = 1e-6, 1e-6  # of the largest normal force, or of the weight: what forces of contacts are known to
 
 
 def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
     """What no machine could do, and what the run got wrong, each in one line with its numbers."""
     out = _accuracy(log, run, t, q)
     known = LOOSE * log.tolerance
+    heavy = weight(log.system.mechanism, log.params) if run.meta["contacts"] else 0.0
     for name, contact in run.meta["contacts"].items():
         largest = max(contact["normal_max"], -contact["normal_min"], 0.0)
         limit = largest or max(contact["friction_given"], 0.0)  # dry friction of a joint has no normal force
+        if largest:
+            largest = limit = max(largest, heavy)
         if contact["normal_min"] < -max(PULL, known) * largest - 1e-9:
             let = "" if "gap_min" in contact else "; an edge with sl.Liftoff lets it go"
             out.append(f"the ground pulled at {name!r} with {-contact['normal_min']:.4g} N{let}")

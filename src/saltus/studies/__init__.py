@@ -186,6 +186,12 @@ STUDIES = {
             "saltus.studies.quadruped_orbits",
         ),
         Study(
+            "quadruped-tails",
+            "What the tail does for the quadruped's trot: fixed, passive, and under four laws of feedback",
+            f"{LIU}, fig. 1: a drawing; machine, clocks and gains are ours",
+            "saltus.studies.quadruped_tails",
+        ),
+        Study(
             "quadruped-landing",
             "The tailed quadruped, dropped with a roll, turns upright in the air with its tail and lands on its feet",
             f"{LIU}, fig. 1: a drawing; machine and motion are ours",

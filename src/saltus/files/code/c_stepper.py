@@ -419,8 +419,8 @@ int NAME_control(NAME_state *s, int domain, double t, const real *q, const real 
   else {
     arm(s, before);
     guard = crossed(s, before, after);
-    for (i = 0; i < edge_counts[s->domain] && guard < 0; ++i) /* measured on the surface, where the sign is chance */
-      if (s->armed[i] && directions[s->domain][i] && fabs(after[i]) <= on_surface) guard = i;
+    for (i = 0; i < edge_counts[s->domain] && guard < 0; ++i) /* on the surface: the sign is chance */
+      if (s->armed[i] && directions[s->domain][i] && fabs(after[i]) <= 1000 * on_surface) guard = i;
     arm(s, after);
   }
   s->entered = 0;
