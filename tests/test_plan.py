@@ -687,7 +687,7 @@ def test_momentum_is_exact_in_free_fall():
 
 
 def test_a_plan_through_domains_is_followed_on_real_ground_by_its_times():
-    """A hop planned as stance, flight and stance again, flown by the machine alone, whose foot finds its own contacts."""
+    """A hop planned as stance, flight and stance, flown by the machine alone, whose foot finds its own contacts."""
     m = sl.Mechanism("bouncer")
     body, foot = m.link("body", mass=2.0), m.link("foot", mass=0.5)
     m.slide("height", m.ground, foot, axes="y")

@@ -1,4 +1,4 @@
-"""Plans of the quadruped: leaps and stops of its planar twin, flown on real ground, and the jump of the machine itself."""
+"""Plans of the quadruped: leaps and stops of its planar twin, flown on real ground, and the machine's own jump."""
 
 from __future__ import annotations
 
@@ -53,12 +53,16 @@ def test_a_stand_stands(twin):
 
 def test_events_of_a_flight_are_found_beside_those_planned():
     """The nearest of the same kind, whatever else touches."""
-    intervals = [SimpleNamespace(mode=m, begin=a, end=b) for m, a, b in (("stick", 0, 1), ("open", 1, 3), ("slip", 3, 4))]
+    intervals = [
+        SimpleNamespace(mode=m, begin=a, end=b) for m, a, b in (("stick", 0, 1), ("open", 1, 3), ("slip", 3, 4))
+    ]
     t = np.array([0.0, 4.0])
     flight = SimpleNamespace(contacts={"hind_toe": intervals}, t=t, point=lambda toe: np.array([[0.0, 0], [8.0, 0]]))
     edges = [SimpleNamespace(guard=sl.Liftoff("hind_toe")), SimpleNamespace(guard=sl.Touchdown("hind_toe"))]
     events = [SimpleNamespace(t=0.9), SimpleNamespace(t=3.2)]
-    best = SimpleNamespace(events=events, plan=SimpleNamespace(joins=edges), t=t, point=lambda toe: np.array([[0.0, 0], [4.0, 0]]))
+    best = SimpleNamespace(
+        events=events, plan=SimpleNamespace(joins=edges), t=t, point=lambda toe: np.array([[0.0, 0], [4.0, 0]])
+    )
     lifts, touches = plans.compared(best, flight)
     assert (lifts["event"], lifts["planned_s"], lifts["flown_s"]) == ("hind pair lifts", 0.9, 1.0)
     assert (touches["event"], touches["planned_s"], touches["flown_s"]) == ("hind pair touches", 3.2, 3.0)

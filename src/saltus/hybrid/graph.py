@@ -21,6 +21,7 @@ from saltus.model.parts import Frame
 
 ALONE = "motion"  # the domain of a machine that has no other
 
+
 @dataclass(frozen=True, eq=False)
 class Domain:
     """A set of contacts that hold, and Params that take other values while they do."""

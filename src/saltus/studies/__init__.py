@@ -211,7 +211,7 @@ STUDIES = {
         ),
         Study(
             "quadruped-leap",
-            "The quadruped's planar twin leaps over a gap out of its bound and stands: planned in the friction cone, flown",
+            "The quadruped's planar twin leaps over a gap from its bound: planned in the friction cone, flown",
             f"{LIU}, fig. 1: a drawing; machine and plans are ours",
             "saltus.studies.quadruped_leap",
         ),

@@ -46,7 +46,7 @@ def study(gap: float = GAP) -> StudyResult:
     ]
     info = STUDIES["quadruped-leap"]
     notes = [
-        "The gap begins 50 mm ahead of the middle of the last print of the front toes and ends 50 mm before the hind toes'.",
+        "The gap begins 50 mm ahead of the last print of the front toes and ends 50 mm before that of the hind toes.",
         "On real ground cranks follow the plan by the clock; nothing else is fed back.",
     ]
     times = [0.0, *(float(e.t) for e in best.events[:2]), float(best.t[best["body.y"].argmax()])]

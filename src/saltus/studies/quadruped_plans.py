@@ -110,7 +110,10 @@ class Bound:
         left = min((x.end for x in front if x.mode != "open"), key=lambda t: abs(t - 17.65 * turn))
         begin = left + AFTER
         self.run = run
-        self.times = [begin, *(next(x.begin for x in hind if (x.mode == "open") == up and x.begin > begin) for up in (0, 1))]
+        self.times = [
+            begin,
+            *(next(x.begin for x in hind if (x.mode == "open") == up and x.begin > begin) for up in (0, 1)),
+        ]
         state = run.at(begin)
         self.x = float(state.positions[0])
         self.print = float(np.interp(left, run.t, run.point("front_toe")[:, 0])) - self.x
@@ -163,7 +166,9 @@ def _moved(m: sl.Mechanism, part: Any, x: float, turns: Sequence[int] = (0, 0)) 
     by = np.zeros(len(m.q_names))
     by[m.q_names.index("body.x")] = x
     for pair, count in zip(PAIRS, turns, strict=True):
-        by[m.q_names.index(f"{pair}_q1")], by[m.q_names.index(f"{pair}_q2")] = (s * 2 * math.pi * count for s in (1, -1))
+        by[m.q_names.index(f"{pair}_q1")], by[m.q_names.index(f"{pair}_q2")] = (
+            s * 2 * math.pi * count for s in (1, -1)
+        )
     return replace(part, q=part.q + by)
 
 
@@ -276,7 +281,7 @@ def judged(best: sl.plan.Planned, run: sl.Trajectory) -> dict[str, Any]:
 
 
 def said(data: dict[str, Any]) -> list[Comparison]:
-    """Planned against flown: events until it lands, their places, and the height; then toes slip, which no plan does."""
+    """Planned against flown until it lands: events, their places, the height; then toes slip, which no plan does."""
     rows = data["events"][:LANDING]
     return [
         Comparison(

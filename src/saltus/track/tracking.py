@@ -112,8 +112,8 @@ class JointPD(Referenced):
 
     `joints` are names of coordinates with motors or of a part ("tail"), None all of them; the other inputs get the
     reference's efforts u_r. `kp` (Nm/rad, N/m) and `kd` (Nm s/rad, N s/m) are numbers or one per joint; `limit` (Nm, N)
-    cuts the efforts. Time counts as in `Track`; in a run of the machine alone, on real ground, a plan through domains is
-    followed by its times, from the start.
+    cuts the efforts. Time counts as in `Track`; in a run of the machine alone, on real ground, a plan through domains
+    is followed by its times, from the start.
     """
 
     joints: str | Sequence[str] | None = None
