@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
+import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import saltus as sl
+from saltus.plan.guess import PhaseGuess
 from saltus.studies.result import Comparison
 from saltus.view import plot_snapshots
 from saltus.view.colours import PALETTE
@@ -26,8 +27,8 @@ KP, KD = 400.0, 6.0  # Nm/rad, Nm s/rad: how cranks follow
 EXACT = 1e-8  # tolerance of flights
 STILL = "front_q1", "front_toe", "hind_toe"  # with both pairs down, nothing moves if these do not
 AFTER = 0.002  # s after front toes have left, at which a plan takes over
-CROUCHED = {"front": 5.91, "hind": 5.87}  # rad: cranks of the kick that is a guess, as it begins,
-LANDS, RESTS = {"front": -1.23, "hind": -1.27}, {"front": -2.89, "hind": -2.63}  # as it lands, and as it stands
+CROUCHED = {"front": 5.91, "hind": 5.87}  # rad: cranks of a stand that says how deep toes are in their springs
+HOP = Path(__file__).with_name("quadruped_hop.json")  # times, positions, velocities and torques of five phases
 MESH = [8, 14, 22, 12, 18]
 TOLERANCE = 0.03  # of the mesh: a toe in the air settles within half a millisecond, and less is never reached
 LIMITS = sl.plan.Limits(seconds=3600.0, accuracy=1e-3)  # time on a busy machine shall not decide where it ends
@@ -137,80 +138,21 @@ def hop(m: sl.Mechanism, bound: Bound, rest: sl.State, mesh: Sequence[int], ask:
     return out
 
 
-def guess(m: sl.Mechanism, bound: Bound, rest: sl.State) -> list[Any]:
-    """The bound until its hind toes lift, then the flight and the landing of a plan that leaps from standing."""
-    begin, touch, lift = bound.times
-    run = [_moved(m, sl.plan.stretch(bound.run, a, b), -bound.x) for a, b in ((begin, touch), (touch, lift))]
-    best = from_standing(m, rest)
-    ends = [e.t for e in best.events[1:]] + [best.duration]
-    kicked = [sl.plan.stretch(best, a, b) for a, b in itertools.pairwise(ends)]
-    cranks = [m.q_names.index(f"{pair}_q1") for pair in PAIRS]
-    ahead = run[-1].q[-1] - kicked[0].q[0]
-    turns = [round(float(ahead[i]) / (2 * math.pi)) for i in cranks]
-    return run + [_moved(m, part, float(ahead[0]), turns) for part in kicked]
+def guess() -> list[Any]:
+    """A hop from the bound to a stand that was planned before, on a coarse mesh."""
+    phases = json.loads(HOP.read_text())
+    return [PhaseGuess(**{name: np.array(values) for name, values in phase.items()}) for phase in phases]
 
 
 def solved(m: sl.Mechanism, bound: Bound, wanted: Sequence[Callable[[sl.Plan], None]], mesh: Sequence[int]) -> Any:
     """Plans that ask for one thing after the other, each from the one before; the last on finer meshes, too."""
     rest = at_rest(m, CROUCHED)
-    best = guess(m, bound, rest)
+    best: Any = guess()
     for ask in wanted:
         last = ask is wanted[-1]
         tolerance = TOLERANCE if last else None
         best = sl.plan.solve(hop(m, bound, rest, mesh, ask), best, tolerance=tolerance, fly=False, limits=LIMITS)
     return best
-
-
-def _moved(m: sl.Mechanism, part: Any, x: float, turns: Sequence[int] = (0, 0)) -> Any:
-    """A stretch moved along the ground (m), its cranks by full turns, against which the next link is measured."""
-    by = np.zeros(len(m.q_names))
-    by[m.q_names.index("body.x")] = x
-    for pair, count in zip(PAIRS, turns, strict=True):
-        by[m.q_names.index(f"{pair}_q1")], by[m.q_names.index(f"{pair}_q2")] = (
-            s * 2 * math.pi * count for s in (1, -1)
-        )
-    return replace(part, q=part.q + by)
-
-
-def from_standing(m: sl.Mechanism, rest: sl.State) -> sl.plan.Planned:
-    """A leap from standing to standing, on a coarse mesh."""
-    places = domains(m)
-    out = sl.Plan(
-        *(places[name] for name in ("stand", "hind", "air", "hind", "stand")),
-        duration=[(0.01, 0.15), (0.01, 0.1), (0.1, 0.6), (0.005, 0.15), (0.05, 0.4)],
-        intervals=[8, 8, 14, 10, 14],
-        friction=REAL,
-    )
-    for instant in (out.start, out.end):
-        stands(out, instant, rest)
-    out.require(out.start.q["body.x"] == 0)
-    asked(out)
-    return sl.plan.solve(out, kick(m), tolerance=None, fly=False, limits=LIMITS)
-
-
-def kick(m: sl.Mechanism) -> list[Any]:
-    """A run that kicks with its hind legs, swings its cranks round and lands, in stretches; its toes slip.
-
-    Its numbers were found by trial; that it comes to rest on its feet is all that they are good for.
-    """
-
-    def law(t: Any, s: sl.Signals) -> dict[str, Any]:
-        after = sl.math.fmin(sl.math.fmax((t - 0.37) / 0.056, 0), 1)
-        out = {}
-        for pair, torque, begins, swings in (("front", -70.0, 0.027, 4.5), ("hind", -104.0, 0.0, 4.94)):
-            q, v = s.q[f"{pair}_q1"], s.v[f"{pair}_q1"]
-            goal = LANDS[pair] + (RESTS[pair] - LANDS[pair]) * after**2 * (3 - 2 * after)
-            brake = 5.4 * sl.math.fmin(sl.math.fmax((t - 0.15) / 0.05, 0.25), 1)
-            swing = 89.0 * sl.math.fmin(sl.math.fmax(goal - q, -0.7), 0.7) - brake * v
-            push = torque * sl.math.fmin(sl.math.fmax((t - begins) / 0.002, 0), 1)
-            out[f"{pair}_q1"] = sl.math.where(q > swings, push, swing)
-        return out
-
-    run = sl.simulate(m, on_its_toes(m, CROUCHED), until=0.9, control=law, tolerance=1e-6, rate=2000.0)
-    front, hind = (run.contacts[f"{pair}_toe"] for pair in PAIRS)
-    lift = next(x.begin for x in hind if x.mode == "open" and x.begin > 0.012)
-    touch, both = (next(x.begin for x in toes if x.mode != "open" and x.begin > 0.2) for toes in (hind, front))
-    return [sl.plan.stretch(run, a, b) for a, b in itertools.pairwise((0.0, 0.012, lift, touch, both, both + 0.3))]
 
 
 # ---- flights --------------------------------------------------------------------------------------------------------

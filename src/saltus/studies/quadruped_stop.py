@@ -13,7 +13,7 @@ from saltus.studies.quadruped_plans import LATER, MESH, REAL, Bound, flown, judg
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate
 
-WAY, FIRST, STEP = 1.1, 1.3, 0.2  # m in which it shall stop; of the first plan; from one to a shorter one
+WAY, FIRST, STEP = 1.15, 1.3, 0.2  # m in which it shall stop; of the first plan; from one to a shorter one
 G = 9.81
 
 
