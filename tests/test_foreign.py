@@ -249,7 +249,7 @@ def test_masses_are_scaled_to_the_sum_the_file_sets(tmp_path):
 def test_a_name_from_what_is_not_read_is_told_with_it(tmp_path):
     body = "<replicate count='3'>" + ARM.format("") + "</replicate>" + BODY.format("other", "1 0 0", "<freejoint/>", "")
     (tmp_path / "m.xml").write_text(mjcf(body, '<actuator><motor joint="a_0"/></actuator>'))
-    with pytest.raises(BadFile, match="names no joint 'a_0'; not read was .*<replicate>"):
+    with pytest.raises(BadFile, match=r"names no joint 'a_0'; not read was .*<replicate>"):
         sl.read(tmp_path / "m.xml")
 
 
@@ -288,7 +288,7 @@ def test_actuators_and_damped_balls_are_written_as_they_were_read(tmp_path):
     ball = BODY.format("bob", "1 0 0", '<joint name="knob" type="ball" damping=".3"/>', "")
     rail = BODY.format("cart", "0 1 0", '<joint name="rail" type="slide" axis="1 0 0" damping="2"/>', "")
     acts = """<actuator><motor name="a" joint="a" gear="-25" ctrlrange="-4.5 4.5"/>
-      <position name="hold" joint="b" kp="30" kv="2" gear="3" ctrlrange="-.5 1" forcerange="-8 5"/>
+      <position name="hold" joint="b" kp="30" kv="2" gear="3" ctrlrange="1 1.5" forcerange="-8 5"/>
       <velocity name="pace" joint="rail" kv="7" forcerange="-20 30"/>
       <general name="push" joint="rail" gainprm="4" biastype="affine" biasprm="1.5 0 0" ctrlrange="0 2"/></actuator>"""
     found = agree(tmp_path, mjcf(ARM.format(inner) + ball + rail, acts))

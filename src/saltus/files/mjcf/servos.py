@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import casadi as ca
@@ -10,8 +11,9 @@ import numpy as np
 from saltus.files.xml.rigid import Numeric
 from saltus.model.forces import Effort
 
-SCALES = 10.0 ** np.arange(-3, 7)  # sizes of commands, positions and rates at which an effort is looked at
+SCALES = 10.0 ** np.arange(-3, 5)  # sizes of commands, positions and rates at which an effort is looked at
 TRIES = 60  # of each size
+FAR, BOUND = 1e9, 1e7  # of positions and rates, and what a force there is less than if it is limited
 SAME = 1e-11  # relative difference of numbers that are one
 
 
@@ -55,8 +57,9 @@ def damping(effort: Effort, n: Numeric) -> tuple[tuple[str, ...], float] | None:
 def servo(effort: Effort, n: Numeric) -> Servo | None:
     """The effort as a servo of one joint, or None where it is none.
 
-    The effort's expression is looked at from outside: slopes at random points give the coefficients, points at which a
-    slope is gone the limits, and at further points both must be the same.
+    The effort's expression is looked at from outside. Where position or rate is far away the force is at its limits;
+    for each command there is a position (or a rate) at which it is in their middle; slopes there, and how that place
+    moves with the command, give the rest. At further points both must be the same.
     """
     m = n.m
     if effort.value.numel() != 1:
@@ -76,32 +79,64 @@ def servo(effort: Effort, n: Numeric) -> Servo | None:
     if any(x.name() not in known for x in ca.symvar(effort.value)):
         return None
     f = ca.Function("f", [own, m.p], [effort.value, ca.densify(ca.jacobian(effort.value, own))])
-    rng = np.random.default_rng(0)
-    points, more = (np.repeat(SCALES, TRIES) * rng.uniform(-1, 1, (3, TRIES * len(SCALES))) for _ in range(2))
-    # each of the three has a size of its own
-    points, more = (np.array([rng.permutation(row) for row in x]) for x in (points, more))
-    value, slope = (np.asarray(x) for x in f.map(points.shape[1])(points, np.tile(n.p[:, None], points.shape[1])))
-    value, slope = value.ravel(), slope.reshape(3, -1, order="F")
+
+    def at(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Forces, and slopes by command, position and rate, at columns of these."""
+        force, slope = f.map(points.shape[1])(points, np.tile(n.p[:, None], points.shape[1]))
+        return np.asarray(force).ravel(), np.asarray(slope).reshape(3, -1, order="F")
+
+    feels = [i for i in (1, 2) if ca.depends_on(effort.value, own[i])]
+    u = np.r_[0.0, SCALES, -SCALES]
+    points = np.zeros((3, len(u)))
+    points[0] = u
+    force, middle = (-np.inf, np.inf), 0.0
+    if feels:
+        ends = np.zeros((3, 2))
+        ends[feels[0]] = -FAR, FAR
+        low, high = np.sort(at(ends)[0])
+        force = (low if low > -BOUND else -np.inf, high if high < BOUND else np.inf)
+        middle = float(np.mean(force)) if np.isfinite(force).all() else 0.0
+        points[feels[0]] = _crossing(lambda x: at(_with(points, feels[0], x))[0] - middle, len(u))
+    value, slope = at(points)
     b, c, d = (row[np.abs(row).argmax()] for row in slope)
-    free = (np.abs(slope - np.array([[b], [c], [d]])) <= SAME * np.array([[abs(b)], [abs(c)], [abs(d)]])).all(axis=0)
-    if not b or not free.any():
+    free = np.flatnonzero(slope[0] == b)
+    if not b or not np.isfinite(slope).all():
         return None
-    u, q, v = points
-    k = np.flatnonzero(free)[np.abs(points[:, free]).max(axis=0).argmin()]
-    a = value[k] - b * u[k] - c * q[k] - d * v[k]
-    a = 0.0 if abs(a) <= SAME * max(abs(value[k]), abs(b * u[k])) else float(a)
-    bound = (slope[1] == 0) & (slope[2] == 0) & bool(c or d)  # the force is at its end, else only the command may be
-    held = ~bound & (slope[0] == 0)
-    ctrl = _ends((value - a - c * q - d * v)[held] / b)
-    found = Servo(inputs[0], name, float(gear), a, float(b), float(c), float(d), ctrl, _ends(value[bound]))
-    again = np.asarray(f.map(more.shape[1])(more, np.tile(n.p[:, None], more.shape[1]))[0]).ravel()
-    right = np.abs(found.at(*more) - again) <= 1e-9 * (1 + np.abs(again))
-    return found if right.all() else None
+    rest = value - c * points[1] - d * points[2]  # a + b u, with u as it is limited
+    a = _plain(rest[free[0]] - b * u[free[0]])
+    low, high = sorted(_plain(x) for x in (rest[[u.argmin(), u.argmax()]] - a) / b)
+    ctrl = (low if low > 0.9 * u.min() else -np.inf, high if high < 0.9 * u.max() else np.inf)
+    found = Servo(
+        inputs[0], name, float(gear), a, float(b), float(c), float(d), ctrl, (float(force[0]), float(force[1]))
+    )
+    rng = np.random.default_rng(0)
+    size = np.repeat(SCALES, TRIES)
+    more = np.hstack([np.array([rng.permutation(size * rng.uniform(-1, 1, len(size))) for _ in range(3)])] * 2)
+    if feels:  # half of them where the force is within its limits
+        half = more[:, : len(size)]
+        half[feels[0]] = _crossing(lambda x: at(_with(half, feels[0], x))[0] - middle, len(size))
+        half[feels[0]] += rng.normal(size=len(size)) * np.ptp(np.clip(force, -1e3, 1e3)) / abs((c, d)[feels[0] - 1])
+    value = at(more)[0]
+    return found if (np.abs(found.at(*more) - value) <= 1e-9 * (1 + np.abs(value))).all() else None
 
 
-def _ends(values: np.ndarray) -> tuple[float, float]:
-    """The one or two numbers that occur; both ends far away where there is none."""
-    if not len(values):
-        return -np.inf, np.inf
-    low, high = (float(np.median(values[values <= values.mean()])), float(np.median(values[values >= values.mean()])))
-    return (low, high) if low < high else ((low, np.inf) if low <= 0 else (-np.inf, high))
+def _with(points: np.ndarray, row: int, values: np.ndarray) -> np.ndarray:
+    out = points.copy()
+    out[row] = values
+    return out
+
+
+def _crossing(f: Callable[[np.ndarray], np.ndarray], count: int) -> np.ndarray:
+    """Where monotonous functions pass zero, by bisection."""
+    low, high = np.full(count, -FAR), np.full(count, FAR)
+    rising = f(high) > f(low)
+    for _ in range(100):
+        x = (low + high) / 2
+        above = (f(x) > 0) == rising
+        low, high = np.where(above, low, x), np.where(above, x, high)
+    return (low + high) / 2
+
+
+def _plain(x: float) -> float:
+    """A number without the last digits, in which it is round-off."""
+    return float(f"{x:.12g}") if abs(x) > 1e-12 else 0.0
