@@ -78,7 +78,7 @@ def survey(path: Path, states: int, move: bool) -> Result:
             out.read = "partly" if partial else "strictly"
             break
         except (SaltusError, RecursionError) as problem:
-            out.why = out.why or str(problem).split("\n  ")[-1][:160]
+            out.why = out.why or str(problem).split("\n  ")[-1].replace(f"{path.parent}/", "")[:160]
     out.seconds = time.perf_counter() - begin
     if model is None:
         out.read = "none" if not owner_takes(path) else "no"
@@ -200,7 +200,10 @@ def rows(results: list[Result]) -> list[Row]:
     left = max((r.unbalanced for r in compared if not r.agrees), default=0.0)
     out = [
         Row("files read strictly", f"{strict} of {len(machines)}", "95 %", strict >= 0.95 * len(machines)),
-        Row("files without a machine: parts of others, or nothing that moves", f"{len(results) - len(machines)}"),
+        Row(
+            "files without a machine: parts of others, nothing that moves, no masses",
+            f"{len(results) - len(machines)}",
+        ),
         Row("files with loops read strictly", _share([r.read == "strictly" for r in machines if r.loops]), "all"),
         Row(
             f"agree to {AGREE:g} with MuJoCo or Pinocchio",
@@ -225,7 +228,7 @@ def main(words: list[str]) -> Report:
     """Command line of the survey."""
     parser = argparse.ArgumentParser(prog="python -m bench robots", description=__doc__)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--states", type=int, default=20, help="random states a file")
+    parser.add_argument("--states", type=int, default=20, help="random states per file")
     parser.add_argument("--still", action="store_true", help="without the second of motion")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
     given: Any = parser.parse_args(words)

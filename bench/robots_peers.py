@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ def peer_of(path: Path, model: ModelFile) -> Peer | None:
 
 
 def owner_takes(path: Path) -> bool:
-    """Whether the tool that owns the format reads a file and finds something in it that can move."""
+    """Whether the tool that owns the format reads a file and finds something in it that can move, and has a mass."""
     try:
         if path.suffix.lower() in (".xml", ".mjcf"):
             import mujoco
@@ -55,7 +56,10 @@ def owner_takes(path: Path) -> bool:
         if path.suffix.lower() == ".urdf":
             import pinocchio
 
-            return pinocchio.buildModelFromUrdf(str(path)).nv > 0
+            model = pinocchio.buildModelFromUrdf(str(path))
+            M = pinocchio.crba(model, model.createData(), pinocchio.neutral(model))
+            sizes = np.linalg.eigvalsh(np.triu(M) + np.triu(M, 1).T) if model.nv else [0.0]
+            return bool(sizes[0] > 1e-14 * sizes[-1])
     except (ValueError, RuntimeError):
         return False
     return True
@@ -125,6 +129,8 @@ class Pinocchio(Peer):
         free = "base.qw" in self.m.q_names
         build: Any = pin.buildModelFromUrdf
         self.model = build(str(path), pin.JointModelFreeFlyer()) if free else build(str(path))
+        for name, inertia in _rotors(path).items():
+            self.model.armature[self.model.joints[self.model.getJointId(name)].idx_v] = inertia
         self.data = self.model.createData()
 
     def commands(self, rng: np.random.Generator) -> np.ndarray:
@@ -185,3 +191,14 @@ class Pinocchio(Peer):
         damping = np.asarray(getattr(self.model, "damping", np.zeros(self.model.nv)))
         _, T = self._taken(q, v)
         return -T.T @ (damping * (T @ v))
+
+
+def _rotors(path: Path) -> dict[str, float]:
+    """What joints feel of the rotors that Drake's tags give, which Pinocchio passes over."""
+    out = {}
+    for text in re.findall(r"<transmission.*?</transmission>", path.read_text(errors="replace"), re.DOTALL):
+        joint = re.search(r'<joint name="([^"]+)"', text)
+        inertia, ratio = (re.search(rf'<drake:{k} value="([^"]+)"', text) for k in ("rotor_inertia", "gear_ratio"))
+        if joint and inertia:
+            out[joint[1]] = float(inertia[1]) * (float(ratio[1]) if ratio else 1.0) ** 2
+    return out

@@ -13,7 +13,7 @@ from robust.attacks_files import mutated
 from robust.wrong import Wrong
 
 MJCF = """<mujoco model="walker">
-  <compiler angle="radian" autolimits="true" meshdir="."/>
+  <compiler angle="radian" autolimits="true" meshdir="." coordinate="local" settotalmass="9"/>
   <option gravity="0 0 -9.81" timestep="0.002" density="1.2"><flag contact="enable"/></option>
   <default><joint damping="0.5" armature="0.01"/><geom density="500" friction="0.8 0.1 0.1"/>
     <default class="leg"><joint axis="0 1 0" range="-1.5 1.5"/><geom type="capsule" size="0.02"/></default></default>
@@ -98,7 +98,8 @@ URDF = f"""<robot name="leg">
   <loop name="pin" type="revolute"><a link="coupler" xyz="0.3 0 0"/><b link="rocker" xyz="0 0 -0.2"/>
     <axis xyz="0 1 0"/></loop>
   <transmission name="t"><type>simple</type><joint name="a"/><actuator name="m">
-    <mechanicalReduction>-12</mechanicalReduction></actuator></transmission>
+    <mechanicalReduction>-12</mechanicalReduction><drake:rotor_inertia value="1e-4"/><drake:gear_ratio value="9"/>
+    </actuator></transmission><frame name="tip" link="crank" xyz="0 0 -0.2"/>
   <gazebo reference="base"><turnGravityOff>false</turnGravityOff><mu1>0.7</mu1></gazebo>
   <group_state name="bent" group="all"><joint name="a" value="0.2"/><joint name="c" value="-0.1"/>
     <joint name="root_joint" value="0 0 0.5 0 0 0 1"/></group_state>
@@ -127,7 +128,9 @@ SDF = (
     + _link("crank", 0, 0)
     + _link("rocker", 0.3, 0, FOOT + "</collision>")
     + _link("coupler", 0, -0.2)
-    + _pin("a", "base", "crank")
+    + _pin(
+        "a", "base", "crank", "<drake:rotor_inertia>1e-4</drake:rotor_inertia><drake:gear_ratio>9</drake:gear_ratio>"
+    )
     + _pin("b", "crank", "coupler")
     + _pin("c", "f", "rocker")
     + _pin("d", "coupler", "rocker", "<pose relative_to='coupler'>0.3 0 0 0 0 0</pose>")
@@ -136,7 +139,24 @@ SDF = (
 TEXTS = ((MJCF, ".xml"), (URDF, ".urdf"), (SDF, ".sdf"))
 
 
-NUMBERS = ("0", "-1", "1e9", "-1e-9", "1e-320", "1e308", "nan", "inf", "", "0 0", "1 2 3", "x", "180", "0.1")
+NUMBERS = (
+    "0",
+    "-1",
+    "1e9",
+    "-1e-9",
+    "1e-320",
+    "1e308",
+    "nan",
+    "inf",
+    "",
+    "0 0",
+    "1 2 3",
+    "x",
+    "180",
+    "0.1",
+    "1_0",
+    "１",
+)
 
 
 def altered(rng: random.Random, text: str) -> str:
@@ -157,7 +177,7 @@ def altered(rng: random.Random, text: str) -> str:
                 one, new = rng.choice(single), rng.choice(["", rng.choice(single).group()])
             case _:
                 one = rng.choice(single or values or list(re.finditer("$", text)))
-                new = one.group() * 2
+                new = rng.choice([one.group() * 2, one.group() * 2, "<!--" * 200_000, one.group() * 20_000])
         text = text[: one.start()] + new + text[one.end() :]
     return text
 

@@ -828,6 +828,178 @@ def _():
     sl.orbits.basin(sl.find_orbit(hopper, hopper.keyframes["takeoff"]), ("z_U", 0.1), ("v.z_U", [0.1]))
 
 
+# ---- laws, files and views by hand
+
+
+@mistake("until is '1'", "number")
+def _():
+    """an end of a run in quotes"""
+    m = leg()
+    sl.simulate(m, start(m), until="1")
+
+
+@mistake("'hip'", "'1'", "one number")
+def _():
+    """a torque in quotes"""
+    run(leg(), lambda t, s: {"hip": "1", "knee": 0})
+
+
+@mistake("controller '<lambda>'", "{'hip': torque}", "hip, knee")
+def _():
+    """torques in an array"""
+    run(leg(), lambda t, s: [1.0, 2.0])
+
+
+@mistake("asks whether a symbol is true", "sl.math.fmax in place of max")
+def _():
+    """Python's max in a controller"""
+    run(leg(), lambda t, s: {"hip": max(s.q.hip, 0), "knee": 0})
+
+
+@mistake("asks whether a symbol is true", "sl.math.where")
+def _():
+    """and between two conditions in a controller"""
+    run(leg(), lambda t, s: {"hip": 1.0 * (s.q.hip > 0 and s.v.hip > 0), "knee": 0})
+
+
+@mistake("called with a name", "s.position('foot').y")
+def _():
+    """a point of the signals without a call"""
+    run(leg(), lambda t, s: {"hip": s.position.foot.y, "knee": 0})
+
+
+@mistake("'thigh' names no point", "m.links['thigh'].at(0, 0)")
+def _():
+    """links by their names in a joint"""
+    leg().revolute("odd", "thigh", "shank")
+
+
+@mistake("link 'body'", "(x, y) in metres", "1 number")
+def _():
+    """a place of one number"""
+    leg().links["body"].at(0.1)
+
+
+@mistake("coordinate 'hip'", "'30deg'", "not a number")
+def _():
+    """an angle with its unit"""
+    leg().assemble(hip="30deg")
+
+
+@mistake("torque = -5", "positive")
+def _():
+    """a motor's torque below zero"""
+    sl.Motor(torque=-5)
+
+
+@mistake("gear = 0", "other than zero")
+def _():
+    """a gear of zero"""
+    sl.Motor(gear=0)
+
+
+@mistake("joint 'toes'", "True or a Motor(...)", "'yes'")
+def _():
+    """a motor that is a word"""
+    m = leg()
+    m.revolute("toes", m.links["shank"].end, m.rod("toe", mass=0.1, length=0.1).start, motor="yes")
+
+
+@mistake("spring 's'", "stiffness", "-1.0 is below 0")
+def _():
+    """a stiffness below zero"""
+    leg().joint_spring("s", "hip", stiffness=-1.0)
+
+
+@mistake("velocity 'hip' takes 1 number", "2 given")
+def _():
+    """two rates for a joint of one"""
+    start(leg(), rates={"hip": (1, 2)})
+
+
+@mistake("'a'", "not of 'leg'", "m.param(...)")
+def _():
+    """a Param of no machine"""
+    leg().rod("tail", mass=1, length=sl.Param("a", 1.0))
+
+
+@mistake("link 'thigh' belongs to another mechanism than 'leg'")
+def _():
+    """a joint between two machines"""
+    m, other = leg(), leg()
+    m.revolute("odd", m.links["shank"].end, other.links["thigh"].start)
+
+
+@mistake("'cpp'", "c, fmu, numpy")
+def _():
+    """an export to another language"""
+    sl.export(leg(), "out", to="cpp")
+
+
+@mistake("holds no sweep", "give a file")
+def _():
+    """a directory read"""
+    Path("empty").mkdir(exist_ok=True)
+    sl.read("empty")
+
+
+@mistake("without an ending", ".saltus.yaml")
+def _():
+    """a machine written without an ending"""
+    sl.write(leg(), "leg")
+
+
+@mistake("as sl.simulate returns it", "State", "plot_machine")
+def _():
+    """a state animated"""
+    sl.view.animate(start(leg()))
+
+
+@mistake("as sl.simulate returns it", "Mechanism")
+def _():
+    """a machine reported on"""
+    sl.view.report(leg(), "leg.html")
+
+
+@mistake("as sl.simulate returns it", "State")
+def _():
+    """the energy of a state drawn"""
+    sl.view.plot_energy(start(leg()))
+
+
+@mistake("web page", "raw")
+def _():
+    """a page of a web site saved as a robot"""
+    Path("page.xml").write_text("<!DOCTYPE html><html></html>")
+    sl.read("page.xml")
+
+
+@mistake("tabs.saltus.yaml:4", "a tab", "spaces")
+def _():
+    """tabs in a model file"""
+    Path("tabs.saltus.yaml").write_text("saltus: 1\nname: a\nlinks:\n\ta: {mass: 1}\n")
+    sl.read("tabs.saltus.yaml")
+
+
+HINGE = (
+    "saltus: 1\nname: a\nlinks: {{b: {{mass: 1, length: 1}}}}\njoints: {{j: {{type: {0}, a: ground, b: b.start}}}}\n"
+)
+
+
+@mistake("hinge.saltus.yaml:4", "joints.j", "'revolute' here, not a 'hinge'")
+def _():
+    """a joint by the word of another format"""
+    Path("hinge.saltus.yaml").write_text(HINGE.format("hinge"))
+    sl.read("hinge.saltus.yaml")
+
+
+@mistake("hinge.saltus.yaml:4", "no type named 'revolut'", "Did you mean 'revolute'?")
+def _():
+    """a joint type misspelt in a file"""
+    Path("hinge.saltus.yaml").write_text(HINGE.format("revolut"))
+    sl.read("hinge.saltus.yaml")
+
+
 @pytest.mark.parametrize("what", MISTAKES)
 def test_a_mistake_is_told_with_its_remedy(what, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

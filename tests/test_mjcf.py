@@ -268,6 +268,10 @@ def test_what_mjcf_cannot_hold_is_named(tmp_path):
         "<x>" * 1000,
         "<mujoco><worldbody><body><joint type='weird'/></body></worldbody></mujoco>",
         "<mujoco><worldbody><body><joint axis='0 0 0'/><geom size='1'/></body></worldbody></mujoco>",
+        "<mujoco><worldbody><body><freejoint/><geom size='1_0'/></body></worldbody></mujoco>",
+        "<mujoco><worldbody>" + "<body><freejoint/><geom size='1'/></body>" * 1_001 + "</worldbody></mujoco>",
+        "<mujoco>" + "<geom/>" * 200_000 + "</mujoco>",
+        "<mujoco>" + "<!--" * 300_000 + "</mujoco>",  # once a search of minutes
     ],
 )
 def test_broken_files_are_refused(text):

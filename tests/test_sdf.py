@@ -239,6 +239,28 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path, inner, said):
     assert said in str(problem.value)
 
 
+def test_rotors_and_followers_of_drake(tmp_path):
+    """A slide that another follows the other way round: force over both masses and the reflected inertia."""
+    rail = "<drake:rotor_inertia>0.02</drake:rotor_inertia><drake:gear_ratio>5</drake:gear_ratio>"
+    other = "<drake:mimic joint='left' multiplier='-2' offset='0.1'/>"
+    inner = "<model name='m'>" + link("a", "", 1.0) + link("b", "", 3.0)
+    inner += joint("left", "prismatic", "world", "a", "1 0 0", rail, "<limit><effort>9</effort></limit>")
+    inner += joint("right", "prismatic", "world", "b", "1 0 0", other) + "</model>"
+    m = sl.read(written(tmp_path, inner)).mechanism
+    start = m.assemble(left=0.3)
+    assert start.q.right == pytest.approx(-0.5)
+    assert sl.forward(start, {"left": 4.0}).a.left == pytest.approx(4.0 / (1 + 0.5 + 4 * 3), rel=1e-12)
+
+
+def test_older_files_may_call_a_joint_like_its_link_and_begin_with_a_comment(tmp_path):
+    inner = "<model name='m'>" + link("wheel", "") + joint("wheel", "revolute", "world", "wheel") + "</model>"
+    path = written(tmp_path, inner, "1.6")
+    path.write_text("<!-- whose it is -->\n<?xml version='1.0'?>\n" + path.read_text())
+    assert list(sl.read(path).mechanism.q_names) == ["wheel_joint"]
+    with pytest.raises(BadFile, match="one of its own"):
+        sl.read(written(tmp_path, inner, "1.7"))
+
+
 def test_partial_leaves_out_what_is_nested(tmp_path):
     inner = "<model name='m'><link name='a'/><include><uri>model://x</uri></include>"
     model = sl.read(written(tmp_path, inner + joint("j", "fixed", "a", "x::b") + "</model>"), partial=True)

@@ -258,6 +258,18 @@ def test_followers_stand_in_any_order_and_transmissions_name_the_motors():
     assert m.joints["jb"].motor == sl.Motor(torque=2.0, gear=-3.0)
 
 
+def test_rotors_and_frames_of_drake(tmp_path):
+    """A torque of 1 Nm turns a pendulum by 1 / (I + m l^2 + ratio^2 J)."""
+    text = "<robot name='r' xmlns:drake='d'><link name='root'/>" + link("a", 1, 0.1, xyz="0 0 -.5")
+    text += joint("j", "revolute", "root", "a", LIMIT) + "<frame name='tip' link='a' xyz='0 0 -1'/>"
+    text += "<transmission><joint name='j'/><actuator name='m'><drake:gear_ratio value='-10'/>"
+    text += "<drake:rotor_inertia value='0.002'/></actuator></transmission></robot>"
+    m = build_xml(parse_xml(text), "m", partial=False).mechanism
+    start = m.assemble(j=0.4)
+    one, two = (sl.forward(start, {"j": u}).a.j for u in (0.0, 1.0))
+    assert two - one == pytest.approx(1 / (0.1 + 0.25 + 0.2), rel=1e-12)
+
+
 FOUR = (
     "<robot name='r'><link name='root'/>"
     + "".join(link(n, 1, 0.1, xyz=".05 0 0") for n in ("crank", "coupler", "rocker"))

@@ -35,7 +35,6 @@ FADING = 1e-8
 # by this share, and by round-off over it, times the last one's error. Measured against a dense solve of a four-bar and
 # of a spatial linkage: 1e-10 leaves round-off times the condition number, 1e-9 and 1e-11 a hundred times as much.
 LENT = 1e-10
-DIRECTIONS = {"turn", "tilt", "angle"}  # how the names of locks without a unit begin
 Label = Hashable  # a coordinate or a constraint row by number, or (link, component) of an acceleration
 Stage = tuple[str, bool]  # a link, and whether before (False) or after (True) the joint that places it is folded
 
@@ -104,8 +103,7 @@ class Recursion:
         self.J = e.J[list(rows), :]
         self._light = e.mechanism.idle if rows else set()
         # Rows of one joint that have one unit; two such groups may differ by the square of any lengths of the machine.
-        units = [(i, lock.split()[0] in DIRECTIONS) for i, c in enumerate(e.closures) for lock in c.locks]
-        self._group: dict[Label, Hashable] = {self.nv + k: units[row] for k, row in enumerate(rows)}
+        self._group: dict[Label, Hashable] = {self.nv + k: e.alike[row] for k, row in enumerate(rows)}
         self._steps: list[_Fold | _Drop] = []
         self.joints = joints(e)
         metres = [c.contact is not None or lock.startswith("shift") for c in e.closures for lock in c.locks]
@@ -226,7 +224,7 @@ class Recursion:
     def _drop(self, form: _Form, gone: Sequence[Label], sign: int) -> _Form:
         kept = [x for x in form.labels if x not in gone]
         i, j = form.at(gone), form.at(kept)
-        D, floor = sign * form.H[i, i], None
+        D, floor, groups = sign * form.H[i, i], None, list[Hashable]()
         if sign < 0:
             fading, shared, absent = (
                 ca.vertcat(*[own.get(x, SX(0)) for x in gone]) for own in (self._fading, self._shared, self._gone)
@@ -234,7 +232,8 @@ class Recursion:
             floor = self._floor(D, [self._group[x] for x in gone]) + fading
             D += _penalty(D, [k for k, x in enumerate(gone) if x in self._shared], shared)
             D += ca.diag(absent)  # a row let go of has no reaction
-        factor, K = Positive(D, floor), form.H[i, j]
+            groups = [self._group[x] if x in self._fading else x for x in gone]
+        factor, K = Positive(D, floor, groups), form.H[i, j]
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
         return _Form(kept, symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))

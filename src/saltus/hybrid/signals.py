@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -129,9 +130,19 @@ def traced(function: Callable[..., Any], *arguments: Any, what: str, instead: st
         raise
     except Exception as problem:
         raise BadValue(
-            f"{what} cannot be traced into symbols ({type(problem).__name__}: {problem}); use sl.math.where in place "
-            f"of if, sl.math.sin in place of math.sin{instead}"
+            f"{what} cannot be traced into symbols ({_reason(problem)}); use sl.math.where in place of if, "
+            f"sl.math.fmax in place of max, sl.math.sin in place of math.sin{instead}"
         ) from problem
+
+
+def _reason(problem: Exception) -> str:
+    """What went wrong in a user's function, in words for somebody who does not know CasADi."""
+    text = str(problem)
+    if "truth value" in text:
+        return "if, and, or, min or max asks whether a symbol is true, which is known only while the machine runs"
+    if isinstance(problem, AttributeError) and text.startswith(("'function'", "'method'")):
+        return f"{text}: such signals are called with a name, as in s.position('foot').y"
+    return f"{type(problem).__name__}: {text.rpartition('.cpp:')[2].partition(': ')[2] or text}"
 
 
 @contextmanager
@@ -147,7 +158,9 @@ def _no_floats() -> Iterator[None]:
 
         ca.SX.__float__ = refuse  # type: ignore[method-assign]
         try:
-            yield
+            with warnings.catch_warnings():  # CasADi tells of NumPy's functions at length, which give what they should
+                warnings.filterwarnings("ignore", "\ncasadi: a numpy function", FutureWarning)
+                yield
         finally:
             ca.SX.__float__ = plain  # type: ignore[method-assign]
 

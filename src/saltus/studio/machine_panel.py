@@ -74,9 +74,8 @@ class MachinePanel:
         with gui.add_folder("Drivers"):
             for name in self.posing.drivers:
                 value = self.posing.held[name]
-                turns = abs(value) <= 2 * math.pi and not any(name.endswith(e) for e in (".x", ".y", ".z"))
-                reach = 2 * math.pi if turns else 1.0
                 unit = unit_of(m, name)
+                reach = {"rad": 2 * math.pi, "m": session.size}.get(unit, 1.0)
                 self.sliders[name] = self._slider(gui, name, unit, value, value - reach, value + reach)
             if m.loops:
                 self.branch = gui.add_button("Next branch", hint="Close the loops in another way")
@@ -91,7 +90,7 @@ class MachinePanel:
 
     def _slider(self, gui: Any, name: str, unit: str, value: float, low: float, high: float) -> Slider:
         step = 10.0 ** math.floor(math.log10((high - low) / STEPS))
-        low, high = math.floor(low / step) * step, math.ceil(high / step) * step
+        low, high = math.floor(round(low / step, 6)) * step, math.ceil(round(high / step, 6)) * step
         handle = gui.add_slider(f"{name} ({unit})" if unit else name, low, high, step, value)
         handle.on_update(lambda _: None if self.quiet else self.session.post("machine", self.drag))
         return Slider(handle, name, unit)

@@ -45,7 +45,7 @@ class Ledger:
         if (path / "zarr.json").exists():
             self._open()
         elif points is None:
-            raise BadFile(f"{path} holds no sweep", path=str(path))
+            raise BadFile(f"{path} holds no sweep; give a file, or the directory that sl.sweep wrote", path=str(path))
         elif path.exists() and any(p.name != ".lock" for p in path.iterdir()):
             raise BadFile(f"{path} holds something else; give the store a directory of its own", path=str(path))
 

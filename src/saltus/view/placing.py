@@ -46,8 +46,19 @@ def grounded_samples(run: Trajectory) -> np.ndarray:
     return np.asarray(pushed[phase])
 
 
+def check_run(run: Any) -> None:
+    """Refuse what is no run."""
+    if not isinstance(getattr(run, "meta", None), dict):
+        kind = type(run).__name__
+        raise BadValue(
+            f"a run is drawn here, as sl.simulate returns it, not a {kind}; sl.view.plot_machine draws a State",
+            given=kind,
+        )
+
+
 def mechanism_of(run: Trajectory, mechanism: Mechanism | None) -> Mechanism:
     """Return the machine of a run; one loaded from a file does not bring it along."""
+    check_run(run)
     found = mechanism or run.mechanism
     if found is None:
         raise BadValue(
@@ -82,6 +93,18 @@ def seen(world: np.ndarray, machine: np.ndarray | None = None) -> np.ndarray:
     eye = middle[:, :, [0, 2]] + away * np.array(SIDE)
     share = away / (away + world[:, :, [1]] - middle[:, :, [1]])
     return np.asarray(eye + (world[:, :, [0, 2]] - eye) * share)
+
+
+def shadows(
+    mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], line: Any, t: Any = 0.0
+) -> np.ndarray:
+    """Where the skeleton's points of a machine in 3D are in the picture after a fall onto the ground's `line`."""
+    from saltus.model.geometry import trace
+
+    world = trace(mechanism, q, bones.frames, params=params, t=t)
+    below = world.copy()
+    below[:, :, 2] = np.interp(world[:, :, 0], *np.asarray(line, float).T)
+    return seen(below, world)
 
 
 def ground_line(line: Any, points: np.ndarray, spatial: bool) -> np.ndarray:

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from saltus.errors import BadValue, UnknownName
 from saltus.view.colours import COLOURS, PALETTE, STANCE
-from saltus.view.placing import grounded_samples, has_contacts
+from saltus.view.placing import check_run, grounded_samples, has_contacts
 from saltus.view.style import TOP, legend_width, logarithmic, panel_of, panels, styled
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def plot_coordinates(
     Angles that turn fully are folded into 0 ... 360 degrees, as in fig. 13 of Liu and Ben-Tzvi (2020); `turns` True
     counts their turns instead.
     """
+    check_run(run)
     source = run.v if rates else run.q
     known = run.meta["v_names"] if rates else run.meta["q_names"]
     for name in names or ():
@@ -129,6 +130,7 @@ def plot_path(
     run: Trajectory, point: str = "foot", *, relative: bool = False, since: float = 0.0, ax: Axes | None = None
 ) -> Figure:
     """Draw the path of a named point in the world, or `relative` to the base (m)."""
+    check_run(run)
     figure, ax = panel_of(ax, 6.5, 3.0)
     xy = run.point(point)
     xy = xy[:, [0, -1]].copy()
@@ -160,6 +162,7 @@ def plot_path(
 @styled
 def plot_gaps(run: Trajectory, *, log: bool = True, until: float | None = None, ax: Axes | None = None) -> Figure:
     """Draw the constraint errors w of the loops over time (m), as fig. 11 of Liu and Ben-Tzvi (2020)."""
+    check_run(run)
     gap, names = run.arrays["gap"], run.meta["constraints"]
     labels = [f"w{i + 1} ({name})" for i, name in enumerate(names)]
     figure, ax = panel_of(ax, 7.0, 3.0, right=legend_width(labels))
@@ -189,6 +192,7 @@ def _envelope(t: np.ndarray, values: np.ndarray, blocks: int = 400) -> tuple[np.
 @styled
 def plot_energy(run: Trajectory) -> Figure:
     """Draw energies, and below them the account: change of energy = work - loss at impacts (J)."""
+    check_run(run)
     done = {f"work of {name}": run.arrays["work"][:, i] for i, name in enumerate(run.meta["channels"])}
     works = {label: work for label, work in done.items() if work.any()}
     figure, (top, low) = panels(2, height=4.8, right=legend_width([*works, "change of energy"]))
@@ -217,6 +221,7 @@ def plot_energy(run: Trajectory) -> Figure:
 @styled
 def plot_torques(run: Trajectory, *, system: HybridSystem | None = None) -> Figure:
     """Draw delivered torques (Nm) or forces (N) of the inputs; with the system, the limits of its motors too."""
+    check_run(run)
     names = run.meta["inputs"]
     if not names:
         raise BadValue(f"{run.meta['name']!r} has no inputs, so it has no torques to draw")
@@ -277,6 +282,7 @@ def plot_contacts(run: Trajectory) -> Figure:
 
     Contacts that domains prescribe have forces (N), and the friction coefficient that these need.
     """
+    check_run(run)
     if len(run.contacts):
         return _plot_touches(run)
     if not has_contacts(run):

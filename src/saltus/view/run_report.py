@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saltus.errors import BadValue, naming_extras
+from saltus.view.placing import check_run
 from saltus.view.player import SCRIPT, player
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def report(
     """
     if Path(path).suffix.lower() not in (".html", ".htm"):
         raise BadValue(f"{path} would be a page; name it {Path(path).with_suffix('.html')}", given=str(path))
+    check_run(run)
     if figures is None:
         with naming_extras():
             from saltus.view.run_figures import figures as all_figures

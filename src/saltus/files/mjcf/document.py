@@ -34,7 +34,7 @@ SOLVER = (
 )
 COMPILER = (
     "angle eulerseq inertiafromgeom autolimits meshdir assetdir strippath boundmass boundinertia balanceinertia "
-    "settotalmass inertiagrouprange fitaabb"
+    "settotalmass inertiagrouprange fitaabb coordinate"
 )
 QUIET = "texturedir discardvisual convexhull usethread fusestatic saveinertial exactmeshinertia alignfree"
 
@@ -60,6 +60,8 @@ class Document:
             left.attributes(compiler, COMPILER, QUIET)
             if compiler.get("alignfree", "false") == "true":
                 left.out(compiler, "alignfree")
+            if compiler.get("coordinate", "local") != "local":
+                left.out(compiler, f"coordinate={compiler.get('coordinate')!r}; MuJoCo refuses all but local ones too")
         flags = {k: v for e in root.all("option") for f in e.all("flag") for k, v in f.attributes.items()}
         defaults: dict[str, dict[str, list[tuple[str, dict[str, str]]]]] = {"main": {}}
         for prefix in found.compilers:

@@ -23,6 +23,7 @@ class Masses:
 
     def __init__(self, document: Document, left: Left) -> None:
         self.document, self.left = document, left
+        self.scale = 1.0  # of all masses, where the file sets their sum
         self.assets = {
             mesh_name(e): e for e in (document.full(x) for x in document.sections("asset")) if e.tag == "mesh"
         }
@@ -44,7 +45,7 @@ class Masses:
         if mass.mass < least or (moment and np.linalg.eigvalsh(mass.inertia).min() < moment):
             w, V = np.linalg.eigh(mass.inertia)
             mass = Mass(max(mass.mass, least), mass.com, V @ np.diag(np.maximum(w, moment)) @ V.T)
-        return mass
+        return Mass(self.scale * mass.mass, mass.com, self.scale * mass.inertia)
 
     def _given(self, e: Element) -> Mass:
         self.left.attributes(e, "pos quat axisangle euler xyaxes zaxis mass diaginertia fullinertia")

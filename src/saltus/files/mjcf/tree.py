@@ -83,11 +83,24 @@ class Tree:
 
     def read(self) -> None:
         """Read all bodies."""
-        for world in self.document.root.all("worldbody"):
+        compiler, worlds = self.document.compilers[""], list(self.document.root.all("worldbody"))
+        total = scalar(compiler, "settotalmass", -1)
+        if total > 0:
+            found = sum(self._weighed(world, "") for world in worlds)
+            if not found:
+                raise bad(compiler, f"settotalmass is {total:g} kg, and no body has a mass")
+            self.masses.scale = total / found
+        for world in worlds:
             self._inside(world, "ground", "")
-        compiler = self.document.compilers[""]
-        if scalar(compiler, "settotalmass", -1) > 0:
-            self.left.out(compiler, "settotalmass")
+
+    def _weighed(self, element: Element, childclass: str) -> float:
+        """Mass of all bodies within an element (kg), before it is scaled."""
+        out = 0.0
+        for child, _, label in self.document.members(element, childclass):
+            if child.tag == "body":
+                own = child.get("childclass") or label
+                out += self.masses.of_body(child, own).mass + self._weighed(child, own)
+        return out
 
     # ---- bodies -------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ ENDINGS = "model files end in .saltus.yaml or .json, robots' files in .xml (MJCF
 LARGEST = 2_000_000  # bytes of a file
 MOST = 200_000  # entries, aliases counted as often as they are used
 DEEPEST = 40  # nested collections
+PARTS = 2_000  # links and joints of a machine from a file: reading takes some ms for each
 
 Path_ = tuple[str | int, ...]
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$")
@@ -198,6 +199,8 @@ def _document(events: Any, file: str, kind: str) -> Document:
         mark = getattr(problem, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         text_ = getattr(problem, "problem", None) or str(problem)
+        if "cannot start any token" in text_:
+            text_ = "a tab, or another character that nothing begins with; indent with spaces, put texts into quotes"
         raise BadFile(f"{file}:{line}: this is no {kind}: {text_}", file=file, line=line) from None
     except (RecursionError, ValueError) as problem:
         raise BadFile(f"{file}: this is no {kind}: {problem}", file=file) from None
@@ -254,7 +257,8 @@ def text_of(data: dict[str, Any], suffix: str) -> str:
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     if suffix in (".yaml", ".yml"):
         return "\n".join(_block(data, 0, top=True)) + "\n"
-    raise BadFile(f"a machine cannot be written as {suffix!r}: {ENDINGS}", suffix=suffix)
+    what = f"as {suffix!r}" if suffix else "to a file without an ending"
+    raise BadFile(f"a machine cannot be written {what}: {ENDINGS}", suffix=suffix)
 
 
 def _block(value: Any, indent: int, top: bool = False) -> list[str]:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from saltus.errors import BadFile, BadValue, SaltusError, UnknownName
 from saltus.files.model import schema
-from saltus.files.model.documents import Document, Path_
+from saltus.files.model.documents import PARTS, Document, Path_
 from saltus.files.model.expressions import evaluate, parsed
 from saltus.files.model.names import (
     Formula,
@@ -52,6 +52,14 @@ def checked(document: Document) -> schema.ModelEntry:
                 path = (*path, context["key"])
             missing = error["type"] == "missing"
             said = f"entry {error['loc'][-1]!r} is missing" if missing else error["msg"]
+            if error["type"] == "union_tag_invalid":
+                valid = [name.strip(" '") for name in context["expected_tags"].split(",")]
+                tag = context["tag"]
+                said = (
+                    f"type: it is a {ELSEWHERE[tag]!r} here, not a {tag!r}"
+                    if ELSEWHERE.get(tag) in valid
+                    else str(UnknownName("type", tag, valid))
+                )
             found.setdefault(path, {}).setdefault(error["type"], said)
         deepest = {p: m for p, m in found.items() if not any(len(o) > len(p) and o[: len(p)] == p for o in found)}
         problems = [document.problem(path, _said(kinds)) for path, kinds in list(deepest.items())[:SHOWN]]
@@ -83,6 +91,16 @@ def _path_in(data: Any, location: tuple[Any, ...]) -> Path_:
             data = data[step]
             path.append(step)
     return tuple(path)
+
+
+ELSEWHERE = {  # words of other formats, by ours
+    "hinge": "revolute",
+    "continuous": "revolute",
+    "prismatic": "slide",
+    "ball": "spherical",
+    "fixed": "weld",
+    "floating": "free",
+}
 
 
 class Builder:
@@ -188,6 +206,9 @@ class Builder:
         for name, value in entry.motions.items():
             with self.at("motions", name):
                 self.motions[f"motion.{name}"] = m.motion(name, self.number(value, moving=True))
+        if len(entry.links) + len(entry.joints) > PARTS:
+            count = f"{len(entry.links)} links and {len(entry.joints)} joints"
+            raise self.document.problem(("links",), f"{count}; a file holds at most {PARTS} together")
         for name, link in entry.links.items():
             with self.at("links", name):
                 self._add_link(name, link)

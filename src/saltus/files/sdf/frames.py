@@ -54,10 +54,13 @@ def own_pose(e: Element) -> Pose:
 class Frames:
     """Poses in the model's frame, at zero coordinates, of all that has a name."""
 
-    def __init__(self, model: Element) -> None:
+    def __init__(self, model: Element, version: tuple[int, int]) -> None:
         self.model = model
         self.named: dict[str, Element] = {}
+        links = {e.get("name") for e in model.all("link")}
         for e in model.all("link", "joint", "frame"):
+            if e.tag == "joint" and e.get("name") in links and version < (1, 7):
+                e.attributes["name"] += "_joint"  # as libsdformat does with older files, which may call both alike
             name = e.get("name")
             if not name or name in self.named or name in (MODEL, WORLD):
                 raise bad(e, f"<{e.tag}> has the name {name!r}; give every link, joint and frame one of its own")

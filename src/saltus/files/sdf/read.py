@@ -14,7 +14,7 @@ from saltus.files.xml.bodies import add_body
 from saltus.files.xml.found import Found, Kept, Left, Shape
 from saltus.files.xml.mesh import surface
 from saltus.files.xml.rigid import IDENTITY, Mass, Pose, frame_at, to_quaternion
-from saltus.files.xml.tree import Element, Names, bad, located
+from saltus.files.xml.tree import Element, Names, bad, located, scalar
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame, Motor
 
@@ -25,7 +25,11 @@ WORLD_QUIET = {
     *("light", "scene", "physics", "gui", "plugin", "atmosphere", "magnetic_field", "wind", "audio", "state"),
     *("spherical_coordinates", "road", "frame"),
 }
-MODEL_QUIET = {"plugin", "self_collide", "allow_auto_disable", "enable_wind", "gripper"}
+MODEL_QUIET = {
+    *("plugin", "self_collide", "allow_auto_disable", "enable_wind", "gripper"),
+    "drake:collision_filter_group",
+}
+DRAKE = ("drake:rotor_inertia", "drake:gear_ratio", "drake:mimic")
 JOINT_QUIET = {"physics", "sensor", "plugin", "thread_pitch"}
 KINDS = {
     "revolute": "revolute",
@@ -58,12 +62,14 @@ class _Axis:
     high: float
     effort: float
     speed: float
+    rotor: float  # kg m2, kg: what the joint feels of its motor's rotor
+    follows: Element | None
 
     @property
     def acts(self) -> bool:
         """Whether a joint needs a coordinate for it."""
-        mimics = self.e.first("mimic") is not None
-        return bool(mimics or self.damping or self.stiffness or self.friction or self.effort > 0 or self.bounded)
+        given = (self.follows, self.rotor, self.damping, self.stiffness, self.friction, self.effort > 0, self.bounded)
+        return any(map(bool, given))
 
     @property
     def bounded(self) -> bool:
@@ -97,7 +103,7 @@ class _Reader:
         self.version = int(version[0]), int(version[1])
         world = root.first("world")
         model, self.standing = self._models(world if world is not None else root)
-        self.model, self.frames = model, Frames(model)
+        self.model, self.frames = model, Frames(model, self.version)
         if not self.frames.links:
             raise bad(model, f"model {model.get('name')!r} has no <link>")
         self.gravity = vector(world if world is not None else root, "gravity", GRAVITY, 3)
@@ -239,7 +245,9 @@ class _Reader:
         for part in e.children:
             if part.tag in JOINT_QUIET:
                 self.left.over(part)
-            elif part.tag not in ("parent", "child", "axis", "axis2", "pose"):
+            elif part.tag not in ("parent", "child", "axis", "axis2", "pose", *DRAKE) or (
+                part.tag in DRAKE and kind not in ("revolute", "slide")
+            ):
                 self.left.out(part, f"element <{part.tag}> of joint {name!r}")
         ends = [words(e, side) for side in ("parent", "child")]
         parent = WORLD if ends[0] == WORLD else self.frames.link_of(ends[0], e)
@@ -271,7 +279,7 @@ class _Reader:
                 self.left.out(part, f"element <{part.tag}> of the axis of joint {name!r}")
         if value(tag, "initial_position"):
             self.left.out(tag, f"initial_position of joint {name!r}")
-        limit, dynamics = parts["limit"], parts["dynamics"]
+        limit, dynamics, gear = parts["limit"], parts["dynamics"], value(joint, "drake:gear_ratio", 1.0)
         ends = [-np.inf, np.inf] if joint.get("type") == "continuous" else []
         low, high = ends or (_long(limit, "lower", -1e16), _long(limit, "upper", 1e16))
         if low > high:
@@ -290,6 +298,8 @@ class _Reader:
             high,
             _long(limit, "effort", -1.0),
             _long(limit, "velocity", -1.0),
+            value(joint, "drake:rotor_inertia") * gear * gear,
+            tag.first("mimic") or joint.first("drake:mimic"),
         )
 
     def _tree(self, joints: list[_Joint]) -> list[_Joint]:
@@ -318,9 +328,9 @@ class _Reader:
             if j not in tree:
                 self._close(j)
         for j in joints:
-            for tag in (axis.e.first("mimic") for axis in j.axes):
-                if tag is not None:
-                    self._follow(tag, j.e.get("name"))
+            for axis in j.axes:
+                if axis.follows is not None:
+                    self._follow(axis.follows, j.e.get("name"))
         self.m.keyframes["zero"] = {"near": where} if self.m.loops or self.m.constraints else {**where}
 
     def _root(self, root: str) -> dict[str, tuple[float, ...]]:
@@ -370,6 +380,8 @@ class _Reader:
                 rest=axis.rest,
                 damping=axis.damping,
             )
+        if axis.rotor:
+            self.m.armature(coordinate, axis.rotor)
         if axis.friction:
             self.kept.dry_friction[coordinate] = axis.friction
         if axis.bounded:
@@ -397,7 +409,10 @@ class _Reader:
                 return
         own, other = (m.q[n.replace(".", "_")] for n in names)
         with located(tag):
-            follows = value(tag, "multiplier") * (other - value(tag, "reference")) + value(tag, "offset")
+            slope, rest, shift = (
+                scalar(tag, k) if k in tag.attributes else value(tag, k) for k in ("multiplier", "reference", "offset")
+            )  # Drake has attributes
+            follows = slope * (other - rest) + shift
             m.constraint(f"{name}_follows", own - follows)
 
 

@@ -41,6 +41,9 @@ JOINT_QUIET = {
     "safety_limits",
     "property",
     "joint_properties",
+    "controller_gains",
+    "traits",
+    "anchor",
 }
 LINK_QUIET = {
     "visual",
@@ -77,6 +80,9 @@ QUIET = {
     "group",
     "disable_collisions",
     "self_collision",
+    "frame",  # Drake's: a name for a place
+    "create",
+    "RefLink",
 }
 ACTS = {  # what a <gazebo> element may hold that changes the motion, and the values that change nothing
     "turnGravityOff": ("false", "0", ""),
@@ -109,6 +115,7 @@ class _Reader:
         self.links: dict[str, str] = {}
         self.joints: dict[str, str] = {}
         self.values: dict[str, SX] = {}  # of joints with one motion, by the file's name
+        self.rotors: dict[str, float] = {}  # inertia that joints feel of their motors (kg m2, kg), likewise
         self.beside = Beside.find(folder, file)
 
     def read(self) -> Found:
@@ -320,6 +327,11 @@ class _Reader:
         if one:
             self.values[own] = options["motion"] if "motion" in options else m.q[name]
             self._follow_later(e, name, options)
+        if self.rotors.get(own):
+            if name in m.v_names:
+                m.armature(name, self.rotors[own])
+            else:
+                self.left.out(e, f"rotor inertia of joint {name!r}, which has no coordinate of its own")
         self._dynamics(e, name)
 
     def _options(self, e: Element, name: str) -> dict[str, Any]:
@@ -366,6 +378,7 @@ class _Reader:
             for j in e.all("joint"):
                 if j.get("name") in names:
                     out[j.get("name")] = gear if np.isfinite(gear) and gear else 1.0
+                    self.rotors[j.get("name")] = sum(_reflected(a) for a in e.all("actuator"))
         if self.beside.motors is not None:
             return {n: out.get(n, 1.0) for n in self.beside.motors}
         return out or None
@@ -446,6 +459,13 @@ class _Reader:
             self.left.over(e)
         elif e.tag not in KNOWN:
             self.left.out(e, f"element <{e.tag}>")
+
+
+def _reflected(actuator: Element) -> float:
+    """Drake's rotor inertia times its gear ratio squared, which act on the joint and on nothing else."""
+    inertia, ratio = actuator.first("drake:rotor_inertia"), actuator.first("drake:gear_ratio")
+    gear = 1.0 if ratio is None else scalar(ratio, "value")
+    return 0.0 if inertia is None else scalar(inertia, "value") * gear * gear
 
 
 def pose_of(origin: Element) -> Pose:

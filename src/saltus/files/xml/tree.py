@@ -14,11 +14,13 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 
 from saltus.errors import BadFile, SaltusError
+from saltus.files.model.documents import PARTS
 
 LARGEST = 20_000_000  # bytes
 DEEPEST = 200
+MOST = 200_000  # elements
 LONGEST = 10_000  # characters of text in an element
-COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
+AGAIN = re.compile(rb"\s*(</[\w:]+>\s*)+")  # closed once more than it was opened, which MuJoCo does not mind
 
 
 @dataclass
@@ -62,7 +64,7 @@ class Element:
         return self.children[-1]
 
     def lines(self, indent: int = 0) -> list[str]:
-        """Text, one element a line."""
+        """Text, one element per line."""
         pad = "  " * indent
         head = "".join(f" {k}={quoteattr(x)}" for k, x in self.attributes.items())
         note = [f"{pad}<!-- {escape(self.comment).replace('--', '- -')} -->"] if self.comment else []
@@ -89,6 +91,8 @@ def numbers(element: Element, name: str, default: str, count: int | None = None)
     text = element.get(name, default)
     try:
         out = np.array([float(x) for x in text.split()])
+        if not text.isascii() or "_" in text:  # numbers for Python, not for those who own the formats
+            raise ValueError(text)
     except ValueError:
         out = np.array([np.nan])
     empty = not len(out) and (name in element.attributes and text != default)
@@ -119,12 +123,22 @@ def read_tree(path: Path) -> Element:
 
 def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
     """Parse text; of the text in an element as many characters are kept as `longest` says."""
-    data = COMMENT.sub(lambda found: b"\n" * found.group().count(b"\n"), data)  # robots' files have "--" in them
+    data = _without_comments(data)
+    before, mark, rest = data.partition(b"<?xml")
+    if mark and before and not before.strip():  # expat wants it first, others do not mind
+        data = before + rest.partition(b"?>")[2]
     parser = xml.parsers.expat.ParserCreate()
     root, stack = Element("", {}), []  # type: Element, list[Element]
     said: list[list[str]] = []
+    count, parts = 0, 0
 
     def start(tag: str, attributes: Mapping[str, str]) -> None:
+        nonlocal count, parts
+        count, parts = count + 1, parts + (tag in ("body", "link", "joint", "freejoint"))
+        if count > MOST or parts > PARTS:
+            few = f"{PARTS} bodies and joints" if parts > PARTS else f"{MOST} elements"
+            what = f"more than {few} are not read; leave out what the machine does not need"
+            raise BadFile(f"{file}:{parser.CurrentLineNumber}: {what}", file=file)
         if len(stack) >= DEEPEST:
             raise BadFile(f"{file}:{parser.CurrentLineNumber}: nested more than {DEEPEST} deep", file=file)
         element = Element(tag, dict(attributes), parser.CurrentLineNumber, file=file)
@@ -139,7 +153,9 @@ def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
         if said:
             said[-1].append(text)
 
-    def refuse(*_: object) -> None:
+    def refuse(name: str, *_: object) -> None:
+        if name.lower() == "html":
+            raise BadFile(f"{file} is a web page, no robot's file; save the file that the page shows (raw)", file=file)
         raise BadFile(f"{file}:{parser.CurrentLineNumber}: document types and entities are not read", file=file)
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, words
@@ -147,10 +163,21 @@ def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
     try:
         parser.Parse(data, True)
     except xml.parsers.expat.ExpatError as problem:
+        if root.children and not stack and AGAIN.fullmatch(data[parser.ErrorByteIndex - 1 :]):
+            return root.children[0]
         raise BadFile(f"{file}:{problem.lineno}: this is no XML: {problem}", file=file, line=problem.lineno) from None
     except (ValueError, LookupError) as problem:
         raise BadFile(f"{file}: this is no XML: {problem}", file=file) from None
     return root.children[0]
+
+
+def _without_comments(data: bytes) -> bytes:
+    """Text with the lines of its comments left empty: robots' files have "--" in them, which XML forbids."""
+    kept, at = list[bytes](), 0
+    while (begin := data.find(b"<!--", at)) >= 0 and (end := data.find(b"-->", begin + 4)) >= 0:
+        kept += data[at:begin], b"\n" * data.count(b"\n", begin, end)
+        at = end + 3
+    return b"".join([*kept, data[at:]])
 
 
 @contextmanager
