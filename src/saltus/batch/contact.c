@@ -13,7 +13,7 @@ typedef struct {
 
 enum { OPEN, STICKS, SLIPS };
 enum { STAYS, NORMAL, ALONG };
-enum { MOST = 4, FEW = 3, MANY = 7, TURNS = 30, HALVINGS = 40, GUESSES = 100 };
+enum { LEANS = 100, MOST = 4, FEW = 3, MANY = 7, TURNS = 30, HALVINGS = 40, GUESSES = 100 };
 
 typedef struct {
   int mode[SIZE(ELEMENTS)];
@@ -29,6 +29,7 @@ typedef struct {
 
 static const double FINE = 1e-9, ROUND_OFF = 1e-13; /* of the largest force or motion; of the sum of its terms */
 static const double PARALLEL = 1e-8, TURN = 1e-6;   /* rad: how near a way is to that of its slip; difference of an angle */
+static const double INSIDE = 1e-3;                  /* of a limit: so far within it forces are brought */
 static const double NEARLY = 1e-6;                  /* of a limit: contacts that share it come to it together */
 
 static inline int rubs(const Problem *a, int i) {
@@ -231,6 +232,41 @@ static void still(const Problem *a, Forces *g) {
   }
 }
 
+/* Forces brought to the nearest within their cones. */
+static void coned(const Problem *a, const Forces *g, double *f) {
+  for (int i = 0; i < a->n; ++i) {
+    const int slips = a->of[i].slips, normal = a->of[i].normal;
+    const double limit = (1.0 - INSIDE) * a->laws[i].limit;
+    double *own = f + a->of[i].row;
+    if (g->mode[i] == SLIPS && normal) own[slips] = fmax(own[slips], 0.0);
+    if (g->mode[i] != STICKS) continue;
+    const double drag = sqrt(dot(own, own, slips));
+    if (drag <= limit * (normal ? own[slips] : 1.0)) continue;
+    const double load = normal ? fmax(0.0, (own[slips] + limit * drag) / (1.0 + limit * limit)) : 1.0;
+    for (int k = 0; k < slips; ++k) own[k] *= drag > 0.0 ? limit * load / drag : 0.0;
+    if (normal) own[slips] = load;
+  }
+}
+
+/* The solution in which all that is at rest stays so, by other forces than the shortest, where rows depend on each other: a
+   point of those that hold and of the cones, found by reflections (Douglas and Rachford) if they share an inside. */
+static int leaned(const Problem *a, Forces *g) {
+  double z[SIZE(ROWS)] = {0.0}, y[SIZE(ROWS)] = {0.0}, last[SIZE(ROWS)] = {0.0}, moved_by = 0.0;
+  still(a, g);
+  for (int turn = 0; turn < LEANS; ++turn) {
+    memcpy(g->f, z, sizeof z);
+    held(a, g);
+    if (lawful(a, g)) return 1;
+    for (int j = 0; j < a->rows && turn; ++j) moved_by = fmax(moved_by, fabs(g->f[j] - last[j]));
+    if (turn && moved_by <= FINE * largest(g->f, a->rows)) return 0; /* there is one set of forces only */
+    memcpy(last, g->f, sizeof last);
+    for (int j = 0; j < a->rows; ++j) y[j] = 2.0 * g->f[j] - z[j];
+    coned(a, g, y);
+    for (int j = 0; j < a->rows; ++j) z[j] += y[j] - g->f[j];
+  }
+  return 0;
+}
+
 /* Whether the rows that some contacts hold depend on none that the others hold. */
 static int free_of(const Problem *a, const Forces *g, const int *some) {
   int ranks[3] = {0};
@@ -390,7 +426,7 @@ static int mended(const Problem *a, Forces *g) {
 static int searched(const Problem *a, Forces *g) {
   double f[SIZE(ROWS)] = {0.0};
   still(a, g);
-  return tried(a, g) || swept(a, g, f, 1, FEW + 1) || mended(a, g) || swept(a, g, f, FEW + 1, MANY + 1);
+  return tried(a, g) || leaned(a, g) || swept(a, g, f, 1, FEW + 1) || mended(a, g) || swept(a, g, f, FEW + 1, MANY + 1);
 }
 
 /* Contacts that press and take part, no more than MOST, all of them in the plane; 0 if that is not so. */
