@@ -210,6 +210,24 @@ STUDIES = {
             "saltus.studies.quadruped_turn",
         ),
         Study(
+            "quadruped-leap",
+            "The quadruped's planar twin leaps over a gap from its bound: planned in the friction cone, flown",
+            f"{LIU}, fig. 1: a drawing; machine and plans are ours",
+            "saltus.studies.quadruped_leap",
+        ),
+        Study(
+            "quadruped-stop",
+            "The quadruped's planar twin stops from full speed: planned in the friction cone, flown on real ground",
+            f"{LIU}, fig. 1: a drawing; machine and plans are ours",
+            "saltus.studies.quadruped_stop",
+        ),
+        Study(
+            "quadruped-jump",
+            "The tailed quadruped jumps from standing and lands on its feet, levelled by its tail in the air",
+            f"{LIU}, fig. 1: a drawing; machine and plans are ours",
+            "saltus.studies.quadruped_jump",
+        ),
+        Study(
             "mechanism-benchmarks",
             "Problems of the literature with the defaults: Andrews, Bricard, N-four-bar, Jansen's leg, Garcia's walker",
             "IVP test set, IFToMM benchmarks A02 and A04, Garcia, Chatterjee, Ruina and Coleman (1998)",
