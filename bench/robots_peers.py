@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,8 @@ class Pinocchio(Peer):
         free = "base.qw" in self.m.q_names
         build: Any = pin.buildModelFromUrdf
         self.model = build(str(path), pin.JointModelFreeFlyer()) if free else build(str(path))
+        for name, inertia in _rotors(path).items():
+            self.model.armature[self.model.joints[self.model.getJointId(name)].idx_v] = inertia
         self.data = self.model.createData()
 
     def commands(self, rng: np.random.Generator) -> np.ndarray:
@@ -188,3 +191,14 @@ class Pinocchio(Peer):
         damping = np.asarray(getattr(self.model, "damping", np.zeros(self.model.nv)))
         _, T = self._taken(q, v)
         return -T.T @ (damping * (T @ v))
+
+
+def _rotors(path: Path) -> dict[str, float]:
+    """What joints feel of the rotors that Drake's tags give, which Pinocchio passes over."""
+    out = {}
+    for text in re.findall(r"<transmission.*?</transmission>", path.read_text(errors="replace"), re.DOTALL):
+        joint = re.search(r'<joint name="([^"]+)"', text)
+        inertia, ratio = (re.search(rf'<drake:{k} value="([^"]+)"', text) for k in ("rotor_inertia", "gear_ratio"))
+        if joint and inertia:
+            out[joint[1]] = float(inertia[1]) * (float(ratio[1]) if ratio else 1.0) ** 2
+    return out

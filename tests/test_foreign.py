@@ -246,6 +246,13 @@ def test_masses_are_scaled_to_the_sum_the_file_sets(tmp_path):
         sl.read(tmp_path / "m.xml")
 
 
+def test_a_name_from_what_is_not_read_is_told_with_it(tmp_path):
+    body = "<replicate count='3'>" + ARM.format("") + "</replicate>" + BODY.format("other", "1 0 0", "<freejoint/>", "")
+    (tmp_path / "m.xml").write_text(mjcf(body, '<actuator><motor joint="a_0"/></actuator>'))
+    with pytest.raises(BadFile, match=r"names no joint 'a_0'; not read was .*<replicate>"):
+        sl.read(tmp_path / "m.xml")
+
+
 def test_a_file_closed_twice_is_read_as_mujoco_reads_it(tmp_path):
     agree(tmp_path, mjcf(ARM.format("")) + "\n </mujoco>\n")
     for more in ("</mujoco> words", "<mujoco/>", "</mujoco><worldbody/>"):
@@ -273,3 +280,34 @@ def test_what_was_read_can_be_written_as_a_model_file(tmp_path):
     one, two = (Equations(m).function("M", "h", "Q")(0, q, v, [5.0], []) for m in (found.mechanism, again))
     for x, y in zip(one, two, strict=True):
         assert np.asarray(x) == pytest.approx(np.asarray(y), abs=1e-12)
+
+
+def test_actuators_and_damped_balls_are_written_as_they_were_read(tmp_path):
+    """Motors behind gears, servos with limits of command and force, a constant push: the same efforts in both tools."""
+    inner = '<joint name="b" axis="1 0 0"/>'
+    ball = BODY.format("bob", "1 0 0", '<joint name="knob" type="ball" damping=".3"/>', "")
+    rail = BODY.format("cart", "0 1 0", '<joint name="rail" type="slide" axis="1 0 0" damping="2"/>', "")
+    acts = """<actuator><motor name="a" joint="a" gear="-25" ctrlrange="-4.5 4.5"/>
+      <position name="hold" joint="b" kp="30" kv="2" gear="3" ctrlrange="1 1.5" forcerange="-8 5"/>
+      <velocity name="pace" joint="rail" kv="7" forcerange="-20 30"/>
+      <general name="push" joint="rail" gainprm="4" biastype="affine" biasprm="1.5 0 0" ctrlrange="0 2"/></actuator>"""
+    found = agree(tmp_path, mjcf(ARM.format(inner) + ball + rail, acts))
+    sl.write(found.mechanism, tmp_path / "w.xml")
+    again = agree(tmp_path, (tmp_path / "w.xml").read_text())
+    assert list(again.mechanism.inputs) == ["a", "hold", "pace", "push"]
+    old, new = (Equations(x.mechanism).function("M", "Q") for x in (found, again))
+    rng = np.random.default_rng(3)
+    for size in (0.3, 3.0, 30.0):
+        q = np.r_[rng.normal(size=2), 0.5, 0.5, -0.5, 0.5, rng.normal()]
+        v, u = size * rng.normal(size=6), size * rng.normal(size=4)
+        one, two = (f(0.0, q, v, u, x.mechanism.values()) for f, x in ((old, found), (new, again)))
+        for mine, back in zip(one, two, strict=True):
+            assert np.asarray(back) == pytest.approx(np.asarray(mine), abs=1e-10 * (1 + np.abs(np.asarray(mine)).max()))
+
+
+def test_what_no_actuator_is_keeps_its_name(tmp_path):
+    inner = '<joint name="b" axis="1 0 0" actuatorfrcrange="-3 3"/>'
+    acts = '<actuator><general name="b" joint="b" dyntype="filter" dynprm=".1" gainprm="3"/></actuator>'
+    found = agree(tmp_path, mjcf(ARM.format(inner), acts))
+    with pytest.raises(sl.errors.BadModel, match="effort 'b_actuators'"):
+        sl.write(found.mechanism, tmp_path / "w.xml")

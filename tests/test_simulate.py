@@ -419,3 +419,36 @@ def test_a_run_goes_on_from_any_state_of_a_soft_foot():
     whole = sl.simulate(m, m.assemble(s=(0, -0.0009), rates={"s": (0.3, 0)}), until=0.3)
     rest = sl.simulate(m, whole.at(0.0871), until=0.3 - 0.0871)
     assert rest.end.positions == pytest.approx(whole.end.positions, abs=1e-10)
+
+
+def leaning_windows(first, across):
+    """Two rhombic windows in a plane of space along two directions, without weight: all cranks turn evenly."""
+    m = sl.Mechanism("leaning windows", spatial=True, gravity=0.0)
+    x, y = np.array(first), np.array(across)
+    x /= np.linalg.norm(x)
+    y = y - (y @ x) * x
+    y /= np.linalg.norm(y)
+    frame = np.column_stack([x, y, np.cross(x, y)])
+    for i, (mass, at) in enumerate([(0.22, 0.5), (2.6, 0.7), (1.2, 0.4)]):
+        crank = m.link(f"crank{i}", mass=mass, com=(0.2 * at, 0, 0), inertia=(1e-5, 1e-3, 1e-3))
+        m.revolute(f"foot{i}", m.ground.at(*(0.2 * i * x), rotation=frame), crank.at(0, 0, 0), axis="z")
+    for i in range(2):
+        bar = m.link(f"bar{i}", mass=3.4, com=(0.14, 0, 0), inertia=(3e-4, 0.014, 0.014))
+        m.revolute(f"top{i}", m.links[f"crank{i}"].at(0.2, 0, 0), bar.at(0, 0, 0), axis="z")
+        m.revolute(f"close{i}", bar.at(0.2, 0, 0), m.links[f"crank{i + 1}"].at(0.2, 0, 0), axis="z")
+    near = {"foot1": 0.7, "foot2": 0.7, "top0": -0.7, "top1": -0.7}
+    return m, m.assemble(foot0=0.7, near=near, rates={"foot0": 8.8})
+
+
+@pytest.mark.parametrize(
+    "plane",
+    [((0.9, -0.27, 0.344), (0.29, 0.96, -0.001)), ((0.62, 0.3, 0.72), (0.05, 0.93, -0.3))],
+    ids=["short", "long"],
+)
+def test_dead_centres_are_passed_whatever_axes_the_rows_are_along(plane):
+    """The angle grows by 8.8 rad/s; three times rods lie in line, and a row of a pin nearly vanishes there."""
+    m, start = leaning_windows(*plane)
+    for tolerance in np.logspace(-12, -9, 7):
+        run = sl.simulate(m, start, until=1.0, tolerance=tolerance, max_steps=3000)
+        assert run.outcome.ok
+        assert run.q.foot0[-1] == pytest.approx(0.7 + 8.8, abs=1e-6)

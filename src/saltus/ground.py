@@ -27,8 +27,8 @@ class Patch:
     """The ground near a foot, in the plane of x and up: a straight piece, or (`corner`) an edge that it goes round.
 
     A piece lies at `point` and looks along the unit `normal`; of an edge the normal is that towards the foot. It
-    is the nearest one as long as `within`, two rows (a, b, c), have a x + b y >= c, and the foot is nearer to a place
-    (x, y) than a distance r, `clear` (x, y, r), within which no third one is met; 0: none is. `key` tells patches apart.
+    is the nearest one as long as `within`, two rows (a, b, c), have a x + b y >= c, and the foot is nearer than r to
+    the place of `clear` (x, y, r): within it no third one is met; r = 0: nowhere. `key` tells patches apart.
     """
 
     point: tuple[float, float]
@@ -237,10 +237,9 @@ class Profile(Ground):
         """The nearest feature but one that faces a place; -1 if there is none."""
         features, meets = self._features, self._beside(best)
         at, room = self._nearest(place)
-        found = (math.inf, -1) if meets < 0 else (abs(float((place - features[meets].point) @ features[meets].normal)), meets)
-        own, points = self._pieces(best), np.array([f.point for f in features])
-        normals = np.array([f.normal for f in features])
-        front = ((place - points) * normals).sum(axis=1)
+        points, normals = (np.array([getattr(f, key) for f in features]) for key in ("point", "normal"))
+        front, own = ((place - points) * normals).sum(axis=1), self._pieces(best)
+        found = (math.inf, -1) if meets < 0 else (abs(float(front[meets])), meets)
         for i, f in enumerate(features):
             mine = self._pieces(i)
             if set(mine) & set(own):

@@ -408,8 +408,8 @@ class _Problem:
         """The solution in which nothing changes but that contacts at their limit are let go, if there is one.
 
         Those are the given ones and all that are as near to theirs. Where their rows depend on others that hold, or on
-        each other and other forces do, the limit is one of how forces are shared, and nothing is let go. At the limit nothing moves yet, so that a slip
-        that starts has no direction but that of the force.
+        each other and other forces do, the limit is one of how forces are shared, and nothing is let go. At the limit
+        nothing moves yet, so that a slip that starts has no direction but that of the force.
         """
         modes, ways = self._still
         f = self._held(np.zeros(self.n), modes, ways)
@@ -532,7 +532,7 @@ class _Problem:
     def _hold(
         self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
     ) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray], list[int]] | None:
-        """Those forces, what they are made of (C y and some fixed ones), how G C y = r is solved along rows held, these."""
+        """Those forces, C they are made of (C y and fixed ones), how G C y = r is solved along rows held, and these."""
         rest, fixed = list[int](), np.zeros(self.n)
         for x, mode in zip(self.laws, modes, strict=True):
             if mode != "open":

@@ -21,8 +21,8 @@ from saltus.once import cached_property
 def forward(state: State, efforts: Mapping[str, float] | None = None, *, t: float | None = None) -> Forward:
     """What a state does next under the efforts (Nm, N) of its inputs; None leaves all inputs at zero.
 
-    It is asked at the state's time, or at `t` (s), where motions are given in time. Loops hold; contacts of a domain are
-    not part of a machine and do not act here.
+    It is asked at the time of the state, or at `t` (s): motions may be given in time. Loops hold; contacts of a domain
+    are not part of a machine and do not act here.
     """
     m = state_of(state, "forward: what moves").mechanism
     given = {} if efforts is None else dict(efforts)

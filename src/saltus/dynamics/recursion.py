@@ -224,7 +224,7 @@ class Recursion:
     def _drop(self, form: _Form, gone: Sequence[Label], sign: int) -> _Form:
         kept = [x for x in form.labels if x not in gone]
         i, j = form.at(gone), form.at(kept)
-        D, floor = sign * form.H[i, i], None
+        D, floor, groups = sign * form.H[i, i], None, list[Hashable]()
         if sign < 0:
             fading, shared, absent = (
                 ca.vertcat(*[own.get(x, SX(0)) for x in gone]) for own in (self._fading, self._shared, self._gone)
@@ -232,7 +232,8 @@ class Recursion:
             floor = self._floor(D, [self._group[x] for x in gone]) + fading
             D += _penalty(D, [k for k, x in enumerate(gone) if x in self._shared], shared)
             D += ca.diag(absent)  # a row let go of has no reaction
-        factor, K = Positive(D, floor), form.H[i, j]
+            groups = [self._group[x] if x in self._fading else x for x in gone]
+        factor, K = Positive(D, floor, groups), form.H[i, j]
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
         return _Form(kept, symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))

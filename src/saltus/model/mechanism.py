@@ -417,8 +417,8 @@ class Mechanism(Packed, Shown, Loads):
         `near` is a rough guess by name, or a State: then its branch is followed to the new values. Numbers may be
         expressions of Params, which take the values of the state's.
 
-        `rates` holds velocities; those not given follow from the loops, or are zero where they are free. Motions given in
-        time are those at `time` (s): that of the state `near`, or zero.
+        `rates` holds velocities; those not given follow from the loops, or are zero where they are free. Motions given
+        in time are those at `time` (s): that of the state `near`, or zero.
         """
         when = float(time) if time is not None else near.time if isinstance(near, State) else 0.0
         a, p = assembler(self).at(when), self.values(params)

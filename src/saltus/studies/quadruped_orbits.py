@@ -23,7 +23,7 @@ STRIDES, IN_THE_AIR = 30, 0.15  # strides that are run from rest, and the share 
 TOLERANCE = 1e-9  # of the strides of the search
 STEP = 1e-6  # m, rad, m/s, rad/s: by which states are moved for derivatives
 WIDE, NARROW, JUMP = 0.5, 0.06, 0.1  # rad/s: steps along a family; m/s between neighbours that are of one
-SWINGS, MOST = (-0.45, -0.15), 40  # rad, of the planar twin's family, and orbits in it at most
+SWING, MOST = -0.33, 40  # rad, up to which the planar twin's family is followed, and orbits in it at most
 SLOWEST = 1.5  # m/s that an orbit shall have
 
 
@@ -241,7 +241,7 @@ def _largest(row: Mapping[str, Any], paired: bool) -> float:
     return max(sizes, default=0.0)
 
 
-def twins(to: tuple[float, float] = SWINGS) -> dict[str, Any]:
+def twins(to: float = SWING) -> dict[str, Any]:
     """The planar twin's family over h, by which its cranks are slower on the ground than in the air: its speed."""
     m = sl.zoo.planar_quadruped()
     law, T = m.controls["clock"], 4 * math.pi / abs(m.params["omega"].value)

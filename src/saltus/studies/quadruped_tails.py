@@ -541,6 +541,7 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
         by = np.maximum(row["push_by_phase_Ns"], 0)
         push.plot(np.arange(len(by)) / len(by), by, "o-", color=colour, markersize=4, label=row["tail"])
         share.barh(k, 100 * row["basin"], 0.6, color=colour)
+    lean.use_sticky_edges = False
     for ax in (lean, share):
         ax.set_yticks(at, [r["tail"] for r in rows])
         ax.invert_yaxis()

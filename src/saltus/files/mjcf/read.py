@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.errors import SaltusError
+from saltus.errors import BadFile, SaltusError
 from saltus.files.mjcf.acting import Acting
 from saltus.files.mjcf.document import Document
 from saltus.files.mjcf.fluid import add_drag
@@ -61,9 +61,14 @@ class _Reader:
             elif child.tag not in SECTIONS:
                 self.left.out(child, f"element <{child.tag}>")
         self.tree.read()
-        ties = Ties(self.tree)
-        ties.read()
-        self.acting.act(self.tree, ties)
+        try:
+            ties = Ties(self.tree)
+            ties.read()
+            self.acting.act(self.tree, ties)
+        except BadFile as problem:
+            if self.left.refused:  # what is named may be in what was not read
+                raise BadFile(f"{problem}; not read was {self.left.refused[0]}", **problem.data) from None
+            raise
         self._lifted()
         add_drag(self.tree)
         keyframe = self._keyframes()

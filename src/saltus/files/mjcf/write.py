@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from saltus.files.mjcf.servos import Servo, damping, servo
 from saltus.files.xml.contacts import POINT, ends, named, unheld
+from saltus.files.xml.found import FAR
 from saltus.files.xml.rigid import IDENTITY, Mass, Numeric, Pose, to_quaternion, turn
 from saltus.files.xml.tree import Element
-from saltus.model.forces import JointSpring, Spring
+from saltus.model.forces import Effort, JointSpring, Spring
 from saltus.model.joints import Ball, Joint, Shift, Turn
 from saltus.model.mechanism import Mechanism, Placement
 from saltus.model.touching import Foot, Rub, Stop, Touching
@@ -45,6 +47,7 @@ class _Writer:
         )
         self.bodies = {"ground": world}
         self.joint_tags: dict[str, Element] = {}
+        self.balls: dict[tuple[str, ...], Element] = {}  # by their three rates
         for placement in m.placements:
             self._body(placement)
         for name, frame in m.points.items():
@@ -61,6 +64,7 @@ class _Writer:
                     f"constraint {constraint.name!r}",
                     constraint.phi[i],
                 )
+        self.servos: dict[str, Servo] = {}  # by input
         for name, force in m.forces.items():
             self._force(name, force)
         for touching in m.touching.values():
@@ -72,8 +76,10 @@ class _Writer:
         self.left += [f"memory {n!r}" for n in m.memories]
         motors = {n for j in m.joints.values() if j.motor for n in j.v_names}
         for name in m.inputs:
-            if name in self.joint_tags:
+            if name in motors and name in self.joint_tags:
                 self._motor(name)
+            elif name in self.servos:
+                self._servo(self.servos[name])
             elif name in motors:
                 self.left.append(f"motor {name!r} on a joint that closes a loop or has a given motion")
             else:
@@ -205,6 +211,7 @@ class _Writer:
             for _ in range(3):
                 next(names, None)
             tag = body.add("joint", name=f"{joint.name}.ball", type="ball", pos=end.p)
+            self.balls[tuple(joint.v_names[-3:])] = tag
         elif isinstance(p, Turn | Shift):
             name = next(names)
             kind = "hinge" if isinstance(p, Turn) else "slide"
@@ -301,8 +308,29 @@ class _Writer:
                 )
             else:
                 tag.attributes |= {"stiffness": repr(k), "springref": repr(rest), "damping": repr(d)}
+        elif isinstance(force, Effort) and (damped := damping(force, self.n)) and damped[0] in self.balls:
+            self.balls[damped[0]].attributes["damping"] = repr(damped[1])
+        elif isinstance(force, Effort) and (found := servo(force, self.n)) and found.coordinate in self.joint_tags:
+            if found.command in self.servos:
+                self.left.append(f"effort {name!r}: input {found.command!r} acts twice")
+            self.servos[found.command] = found
         else:
             self.left.append(f"{type(force).__name__.lower()} {name!r}")
+
+    def _servo(self, s: Servo) -> None:
+        """Gain and bias, which MuJoCo counts on the actuator's side of the gear."""
+        bias = np.array([s.a, s.c / s.gear, s.d / s.gear])
+        self.actuator.add(
+            "general",
+            name=s.command,
+            joint=s.coordinate,
+            gear=s.gear,
+            gainprm=s.b,
+            biastype="affine" if bias.any() else None,
+            biasprm=bias if bias.any() else None,
+            ctrlrange=_range(s.ctrl),
+            forcerange=_range(s.force),
+        )
 
     def _motor(self, name: str) -> None:
         motor = self.m.joints[name.split(".")[0]].motor
@@ -327,6 +355,10 @@ def _inertial(body: Element, mass: Mass) -> None:
         fullinertia=full,
         diaginertia=np.array([xx, yy, zz]) if full is None else None,
     )
+
+
+def _range(ends: tuple[float, float]) -> np.ndarray | None:
+    return np.clip(ends, -FAR, FAR) if np.isfinite(ends).any() else None
 
 
 def _inside(element: Element) -> Iterator[Element]:
