@@ -29,7 +29,7 @@ def study(way: float = WAY) -> StudyResult:
     comparisons = [
         *said(data),
         Comparison("way of the body to rest, planned", None, stopped["way_planned_m"], "m"),
-        Comparison("way of the body to rest, flown", None, stopped["way_flown_m"], "m", why="it hops once more"),
+        Comparison("way of the body to rest, flown", None, stopped["way_flown_m"], "m", why="it bounces as it lands"),
         Comparison("stands after the stop", "verdict good", f"{run.outcome.verdict}", holds=data["ok"]),
     ]
     info = STUDIES["quadruped-stop"]
