@@ -195,6 +195,10 @@ class Batch:
         given_params |= {name: self._per_copy(name, value, len(which)) for name, value in (params or {}).items()}
         for name, values in given_params.items():
             theta[:, list(self.machine.params).index(name)] = values
+        wrong = ~(np.isfinite(q).all(axis=1) & np.isfinite(v).all(axis=1) & np.isfinite(theta).all(axis=1))
+        if wrong.any():
+            numbers = which[wrong][:8].tolist()
+            raise BadValue(f"starts of copies {numbers} are not finite numbers; assemble them", copies=which[wrong])
         if self._engine is None and len(which) < self.copies:
             raise BadValue("the first reset starts all copies; give it no numbers of copies")
         if self._engine is None:

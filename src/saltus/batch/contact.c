@@ -361,8 +361,8 @@ static int mended(const Problem *a, Forces *g) {
   memcpy(known[0].mode, g->mode, sizeof g->mode);
   memcpy(known[0].way, g->way, sizeof g->way);
   for (int at = 0; at < n; ++at) {
-    double far[SIZE(ELEMENTS)] = {0.0}, ways[SIZE(ELEMENTS)][2];
-    int to[SIZE(ELEMENTS)];
+    double far[SIZE(ELEMENTS)] = {0.0}, ways[SIZE(ELEMENTS)][2] = {{0.0}};
+    int to[SIZE(ELEMENTS)] = {0};
     memset(g, 0, sizeof *g);
     memcpy(g->mode, known[at].mode, sizeof g->mode);
     memcpy(g->way, known[at].way, sizeof g->way);

@@ -9,7 +9,7 @@ normal one N follow from
 
     stick: A_t a = 0,    slip: f_t = -friction N d,    closed: A_n a = 0,    open: f_t = 0, N = 0,
 
-one small linear system for all modes, which are run-time parameters as in `dynamics.unilateral`. Steps solve it for those
+one small linear system for all modes, which are run-time parameters as in `dynamics.unilateral`. Steps solve it for
 contacts that are closed (step.c); as one expression for all of them it is what derivatives are taken of.
 """
 
@@ -265,8 +265,10 @@ class Motion:
             if x.soft:
                 out.append(SX(x.rows, 1) if impact else x.push(g))
                 continue
-            way = x.symbols["direction"] if impact and x.slips else x.direction(g.rates[: x.slips]) if x.slips else []
-            out += [-x.slipping * x.symbols["friction"] * way[k] for k in range(x.slips)] + [SX(1, 1)] * x.normal
+            if x.slips:
+                way = x.symbols["direction"] if impact else x.direction(g.rates[: x.slips])
+                out.append(-x.slipping * x.symbols["friction"] * way)
+            out += [SX(1, 1)] * x.normal
         return ca.vertcat(*out)
 
     def _held(self, *, impact: bool = False) -> Callable[[SX, bool], SX]:

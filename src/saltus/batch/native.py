@@ -97,10 +97,9 @@ def source(motion: Motion, way: str = "") -> str:
         firsts |= {rows + k: (i, x) for k in range(x.rows)}
         rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
     lines_table = []
-    for line in motion.lines:
-        (row, _), *twin = line
+    for (row, _), *twin in motion.lines:
         i, x = firsts[row]
-        normal = x.normal and not x.soft and firsts.get(row + 1, (None, None))[0] != i  # the last row of its contact
+        normal = x.normal and not x.soft and (row + 1 not in firsts or firsts[row + 1][0] != i)  # its contact's last row
         lines_table.append(f"{{{row}, {twin[0][0] if twin else -1}, {i}, {x.slips if normal else 0}}}")
     lines = [
         "#define SIZE(n) ((n) > 0 ? (n) : 1)",

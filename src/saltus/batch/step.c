@@ -183,11 +183,10 @@ static void holds(const V *p, Holds *h) {
 
 /* K x = b of several b at once by elimination without pivots: lines are in the order of their contacts, normal ones last. */
 static void eliminated(int n, V K[SIZE(LINES)][SIZE(LINES)], V x[SIZE(LINES)][3], int first, int last) {
-  V inverse[SIZE(LINES)];
   for (int k = 0; k < n; ++k) {
-    inverse[k] = 1.0 / K[k][k];
+    K[k][k] = 1.0 / K[k][k];
     for (int i = k + 1; i < n; ++i) {
-      const V share = K[i][k] * inverse[k];
+      const V share = K[i][k] * K[k][k];
       for (int j = k + 1; j < n; ++j) K[i][j] -= share * K[k][j];
       for (int c = first; c < last; ++c) x[i][c] -= share * x[k][c];
     }
@@ -195,7 +194,7 @@ static void eliminated(int n, V K[SIZE(LINES)][SIZE(LINES)], V x[SIZE(LINES)][3]
   for (int k = n - 1; k >= 0; --k)
     for (int c = first; c < last; ++c) {
       for (int j = k + 1; j < n; ++j) x[k][c] -= K[k][j] * x[j][c];
-      x[k][c] *= inverse[k];
+      x[k][c] *= K[k][k];
     }
 }
 
@@ -464,6 +463,7 @@ static void posed(const Batch *batch, const Meeting *m, int l, const int *touchi
   int line[SIZE(ROWS)];
   double sign[SIZE(ROWS)];
   a->n = a->rows = 0;
+  memset(a->of, 0, sizeof a->of);
   memset(a->laws, 0, sizeof a->laws);
   for (int i = 0; i < ELEMENTS; ++i) {
     if (elements[i].soft || (elements[i].normal && !touching[i])) continue;

@@ -1,4 +1,4 @@
-"""The mass matrix by composite bodies: what hangs on a joint moves as one, so each pair of joints on a path adds one term.
+"""The mass matrix by composite bodies: what hangs on a joint moves as one, each pair of joints on a path adds a term.
 
 With S_k the turning and moving that a unit of joint k's rates gives, as seen by a body fixed to all that it carries, at
 one point for all, and I_k the inertia about it of all links behind joint k,
@@ -41,14 +41,14 @@ def composite(e: Equations) -> SX:
         arm = skew(first[joint.child])
         moment = ca.mtimes(second[joint.child], turn) + ca.mtimes(arm, move)
         force = mass[joint.child] * move - ca.mtimes(arm, turn)
-        link = joint.child
-        while link in moves:
-            turn, move, at = moves[link]
+        name = joint.child
+        while name in moves:
+            turn, move, at = moves[name]
             block = ca.mtimes(turn.T, moment) + ca.mtimes(move.T, force)
             M[at, own_at] += block
-            if link != joint.child:
+            if name != joint.child:
                 M[own_at, at] += block.T
-            link = parent[link]
+            name = parent[name]
         for part in (mass, first, second):
             part[joint.parent] = part[joint.parent] + part[joint.child]
     return ca.sparsify(M + ca.jacobian(e.rotors, e.a))

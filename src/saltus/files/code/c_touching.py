@@ -186,7 +186,7 @@ static int run(NAME_state *s, double h, int times) {
 int NAME_start(NAME_state *s, int domain, double t, const double *q, const double *v, const double *params) {
   double on[NV + 1], law[@LAW_COUNT@ + 1];
   const Batch a = one();
-  const int l = 0;
+  const int l = 0, begins = 1;
   V *p = (V *)s->p;
   State here;
   Meeting m;
@@ -210,19 +210,19 @@ int NAME_start(NAME_state *s, int domain, double t, const double *q, const doubl
   here.t[l] = t;
   for (int i = 0; i < NQ; ++i) here.q[i][l] = s->x[i];
   for (int i = 0; i < NW; ++i) here.w[i][l] = s->x[NQ + i];
-  met(&here, p, &m);
+  met(&here, p, &begins, &m);
   if (PATCHED) {
     looked(&a, l, &m, p, l, NEVER);
-    met(&here, p, &m);
+    met(&here, p, &begins, &m);
   }
   for (int i = 0; i < ELEMENTS; ++i) {
-    const double gap = m.gap[i][l];
+    const double gap = m.here.gap[i][l];
     if (elements[i].soft) {
       CLOSED(i) = STICK(i) = gap < 0.0;
-      for (int k = 0; k < elements[i].slips; ++k) ANCHOR(i, k) = m.hold[elements[i].hold + k][l];
+      for (int k = 0; k < elements[i].slips; ++k) ANCHOR(i, k) = m.flow.hold[elements[i].hold + k][l];
     } else if (elements[i].normal) {
       if (gap < -@START@) return 2;
-      CLOSED(i) = gap <= @START@ && fabs(m.u[elements[i].row + elements[i].slips][l]) <= @START@;
+      CLOSED(i) = gap <= @START@ && fabs(m.here.rate[elements[i].row + elements[i].slips][l]) <= @START@;
     }
     FELT(i) = CLOSED(i);
   }
