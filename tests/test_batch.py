@@ -155,7 +155,6 @@ SEARCH = """
 #define SIZE(n) (n)
 #define ROWS 12
 #define ELEMENTS 4
-static const struct { int slips, normal, row; } elements[] = {{2, 1, 0}, {2, 1, 3}, {2, 1, 6}, {2, 1, 9}};
 %s
 int problem(const double *G, const double *b, const double *friction, double *w) {
   Problem a;
@@ -163,8 +162,13 @@ int problem(const double *G, const double *b, const double *friction, double *w)
   memset(&a, 0, sizeof a);
   memcpy(a.G, G, sizeof a.G);
   memcpy(a.b, b, sizeof a.b);
+  a.n = ELEMENTS;
+  a.rows = ROWS;
   a.size = largest(a.b, ROWS);
   for (int i = 0; i < ELEMENTS; ++i) {
+    a.of[i].slips = 2;
+    a.of[i].normal = 1;
+    a.of[i].row = 3 * i;
     a.laws[i].active = a.laws[i].rough = 1;
     a.laws[i].limit = a.laws[i].friction = friction[i];
   }

@@ -280,6 +280,9 @@ def test_only_the_edge_of_a_basin_is_run_again(rolling):
     other = np.diff(found.regained.astype(int), axis=1) != 0
     assert found.exact[:, 1:][other].all()
     assert found.exact[:, :-1][other].all()
+    assert found.left == 0
+    fewer = sl.orbits.basin(rolling, ("v.at.angle", rates), ("at.y", heights), strides=3, exact_runs=2)
+    assert (fewer.exact.sum(), fewer.left) == (2, found.exact.sum() - 2)
 
 
 def test_strides_of_one_period_run_as_copies():

@@ -684,3 +684,55 @@ def test_momentum_is_exact_in_free_fall():
     assert max(drift[True]) < 1e-8
     assert drift[False][0] > 1e3 * drift[True][0]
     assert drift[False][0] < 1e-2
+
+
+def test_a_plan_through_domains_is_followed_on_real_ground_by_its_times():
+    """A hop planned as stance, flight and stance, flown by the machine alone, whose foot finds its own contacts."""
+    m = sl.Mechanism("bouncer")
+    body, foot = m.link("body", mass=2.0), m.link("foot", mass=0.5)
+    m.slide("height", m.ground, foot, axes="y")
+    m.slide("leg", foot, body, axes="y", motor=True)
+    m.foot("foot", foot.origin, friction=0.5)
+    hopper = sl.HybridSystem(m)
+    air, ground = hopper.domain("air"), hopper.domain("ground", contacts=[sl.Pinned("foot")])
+    hopper.edge(air, ground, guard=sl.Touchdown("foot"), reset=sl.PlasticImpact())
+    hopper.edge(ground, air, guard=sl.Liftoff("foot"), reset=sl.Continuous())
+    plan = sl.Plan(ground, air, ground, duration=[(0.1, 0.5), (0.1, 0.5), (0.1, 0.5)], intervals=[12, 8, 12])
+    flight = plan.phases[1]
+    plan.require(plan.start == m.assemble(height=0.0, leg=0.3), flight.duration == 0.2)
+    plan.require(plan.end.q.leg == 0.3, plan.end.v.leg == 0)
+    plan.bound(plan.q.leg, 0.15, 0.5)
+    plan.minimise(plan.integral(plan.u.leg**2))
+    best = sl.plan.solve(plan)
+    law = sl.control.JointPD(best, kp=500.0, kd=20.0)
+    run = sl.simulate(m, best.start, until=best.duration, control=law)
+    lifts, lands = (e.t for e in best.events)
+    (opened,) = (x for x in run.contacts["foot"] if x.mode == "open")
+    assert opened.begin == pytest.approx(lifts, abs=1e-4)
+    assert opened.end == pytest.approx(lands, abs=1e-4)
+    assert np.abs(run.arrays["q"] - best.states(run.t)[:, :2]).max() < 1e-4
+    held = sl.control.following(run, law)
+    assert held.holds
+    assert held.largest < 5e-3  # samples of the plan are joined by straight lines there
+
+
+def test_impulses_of_the_ground_are_quantities_of_a_plan():
+    """A point mass that falls from h with speed u takes m sqrt(2 g h) upwards and m u along the ground as it sticks."""
+    m = sl.Mechanism("mass", gravity=G)
+    body = m.link("body", mass=2.0)
+    m.slide("base", m.ground, body, axes="xy")
+    m.point("sole", body.origin)
+    system = sl.HybridSystem(m)
+    air, ground = system.domain("air"), system.domain("ground", contacts=[sl.Pinned("sole")])
+    system.edge(air, ground, guard=sl.Touchdown("sole"), reset=sl.PlasticImpact())
+    plan = sl.Plan(air, ground, duration=[(0.01, 1.0), 0.1], intervals=[4, 2])
+    hit = plan.impulse("sole")
+    plan.require(plan.start.q["base.x"] == 0, plan.start.v["base.y"] == 0, plan.start.q["base.y"] >= 0.2)
+    plan.require(-hit.x >= 0.5 * hit.y)
+    plan.minimise(hit.y + plan.start.v["base.x"] ** 2)
+    best = sl.plan.solve(plan, fly=False)
+    up = 2.0 * math.sqrt(2 * G * 0.2)
+    assert best.v["base.x"][0] == pytest.approx(up / 4, rel=1e-5)  # half of the impulse upwards, by the mass
+    assert best.objective == pytest.approx(up + (up / 4) ** 2, rel=1e-5)
+    with pytest.raises(BadValue, match="no impact comes after"):
+        plan.impulse("sole", -1)

@@ -359,3 +359,96 @@ def test_a_run_that_depends_on_its_tolerance_is_found_out():
         _ = sl.simulate(m, start, until=0.1).error
     with pytest.raises(sl.errors.BadValue, match="nothing is finer"):
         sl.simulate(m, start, until=0.1, tolerance=1e-14, check=True)
+
+
+# ---- states of runs -------------------------------------------------------------------------------------------------
+
+
+def test_states_of_a_machine_that_moves_in_time_know_their_time():
+    """A pendulum on a shaken cart: the tip is where the run recorded it, and a run goes on from a state of another."""
+    m = sl.Mechanism("shaken pendulum")
+    cart, rod = m.link("cart", mass=1.0), m.rod("rod", mass=0.5, length=0.4)
+    m.slide("x", m.ground, cart, axes="x", motion=0.05 * sl.math.sin(20 * m.time))
+    m.revolute("angle", cart, rod.start)
+    m.point("tip", rod.end)
+    whole = sl.simulate(m, m.assemble(angle=-1.5), until=1.0)
+    half = sl.simulate(m, m.assemble(angle=-1.5), until=0.43)
+    th, w, t = half.q.angle[-1], half.v.angle[-1], 0.43
+    tip = [0.05 * math.sin(20 * t) + 0.4 * math.cos(th), 0.4 * math.sin(th)]
+    speed = [math.cos(20 * t) - 0.4 * math.sin(th) * w, 0.4 * math.cos(th) * w]
+    pull = -(9.81 * math.cos(th) + 20 * math.sin(20 * t) * math.sin(th)) * 0.2 / (0.4**2 / 3)  # I th'' about the pivot
+    for state in (half.end, whole.at(t)):
+        assert state.position("tip") == pytest.approx(tip, abs=1e-10)
+        assert state.velocity("tip") == pytest.approx(speed, abs=1e-9)
+        assert sl.forward(state).a.angle == pytest.approx(pull, rel=1e-9)
+    rest = sl.simulate(m, half.end, until=1.0)
+    assert rest.t[0] == 0.43
+    assert rest.q.angle[-1] == pytest.approx(whole.q.angle[-1], abs=1e-8)
+
+
+def test_loops_driven_in_time_are_assembled_at_any_time():
+    """A crank at 5 rad/s: the pin of the rocker is where two circles meet, at the time asked for."""
+    m = sl.Mechanism("driven four-bar")
+    crank, coupler, rocker = (
+        m.rod(n, mass=0.5, length=x) for n, x in (("crank", 0.1), ("coupler", 0.3), ("rocker", 0.25))
+    )
+    m.revolute("turn", m.ground, crank.start, motion=0.4 + 5 * m.time)
+    m.revolute("knee", crank.end, coupler.start)
+    m.revolute("swing", m.ground.at(0.3, 0), rocker.start)
+    m.revolute("pin", coupler.end, rocker.end)
+    m.point("P", coupler.end)
+    first = m.assemble(near={"knee": 0.5, "swing": 1.5})
+    late = m.assemble(near={"knee": -1.3, "swing": 2.0}, time=0.4)
+    a, b = np.array([0.1 * math.cos(2.4), 0.1 * math.sin(2.4)]), np.array([0.3, 0.0])
+    assert late.gap < 1e-14
+    assert np.linalg.norm(late.position("P") - a) == pytest.approx(0.3, abs=1e-12)
+    assert np.linalg.norm(late.position("P") - b) == pytest.approx(0.25, abs=1e-12)
+    half = sl.simulate(m, first, until=0.4)
+    assert half.end.positions == pytest.approx(late.positions, abs=1e-9)
+    assert half.end.velocities == pytest.approx(late.velocities, abs=1e-8)
+    assert m.assemble(near=half.end).time == 0.4
+    assert sl.simulate(m, late, until=0.5).outcome.ok
+
+
+def test_a_run_goes_on_from_any_state_of_a_soft_foot():
+    """Bristles of soft ground keep their stretch in states between samples too."""
+    m = sl.Mechanism("block on a mat")
+    block = m.link("block", mass=1.0, inertia=0.01)
+    m.slide("s", m.ground, block, axes="xy")
+    m.compliant_contact("mat", block.at(0, 0), stiffness=1e4, friction=0.8, friction_stiffness=1e3)
+    whole = sl.simulate(m, m.assemble(s=(0, -0.0009), rates={"s": (0.3, 0)}), until=0.3)
+    rest = sl.simulate(m, whole.at(0.0871), until=0.3 - 0.0871)
+    assert rest.end.positions == pytest.approx(whole.end.positions, abs=1e-10)
+
+
+def leaning_windows(first, across):
+    """Two rhombic windows in a plane of space along two directions, without weight: all cranks turn evenly."""
+    m = sl.Mechanism("leaning windows", spatial=True, gravity=0.0)
+    x, y = np.array(first), np.array(across)
+    x /= np.linalg.norm(x)
+    y = y - (y @ x) * x
+    y /= np.linalg.norm(y)
+    frame = np.column_stack([x, y, np.cross(x, y)])
+    for i, (mass, at) in enumerate([(0.22, 0.5), (2.6, 0.7), (1.2, 0.4)]):
+        crank = m.link(f"crank{i}", mass=mass, com=(0.2 * at, 0, 0), inertia=(1e-5, 1e-3, 1e-3))
+        m.revolute(f"foot{i}", m.ground.at(*(0.2 * i * x), rotation=frame), crank.at(0, 0, 0), axis="z")
+    for i in range(2):
+        bar = m.link(f"bar{i}", mass=3.4, com=(0.14, 0, 0), inertia=(3e-4, 0.014, 0.014))
+        m.revolute(f"top{i}", m.links[f"crank{i}"].at(0.2, 0, 0), bar.at(0, 0, 0), axis="z")
+        m.revolute(f"close{i}", bar.at(0.2, 0, 0), m.links[f"crank{i + 1}"].at(0.2, 0, 0), axis="z")
+    near = {"foot1": 0.7, "foot2": 0.7, "top0": -0.7, "top1": -0.7}
+    return m, m.assemble(foot0=0.7, near=near, rates={"foot0": 8.8})
+
+
+@pytest.mark.parametrize(
+    "plane",
+    [((0.9, -0.27, 0.344), (0.29, 0.96, -0.001)), ((0.62, 0.3, 0.72), (0.05, 0.93, -0.3))],
+    ids=["short", "long"],
+)
+def test_dead_centres_are_passed_whatever_axes_the_rows_are_along(plane):
+    """The angle grows by 8.8 rad/s; three times rods lie in line, and a row of a pin nearly vanishes there."""
+    m, start = leaning_windows(*plane)
+    for tolerance in np.logspace(-12, -9, 7):
+        run = sl.simulate(m, start, until=1.0, tolerance=tolerance, max_steps=3000)
+        assert run.outcome.ok
+        assert run.q.foot0[-1] == pytest.approx(0.7 + 8.8, abs=1e-6)

@@ -200,10 +200,11 @@ def test_command_line_runs_machines_with_feet_as_copies(tmp_path):
     command += ["--strides", "2", "--workers", "1", "--out", str(tmp_path / "s"), "--json"]
     found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert found["completed"] == [2.0, 2.0, 2.0]
-    assert found["impact_loss"] is None
+    assert found["normal_min"] is None
     data = sl.read(tmp_path / "s")
     gait = sl.design.GaitTask(sl.zoo.runner, strides=2).gait({"pace": float(data.pace[3])})
     assert float(data.speed[3]) == pytest.approx(gait.speed, rel=1e-4)
+    assert float(data.impact_loss[3]) == pytest.approx(gait.impact_loss, rel=1e-3)
 
 
 def test_first_points_that_fail_do_not_hide_what_the_task_returns(tmp_path):

@@ -296,10 +296,10 @@ def test_impact_of_a_machine_that_is_driven_in_time():
     m.point("sole", ball.at(0, 0))
     m.move("x", sl.math.sin(m.time))
     t = 1.0
-    state = sl.State(m, np.array([math.sin(t), 0.0]), np.array([math.cos(t), -2.0]), {})
+    q, v = np.array([math.sin(t), 0.0]), np.array([math.cos(t), -2.0])
     with pytest.raises(sl.errors.BadValue, match="break"):
-        sl.impact(m, state, sl.Sliding("sole"))
-    hit = sl.impact(m, state, sl.Sliding("sole"), time=t)
+        sl.impact(m, sl.State(m, q, v, {}), sl.Sliding("sole"))
+    hit = sl.impact(m, sl.State(m, q, v, {}, time=t), sl.Sliding("sole"))
     assert hit.impulses["sole y"] == pytest.approx(2.0, rel=1e-12)
     assert hit.after.v.x == pytest.approx(math.cos(t), rel=1e-12)
 

@@ -14,7 +14,7 @@ from matplotlib.patches import Circle
 import saltus as sl
 from saltus.model.geometry import skeleton, trace
 from saltus.view.colours import PALETTE
-from saltus.view.placing import DEEP, ground_line, seen
+from saltus.view.placing import DEEP, ground_line, seen, shadows
 from saltus.view.style import svg
 
 UNIT = re.compile(r"\((m|m/s|deg|deg/s|rad/s|s|N|Nm|J|1)\)")
@@ -378,3 +378,14 @@ def test_feet_in_3d_stand_on_the_ground_that_is_drawn():
     ax = sl.view.plot_machine(state).axes[0]
     assert sum(isinstance(x, Circle) for x in ax.patches) == 4
     assert not any(line.get_marker() == "s" for line in ax.lines)
+
+
+def test_shadows_lie_on_the_ground_below_each_point():
+    """A point on the ground is its own shadow; two points above each other have one."""
+    m = sl.zoo.quadruped()
+    state = m.keyframe("trot")
+    bones = skeleton(m, state.params)
+    world = trace(m, state.positions, bones.frames)
+    for height in (0.0, 0.1):
+        fallen = shadows(m, bones, state.positions[None], state.params, [[-2.0, height], [2.0, height]])
+        assert fallen == pytest.approx(seen(np.where([0, 0, 1], height, world), world))

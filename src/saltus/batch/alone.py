@@ -32,7 +32,7 @@ class Alone:
         self.x, self.v = np.zeros((n, e.nq + motion.w.numel() + e.z.numel())), np.zeros((n, e.nv))
         self.contact, self.measured = np.zeros((n, 3 * len(motion.elements))), np.zeros((n, len(motion.measured)))
         self.runs: list[list[Trajectory]] = [[] for _ in range(n)]
-        self.over, self.doubts = np.zeros((n, 1), int), np.zeros((n, 1), int)
+        self.over, self.doubts, self.losses = np.zeros((n, 1), int), np.zeros((n, 1), int), np.zeros((n, 2))
 
     @staticmethod
     def rows(memory: np.ndarray) -> np.ndarray:
@@ -49,7 +49,7 @@ class Alone:
         nq, nw = q.shape[1], w.shape[1]
         self.x[which] = 0.0
         self.x[which, :nq], self.x[which, nq : nq + nw], self.p[which] = q, w, p
-        self.t[which], self.over[which] = t, 0
+        self.t[which], self.over[which], self.losses[which] = t, 0, 0.0
         for k in which:
             self.v[k], _, self.measured[k] = self._report(self.t[k], *self._split(k), self.p[k], self._unknown)
             self.contact[k] = 0.0
@@ -106,6 +106,10 @@ class Alone:
                 self.over[k] = 1
             if early or self.over[k]:
                 break
+        for event in run.events:
+            if event.t <= self.t[k, 0] + 1e-9 * step:
+                self.losses[k, 1] = event.impact.lost if event.impact else 0.0
+                self.losses[k, 0] += self.losses[k, 1]
         self.measured[k] = self._report(self.t[k], q, w, z, self.p[k], self._unknown)[2]
         sample = int(np.argmin(np.abs(run.t - self.t[k, 0])))
         self.contact[k], told = 0.0, set[str]()

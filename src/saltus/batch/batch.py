@@ -393,6 +393,11 @@ class Batch:
         return self.engine.column(self.engine.over) > 1
 
     @property
+    def impact_losses(self) -> np.ndarray:
+        """Energy (J) that impacts took from each copy since its start, and at its last event, one row per copy."""
+        return self.engine.rows(self.engine.losses)
+
+    @property
     def doubts(self) -> np.ndarray:
         """How often the motion of each copy was one of several: Painleve's paradox, or more than 8 events in a step."""
         return self.engine.column(self.engine.doubts).copy()

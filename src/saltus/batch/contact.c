@@ -21,6 +21,8 @@ typedef struct {
 } Forces;
 
 typedef struct {
+  int n, rows;                                                          /* contacts that may take part, and their rows */
+  struct { int element, slips, normal, row; } of[SIZE(ELEMENTS)];       /* which they are; the first row of each */
   double G[SIZE(ROWS)][SIZE(ROWS)], b[SIZE(ROWS)], size;
   Law laws[SIZE(ELEMENTS)];
 } Problem;
@@ -29,9 +31,12 @@ static const double FINE = 1e-9, ROUND_OFF = 1e-13; /* of the largest force or m
 static const double PARALLEL = 1e-8, TURN = 1e-6;   /* rad: how near a way is to that of its slip; difference of an angle */
 static const double NEARLY = 1e-6;                  /* of a limit: contacts that share it come to it together */
 
-static int rubs(const Law *x, int i) { return x->active && x->rough && elements[i].slips > 0 && x->limit > 0.0; }
+static inline int rubs(const Problem *a, int i) {
+  const Law *x = &a->laws[i];
+  return x->active && x->rough && a->of[i].slips > 0 && x->limit > 0.0;
+}
 
-static double dot(const double *a, const double *b, int n) {
+static inline double dot(const double *a, const double *b, int n) {
   double out = 0.0;
   for (int k = 0; k < n; ++k) out += a[k] * b[k];
   return out;
@@ -80,46 +85,46 @@ static int shortest(int n, double A[SIZE(ROWS)][SIZE(ROWS)], double *y, double f
 }
 
 static void respond(const Problem *a, const double *f, double *w) {
-  for (int i = 0; i < ROWS; ++i) w[i] = a->b[i] + dot(a->G[i], f, ROWS);
+  for (int i = 0; i < a->rows; ++i) w[i] = a->b[i] + dot(a->G[i], f, a->rows);
 }
 
 /* Forces near g->f with w = 0 along the rows that a guess holds, and the motion they give. */
 static void held(const Problem *a, Forces *g) {
   double K[SIZE(ROWS)][SIZE(ROWS)], first[SIZE(ROWS)], step[SIZE(ROWS)], f[SIZE(ROWS)] = {0.0};
   int row[SIZE(ROWS)], of[SIZE(ROWS)], n = 0;
-  for (int i = 0; i < ELEMENTS; ++i) {
-    const int t = elements[i].row, slips = elements[i].slips;
+  for (int i = 0; i < a->n; ++i) {
+    const int t = a->of[i].row, slips = a->of[i].slips;
     if (!a->laws[i].active || g->mode[i] == OPEN) continue;
     for (int k = 0; k < slips && g->mode[i] == STICKS; ++k) row[n] = t + k, of[n++] = -1;
-    if (elements[i].normal) row[n] = t + slips, of[n++] = g->mode[i] == SLIPS ? i : -1;
+    if (a->of[i].normal) row[n] = t + slips, of[n++] = g->mode[i] == SLIPS ? i : -1;
     else if (g->mode[i] == SLIPS)
       for (int k = 0; k < slips; ++k) f[t + k] = -a->laws[i].friction * g->way[i][k];
   }
   for (int j = 0; j < n; ++j) {
     first[j] = g->f[row[j]];
     f[row[j]] += first[j];
-    for (int k = 0; of[j] >= 0 && k < elements[of[j]].slips; ++k)
-      f[elements[of[j]].row + k] = -a->laws[of[j]].friction * first[j] * g->way[of[j]][k];
+    for (int k = 0; of[j] >= 0 && k < a->of[of[j]].slips; ++k)
+      f[a->of[of[j]].row + k] = -a->laws[of[j]].friction * first[j] * g->way[of[j]][k];
   }
   for (int i = 0; i < n; ++i) {
-    step[i] = -a->b[row[i]] - dot(a->G[row[i]], f, ROWS);
+    step[i] = -a->b[row[i]] - dot(a->G[row[i]], f, a->rows);
     for (int j = 0; j < n; ++j) {
       K[i][j] = a->G[row[i]][row[j]];
-      for (int k = 0; of[j] >= 0 && k < elements[of[j]].slips; ++k)
-        K[i][j] -= a->laws[of[j]].friction * g->way[of[j]][k] * a->G[row[i]][elements[of[j]].row + k];
+      for (int k = 0; of[j] >= 0 && k < a->of[of[j]].slips; ++k)
+        K[i][j] -= a->laws[of[j]].friction * g->way[of[j]][k] * a->G[row[i]][a->of[of[j]].row + k];
     }
   }
   shortest(n, K, step, 1e-11);
   for (int j = 0; j < n; ++j) {
     f[row[j]] += step[j];
-    for (int k = 0; of[j] >= 0 && k < elements[of[j]].slips; ++k)
-      f[elements[of[j]].row + k] -= a->laws[of[j]].friction * step[j] * g->way[of[j]][k];
+    for (int k = 0; of[j] >= 0 && k < a->of[of[j]].slips; ++k)
+      f[a->of[of[j]].row + k] -= a->laws[of[j]].friction * step[j] * g->way[of[j]][k];
   }
   memcpy(g->f, f, sizeof f);
   respond(a, g->f, g->w);
 }
 
-static double largest(const double *x, int n) {
+static inline double largest(const double *x, int n) {
   double out = 0.0;
   for (int k = 0; k < n; ++k) out = fmax(out, fabs(x[k]));
   return out;
@@ -132,7 +137,7 @@ static int apart(const Problem *a, const Forces *from, Forces *g, int n, const i
   held(a, g);
   int known = 1;
   for (int j = 0; j < n; ++j) {
-    const double *d = g->way[who[j]], *w = g->w + elements[who[j]].row;
+    const double *d = g->way[who[j]], *w = g->w + a->of[who[j]].row;
     off[j] = d[0] * w[1] - d[1] * w[0];
     known &= isfinite(off[j]) != 0;
   }
@@ -145,8 +150,8 @@ static void aligned(const Problem *a, Forces *g) {
   double step[SIZE(ROWS)];
   int who[SIZE(ELEMENTS)], n = 0;
   const Forces from = *g;
-  for (int i = 0; i < ELEMENTS; ++i)
-    if (rubs(&a->laws[i], i) && g->mode[i] == SLIPS && elements[i].slips == 2) {
+  for (int i = 0; i < a->n; ++i)
+    if (rubs(a, i) && g->mode[i] == SLIPS && a->of[i].slips == 2) {
       angle[n] = atan2(g->way[i][1], g->way[i][0]);
       who[n++] = i;
     }
@@ -184,26 +189,26 @@ static void aligned(const Problem *a, Forces *g) {
 /* Whether forces and motion meet every law. */
 static int lawful(const Problem *a, const Forces *g) {
   double terms = 0.0;
-  for (int i = 0; i < ROWS; ++i) {
+  for (int i = 0; i < a->rows; ++i) {
     double sum = 0.0;
-    for (int j = 0; j < ROWS; ++j) sum += fabs(a->G[i][j] * g->f[j]);
+    for (int j = 0; j < a->rows; ++j) sum += fabs(a->G[i][j] * g->f[j]);
     terms = fmax(terms, sum);
     if (!isfinite(g->f[i])) return 0;
   }
-  const double small_w = FINE * a->size + ROUND_OFF * terms, small_f = FINE * largest(g->f, ROWS);
-  for (int i = 0; i < ELEMENTS; ++i) {
+  const double small_w = FINE * a->size + ROUND_OFF * terms, small_f = FINE * largest(g->f, a->rows);
+  for (int i = 0; i < a->n; ++i) {
     const Law *x = &a->laws[i];
-    const int slips = elements[i].slips;
-    const double *f = g->f + elements[i].row, *w = g->w + elements[i].row;
+    const int slips = a->of[i].slips;
+    const double *f = g->f + a->of[i].row, *w = g->w + a->of[i].row;
     if (!x->active) continue;
-    if (elements[i].normal && g->mode[i] == OPEN) {
+    if (a->of[i].normal && g->mode[i] == OPEN) {
       if (w[slips] < -small_w) return 0;
       continue;
     }
-    if (elements[i].normal && (f[slips] < -small_f || fabs(w[slips]) > small_w)) return 0;
-    const double bears = elements[i].normal ? f[slips] : 1.0;
+    if (a->of[i].normal && (f[slips] < -small_f || fabs(w[slips]) > small_w)) return 0;
+    const double bears = a->of[i].normal ? f[slips] : 1.0;
     if (g->mode[i] == STICKS && (sqrt(dot(f, f, slips)) > x->limit * bears + small_f || largest(w, slips) > small_w)) return 0;
-    if (g->mode[i] == SLIPS && rubs(x, i)) {
+    if (g->mode[i] == SLIPS && rubs(a, i)) {
       const double along = dot(w, g->way[i], slips);
       double across = 0.0;
       for (int k = 0; k < slips; ++k) across += (w[k] - along * g->way[i][k]) * (w[k] - along * g->way[i][k]);
@@ -220,8 +225,8 @@ static int tried(const Problem *a, Forces *g) {
 
 static void still(const Problem *a, Forces *g) {
   memset(g, 0, sizeof *g);
-  for (int i = 0; i < ELEMENTS; ++i) {
-    g->mode[i] = !a->laws[i].active ? OPEN : rubs(&a->laws[i], i) ? STICKS : SLIPS;
+  for (int i = 0; i < a->n; ++i) {
+    g->mode[i] = !a->laws[i].active ? OPEN : rubs(a, i) ? STICKS : SLIPS;
     memcpy(g->way[i], a->laws[i].way, sizeof g->way[i]);
   }
 }
@@ -232,10 +237,10 @@ static int free_of(const Problem *a, const Forces *g, const int *some) {
   for (int part = 0; part < 3; ++part) { /* of those, of the others, of all */
     double A[SIZE(ROWS)][SIZE(ROWS)], y[SIZE(ROWS)] = {0.0};
     int row[SIZE(ROWS)], n = 0;
-    for (int i = 0; i < ELEMENTS; ++i) {
+    for (int i = 0; i < a->n; ++i) {
       if (!a->laws[i].active || (part < 2 && (part == 0) != (some[i] != STAYS))) continue;
-      for (int k = 0; k < elements[i].slips && g->mode[i] == STICKS; ++k) row[n++] = elements[i].row + k;
-      if (elements[i].normal) row[n++] = elements[i].row + elements[i].slips;
+      for (int k = 0; k < a->of[i].slips && g->mode[i] == STICKS; ++k) row[n++] = a->of[i].row + k;
+      if (a->of[i].normal) row[n++] = a->of[i].row + a->of[i].slips;
     }
     for (int i = 0; i < n; ++i)
       for (int j = 0; j < n; ++j)
@@ -249,25 +254,25 @@ static int free_of(const Problem *a, const Forces *g, const int *some) {
 static int released(const Problem *a, Forces *g) {
   Forces at;
   int any = 0;
-  for (int i = 0; i < ELEMENTS; ++i) any |= a->laws[i].active && a->laws[i].leaving != STAYS;
+  for (int i = 0; i < a->n; ++i) any |= a->laws[i].active && a->laws[i].leaving != STAYS;
   if (!any) return 0;
   still(a, &at);
   held(a, &at);
   for (int few = 0; few < 2; ++few) { /* with all that are as near to their limits, then without */
     int some[SIZE(ELEMENTS)];
-    for (int i = 0; i < ELEMENTS; ++i) {
-      const double *f = at.f + elements[i].row, bears = elements[i].normal ? f[elements[i].slips] : 1.0;
-      const int spent = at.mode[i] == STICKS && sqrt(dot(f, f, elements[i].slips)) >= (1.0 - NEARLY) * a->laws[i].limit * bears;
+    for (int i = 0; i < a->n; ++i) {
+      const double *f = at.f + a->of[i].row, bears = a->of[i].normal ? f[a->of[i].slips] : 1.0;
+      const int spent = at.mode[i] == STICKS && sqrt(dot(f, f, a->of[i].slips)) >= (1.0 - NEARLY) * a->laws[i].limit * bears;
       some[i] = a->laws[i].leaving != STAYS ? a->laws[i].leaving : spent && !few ? ALONG : STAYS;
     }
     if (!free_of(a, &at, some)) continue;
     *g = at;
-    for (int i = 0; i < ELEMENTS; ++i) {
-      const double *f = at.f + elements[i].row, length = sqrt(dot(f, f, elements[i].slips));
+    for (int i = 0; i < a->n; ++i) {
+      const double *f = at.f + a->of[i].row, length = sqrt(dot(f, f, a->of[i].slips));
       if (some[i] == NORMAL) g->mode[i] = OPEN;
       else if (some[i] == ALONG && at.mode[i] == STICKS) {
         g->mode[i] = SLIPS;
-        for (int k = 0; k < elements[i].slips; ++k) g->way[i][k] = length > 0.0 ? -f[k] / length : 0.0;
+        for (int k = 0; k < a->of[i].slips; ++k) g->way[i][k] = length > 0.0 ? -f[k] / length : 0.0;
       }
     }
     held(a, g);
@@ -277,23 +282,23 @@ static int released(const Problem *a, Forces *g) {
 }
 
 static void sweep(const Problem *a, double *f) {
-  for (int i = 0; i < ELEMENTS; ++i) {
+  for (int i = 0; i < a->n; ++i) {
     const Law *x = &a->laws[i];
-    const int t = elements[i].row, slips = elements[i].slips, n = t + slips;
-    double along = 0.0, across = elements[i].normal ? a->G[n][n] : 0.0;
+    const int t = a->of[i].row, slips = a->of[i].slips, n = t + slips;
+    double along = 0.0, across = a->of[i].normal ? a->G[n][n] : 0.0;
     if (!x->active) continue;
-    if (!rubs(x, i) && elements[i].normal) {
+    if (!rubs(a, i) && a->of[i].normal) {
       const double coupled = across - x->friction * dot(a->G[n] + t, x->way, slips);
       across = coupled > 0.0 ? coupled : across;
     }
     for (int k = 0; k < slips; ++k) along += a->G[t + k][t + k] / (slips < 2 ? 1.0 : 1.5);
-    if (elements[i].normal && across > 0.0) f[n] = fmax(0.0, f[n] - (a->b[n] + dot(a->G[n], f, ROWS)) / across);
-    const double bears = elements[i].normal ? f[n] : 1.0;
+    if (a->of[i].normal && across > 0.0) f[n] = fmax(0.0, f[n] - (a->b[n] + dot(a->G[n], f, a->rows)) / across);
+    const double bears = a->of[i].normal ? f[n] : 1.0;
     double trial[2] = {0.0};
     for (int k = 0; k < slips; ++k)
-      trial[k] = along > 0.0 ? f[t + k] - (a->b[t + k] + dot(a->G[t + k], f, ROWS)) / along : f[t + k];
+      trial[k] = along > 0.0 ? f[t + k] - (a->b[t + k] + dot(a->G[t + k], f, a->rows)) / along : f[t + k];
     const double length = sqrt(dot(trial, trial, slips)), share = length > x->limit * bears ? x->limit * bears / length : 1.0;
-    for (int k = 0; k < slips; ++k) f[t + k] = rubs(x, i) ? trial[k] * share : -x->friction * bears * x->way[k];
+    for (int k = 0; k < slips; ++k) f[t + k] = rubs(a, i) ? trial[k] * share : -x->friction * bears * x->way[k];
   }
 }
 
@@ -304,16 +309,16 @@ static int swept(const Problem *a, Forces *g, double *f, int first, int last) {
     for (int done = counts[search - 1]; done < counts[search]; ++done) sweep(a, f);
     still(a, g);
     memcpy(g->f, f, sizeof g->f);
-    const double most = largest(f, ROWS);
+    const double most = largest(f, a->rows);
     if (!isfinite(most)) return 0;
-    for (int i = 0; i < ELEMENTS; ++i) {
-      const double *own = f + elements[i].row, bears = elements[i].normal ? own[elements[i].slips] : 1.0;
-      const double length = sqrt(dot(own, own, elements[i].slips));
+    for (int i = 0; i < a->n; ++i) {
+      const double *own = f + a->of[i].row, bears = a->of[i].normal ? own[a->of[i].slips] : 1.0;
+      const double length = sqrt(dot(own, own, a->of[i].slips));
       if (!a->laws[i].active) continue;
-      if (elements[i].normal && bears <= 1e-12 * most) g->mode[i] = OPEN;
-      else if (rubs(&a->laws[i], i) && length >= a->laws[i].limit * bears * (1.0 - 1e-7)) {
+      if (a->of[i].normal && bears <= 1e-12 * most) g->mode[i] = OPEN;
+      else if (rubs(a, i) && length >= a->laws[i].limit * bears * (1.0 - 1e-7)) {
         g->mode[i] = SLIPS;
-        for (int k = 0; k < elements[i].slips; ++k) g->way[i][k] = length > 0.0 ? -own[k] / length : 0.0;
+        for (int k = 0; k < a->of[i].slips; ++k) g->way[i][k] = length > 0.0 ? -own[k] / length : 0.0;
       }
     }
     if (tried(a, g)) return 1;
@@ -324,13 +329,13 @@ static int swept(const Problem *a, Forces *g, double *f, int first, int last) {
 /* How far a contact is from its law as a guess has it, and the mode and way that mend it; not above zero where it keeps it. */
 static double broken(const Problem *a, const Forces *g, int i, int *mode, double *way) {
   const Law *x = &a->laws[i];
-  const int slips = elements[i].slips;
-  const double *f = g->f + elements[i].row, *w = g->w + elements[i].row;
-  const double most = fmax(largest(g->f, ROWS), 1e-300), bears = elements[i].normal ? f[slips] : 1.0;
+  const int slips = a->of[i].slips;
+  const double *f = g->f + a->of[i].row, *w = g->w + a->of[i].row;
+  const double most = fmax(largest(g->f, a->rows), 1e-300), bears = a->of[i].normal ? f[slips] : 1.0;
   memset(way, 0, 2 * sizeof *way);
   if (!x->active) return 0.0;
   if (g->mode[i] == OPEN) {
-    *mode = rubs(x, i) ? STICKS : SLIPS;
+    *mode = rubs(a, i) ? STICKS : SLIPS;
     memcpy(way, x->way, sizeof x->way);
     return -w[slips] / a->size;
   }
@@ -345,7 +350,7 @@ static double broken(const Problem *a, const Forces *g, int i, int *mode, double
     return (drag - x->limit * bears) / most;
   }
   *mode = STICKS;
-  return rubs(x, i) ? -dot(w, g->way[i], slips) / a->size : 0.0;
+  return rubs(a, i) ? -dot(w, g->way[i], slips) / a->size : 0.0;
 }
 
 /* The solution that is reached from rest by changing the mode of one contact at a time, each law it breaks, worst first. */
@@ -363,10 +368,10 @@ static int mended(const Problem *a, Forces *g) {
     memcpy(g->way, known[at].way, sizeof g->way);
     if (tried(a, g)) return 1;
     if (n > GUESSES) return 0;
-    for (int i = 0; i < ELEMENTS; ++i) far[i] = fmax(0.0, broken(a, g, i, &to[i], ways[i]));
+    for (int i = 0; i < a->n; ++i) far[i] = fmax(0.0, broken(a, g, i, &to[i], ways[i]));
     for (;;) {
       int worst = 0, seen = 0;
-      for (int i = 1; i < ELEMENTS; ++i)
+      for (int i = 1; i < a->n; ++i)
         if (far[i] > far[worst]) worst = i;
       if (!(far[worst] > 0.0)) break;
       far[worst] = 0.0;
@@ -391,10 +396,10 @@ static int searched(const Problem *a, Forces *g) {
 /* Contacts that press and take part, no more than MOST, all of them in the plane; 0 if that is not so. */
 static int few(const Problem *a, int *who) {
   int n = 0;
-  for (int i = 0; i < ELEMENTS; ++i) {
+  for (int i = 0; i < a->n; ++i) {
     if (!a->laws[i].active) continue;
-    if (elements[i].slips > 1) return 0;
-    if (elements[i].normal && n++ < MOST) who[n - 1] = i;
+    if (a->of[i].slips > 1) return 0;
+    if (a->of[i].normal && n++ < MOST) who[n - 1] = i;
   }
   return n <= MOST ? n : 0;
 }
@@ -410,18 +415,18 @@ static int doubtful(const Problem *a) {
       int m = 0, chosen[MOST], skip = 0;
       for (int i = 0; i < n; ++i) {
         const int plus = (ways >> i) & 1, picked = (some >> i) & 1;
-        skip |= plus && (!picked || !rubs(&a->laws[who[i]], who[i]));
+        skip |= plus && (!picked || !rubs(a, who[i]));
         if (picked) chosen[m++] = i;
       }
       if (skip) continue;
       for (int r = 0; r < m; ++r)
         for (int c = 0; c < m; ++c) {
-          const int i = who[chosen[r]], j = who[chosen[c]], row = elements[i].row + elements[i].slips;
-          const int column = elements[j].row + elements[j].slips;
+          const int i = who[chosen[r]], j = who[chosen[c]], row = a->of[i].row + a->of[i].slips;
+          const int column = a->of[j].row + a->of[j].slips;
           const double scale = sqrt(fabs(a->G[row][row] * a->G[column][column])) + 1e-200;
-          const double way = rubs(&a->laws[j], j) ? 1.0 - 2.0 * ((ways >> chosen[c]) & 1) : a->laws[j].way[0];
+          const double way = rubs(a, j) ? 1.0 - 2.0 * ((ways >> chosen[c]) & 1) : a->laws[j].way[0];
           plain[r][c] = a->G[row][column] / scale;
-          slip[r][c] = plain[r][c] - (elements[j].slips ? way * a->laws[j].friction * a->G[row][elements[j].row] / scale : 0.0);
+          slip[r][c] = plain[r][c] - (a->of[j].slips ? way * a->laws[j].friction * a->G[row][a->of[j].row] / scale : 0.0);
         }
       for (int which = 0; which < 2; ++which) {
         double(*A)[SIZE(ROWS)] = which ? slip : plain;
@@ -444,22 +449,22 @@ static int doubtful(const Problem *a) {
 static int every(const Problem *a, Forces *g) {
   int who[MOST], found = 0, choices = 1;
   if (!few(a, who)) return 0;
-  for (int i = 0; i < ELEMENTS; ++i) choices *= a->laws[i].active ? 4 : 1;
+  for (int i = 0; i < a->n; ++i) choices *= a->laws[i].active ? 4 : 1;
   for (int choice = 0; choice < choices && choices <= 4096; ++choice) {
     Forces at;
     int rest = choice, skip = 0;
     still(a, &at);
-    for (int i = 0; i < ELEMENTS; ++i) {
+    for (int i = 0; i < a->n; ++i) {
       if (!a->laws[i].active) continue;
       const int pick = rest % 4; /* as it may stay, slip either way, open */
       rest /= 4;
-      skip |= (pick == 3 && !elements[i].normal) || ((pick == 1 || pick == 2) && !rubs(&a->laws[i], i));
+      skip |= (pick == 3 && !a->of[i].normal) || ((pick == 1 || pick == 2) && !rubs(a, i));
       if (pick == 3) at.mode[i] = OPEN;
       else if (pick) at.mode[i] = SLIPS, at.way[i][0] = pick == 1 ? 1.0 : -1.0;
     }
     if (skip || !tried(a, &at)) continue;
     double other = 0.0;
-    for (int j = 0; j < ROWS && found; ++j) other = fmax(other, fabs(at.w[j] - g->w[j]));
+    for (int j = 0; j < a->rows && found; ++j) other = fmax(other, fabs(at.w[j] - g->w[j]));
     if (!found) *g = at;
     found += !found || other > 1e-6 * a->size;
   }

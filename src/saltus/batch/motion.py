@@ -9,7 +9,8 @@ normal one N follow from
 
     stick: A_t a = 0,    slip: f_t = -friction N d,    closed: A_n a = 0,    open: f_t = 0, N = 0,
 
-one small linear system for all modes, which are run-time parameters as in `dynamics.unilateral`.
+one small linear system for all modes, which are run-time parameters as in `dynamics.unilateral`. Steps solve it for those
+contacts that are closed (step.c); as one expression for all of them it is what derivatives are taken of.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.compile.statements import Routine, routine
 from saltus.dynamics.choice import Choice, choose
+from saltus.dynamics.composite import composite
 from saltus.dynamics.formulations import Reduced
+from saltus.dynamics.recursion import symmetric
 from saltus.errors import BadValue, UnknownName
 from saltus.ground import Ground
 from saltus.hybrid.constrained import Constrained
@@ -204,70 +207,87 @@ class Motion:
 
     @cached_property
     def _free(self) -> tuple[Positive, SX, SX, SX]:
-        """H, the accelerations of w without contacts, rows A rho of the contacts and their accelerations b; in v."""
+        """H, the efforts along w without contacts, rows A rho of the contacts and their accelerations but for A w'."""
         e, r = self.e, self.reduced
         turning = r.scatter(SX(len(r.i), 1), -r.Jz.solve(e.gamma[r.rows]))
         whole = ca.Function("whole", [e.t, e.q, e.v, e.a, e.p], [ca.densify(e.inverse_dynamics)])
         load = e.Q - whole(e.t, e.q, e.v, ca.densify(turning), e.p)
-        H = Positive(ca.mtimes(r.rho.T, e.times_mass(r.rho)))
-        w_dot = H.solve(ca.densify(ca.mtimes(r.rho.T, load)))
+        H = Positive(symmetric(ca.mtimes([r.rho.T, composite(e), r.rho])))
         A = ca.mtimes(ca.jacobian(self._rates, e.v), r.rho)
         second = ca.substitute(e.kinematics.second_rate(self._rates), e.a, ca.densify(turning))
-        return H, w_dot, A, ca.densify(second + ca.mtimes(A, w_dot))
+        return H, ca.densify(ca.mtimes(r.rho.T, load)), A, ca.densify(second)
+
+    @cached_property
+    def lines(self) -> list[list[tuple[int, int]]]:
+        """Lines along which rows act, each with its rows and their signs: both sides of a stop act along one line."""
+        out, sides, row = list[list[tuple[int, int]]](), dict[str, int](), 0
+        for x in self.elements:
+            for _ in range(x.rows):
+                twin = sides.get(x.part.name) if x.side == "upper" and not x.soft else None
+                if twin is None:
+                    out.append([(row, 1)])
+                else:
+                    out[twin].append((row, -1))
+                if x.side == "lower" and not x.soft:
+                    sides[x.part.name] = len(out) - 1
+                row += 1
+        return out
 
     @cached_property
     def _along(self) -> SX:
-        """Forces along lines are this, transposed, times those of rows: both sides of a stop act along one line."""
-        lines: list[int] = []  # the first row of each
-        sides, entries = dict[str, int](), list[tuple[int, int, int]]()
-        for x in self.elements:
-            for _ in range(x.rows):
-                row, twin = len(entries), sides.get(x.part.name) if x.side == "upper" and not x.soft else None
-                if twin is None:
-                    lines.append(row)
-                entries.append((row, len(lines) - 1, 1) if twin is None else (row, twin, -1))
-                if x.side == "lower":
-                    sides[x.part.name] = len(lines) - 1
-        out = SX(len(entries), len(lines))
-        for row, line, sign in entries:
-            out[row, line] = sign
+        """Forces along lines are this, transposed, times those of rows."""
+        out = SX(self.rows, len(self.lines))
+        for line, members in enumerate(self.lines):
+            for row, sign in members:
+                out[row, line] = sign
         return out
+
+    @property
+    def _first(self) -> list[int]:
+        """The first row of every line."""
+        return [line[0][0] for line in self.lines]
 
     @cached_property
     def _mobility(self) -> tuple[SX, SX]:
         """Y and G of the lines of contacts."""
         H, _, A, _ = self._free
-        first = [self._along[:, k].row()[0] for k in range(self._along.shape[1])]
-        Y = H.solve(A[first, :].T)
-        return Y, ca.densify(ca.tril2symm(ca.tril(ca.mtimes(A[first, :], Y))))
+        Y = H.solve(A[self._first, :].T)
+        return Y, ca.densify(ca.tril2symm(ca.tril(ca.mtimes(A[self._first, :], Y))))
 
     def _response(self, f: SX) -> SX:
         """How forces along rows change w."""
         return ca.mtimes(self._mobility[0], ca.mtimes(self._along.T, f))
+
+    def _push(self, *, impact: bool = False) -> SX:
+        """Forces along rows that nothing holds, of soft contacts and slips; of a hard one by its normal force."""
+        out = [SX(0, 1)]
+        for x, g in zip(self.elements, self.geometry, strict=True):
+            if x.soft:
+                out.append(SX(x.rows, 1) if impact else x.push(g))
+                continue
+            way = x.symbols["direction"] if impact and x.slips else x.direction(g.rates[: x.slips]) if x.slips else []
+            out += [-x.slipping * x.symbols["friction"] * way[k] for k in range(x.slips)] + [SX(1, 1)] * x.normal
+        return ca.vertcat(*out)
 
     def _held(self, *, impact: bool = False) -> Callable[[SX, bool], SX]:
         """Forces along all rows that make what the modes hold equal to zero: of (b, whether friction of slip acts).
 
         At an impact the directions of slip are those given, since it is the slip after it that counts.
         """
-        rows = self.rows
-        weights, slips = [SX(0, 1)], SX(rows, rows)  # forces f = lambda + slips lambda + fixed
-        fixed, at = SX(rows, 1), 0
-        for x, g in zip(self.elements, self.geometry, strict=True):
-            s = x.symbols
+        push = self._push(impact=impact)
+        weights, slips = [SX(0, 1)], SX(self.rows, self.rows)  # forces f = lambda + slips lambda + fixed
+        fixed, at = SX(self.rows, 1), 0
+        for x in self.elements:
+            s, own = x.symbols, slice(at, at + x.slips)
             if x.soft:
                 weights += [SX(0)] * x.rows
-                fixed[at : at + x.rows] = SX(x.rows, 1) if impact else x.push(g)
-                at += x.rows
-                continue
-            weights += [s["closed"] * s["stick"]] * x.slips + [s["closed"]] * x.normal
-            if x.slips:
-                way = s["direction"] if impact else x.direction(g.rates[: x.slips])
-                push = -x.slipping * s["friction"] * way
-                if x.normal:
-                    slips[at : at + x.slips, at + x.slips] = push
-                else:
-                    fixed[at : at + x.slips] = push
+                fixed[at : at + x.rows] = push[at : at + x.rows]
+            else:
+                weights += [s["closed"] * s["stick"]] * x.slips + [s["closed"]] * x.normal
+                if x.slips and x.normal:
+                    slips[own, at + x.slips] = push[own]
+                elif x.slips:
+                    fixed[own] = push[own]
             at += x.rows
         W, P, G = ca.vertcat(*weights), self._along, self._mobility[1]
         line, n = ca.mtimes((P * P).T, W), G.shape[0]
@@ -298,16 +318,15 @@ class Motion:
         return routine(name, doc, inputs, self.c.with_params(out), names, results)
 
     @cached_property
-    def _moving(self) -> tuple[list[SX], SX, Callable[[SX, bool], SX]]:
-        """Rates of the state, forces of the contacts, and what holds rows."""
+    def _moving(self) -> tuple[list[SX], SX]:
+        """Rates of the state and forces of the contacts, of all modes."""
         e = self.e
-        _, w_dot, _, b = self._free
-        q_dot = ca.densify(e.q_dot + e.q_pull)
+        H, load, A, second = self._free
+        q_dot, w_dot = ca.densify(e.q_dot + e.q_pull), H.solve(load)
         if not self.rows:
-            return [q_dot, w_dot, e.z_dot], SX(0, 1), lambda b, friction: SX(0, 1)
-        forces = self._held()
-        f = forces(b, True)
-        return [q_dot, w_dot + self._response(f), e.z_dot], f, forces
+            return [q_dot, w_dot, e.z_dot], SX(0, 1)
+        f = self._held()(second + ca.mtimes(A, w_dot), True)
+        return [q_dot, w_dot + self._response(f), e.z_dot], f
 
     @cached_property
     def rates(self) -> Routine:
@@ -315,31 +334,50 @@ class Motion:
         return self._routine("rates", "Rates of the state.", self._moving[0], "q_dot w_dot z_dot")
 
     @cached_property
-    def arrive(self) -> Routine:
-        """The state at the end of a step on loops and contacts, its rates, and what the guards are made of."""
-        e, r = self.e, self.reduced
-        rates, f, forces = self._moving
-        gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
-        q, w = e.q, self.w
-        if self.rows:
-            off = ca.vertcat(*[row for x, g in zip(self.elements, self.geometry, strict=True) for row in _off(x, g)])
-            shift = ca.mtimes(r.rho, self._response(forces(off, False)))
-            q = e.kinematics.displaced(ca.densify(shift))
-            w = w + self._response(forces(self._rates, False))
-        names = "q1 w1 q_dot w_dot z_dot force gap rate inside over"
-        outputs = [q, w, *rates, f, gaps, self._rates, self._inside, self.until]
-        here = self._routine("here", "", outputs, names).function
-        inputs = [e.t, e.q, self.w, e.z, self.p]
-        closing, theta = self.closing.function, self.mechanism.p
-        at = e.q
+    def flow(self) -> Routine:
+        """What a state does by itself and what contacts could do about it, see `Flow` in step.c."""
+        e, first = self.e, self._first
+        H, load, A, second = self._free
+        push, given, at = self._push(), SX(self.rows, 1), 0
+        for x in self.elements:
+            if x.soft or not x.normal:
+                given[at : at + x.rows] = push[at : at + x.rows]
+            at += x.rows
+        w_dot = H.solve(ca.densify(load + ca.mtimes(A.T, given)))
+        L = ca.vertcat(SX(0, 1), *[H.L[k, i] for k in range(H.n) for i in range(k)])
+        D = ca.vertcat(SX(0, 1), *[1 / d for d in H.D])
+        pairs = list(zip(self.elements, self.geometry, strict=True))
+        off = ca.vertcat(SX(0, 1), *[row for x, g in pairs for row in _off(x, g)])
+        hold = ca.vertcat(SX(0, 1), *[g.hold if g.hold.numel() else SX.zeros(x.slips) for x, g in pairs])
+        flat = [0, 2 if self.mechanism.spatial else 1]
+        feet = [e.position(x.part.point)[flat] if isinstance(x.part, Foot) else SX(2, 1) for x in self.elements]
+        place = ca.vertcat(SX(0, 1), *(feet if self.patched else []))
+        factors = [L, D, A[first, :], second[first], push, off, hold, place]
+        outputs = [ca.densify(e.q_dot + e.q_pull), w_dot, e.z_dot, *factors]
+        outputs += [self._gaps, self._rates, self._inside, self.until]
+        names = "q_dot w_dot z_dot L D A turn push off hold place gap rate inside over"
+        doc = "Rates with no hard contact held, the inertia, lines of the contacts, and what guards are made of."
+        return self._routine("flow", doc, outputs, names)
+
+    @cached_property
+    def settle(self) -> Routine:
+        """Positions on the loops, and the largest gap that is left."""
+        e, closing, theta, at = self.e, self.closing.function, self.mechanism.p, self.e.q
         for _ in range(NEWTON):
             at = closing(e.t, at, theta)[0]
-        outputs = list(here(e.t, at, *inputs[2:]))
-        if self.rows and self.choice.rows:  # what puts the contacts right is tangent to the loops
-            outputs[0] = closing(e.t, outputs[0], theta)[0]
-        outputs.append(closing(e.t, outputs[0], theta)[1])
-        doc = "The end of a step: state on loops and contacts, rates, forces, gaps, slips, end, largest gap of a loop."
-        return routine("arrive", doc, inputs, outputs, "t q w z p", f"{names} open")
+        outputs = [at, closing(e.t, at, theta)[1]]
+        return routine("settle", "Positions on the loops.", [e.t, e.q, self.p], outputs, "t q p", "q1 open")
+
+    @cached_property
+    def displace(self) -> Routine:
+        """Positions moved along independent coordinates, on the loops; what puts contacts right is tangent to these."""
+        e, closing, theta, shift = self.e, self.closing.function, self.mechanism.p, SX.sym("shift", self.w.numel())
+        moved = ca.densify(e.kinematics.displaced(ca.densify(ca.mtimes(self.reduced.rho, shift))))
+        [at] = self.c.with_params([moved])
+        if self.choice.rows:
+            at = closing(e.t, at, theta)[0]
+        outputs, inputs = [at, closing(e.t, at, theta)[1]], [e.t, e.q, shift, self.p]
+        return routine("displace", "Positions moved along the loops.", inputs, outputs, "t q shift p", "q1 open")
 
     @property
     def patched(self) -> bool:
@@ -352,36 +390,18 @@ class Motion:
         inside = [SX(1) if g.inside is None else g.inside for g in self.geometry]
         return ca.vertcat(SX(0, 1), *(inside if self.patched else []))
 
-    @cached_property
-    def meet(self) -> Routine:
-        """What an event needs: mobility G, free accelerations b, Y, tangential places, rates, gaps, places of feet."""
-        b, P = self._free[3], self._along
-        Y, G = (
-            (ca.mtimes(self._mobility[0], P.T), ca.mtimes([P, self._mobility[1], P.T]))
-            if self.rows
-            else (SX(self.w.numel(), 0), SX(0, 0))
-        )
-        pairs = list(zip(self.elements, self.geometry, strict=True))
-        pushes = ca.vertcat(SX(0, 1), *[x.push(g) if x.soft else SX(x.rows, 1) for x, g in pairs])
-        holds = ca.vertcat(SX(0, 1), *[g.hold if g.hold.numel() else SX.zeros(x.slips) for x, g in pairs])
-        gaps, flat = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry]), [0, 2 if self.mechanism.spatial else 1]
-        feet = [self.e.position(x.part.point)[flat] if isinstance(x.part, Foot) else SX(2, 1) for x in self.elements]
-        places = ca.vertcat(SX(0, 1), *(feet if self.patched else []))
-        doc = (
-            "Mobility of the contacts, their accelerations with no hard one closed, response of w, and where they are."
-        )
-        outputs = [G, b + ca.mtimes(G, pushes), Y, holds, self._rates, gaps, places]
-        return self._routine("meet", doc, outputs, "G b Y hold u gap place")
+    @property
+    def _gaps(self) -> SX:
+        return ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
 
     # ---- derivatives ------------------------------------------------------------------------------------------------
 
     @cached_property
     def look(self) -> Routine:
         """Rates of the state and what guards are made of, where the state is."""
-        rates, f, *_ = self._moving
-        gaps = ca.vertcat(SX(0, 1), *[g.gap for g in self.geometry])
+        rates, f = self._moving
         doc = "Rates, forces of the contacts, gaps, slips."
-        return self._routine("look", doc, [*rates, f, gaps, self._rates], "q_dot w_dot z_dot force gap rate")
+        return self._routine("look", doc, [*rates, f, self._gaps, self._rates], "q_dot w_dot z_dot force gap rate")
 
     @cached_property
     def strike(self) -> Routine:

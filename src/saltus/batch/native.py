@@ -32,6 +32,7 @@ _ARRAYS = (
     "steps",
     "over",
     "fresh",
+    "losses",
     "doubts",
     "land",
     "land_from",
@@ -70,6 +71,7 @@ def source(motion: Motion, way: str = "") -> str:
         "NZ": motion.e.z.numel(),
         "NP": motion.p.numel(),
         "ROWS": motion.rows,
+        "LINES": len(motion.lines),
         "ELEMENTS": len(motion.elements),
         "MEASURES": len(motion.measured),
         "HOLDS": sum(x.slips for x in motion.elements),
@@ -84,21 +86,33 @@ def source(motion: Motion, way: str = "") -> str:
         "SOFTS": int(any(x.soft for x in motion.elements)),
     }
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
-    for x in motion.elements:
+    line_of = {row: (k, sign) for k, line in enumerate(motion.lines) for row, sign in line}
+    firsts = dict[int, tuple[int, Any]]()  # number and element of the contact that a row belongs to
+    for i, x in enumerate(motion.elements):
         patch = 1 + x.patch if motion.patched and isinstance(x.part, Foot) else 0
         starts = at + x.places["starts"].start if "starts" in x.places else 0
-        table.append(f"{{{x.slips}, {int(x.normal)}, {rows}, {at}, {holds}, {int(x.soft)}, {patch}, {starts}}}")
+        line, sign = line_of[rows]
+        numbers = x.slips, int(x.normal), rows, at, holds, int(x.soft), patch, starts, line, sign
+        table.append("{" + ", ".join(map(str, numbers)) + "}")
+        firsts |= {rows + k: (i, x) for k in range(x.rows)}
         rows, holds, at = rows + x.rows, holds + x.slips, at + x.size
+    lines_table = []
+    for line in motion.lines:
+        (row, _), *twin = line
+        i, x = firsts[row]
+        normal = x.normal and not x.soft and firsts.get(row + 1, (None, None))[0] != i  # the last row of its contact
+        lines_table.append(f"{{{row}, {twin[0][0] if twin else -1}, {i}, {x.slips if normal else 0}}}")
     lines = [
         "#define SIZE(n) ((n) > 0 ? (n) : 1)",
         *(f"#define {name} {value}" for name, value in sizes.items()),
-        "static const struct { int slips, normal, row, p, hold, soft, patch, starts; } elements[] = {"
+        "static const struct { int slips, normal, row, p, hold, soft, patch, starts, line, sign; } elements[] = {"
         + ", ".join(table or ["{0}"])
         + "};",
+        "static const struct { int row, twin, element, slips; } lines[] = {" + ", ".join(lines_table or ["{0}"]) + "};",
     ]
-    routines = [motion.rates, motion.arrive, motion.meet, motion.report]
+    routines = [motion.flow, motion.settle, motion.displace, motion.report]
     if way:
-        routines += [motion.look, derivative(motion.look, True)]
+        routines += [motion.rates, motion.look, derivative(motion.look, True)]
         routines += [derivative(r, way == "back") for r in (motion.rates, motion.strike)]
     for r in routines:
         lines += _function(r)
@@ -143,6 +157,7 @@ class Native:
         self._held = self.p[:, motion.slice("row"), :]
         self.v, self.contact = self.memory(e.nv), self.memory(3 * len(motion.elements))
         self.measured = self.memory(len(motion.measured))
+        self.losses = self.memory(2)
         self.steps, self.doubts = self.memory(1, np.int64), self.memory(1, np.int64)
         self.over, self.fresh = self.memory(1, np.int32), self.memory(1, np.int32)
         self.land_from, self.land_to = self.memory(1, np.int64), self.memory(1, np.int64)
@@ -194,7 +209,7 @@ class Native:
         z = np.zeros((len(q), self.x.shape[1] - q.shape[1] - w.shape[1]))
         for memory, values in ((self.x, np.hstack([q, w, z])), (self.p, p), (self.fresh, 1), (self.t, t)):
             self.put(memory, which, values)
-        for memory in (self.steps, self.over, self.doubts):
+        for memory in (self.steps, self.over, self.losses, self.doubts):
             self.put(memory, which, 0)
         if (
             len(which) == self.n and self.n % self.lanes

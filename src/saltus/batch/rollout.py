@@ -18,6 +18,7 @@ from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
 
 ROOM = 4  # parts of a step that are written down at first; where there are more the rollout is repeated
+EVENTFUL = 16  # steps for which an event is written down at first
 GRAZING = 1e-4  # of what the rates could make of a guard: one that is slower grazes its surface and does not cross it
 
 
@@ -223,7 +224,7 @@ def rollout(
         engine = batch.engine
         if not isinstance(engine, Native):
             raise NoCompiler("gradients need a C compiler; install gcc or clang")
-        engine.keep(room, room // ROOM + 64)
+        engine.keep(room, room // (ROOM * EVENTFUL) + 64)
         begin, p = batch.state, engine.p.copy()
         marks = [engine.written.copy()]
         for row in rows:

@@ -35,6 +35,7 @@ static const double GAINS = 1e-9;      /* of the energy of approach: an impact t
 static const double FIXED = 1e-18;     /* times gravity by the weight (1/kg): rows that move less easily do not move */
 static const double LEVER = 1e3;       /* by so much a velocity may change for one along rows that are at rest */
 static const double SHORTEST = 1e-6;   /* of a step: its parts are not shorter, whatever their error */
+static const double SHARED = 1e-13;    /* of the mobility of a contact row: rows that depend on each other share their forces */
 enum { ROUNDS = 4, EVENTS = 8, TRIES = 20 };
 
 typedef struct {
@@ -47,11 +48,12 @@ typedef struct {
   long long *steps;          /* [block][lane] since the last reset */
   int *over;                 /* [block][lane] 1: has ended, 2: its loops are open or its numbers not finite; stands still */
   int *fresh;                /* [block][lane] 1: the modes are to be found */
+  double *losses;            /* [block][2][lane] J that impacts took since the last reset, and at the last event; or NULL */
   long long *doubts;         /* [block][lane] events that other forces might have followed, steps with too many events */
   const double *land;        /* [patch][PATCH] of all grounds: point, normal, friction, corner, within, second patch */
   const long long *land_from, *land_to; /* [block][lane] the patches of a copy's own ground */
   const int *ends;           /* [2][contact] modes (1 open, 2 stick, 4 slip) before and after an event that ends a copy; or NULL */
-  double *entries, *events;  /* [block][room][fields][lane], what happened, for derivatives; NULL if nobody asks */
+  double *entries, *events;  /* [block][lane][room][fields], what happened, for derivatives; NULL if nobody asks */
   long long *written, *happened; /* [block][lane] how many there are; beyond the room they are counted, not kept */
   long long room, event_room;
 } Batch;
@@ -70,9 +72,29 @@ typedef struct {
   V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], inside[SIZE(PATCHED * ELEMENTS)], over[1], open[1];
 } State;
 
+#define WIDTH (SIZE(LINES) + SIZE(LINES) % 2) /* columns are solved for in pairs */
+
+/* What a state does by itself: rates with no hard contact held, H = (1 + L)' D (1 + L) with the inverse of D, and of the lines
+   along which contacts act A = d rate / d w and their accelerations but for A w'; forces of rows that nothing holds, of a hard
+   contact that slips by its normal force; how far rows are from where they are held, their places, and those of feet. */
 typedef struct {
-  V G[SIZE(ROWS * ROWS)], b[SIZE(ROWS)], Y[SIZE(NW * ROWS)], hold[SIZE(HOLDS)], u[SIZE(ROWS)], gap[SIZE(ELEMENTS)];
-  V place[SIZE(2 * PATCHED * ELEMENTS)];
+  V w_dot[SIZE(NW)], L[SIZE(NW * (NW - 1) / 2)], D[SIZE(NW)], A[SIZE(LINES * NW)], turn[SIZE(LINES)], push[SIZE(ROWS)];
+  V off[SIZE(ROWS)], hold[SIZE(HOLDS)], place[SIZE(2 * PATCHED * ELEMENTS)];
+} Flow;
+
+/* Lines that modes hold in some lane: how many, which, the weight of their rows, and whose friction acts. */
+typedef struct {
+  int n, line[SIZE(LINES)], slips[SIZE(LINES)], sliding;
+  V weight[SIZE(ROWS)], some; /* some: a lane has one at all */
+} Holds;
+
+/* What an event needs of all lines that touch in some lane: how they move without hard contacts, how w answers to forces along
+   them, and their mobility; `at` is the place of a line among them. */
+typedef struct {
+  Flow flow;
+  State here;
+  int n, line[SIZE(LINES)], at[SIZE(LINES)];
+  V Y[SIZE(NW)][WIDTH], G[SIZE(LINES)][SIZE(LINES)], b[SIZE(LINES)];
 } Meeting;
 
 /* ---- the flow ---------------------------------------------------------------------------------------------------- */
@@ -83,17 +105,198 @@ static void moved(const State *from, const V *dq, const V *dw, const V *dz, V dt
   for (int i = 0; i < NZ; ++i) z[i] = from->z[i] + dt * dz[i];
 }
 
-static void arrived(State *s, const V *p) {
-  V q[SIZE(NQ)], w[SIZE(NW)];
+static void flows(const V *p, V t, const V *q, const V *w, const V *z, Flow *f, State *out) {
+  flow(t, q, w, z, p, out->q_dot, f->w_dot, out->z_dot, f->L, f->D, f->A, f->turn, f->push, f->off, f->hold, f->place,
+       out->gap, out->rate, out->inside, out->over);
+}
+
+/* What w does under forces: H \ X of n columns, in their place; two at a time, so that L is read once for both. */
+static void respond_to(const Flow *f, V X[SIZE(NW)][WIDTH], int n) {
+  for (int j = 0; j < n; j += 2) {
+    for (int i = NW - 1; i >= 0; --i) {
+      V one = X[i][j], two = X[i][j + 1];
+      for (int k = NW - 1; k > i; --k) {
+        const V share = f->L[k * (k - 1) / 2 + i];
+        one -= share * X[k][j];
+        two -= share * X[k][j + 1];
+      }
+      X[i][j] = one;
+      X[i][j + 1] = two;
+    }
+    for (int k = 0; k < NW; ++k) {
+      V one = X[k][j] * f->D[k], two = X[k][j + 1] * f->D[k];
+      for (int i = 0; i < k; ++i) {
+        const V share = f->L[k * (k - 1) / 2 + i];
+        one -= share * X[i][j];
+        two -= share * X[i][j + 1];
+      }
+      X[k][j] = one;
+      X[k][j + 1] = two;
+    }
+  }
+}
+
+/* How w answers to forces along n lines, and the mobility of these. */
+static void mobility(const Flow *f, const int *line, int n, V Y[SIZE(NW)][WIDTH], V G[SIZE(LINES)][SIZE(LINES)]) {
+  for (int k = 0; k < NW; ++k) {
+    for (int j = 0; j < n; ++j) Y[k][j] = f->A[line[j] * NW + k];
+    if (n % 2) Y[k][n] = v_all(0.0);
+  }
+  respond_to(f, Y, n);
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j <= i; j += 2) {
+      V one = v_all(0.0), two = v_all(0.0);
+      for (int k = 0; k < NW; ++k) {
+        const V own = f->A[line[i] * NW + k];
+        one += own * Y[k][j];
+        two += own * Y[k][j + 1];
+      }
+      G[i][j] = G[j][i] = one;
+      if (j < i) G[i][j + 1] = G[j + 1][i] = two;
+    }
+}
+
+static int any_of(V x) {
+  int out = 0;
+  EACH(l) out |= x[l] != 0.0;
+  return out;
+}
+
+static void holds(const V *p, Holds *h) {
+  h->n = h->sliding = 0;
+  h->some = v_all(0.0);
+  for (int i = 0; i < ELEMENTS; ++i) {
+    const V closed = elements[i].soft ? v_all(0.0) : p[elements[i].p], held = closed * p[elements[i].p + 1];
+    for (int k = 0; k < elements[i].slips; ++k) h->weight[elements[i].row + k] = held;
+    if (elements[i].normal) h->weight[elements[i].row + elements[i].slips] = closed;
+  }
+  for (int j = 0; j < LINES; ++j) {
+    V weight = h->weight[lines[j].row];
+    if (lines[j].twin != NEVER) weight += h->weight[lines[j].twin];
+    if (!any_of(weight)) continue;
+    h->some += weight;
+    h->slips[h->n] = lines[j].slips && any_of(weight * (1.0 - p[elements[lines[j].element].p + 1]));
+    h->sliding |= h->slips[h->n];
+    h->line[h->n++] = j;
+  }
+}
+
+/* K x = b of several b at once by elimination without pivots: lines are in the order of their contacts, normal ones last. */
+static void eliminated(int n, V K[SIZE(LINES)][SIZE(LINES)], V x[SIZE(LINES)][3], int first, int last) {
+  V inverse[SIZE(LINES)];
+  for (int k = 0; k < n; ++k) {
+    inverse[k] = 1.0 / K[k][k];
+    for (int i = k + 1; i < n; ++i) {
+      const V share = K[i][k] * inverse[k];
+      for (int j = k + 1; j < n; ++j) K[i][j] -= share * K[k][j];
+      for (int c = first; c < last; ++c) x[i][c] -= share * x[k][c];
+    }
+  }
+  for (int k = n - 1; k >= 0; --k)
+    for (int c = first; c < last; ++c) {
+      for (int j = k + 1; j < n; ++j) x[k][c] -= K[k][j] * x[j][c];
+      x[k][c] *= inverse[k];
+    }
+}
+
+/* Forces along the rows of all contacts and the accelerations with them. A contact with mode (closed, stick) has
+
+     stick: A_t a = 0,    slip: f_t = -friction N d,    closed: A_n a = 0,    open: f_t = 0, N = 0,
+
+   one small linear system, of lines that are held in some lane. With `shift` and `dw` also what puts rows onto their places and
+   to rest, as changes of the independent coordinates and velocities: forces without friction. */
+static void held_by(const Holds *h, const Flow *f, V *w_dot, V *force, const V *rate, V *shift, V *dw) {
+  V Y[SIZE(NW)][WIDTH], Z[SIZE(NW)][WIDTH], G[SIZE(LINES)][SIZE(LINES)], K[SIZE(LINES)][SIZE(LINES)];
+  V weight[SIZE(LINES)], x[SIZE(LINES)][3]; /* of accelerations, places, velocities */
+  const int n = h->n, wanted = shift ? 3 : 1;
+  for (int i = 0; i < ROWS; ++i) force[i] = v_all(0.0);
+  for (int i = 0; i < ELEMENTS; ++i)
+    for (int k = 0; k < elements[i].slips + elements[i].normal && (elements[i].soft || !elements[i].normal); ++k)
+      force[elements[i].row + k] = f->push[elements[i].row + k];
+  memcpy(w_dot, f->w_dot, NW * sizeof *w_dot);
+  if (!n) return;
+  mobility(f, h->line, n, Y, G);
+  for (int i = 0; i < n; ++i) {
+    const int line = h->line[i], row = lines[line].row, twin = lines[line].twin;
+    V turn = f->turn[line];
+    for (int k = 0; k < NW; ++k) turn += f->A[line * NW + k] * f->w_dot[k];
+    weight[i] = h->weight[row];
+    x[i][1] = -h->weight[row] * f->off[row];
+    if (twin != NEVER) {
+      weight[i] += h->weight[twin];
+      x[i][1] += h->weight[twin] * f->off[twin];
+    }
+    x[i][0] = -weight[i] * turn;
+    x[i][2] = -weight[i] * rate[row];
+  }
+  if (h->sliding) { /* a normal force of a contact that slips acts with its friction */
+    int slip[SIZE(LINES)], m = 0;
+    memset(Z, 0, sizeof Z);
+    for (int j = 0; j < n; ++j)
+      if (h->slips[j]) {
+        const int row = lines[h->line[j]].row;
+        for (int k = 0; k < NW; ++k)
+          for (int c = 1; c <= lines[h->line[j]].slips; ++c) Z[k][m] += f->push[row - c] * f->A[(h->line[j] - c) * NW + k];
+        slip[m++] = j;
+      }
+    respond_to(f, Z, m);
+    for (int i = 0; i < n; ++i) memcpy(K[i], G[i], n * sizeof(V));
+    for (int i = 0; i < n; ++i)
+      for (int c = 0; c < m; ++c)
+        for (int k = 0; k < NW; ++k) K[i][slip[c]] += f->A[h->line[i] * NW + k] * Z[k][c];
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < n; ++j) K[i][j] = weight[i] * K[i][j] + (i == j ? 1.0 - weight[i] + SHARED * G[i][i] : v_all(0.0));
+    eliminated(n, K, x, 0, 1);
+    for (int k = 0; k < NW; ++k)
+      for (int c = 0; c < m; ++c) w_dot[k] += Z[k][c] * x[slip[c]][0];
+  }
+  if (!h->sliding || shift) {
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < n; ++j) K[i][j] = weight[i] * G[i][j] + (i == j ? 1.0 - weight[i] + SHARED * G[i][i] : v_all(0.0));
+    eliminated(n, K, x, h->sliding, wanted);
+  }
+  for (int j = 0; j < n; ++j) {
+    const int line = h->line[j], row = lines[line].row, twin = lines[line].twin;
+    force[row] += h->weight[row] * x[j][0];
+    if (twin != NEVER) force[twin] -= h->weight[twin] * x[j][0];
+    for (int c = 1; c <= lines[line].slips; ++c) force[row - c] += f->push[row - c] * x[j][0];
+  }
+  for (int k = 0; k < NW; ++k) {
+    for (int j = 0; j < n; ++j) w_dot[k] += Y[k][j] * x[j][0];
+    w_dot[k] = v_where(h->some != 0.0, w_dot[k], f->w_dot[k]); /* the same bits, whatever other lanes hold */
+    if (!shift) continue;
+    shift[k] = dw[k] = v_all(0.0);
+    for (int j = 0; j < n; ++j) shift[k] += Y[k][j] * x[j][1], dw[k] += Y[k][j] * x[j][2];
+  }
+}
+
+static void rates_of(const Holds *h, const V *p, V t, const V *q, const V *w, const V *z, V *dq, V *dw, V *dz) {
+  Flow f;
+  State at;
+  flows(p, t, q, w, z, &f, &at);
+  held_by(h, &f, dw, at.force, at.rate, NULL, NULL);
+  memcpy(dq, at.q_dot, NQ * sizeof *dq);
+  memcpy(dz, at.z_dot, NZ * sizeof *dz);
+}
+
+/* The end of a step: the state on loops and contacts, its rates, and what guards are made of. */
+static void arrived(State *s, const Holds *h, const V *p) {
+  V q[SIZE(NQ)], shift[SIZE(NW)], dw[SIZE(NW)], open[1];
+  Flow f;
   memcpy(q, s->q, sizeof q);
-  memcpy(w, s->w, sizeof w);
-  arrive(s->t, q, w, s->z, p, s->q, s->w, s->q_dot, s->w_dot, s->z_dot, s->force, s->gap, s->rate, s->inside,
-         s->over, s->open);
+  settle(s->t, q, p, s->q, s->open);
+  flows(p, s->t, s->q, s->w, s->z, &f, s);
+  held_by(h, &f, s->w_dot, s->force, s->rate, shift, dw);
+  if (!h->n) return;
+  displace(s->t, s->q, shift, p, q, open);
+  s->open[0] = v_where(h->some != 0.0, open[0], s->open[0]);
+  for (int i = 0; i < NQ; ++i) s->q[i] = v_where(h->some != 0.0, q[i], s->q[i]);
+  for (int i = 0; i < NW; ++i) s->w[i] = v_where(h->some != 0.0, s->w[i] + dw[i], s->w[i]);
 }
 
 /* One step; returned is the larger of its errors: of positions, and of velocities as a share of one plus their size. The rates at
    its end make a fifth stage, with which (k1 + 2 k2 + 2 k3 + k5) / 6 is of third order. */
-static V attempt(const State *s, const V *p, V dt, State *out) {
+static V attempt(const State *s, const Holds *h, const V *p, V dt, State *out) {
   V q[SIZE(NQ)], w[SIZE(NW)], z[SIZE(NZ)], dq[SIZE(NQ)], dw[SIZE(NW)], dz[SIZE(NZ)];
   V sq[SIZE(NQ)], sw[SIZE(NW)], sz[SIZE(NZ)];
   moved(s, s->q_dot, s->w_dot, s->z_dot, dt / 2, q, w, z);
@@ -103,7 +306,7 @@ static V attempt(const State *s, const V *p, V dt, State *out) {
   for (int stage = 0; stage < 3; ++stage) {
     const double weight = stage < 2 ? 2.0 : 1.0;
     const V ahead = stage < 2 ? dt / 2 : dt;
-    rates(s->t + ahead, q, w, z, p, dq, dw, dz);
+    rates_of(h, p, s->t + ahead, q, w, z, dq, dw, dz);
     for (int i = 0; i < NQ; ++i) sq[i] += weight * dq[i];
     for (int i = 0; i < NW; ++i) sw[i] += weight * dw[i];
     for (int i = 0; i < NZ; ++i) sz[i] += weight * dz[i];
@@ -111,7 +314,7 @@ static V attempt(const State *s, const V *p, V dt, State *out) {
   }
   out->t = s->t + dt;
   moved(s, sq, sw, sz, dt / 6, out->q, out->w, out->z);
-  arrived(out, p);
+  arrived(out, h, p);
   V worst = v_all(0.0);
   for (int i = 0; i < NQ; ++i) worst = v_fmax(v_fabs(dq[i] - out->q_dot[i]), worst);
   for (int i = 0; i < NW; ++i) worst = v_fmax(v_fabs(dw[i] - out->w_dot[i]) / (1.0 + v_fabs(out->w[i])), worst);
@@ -191,7 +394,7 @@ static void looked(const Batch *a, long long lane, const Meeting *m, V *p, int l
   static const double nothing[PATCH] = {0.0, -1e9, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, -1.0, -1.0};
   for (int i = 0; i < ELEMENTS; ++i) {
     if (elements[i].patch != 1) continue;
-    const double x = m->place[2 * i][l], up = m->place[2 * i + 1][l], *best = NULL, *beside = nothing;
+    const double x = m->flow.place[2 * i][l], up = m->flow.place[2 * i + 1][l], *best = NULL, *beside = nothing;
     double least = INFINITY, old[2][4], kept[2][5];
     int inside = 0;
     for (long long n = a->land_from[lane]; n < a->land_to[lane]; ++n) {
@@ -239,159 +442,227 @@ static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
     double along[2] = {0.0}, length = 0.0;
     if (!elements[i].soft) continue;
     for (int k = 0; k < slips; ++k) along[k] = -s->force[t + k][l], length += along[k] * along[k];
-    for (int k = 0; k < slips && length == 0.0; ++k) along[k] = m->u[t + k][l];
+    for (int k = 0; k < slips && length == 0.0; ++k) along[k] = m->here.rate[t + k][l];
     length = sqrt(dot(along, along, slips));
     if (CLOSED(i) == 0.0) {
-      CLOSED(i) = STICK(i) = m->gap[i][l] <= TOUCHING && m->u[UP(i)][l] < 0.0;
-      for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->hold[elements[i].hold + k][l];
+      CLOSED(i) = STICK(i) = m->here.gap[i][l] <= TOUCHING && m->here.rate[UP(i)][l] < 0.0;
+      for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->flow.hold[elements[i].hold + k][l];
     } else if (cause == 2 * i) CLOSED(i) = STICK(i) = 0.0;
     else if (cause == 2 * i + 1 && STICK(i) != 0.0) {
       STICK(i) = 0.0;
       for (int k = 0; k < slips; ++k) DIRECTION(i, k) = length > 0.0 ? along[k] / length : 0.0;
     } else if (cause == 2 * i + 1) {
       STICK(i) = 1.0;
-      for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->hold[elements[i].hold + k][l] + s->force[t + k][l] / STIFFNESS(i);
+      for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->flow.hold[elements[i].hold + k][l] + s->force[t + k][l] / STIFFNESS(i);
     }
   }
 }
 
-/* The mobility of the rows and what they do without forces; nothing of those that the loops hold but for round-off. */
-static void posed(const Batch *batch, const Meeting *m, const V *moves, int l, Problem *a) {
-  memset(a, 0, sizeof *a);
-  for (int i = 0; i < ROWS; ++i) {
-    const int held_i = !(m->G[i * ROWS + i][l] > FIXED / batch->weight);
-    a->b[i] = held_i ? 0.0 : moves[i][l];
-    for (int j = 0; j < ROWS; ++j)
-      a->G[i][j] = held_i || !(m->G[j * ROWS + j][l] > FIXED / batch->weight) ? 0.0 : m->G[i * ROWS + j][l];
+/* The mobility of the rows of a lane's contacts that touch, of those without a normal too; nothing of rows that the loops hold
+   but for round-off. */
+static void posed(const Batch *batch, const Meeting *m, int l, const int *touching, Problem *a) {
+  int line[SIZE(ROWS)];
+  double sign[SIZE(ROWS)];
+  a->n = a->rows = 0;
+  memset(a->laws, 0, sizeof a->laws);
+  for (int i = 0; i < ELEMENTS; ++i) {
+    if (elements[i].soft || (elements[i].normal && !touching[i])) continue;
+    a->of[a->n].element = i;
+    a->of[a->n].slips = elements[i].slips;
+    a->of[a->n].normal = elements[i].normal;
+    a->of[a->n++].row = a->rows;
+    for (int k = 0; k < elements[i].slips + elements[i].normal; ++k, ++a->rows) {
+      line[a->rows] = m->at[elements[i].line + k];
+      sign[a->rows] = elements[i].sign;
+    }
   }
-  a->size = fmax(largest(a->b, ROWS), 1e-12);
+  for (int i = 0; i < a->rows; ++i)
+    for (int j = 0; j < a->rows; ++j) {
+      const int still_ = !(m->G[line[i]][line[i]][l] > FIXED / batch->weight) || !(m->G[line[j]][line[j]][l] > FIXED / batch->weight);
+      a->G[i][j] = still_ ? 0.0 : sign[i] * sign[j] * m->G[line[i]][line[j]][l];
+    }
+}
+
+/* What the rows do without forces; nothing where they cannot move. */
+static void moving(const Meeting *m, int l, int speeds, Problem *a) {
+  for (int k = 0; k < a->n; ++k)
+    for (int c = 0; c < a->of[k].slips + a->of[k].normal; ++c) {
+      const int i = a->of[k].element, row = a->of[k].row + c;
+      const double moves = speeds ? m->here.rate[elements[i].row + c][l] : elements[i].sign * m->b[m->at[elements[i].line + c]][l];
+      a->b[row] = a->G[row][row] > 0.0 ? moves : 0.0;
+    }
+  a->size = fmax(largest(a->b, a->rows), 1e-12);
+}
+
+/* w after forces along the rows. */
+static void answered(const Meeting *m, const Problem *a, const double *f, int l, V *w) {
+  for (int k = 0; k < a->n; ++k)
+    for (int c = 0; c < a->of[k].slips + a->of[k].normal; ++c) {
+      const int e = a->of[k].element, line = m->at[elements[e].line + c];
+      for (int i = 0; i < NW; ++i) w[i][l] += elements[e].sign * m->Y[i][line][l] * f[a->of[k].row + c];
+    }
 }
 
 /* Speed with which a contact would rise by LOW, pressed as it is; REST at least. */
 static double slow(const Meeting *m, int l, int i) {
-  return fmax(REST, sqrt(2.0 * LOW * fmax(-m->b[UP(i)][l], 0.0)));
+  const double rises = elements[i].sign * m->b[m->at[elements[i].line + UP(i) - elements[i].row]][l];
+  return fmax(REST, sqrt(2.0 * LOW * fmax(-rises, 0.0)));
 }
 
 /* Moreau's law at all contacts that touch; the share of restitution is lowered until no energy is gained. 0: there was no
-   impact, 2: its impulses are in doubt. */
-static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l, const int *touching, double *note) {
+   impact, 2: its impulses are in doubt; `loss` is the energy (J) that it took. */
+static int struck(const Batch *batch, const Meeting *m, V *w, const V *p, int l, const int *touching, double *note, double *loss) {
   double u[SIZE(ROWS)], bounce[SIZE(ELEMENTS)] = {0.0}, low = 0.0, high = 1.0, share = 1.0, bounces = 0.0;
   Problem a;
   Forces g;
   int hit = 0, doubt = 0;
-  posed(batch, m, m->u, l, &a);
+  *loss = 0.0;
+  posed(batch, m, l, touching, &a);
+  moving(m, l, 1, &a);
   memcpy(u, a.b, sizeof u);
-  const double least = 1e-9 * (1.0 + largest(u, ROWS));
-  for (int i = 0; i < ELEMENTS; ++i) {
-    const double speed = -u[UP(i)];
-    if (!touching[i]) continue;
-    a.laws[i].active = a.laws[i].rough = 1;
-    a.laws[i].limit = a.laws[i].friction = OWN(i);
-    bounce[i] = RESTITUTION(i) * speed > fmax(batch->rest, slow(m, l, i)) ? RESTITUTION(i) : 0.0;
-    bounces += bounce[i];
+  const double least = 1e-9 * (1.0 + largest(u, a.rows));
+  for (int k = 0; k < a.n; ++k) {
+    const int i = a.of[k].element;
+    const double speed = -u[a.of[k].row + a.of[k].slips * a.of[k].normal];
+    if (!a.of[k].normal) continue;
+    a.laws[k].active = a.laws[k].rough = 1;
+    a.laws[k].limit = a.laws[k].friction = OWN(i);
+    bounce[k] = RESTITUTION(i) * speed > fmax(batch->rest, slow(m, l, i)) ? RESTITUTION(i) : 0.0;
+    bounces += bounce[k];
     hit |= speed > least;
   }
   if (!hit) return 0;
   for (int k = 0; k <= HALVINGS; ++k) {
     double gained = 0.0, lost = 0.0;
     memcpy(a.b, u, sizeof u);
-    for (int i = 0; i < ELEMENTS; ++i)
-      if (touching[i]) a.b[UP(i)] *= 1.0 + share * bounce[i];
-    a.size = fmax(largest(a.b, ROWS), 1e-12);
+    for (int i = 0; i < a.n; ++i)
+      if (a.of[i].normal) a.b[a.of[i].row + a.of[i].slips] *= 1.0 + share * bounce[i];
+    a.size = fmax(largest(a.b, a.rows), 1e-12);
     doubt = solved(&a, &g, 0);
     if (k == 0 && doubt && bounces > 0.0) { /* where friction jams a contact it cannot bounce */
       share = bounces = 0.0;
       k = -1;
       continue;
     }
-    for (int j = 0; j < ROWS; ++j) {
-      gained += g.f[j] * (u[j] + dot(a.G[j], g.f, ROWS) / 2.0);
+    for (int j = 0; j < a.rows; ++j) {
+      gained += g.f[j] * (u[j] + dot(a.G[j], g.f, a.rows) / 2.0);
       lost += fabs(g.f[j] * u[j]);
     }
+    *loss = -gained;
     if (k == 0 && (gained <= GAINS * lost || bounces == 0.0)) break;
     if (k > 0 && gained <= 0.0) low = share;
     if (k > 0 && gained > 0.0) high = share;
     share = k == HALVINGS - 1 ? low : (low + high) / 2.0;
   }
-  for (int i = 0; i < ELEMENTS; ++i) {
-    double *mine = note + MODE * i;
-    mine[0] = touching[i] && g.mode[i] != OPEN;
-    mine[1] = mine[0] != 0.0 && g.mode[i] == STICKS;
-    for (int k = 0; k < 2; ++k) mine[2 + k] = k < elements[i].slips ? g.way[i][k] : 0.0;
-    mine[4] = OWN(i);
-    mine[5] = 0.0;
-    note[MODES + i] = share * bounce[i];
+  for (int i = 0; i < ELEMENTS; ++i) note[MODE * i + 4] = OWN(i);
+  for (int k = 0; k < a.n; ++k) {
+    double *mine = note + MODE * a.of[k].element;
+    mine[0] = a.of[k].normal && g.mode[k] != OPEN;
+    mine[1] = mine[0] != 0.0 && g.mode[k] == STICKS;
+    for (int c = 0; c < a.of[k].slips; ++c) mine[2 + c] = g.way[k][c];
+    note[MODES + a.of[k].element] = share * bounce[k];
   }
-  for (int i = 0; i < NW; ++i)
-    for (int j = 0; j < ROWS; ++j) w[i][l] += m->Y[i * ROWS + j][l] * g.f[j];
+  answered(m, &a, g.f, l, w);
   return 1 + doubt;
 }
 
 /* Pose the question which modes the accelerations ask for. `cause` is the guard on whose surface this is, NEVER if none: a
    slip has ended there, or a force has come to its limit. */
 static void asked(const Batch *batch, const Meeting *m, const V *p, int l, const int *touching, int cause, int hit, Problem *a) {
-  posed(batch, m, m->b, l, a);
-  for (int i = 0; i < ELEMENTS; ++i) {
-    const int t = elements[i].row, slips = elements[i].slips, holds = CLOSED(i) != 0.0 && HELD(i) && !hit;
-    Law *x = &a->laws[i];
+  posed(batch, m, l, touching, a);
+  for (int n = 0; n < a->n; ++n) {
+    const int i = a->of[n].element, t = elements[i].row, slips = elements[i].slips, holds_ = CLOSED(i) != 0.0 && HELD(i) && !hit;
+    Law *x = &a->laws[n];
     double speed = 0.0;
-    for (int k = 0; k < slips; ++k) speed += m->u[t + k][l] * m->u[t + k][l];
+    for (int k = 0; k < slips; ++k) speed += m->here.rate[t + k][l] * m->here.rate[t + k][l];
     speed = sqrt(speed);
-    x->active = !elements[i].soft && (!elements[i].normal || (touching[i] && fabs(m->u[UP(i)][l]) <= slow(m, l, i)));
-    x->rough = slips > 0 && (holds || speed <= (slips < 2 ? STILL : SLOW) || (cause == 2 * i + 1 && (slips < 2 || speed <= STARTS(i))));
+    x->active = !elements[i].normal || fabs(m->here.rate[UP(i)][l]) <= slow(m, l, i);
+    x->rough = slips > 0 && (holds_ || speed <= (slips < 2 ? STILL : SLOW) || (cause == 2 * i + 1 && (slips < 2 || speed <= STARTS(i))));
     x->limit = STATIC(i);
     x->friction = OWN(i);
     if (cause == 2 * i && CLOSED(i) != 0.0 && !hit) x->leaving = NORMAL;
-    if (cause == 2 * i + 1 && holds) x->leaving = ALONG;
-    for (int k = 0; k < slips; ++k) x->way[k] = x->rough ? 0.0 : m->u[t + k][l] / speed;
+    if (cause == 2 * i + 1 && holds_) x->leaving = ALONG;
+    for (int k = 0; k < slips; ++k) x->way[k] = x->rough ? 0.0 : m->here.rate[t + k][l] / speed;
   }
 }
 
 /* Modes of a solution; one that is at its limit and does not start to slip is held by others. Rows that do not move, since
    loops hold them, are left to the loops. */
 static void taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int l) {
-  const double small = FINE * fmax(largest(g->w, ROWS), 1.0);
+  const double small = FINE * fmax(largest(g->w, a->rows), 1.0);
   for (int i = 0; i < ELEMENTS; ++i) {
-    const int t = elements[i].row, slips = elements[i].slips;
-    const Law *x = &a->laws[i];
-    double moves = 0.0;
     if (elements[i].soft) continue;
-    for (int k = 0; k < slips; ++k) moves += a->G[t + k][t + k];
-    CLOSED(i) = x->active && (g->mode[i] != OPEN);
-    STICK(i) = CLOSED(i) != 0.0 && g->mode[i] == STICKS;
+    CLOSED(i) = STICK(i) = 0.0;
     FRICTION(i) = OWN(i);
-    for (int k = 0; k < slips; ++k) {
-      DIRECTION(i, k) = x->active ? g->way[i][k] : 0.0;
-      ANCHOR(i, k) = m->hold[elements[i].hold + k][l];
+    for (int k = 0; k < elements[i].slips; ++k) {
+      DIRECTION(i, k) = 0.0;
+      ANCHOR(i, k) = m->flow.hold[elements[i].hold + k][l];
     }
+    if (elements[i].slips) BORNE(i) = 0.0;
+  }
+  for (int n = 0; n < a->n; ++n) {
+    const int i = a->of[n].element, t = a->of[n].row, slips = a->of[n].slips, up = t + (a->of[n].normal ? slips : 0);
+    const Law *x = &a->laws[n];
+    double moves = 0.0;
+    if (!x->active || g->mode[n] == OPEN) continue;
+    for (int k = 0; k < slips; ++k) moves += a->G[t + k][t + k];
+    CLOSED(i) = 1.0;
+    STICK(i) = g->mode[n] == STICKS;
+    for (int k = 0; k < slips; ++k) DIRECTION(i, k) = g->way[n][k];
     if (slips)
-      BORNE(i) = g->mode[i] == SLIPS && rubs(x, i) && x->leaving == STAYS && sqrt(dot(g->w + t, g->w + t, slips)) <= small;
-    if (slips && CLOSED(i) != 0.0 && !(moves > 0.0)) {
+      BORNE(i) = g->mode[n] == SLIPS && rubs(a, n) && x->leaving == STAYS && sqrt(dot(g->w + t, g->w + t, slips)) <= small;
+    if (slips && !(moves > 0.0)) {
       STICK(i) = FRICTION(i) = 0.0;
       BORNE(i) = DIRECTION(i, 0) = 1.0;
       if (slips > 1) DIRECTION(i, 1) = 0.0;
     }
-    if (elements[i].normal && CLOSED(i) != 0.0 && !(a->G[UP(i)][UP(i)] > 0.0)) CLOSED(i) = STICK(i) = 0.0;
+    if (elements[i].normal && !(a->G[up][up] > 0.0)) CLOSED(i) = STICK(i) = 0.0;
   }
 }
 
-/* Contact whose forces break the laws most, and whether they pull it; NEVER if none does. */
+/* Contact of a problem whose forces break the laws most, and whether they pull it; NEVER if none does. */
 static int worst(const Problem *a, const double *f, const V *p, int l, int *pulled) {
-  double most = SPREAD * largest(f, ROWS);
+  double most = SPREAD * largest(f, a->rows);
   int found = NEVER;
-  for (int i = 0; i < ELEMENTS; ++i) {
-    const double *own = f + elements[i].row, bears = elements[i].normal ? own[elements[i].slips] : 1.0;
-    const double drag = STICK(i) != 0.0 ? sqrt(dot(own, own, elements[i].slips)) : 0.0;
-    const double beyond[2] = {drag - a->laws[i].limit * fmax(bears, 0.0), -bears};
+  for (int n = 0; n < a->n; ++n) {
+    const int i = a->of[n].element;
+    const double *own = f + a->of[n].row, bears = a->of[n].normal ? own[a->of[n].slips] : 1.0;
+    const double drag = STICK(i) != 0.0 ? sqrt(dot(own, own, a->of[n].slips)) : 0.0;
+    const double beyond[2] = {drag - a->laws[n].limit * fmax(bears, 0.0), -bears};
     for (int k = 0; k < 2; ++k)
-      if (a->laws[i].active && CLOSED(i) != 0.0 && beyond[k] > most) most = beyond[k], found = i, *pulled = k;
+      if (a->laws[n].active && CLOSED(i) != 0.0 && beyond[k] > most) most = beyond[k], found = n, *pulled = k;
   }
   return found;
 }
 
-static void met(const State *s, const V *p, Meeting *m) {
-  m->hold[0] = v_all(0.0); /* where nothing slips, nothing is written there */
-  meet(s->t, s->q, s->w, s->z, p, m->G, m->b, m->Y, m->hold, m->u, m->gap, m->place);
+static int touches(const State *s, const V *p, int l, int i) {
+  return elements[i].normal && !elements[i].soft && (CLOSED(i) != 0.0 || s->gap[i][l] <= TOUCHING);
+}
+
+/* Where contacts of the lanes whose `event` is set are, and what they would do without forces. */
+static void met(const State *s, const V *p, const int *event, Meeting *m) {
+  V smooth[SIZE(NP)];
+  int wanted[SIZE(LINES)] = {0};
+  memcpy(smooth, p, sizeof smooth);
+  for (int i = 0; i < ELEMENTS; ++i) /* what rubs in a joint is one of the forces that are sought */
+    if (!elements[i].normal) smooth[elements[i].p + 3] = v_all(0.0);
+  m->flow.hold[0] = v_all(0.0); /* where nothing slips, nothing is written there */
+  flows(smooth, s->t, s->q, s->w, s->z, &m->flow, &m->here);
+  for (int i = 0; i < ELEMENTS; ++i) {
+    int some = !elements[i].normal;
+    EACH(l) some |= event[l] && touches(&m->here, p, l, i);
+    for (int k = 0; k < elements[i].slips + elements[i].normal; ++k) wanted[elements[i].line + k] |= some;
+  }
+  m->n = 0;
+  for (int j = 0; j < LINES; ++j) {
+    m->at[j] = wanted[j] ? m->n : NEVER;
+    if (wanted[j]) m->line[m->n++] = j;
+  }
+  mobility(&m->flow, m->line, m->n, m->Y, m->G);
+  for (int j = 0; j < m->n; ++j) {
+    m->b[j] = m->flow.turn[m->line[j]];
+    for (int k = 0; k < NW; ++k) m->b[j] += m->flow.A[m->line[j] * NW + k] * m->flow.w_dot[k];
+  }
 }
 
 static void copied(State *to, const State *from, int l) {
@@ -408,25 +679,25 @@ static void noted(const Batch *a, long long block, int l, const State *s, double
   if (!a->entries) return;
   const long long k = a->written[block * LANES + l]++;
   if (k >= a->room) return;
-  double *out = a->entries + (block * a->room + k) * ENTRY * LANES + l;
+  double *out = a->entries + ((block * LANES + l) * a->room + k) * ENTRY;
   out[0] = what;
-  out[LANES] = s->t[l];
-  for (int i = 0; i < NQ; ++i) out[(2 + i) * LANES] = s->q[i][l];
-  for (int i = 0; i < NW; ++i) out[(2 + NQ + i) * LANES] = s->w[i][l];
-  for (int i = 0; i < NZ; ++i) out[(2 + NQ + NW + i) * LANES] = s->z[i][l];
+  out[1] = s->t[l];
+  for (int i = 0; i < NQ; ++i) out[2 + i] = s->q[i][l];
+  for (int i = 0; i < NW; ++i) out[2 + NQ + i] = s->w[i][l];
+  for (int i = 0; i < NZ; ++i) out[2 + NQ + NW + i] = s->z[i][l];
 }
 
 /* Whether contacts move as their modes say: none inwards, none that is held, slips that start along theirs. */
 static int moves_so(const Problem *a, const double *w, const V *p, int l, double close) {
-  for (int i = 0; i < ELEMENTS; ++i) {
-    const double *own = w + elements[i].row;
-    const int slips = elements[i].slips;
+  for (int n = 0; n < a->n; ++n) {
+    const double *own = w + a->of[n].row;
+    const int i = a->of[n].element, slips = a->of[n].slips;
     double ahead = 0.0, across = 0.0;
-    if (!a->laws[i].active) continue;
-    if (elements[i].normal && own[slips] < -close) return 0;
+    if (!a->laws[n].active) continue;
+    if (a->of[n].normal && own[slips] < -close) return 0;
     if (CLOSED(i) == 0.0) continue;
     if (slips && HELD(i) && largest(own, slips) > close) return 0;
-    if (HELD(i) || !rubs(&a->laws[i], i)) continue;
+    if (HELD(i) || !rubs(a, n)) continue;
     for (int k = 0; k < slips; ++k) ahead += own[k] * DIRECTION(i, k);
     for (int k = 0; k < slips; ++k) across += (own[k] - ahead * DIRECTION(i, k)) * (own[k] - ahead * DIRECTION(i, k));
     if (ahead < -close || sqrt(across) > close) return 0;
@@ -450,26 +721,29 @@ static void spread(const State *s, V *p, const int *event, const Problem *posed_
     memcpy(trying, todo, sizeof trying);
     for (int round = 0; round <= 2 * ELEMENTS && any; ++round) {
       State now = *s;
-      arrived(&now, p);
+      Holds h;
+      holds(p, &h);
+      arrived(&now, &h, p);
       any = 0;
       EACH(l) if (trying[l]) {
         const Problem *a = &posed_[l];
         double f[SIZE(ROWS)], w[SIZE(ROWS)], change = 0.0;
         int pulled = 0;
-        for (int j = 0; j < ROWS; ++j) f[j] = now.force[j][l];
+        for (int n = 0; n < a->n; ++n)
+          for (int k = 0; k < a->of[n].slips + a->of[n].normal; ++k) f[a->of[n].row + k] = now.force[elements[a->of[n].element].row + k][l];
         respond(a, f, w);
         if (!way && !round) memcpy(wanted[l], w, sizeof w);
-        for (int j = 0; j < ROWS; ++j) change = fmax(change, fabs(w[j] - wanted[l][j]));
-        const int i = worst(a, f, p, l, &pulled);
-        if (i == NEVER && (change <= SPREAD * a->size || (otherwise && moves_so(a, w, p, l, SPREAD * a->size)))) {
+        for (int j = 0; j < a->rows; ++j) change = fmax(change, fabs(w[j] - wanted[l][j]));
+        const int n = worst(a, f, p, l, &pulled);
+        if (n == NEVER && (change <= SPREAD * a->size || (otherwise && moves_so(a, w, p, l, SPREAD * a->size)))) {
           todo[l] = trying[l] = 0;
-        } else if (i == NEVER || round == 2 * ELEMENTS) {
+        } else if (n == NEVER || round == 2 * a->n) {
           for (int k = 0; k < NP; ++k) p[k][l] = kept[k][l];
           trying[l] = 0;
         } else {
-          const int slips = elements[i].slips;
-          const double *own = (given ? solutions[l].f : f) + elements[i].row, drag = sqrt(dot(own, own, slips));
-          const double load = elements[i].normal ? solutions[l].f[elements[i].row + slips] : 1.0;
+          const int i = a->of[n].element, slips = a->of[n].slips;
+          const double *own = (given ? solutions[l].f : f) + a->of[n].row, drag = sqrt(dot(own, own, slips));
+          const double load = a->of[n].normal ? solutions[l].f[a->of[n].row + slips] : 1.0;
           any = 1;
           STICK(i) = 0.0;
           if (pulled) {
@@ -479,7 +753,7 @@ static void spread(const State *s, V *p, const int *event, const Problem *posed_
           }
           for (int k = 0; k < slips; ++k) DIRECTION(i, k) = drag > 0.0 ? -own[k] / drag : k == 0;
           BORNE(i) = 1.0;
-          FRICTION(i) = !given ? a->laws[i].limit : load > 0.0 ? drag / load : 0.0;
+          FRICTION(i) = !given ? a->laws[n].limit : load > 0.0 ? drag / load : 0.0;
         }
       }
     }
@@ -490,36 +764,39 @@ static void spread(const State *s, V *p, const int *event, const Problem *posed_
 
 /* Where a contact that others hold has come to move, put what is at rest to rest: nothing but the others holds it. */
 static void calmed(const Meeting *m, const Problem *a, const V *p, int l, V *w) {
-  double G[SIZE(ROWS)][SIZE(ROWS)], f[SIZE(ROWS)], fast = 0.0, most = 0.0, off[SIZE(NW)] = {0.0};
+  double G[SIZE(ROWS)][SIZE(ROWS)], f[SIZE(ROWS)], along[SIZE(ROWS)] = {0.0}, fast = 0.0, most = 0.0;
+  V off[SIZE(NW)];
   int row[SIZE(ROWS)], n = 0, creeps = 0;
-  for (int i = 0; i < ELEMENTS; ++i) {
-    const int t = elements[i].row, slips = elements[i].slips;
+  for (int j = 0; j < a->n; ++j) {
+    const int i = a->of[j].element, t = a->of[j].row, slips = a->of[j].slips;
     double speed = 0.0;
-    if (!a->laws[i].active) continue;
-    for (int k = 0; k < slips; ++k) speed += m->u[t + k][l] * m->u[t + k][l];
+    if (!a->laws[j].active) continue;
+    for (int k = 0; k < slips; ++k) speed += m->here.rate[elements[i].row + k][l] * m->here.rate[elements[i].row + k][l];
     creeps |= CLOSED(i) != 0.0 && BORNE_BY_OTHERS(i) && sqrt(speed) > SLOW;
-    for (int k = 0; k < slips && a->laws[i].rough; ++k) row[n++] = t + k;
-    if (elements[i].normal) row[n++] = t + slips;
+    for (int k = 0; k < slips + a->of[j].normal; ++k) {
+      if (k < slips && !a->laws[j].rough) continue;
+      f[n] = -m->here.rate[elements[i].row + k][l];
+      row[n++] = t + k;
+    }
   }
   if (!creeps) return;
   for (int i = 0; i < n; ++i) {
-    f[i] = -m->u[row[i]][l];
     fast = fmax(fast, fabs(f[i]));
     for (int j = 0; j < n; ++j) G[i][j] = a->G[row[i]][row[j]];
   }
   shortest(n, G, f, 1e-11);
-  for (int i = 0; i < NW; ++i) {
-    for (int j = 0; j < n; ++j) off[i] += m->Y[i * ROWS + row[j]][l] * f[j];
-    most = fmax(most, fabs(off[i]));
-  }
-  for (int i = 0; i < NW && most <= LEVER * fast; ++i) w[i][l] += off[i];
+  for (int i = 0; i < n; ++i) along[row[i]] = f[i];
+  memset(off, 0, sizeof off);
+  answered(m, a, along, l, off);
+  for (int i = 0; i < NW; ++i) most = fmax(most, fabs(off[i][l]));
+  for (int i = 0; i < NW && most <= LEVER * fast; ++i) w[i][l] += off[i][l];
 }
 
 static int mode(const V *p, int l, int i) { return CLOSED(i) == 0.0 ? 1 : HELD(i) ? 2 : 4; }
 
 /* Impacts and new modes of the lanes whose `event` is set; their state and its rates are then those after
-   it. Doubts about them are counted. `ends` are lanes whose copies end with it. */
-static void changed(const Batch *a, long long block, State *s, V *p, const int *event, const int *cause, int *ends) {
+   it, and `h` who is held. Doubts about them are counted. `ends` are lanes whose copies end with it. */
+static void changed(const Batch *a, long long block, State *s, V *p, Holds *h, const int *event, const int *cause, int *ends) {
   Meeting m;
   State after;
   Problem asks[LANES];
@@ -531,31 +808,34 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
     ends[l] = a->ends && event[l] && cause[l] != NEVER;
     for (int i = 0; i < ELEMENTS && ends[l]; ++i) ends[l] = (mode(p, l, i) & a->ends[i]) != 0;
   }
-  met(s, p, &m);
+  met(s, p, event, &m);
   if (PATCHED) {
     EACH(l) if (event[l]) looked(a, block * LANES + l, &m, p, l, cause[l]);
-    met(s, p, &m);
+    met(s, p, event, &m);
   }
   EACH(l) if (event[l]) {
     softened(s, &m, p, l, cause[l]);
-    for (int i = 0; i < ELEMENTS; ++i)
-      touching[l][i] = elements[i].normal && !elements[i].soft && (CLOSED(i) != 0.0 || m.gap[i][l] <= TOUCHING);
-    double *note = notes[l];
+    for (int i = 0; i < ELEMENTS; ++i) touching[l][i] = touches(&m.here, p, l, i);
+    double *note = notes[l], loss;
     memset(note, 0, sizeof notes[l]);
     noted(a, block, l, s, -1.0 - (double)number(a, block, l));
     modes(p, l, note + 2 + NW);
-    any |= hit[l] = struck(a, &m, s->w, p, l, touching[l], note + 2 + NW + 2 * MODES);
+    any |= hit[l] = struck(a, &m, s->w, p, l, touching[l], note + 2 + NW + 2 * MODES, &loss);
+    if (a->losses) {
+      double *own = a->losses + 2 * block * LANES + l;
+      own[0] += loss;
+      own[LANES] = loss;
+    }
     note[0] = cause[l];
     note[1] = hit[l] > 0;
     for (int i = 0; i < NW; ++i) note[2 + i] = s->w[i][l];
   }
   for (int round = 0; round < ROUNDS; ++round) { /* a law that feels contacts may act otherwise in the new modes */
     int felt = 0;
-    if (any || round) met(s, p, &m);
+    if (any || round) met(s, p, event, &m);
     EACH(l) if (event[l]) {
       if (!round) asked(a, &m, p, l, touching[l], cause[l], hit[l], &asks[l]);
-      for (int j = 0; j < ROWS; ++j) asks[l].b[j] = asks[l].G[j][j] > 0.0 ? m.b[j][l] : 0.0;
-      asks[l].size = fmax(largest(asks[l].b, ROWS), 1e-12);
+      moving(&m, l, 0, &asks[l]);
       const int doubt = solved(&asks[l], &gives[l], 1) || hit[l] > 1;
       taken(&m, &asks[l], &gives[l], p, l);
       if (!round) doubts[l] += doubt;
@@ -568,11 +848,11 @@ static void changed(const Batch *a, long long block, State *s, V *p, const int *
   EACH(l) if (event[l] && a->events) {
     const long long lane = block * LANES + l, k = a->happened[lane]++;
     modes(p, l, notes[l] + 2 + NW + MODES);
-    if (k < a->event_room)
-      for (int i = 0; i < EVENT; ++i) a->events[((block * a->event_room + k) * EVENT + i) * LANES + l] = notes[l][i];
+    if (k < a->event_room) memcpy(a->events + (lane * a->event_room + k) * EVENT, notes[l], sizeof notes[l]);
   }
   after = *s;
-  arrived(&after, p);
+  holds(p, h);
+  arrived(&after, h, p);
   EACH(l) if (event[l]) copied(s, &after, l);
   EACH(l) for (int i = 0; i < ELEMENTS && ends[l]; ++i) ends[l] = (mode(p, l, i) & a->ends[ELEMENTS + i]) != 0;
 }
@@ -655,6 +935,7 @@ static double young(double tolerance) { return fmax(YOUNG, TOLERANCES * fmin(tol
 static void block(const Batch *a, long long k) {
   V *x = (V *)a->x + k * (NQ + NW + NZ), *p = (V *)a->p + k * NP;
   State now, next;
+  Holds h;
   Clock clocks[LANES];
   int event[LANES], cause[LANES], any = 0, running = 0;
   V start, dt;
@@ -666,7 +947,8 @@ static void block(const Batch *a, long long k) {
   next = now;
   for (int i = 0; i < ELEMENTS; ++i)
     if (elements[i].slips > 1) p[elements[i].starts] = v_all(young(a->tolerance));
-  arrived(&next, p);
+  holds(p, &h);
+  arrived(&next, &h, p);
   memcpy(next.q, now.q, sizeof now.q);
   memcpy(next.w, now.w, sizeof now.w);
   now = next;
@@ -691,12 +973,12 @@ static void block(const Batch *a, long long k) {
     int all = 1;
     if (any) {
       int ends[LANES];
-      changed(a, k, &now, p, event, cause, ends);
+      changed(a, k, &now, p, &h, event, cause, ends);
       EACH(l) if (ends[l]) a->over[k * LANES + l] = 1, clocks[l].todo = 0;
     }
     any = 0;
     EACH(l) dt[l] = clocks[l].todo ? clocks[l].trial : 0.0;
-    const V error = attempt(&now, p, dt, &next);
+    const V error = attempt(&now, &h, p, dt, &next);
     int accepted[LANES];
     EACH(l) {
       Clock *c = &clocks[l];

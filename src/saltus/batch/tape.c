@@ -85,15 +85,15 @@ static int put_impact(V *p, const int *event, double notes[LANES][EVENT]) {
 
 /* One entry of a lane: the state before it, and the length of a part of a step, or zero of an event with its notes. */
 static double entered(const Batch *a, long long k, long long place, int l, State *s, int *event, double *notes) {
-  const double *in = a->entries + (k * a->room + place) * ENTRY * LANES + l;
-  s->t[l] = in[LANES];
-  for (int i = 0; i < NQ; ++i) s->q[i][l] = in[(2 + i) * LANES];
-  for (int i = 0; i < NW; ++i) s->w[i][l] = in[(2 + NQ + i) * LANES];
-  for (int i = 0; i < NZ; ++i) s->z[i][l] = in[(2 + NQ + NW + i) * LANES];
+  const double *in = a->entries + ((k * LANES + l) * a->room + place) * ENTRY;
+  s->t[l] = in[1];
+  for (int i = 0; i < NQ; ++i) s->q[i][l] = in[2 + i];
+  for (int i = 0; i < NW; ++i) s->w[i][l] = in[2 + NQ + i];
+  for (int i = 0; i < NZ; ++i) s->z[i][l] = in[2 + NQ + NW + i];
   *event = in[0] < 0.0;
   if (!*event) return in[0];
   const long long number = (long long)(-1.0 - in[0]);
-  for (int i = 0; i < EVENT; ++i) notes[i] = a->events[((k * a->event_room + number) * EVENT + i) * LANES + l];
+  memcpy(notes, a->events + ((k * LANES + l) * a->event_room + number) * EVENT, EVENT * sizeof *notes);
   return 0.0;
 }
 

@@ -44,15 +44,18 @@ def counted(m: Mechanism, law: Any, copies: int, threads: int | None) -> Batch:
     return Batch(m, copies, step=STEP, control=law, until=f"{feet[0]} touches", measure=measure, threads=threads)
 
 
-def run_strides(batch: Batch, starts: Sequence[State], count: int) -> tuple[list[Strides], np.ndarray, np.ndarray]:
+def run_strides(
+    batch: Batch, starts: Sequence[State], count: int
+) -> tuple[list[Strides], np.ndarray, np.ndarray, np.ndarray]:
     """Run one copy from each start for `count` strides of the first foot.
 
-    Returned are the strides of each, the positive work (J) of its motors by stride, NaN beyond the last, and which
-    could not go on. Work and time in contact are sums over steps.
+    Returned are the strides of each, by stride the positive work (J) of its motors and what impacts took (J, that of
+    the touch that begins it included), NaN beyond the last, and which could not go on. Work and time in contact are
+    sums over steps.
     """
     batch.reset(starts)
     n = len(starts)
-    touches, at = np.full((n, count + 1), math.nan), np.full((n, count + 1), math.nan)
+    touches, at, taken = (np.full((n, count + 1), math.nan) for _ in range(3))  # taken: by impacts before it (J)
     sums = np.zeros((2, n, count + 1))  # work and time in contact since the touch of each number
     made, t, before = np.full(n, -1), batch.t, batch.measures
     last, waiting = t.copy(), np.ones(n, bool)
@@ -64,6 +67,8 @@ def run_strides(batch: Batch, starts: Sequence[State], count: int) -> tuple[list
         sums[:, under_way, made[under_way]] += share[under_way].T
         made[touched] += 1
         touches[touched, made[touched]], at[touched, made[touched]] = now[touched], measures[touched, 0]
+        losses = batch.impact_losses[touched]
+        taken[touched, made[touched]] = losses[:, 0] - losses[:, 1]
         last[touched] = now[touched]
         waiting &= ~batch.lost & (made < count) & (now - last < WAITS)
         batch.go_on(np.flatnonzero(waiting))
@@ -75,4 +80,4 @@ def run_strides(batch: Batch, starts: Sequence[State], count: int) -> tuple[list
         times = np.diff(touches[k])[whole]
         out.append(Strides(times, np.diff(at[k])[whole], sums[1, k][whole] / times, touches[k, : made[k] + 1]))
     work = np.where(np.arange(count + 1) < made[:, None], sums[0], math.nan)
-    return out, work, batch.lost
+    return out, work, np.diff(taken), batch.lost

@@ -55,7 +55,7 @@ class Gait:
 
 NO_GAIT = Gait(0, True, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan)
 
-IN_BATCHES = Gait(1, False, 1.0, 1.0, 0.5, 1.0, math.nan, math.nan, math.nan, math.nan)  # what a batch cannot measure
+IN_BATCHES = Gait(1, False, 1.0, 1.0, 0.5, 1.0, 0.0, math.nan, math.nan, math.nan)  # what a batch cannot measure
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class GaitTask:
     default the last), `control` one of the system's controls (its first), `domain` where it starts (the first).
     `strides` are run, the last half of them counts; `stability` finds the periodic orbit of a HybridSystem and its
     multipliers, too. Many designs of a machine with feet run side by side in a `sl.Batch`, unless `exact`: its gaits
-    have work and time in contact to the millisecond, and neither impact loss nor contact forces.
+    have work and time in contact to the millisecond, and no contact forces.
     """
 
     make: Callable[[], HybridSystem | Mechanism]
@@ -110,15 +110,18 @@ class GaitTask:
             except SaltusError:
                 continue
         out = [NO_GAIT] * len(designs)
-        cuts, works, lost = self._run_copies(starts, len(designs))
+        cuts, works, losses, lost = self._run_copies(starts, len(designs))
         for k, start in starts.items():
             if len(cut := cuts[k]):
                 cost = _cost(float(works[k, : len(cut)][cut.steady].sum()), cut, weight(system.mechanism, start.p))
-                numbers = (cut.mean_speed, cut.stride_time, cut.duty_factor, cost)
-                out[k] = Gait(len(cut), bool(lost[k]), *numbers, math.nan, math.nan, math.nan, math.nan)
+                loss = float(losses[k, : len(cut)][cut.steady].mean())
+                numbers = (cut.mean_speed, cut.stride_time, cut.duty_factor, cost, loss)
+                out[k] = Gait(len(cut), bool(lost[k]), *numbers, math.nan, math.nan, math.nan)
         return out
 
-    def _run_copies(self, starts: dict[int, State], count: int) -> tuple[list[Strides], np.ndarray, np.ndarray]:
+    def _run_copies(
+        self, starts: dict[int, State], count: int
+    ) -> tuple[list[Strides], np.ndarray, np.ndarray, np.ndarray]:
         """Strides of copies by number; what cannot start is taken out of `starts`, another runs in its place."""
         while starts:
             other = next(iter(starts.values()))
@@ -131,7 +134,7 @@ class GaitTask:
                     raise
                 for k in [k for k, start in starts.items() if start is wrong]:
                     del starts[k]
-        return [], np.zeros((0, 0)), np.zeros(0, bool)
+        return [], np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool)
 
     def gait(self, params: Mapping[str, float]) -> Gait:
         """Run once; a design that does not even assemble completes no stride."""

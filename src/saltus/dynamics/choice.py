@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,9 +72,9 @@ def _choice(rows: Sequence[int], dependent: Sequence[int], n: int) -> Choice:
     return Choice(tuple(rows), tuple(i for i in range(n) if i not in set(dependent)), tuple(dependent))
 
 
-def better(J: np.ndarray, new: Choice, old: Choice, *, reduced: bool) -> bool:
+def better(J: np.ndarray, alike: Sequence[Hashable], new: Choice, old: Choice, *, reduced: bool) -> bool:
     """Whether another choice serves clearly better: rows further from dependence, or better coordinates."""
-    if spread(J[list(old.rows)]) < ROWS * spread(J[list(new.rows)]):
+    if spread(J, old.rows, alike) < ROWS * spread(J, new.rows, alike):
         return True
     return reduced and quality(J[list(old.rows)], old.dependent) < PREFER / 2 * quality(
         J[list(new.rows)], new.dependent

@@ -8,7 +8,7 @@ with, for every contact,
 a contact that slips already has f_t = -friction f_n d with its direction d. A guess of who is open, sticks or slips
 gives forces by a linear solve to round-off, and only a solution that meets every condition is returned. Projected
 sweeps over the contacts give guesses; where a few of them do not lead there, guesses change the mode of a contact
-whose law they break, one after the other; of one or two contacts in 3D slips are tried from all around. In the plane,
+whose law they break, one after the other; of one or two contacts in 3D slips are tried all around. In the plane,
 and of contacts that slip already, where friction is so strong that there may be none or several solutions (Painleve),
 all guesses are looked at.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,13 +26,15 @@ from saltus.errors import SaltusError
 
 GUESSES = 100  # that follow from each other
 FEW, MANY = (0, 3, 10, 30), (100, 300, 1000, 3000)  # sweeps, after each of which the guess is tried
-TURNS, HALVINGS, TURN = 30, 20, 1e-6  # steps, halvings of one and difference (rad) by which slips in 3D find their way
-RAYS = 24  # directions around a contact from which a slip is looked for
+TURNS, HALVINGS, TURNED = 30, 20, 1e-14  # steps, halvings of one and its least (rad): how slips in 3D find their way
+RAYS, SCAN = 24, 720  # directions around contacts from which slips are looked for, of two and of one
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
+RANK = 1e-11  # of the largest mobility: none
 NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 FINE = 1e-9  # of the largest force or motion
+NULL, FAR = 1e-10, 10.0  # of the largest motion: none; times the largest force: what contacts need not bear
 
 
 class NoForces(SaltusError):
@@ -89,7 +91,8 @@ def solve(
         return found[0]
     found_one = problem.released(leaving) if leaving else None
     if found_one is None:
-        found_one = problem.swept(FEW) or problem.changed() or problem.swept(MANY) or problem.around()
+        found_one = problem.swept(FEW) or problem.changed() or problem.one_way()
+        found_one = found_one or problem.swept(MANY) or problem.around()
     if found_one is None and len(laws) <= MOST and problem.listed:
         found_one = next(iter(problem.all()), None)
     if found_one is None:
@@ -104,6 +107,69 @@ def rank(G: np.ndarray, rows: Sequence[int]) -> int:
     """How many of some rows are independent, by their mobility G."""
     size = np.sqrt(np.abs(np.diag(G)[list(rows)])) + 1e-100
     return int(np.linalg.matrix_rank(G[np.ix_(rows, rows)] / np.outer(size, size), tol=1e-9)) if rows else 0
+
+
+def centred(G: np.ndarray, laws: Sequence[Law], found: Forces) -> np.ndarray | None:
+    """Forces that move all as a solution does and keep farthest from their limits; None if it has the only ones.
+
+    Greatest s with static f_n - |f_t| >= s at all that stick and f_n >= s at all that are closed.
+    """
+    from scipy.optimize import minimize  # loads slowly, and few instants need it
+
+    columns, loads, rest = [], [], []
+    small = FINE * float(np.abs(found.w).max(initial=1.0))
+    for x, mode, way in zip(laws, found.modes, found.directions, strict=True):
+        if mode == "open":
+            continue
+        t = list(x.tangential)
+        holds = x.rough and (mode == "stick" or float(np.linalg.norm(found.w[t])) <= small)
+        if x.normal is not None:
+            column = np.eye(len(G))[x.normal]
+            if t and not holds and way is not None:
+                column[t] = -x.friction * way
+            columns.append(column)
+            loads.append(x.normal)
+        if holds:
+            rest.append(x)
+            columns += [np.eye(len(G))[row] for row in t]
+    if not rest:
+        return None
+    C = np.array(columns).T
+    _, sizes, ways = np.linalg.svd(G @ C)
+    free = C @ ways[int((sizes > NULL * sizes[0]).sum()) :].T
+    size = float(np.abs(found.f).max())
+    if not free.size or size == 0:
+        return None
+
+    limits = np.array([x.static * (1.0 if x.normal is None else 0.0) for x in rest]) / size
+    by_load = np.array([np.zeros(len(G)) if x.normal is None else x.static * np.eye(len(G))[x.normal] for x in rest])
+
+    def drags(f: np.ndarray) -> list[tuple[list[int], float]]:
+        return [(list(x.tangential), math.hypot(*f[list(x.tangential)], FINE)) for x in rest]
+
+    def margins(z: np.ndarray) -> np.ndarray:
+        f = found.f / size + free @ z[:-1]
+        rooms = limits + by_load @ f - [drag for _, drag in drags(f)]
+        return np.concatenate([f[loads], rooms]) - z[-1]
+
+    def slopes(z: np.ndarray) -> np.ndarray:
+        f = found.f / size + free @ z[:-1]
+        rooms = by_load.copy()
+        for row, (t, drag) in zip(rooms, drags(f), strict=True):
+            row[t] -= f[t] / drag
+        return np.column_stack([np.vstack([free[loads], rooms @ free]), -np.ones(len(loads) + len(rest))])
+
+    weights = np.append(np.full(free.shape[1], FINE), 0.0)
+    best = minimize(
+        lambda z: weights @ z**2 - z[-1],
+        np.zeros(free.shape[1] + 1),
+        jac=lambda z: 2 * weights * z - np.eye(len(z))[-1],
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 200},
+        constraints={"type": "ineq", "fun": margins, "jac": slopes},
+        bounds=[(-FAR, FAR)] * free.shape[1] + [(None, 1.0)],
+    )
+    return found.f + size * free @ best.x[:-1]
 
 
 class _Problem:
@@ -184,7 +250,7 @@ class _Problem:
             choices.append(closed if x.normal is None else [("open", None), *closed])
         out: list[Forces] = []
         for guess in itertools.product(*choices):
-            found = self._tried(np.zeros(self.n), [g[0] for g in guess], [g[1] for g in guess])
+            found = self._tried(np.zeros(self.n), [g[0] for g in guess], [g[1] for g in guess], lean=True)
             if found is not None and not any(np.abs(found.w - x.w).max() < 1e-6 * self.size for x in out):
                 out.append(found)
         return out
@@ -231,12 +297,46 @@ class _Problem:
                 out.append((-float(w[t] @ way) / self.size, i, "stick", None))
         return [(i, mode, way) for share, i, mode, way in sorted(out, key=lambda one: -one[0]) if share > 0]
 
+    @property
+    def _turning(self) -> list[int]:
+        """Contacts that may start to slip in 3D, if they are one or two."""
+        found = [i for i, x in enumerate(self.laws) if x.rough and len(x.tangential) == 2]
+        return found if len(found) <= 2 else []
+
+    def one_way(self) -> Forces | None:
+        """A solution in which one contact starts to slip in 3D, wherever to, and another sticks or opens.
+
+        Newton's method may miss it under strong friction: d x w changes its sign within a fraction of a degree.
+        """
+        modes, own = self._still
+        for i in self._turning:
+            x = self.laws[i]
+            t, others = list(x.tangential), [k for k in self._turning if k != i]
+            for kinds in itertools.product(("stick", "open"), repeat=len(others)):
+                after, ways = list(modes), list(own)
+                after[i] = "slip"
+                for k, kind in zip(others, kinds, strict=True):
+                    after[k] = kind if self.laws[k].normal is not None else "stick"
+                before, start = math.nan, 0.0
+                for angle in 2 * math.pi * np.arange(SCAN + 1) / SCAN:
+                    ways[i] = d = np.array([math.cos(angle), math.sin(angle)])
+                    f = self._held(np.zeros(self.n), after, ways)
+                    w = np.full(2, math.nan) if f is None else self.G[t] @ f + self.b[t]
+                    off = float(d[0] * w[1] - d[1] * w[0])
+                    if before * off <= 0:
+                        between = start + (angle - start) * before / (before - off) if before != off else angle
+                        ways[i] = np.array([math.cos(between), math.sin(between)])
+                        found = self._tried(np.zeros(self.n), after, ways)
+                        if found is not None:
+                            return found
+                    before, start = off, float(angle)
+        return None
+
     def around(self) -> Forces | None:
         """A solution in which one or two contacts start to slip in 3D, wherever to: Newton's method may miss it."""
         modes, own = self._still
-        turning = [i for i, x in enumerate(self.laws) if modes[i] == "stick" and len(x.tangential) == 2]
-        angles = 2 * math.pi * np.arange(RAYS) / RAYS
-        for start in itertools.product(angles, repeat=len(turning)) if 0 < len(turning) <= 2 else ():
+        turning, angles = self._turning, 2 * math.pi * np.arange(RAYS) / RAYS
+        for start in itertools.product(angles, repeat=len(turning)) if turning else ():
             ways, after = list(own), list(modes)
             for i, a in zip(turning, start, strict=True):
                 ways[i], after[i] = np.array([math.cos(a), math.sin(a)]), "slip"
@@ -256,7 +356,7 @@ class _Problem:
             done = sweeps
             if not np.isfinite(f).all():
                 return None
-            found = self._tried(f, *(self._guess(f) if sweeps else self._still))
+            found = self._tried(f, *(self._guess(f) if sweeps else self._still), lean=not sweeps)
             if found is not None:
                 return found
         return None
@@ -307,9 +407,9 @@ class _Problem:
     def released(self, leaving: Mapping[int, str]) -> Forces | None:
         """The solution in which nothing changes but that contacts at their limit are let go, if there is one.
 
-        Those are the given ones and all that are as near to theirs. Where their rows depend on others that hold, the
-        limit is one of how forces are shared, and nothing is let go. At the limit nothing moves yet, so that a slip
-        that starts has no direction but that of the force.
+        Those are the given ones and all that are as near to theirs. Where their rows depend on others that hold, or on
+        each other and other forces do, the limit is one of how forces are shared, and nothing is let go. At the limit
+        nothing moves yet, so that a slip that starts has no direction but that of the force.
         """
         modes, ways = self._still
         f = self._held(np.zeros(self.n), modes, ways)
@@ -317,7 +417,7 @@ class _Problem:
             return None
         near = {k: "slip" for k, x in enumerate(self.laws) if modes[k] == "stick" and self._spent(x, f)} | dict(leaving)
         for which in (near, leaving):
-            if not self._alone(which, modes):
+            if not self._alone(which, modes) or self._spares(which, f, modes):
                 continue
             after, turned = list(modes), list(ways)
             for k, what in which.items():
@@ -338,23 +438,41 @@ class _Problem:
         limit = x.static * (f[x.normal] if x.normal is not None else 1.0)
         return bool(np.linalg.norm(f[list(x.tangential)]) >= (1 - NEARLY) * limit)
 
+    def _rows(self, i: int, modes: Sequence[str]) -> list[int]:
+        x = self.laws[i]
+        return [*(x.tangential if modes[i] == "stick" else ()), *([] if x.normal is None else [x.normal])]
+
     def _alone(self, which: Collection[int], modes: Sequence[str]) -> bool:
         """Whether the rows that some contacts hold depend on none that others hold."""
-
-        def rows(i: int) -> list[int]:
-            x = self.laws[i]
-            return [*(x.tangential if modes[i] == "stick" else ()), *([] if x.normal is None else [x.normal])]
-
-        own = [row for i in which for row in rows(i)]
-        others = [row for i in range(len(self.laws)) if i not in which for row in rows(i)]
+        own = [row for i in which for row in self._rows(i, modes)]
+        others = [row for i in range(len(self.laws)) if i not in which for row in self._rows(i, modes)]
         return rank(self.G, [*own, *others]) - rank(self.G, others) == rank(self.G, own)
+
+    def _spares(self, which: Collection[int], f: np.ndarray, modes: Sequence[str]) -> bool:
+        """Whether contacts whose rows depend on each other have other forces, within all limits, than those f."""
+        own = [row for i in which for row in self._rows(i, modes)]
+        if rank(self.G, own) == len(own):
+            return False
+        still = Forces(f, self.G @ f + self.b, tuple(modes), tuple(x.direction for x in self.laws))
+        other = centred(self.G, self.laws, still)
+        return other is not None and not any(self._spent(self.laws[i], other) for i in which)
 
     # ---- a guess made exact ---------------------------------------------------------------------------------------
 
-    def _tried(self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None]) -> Forces | None:
+    def _tried(
+        self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None], *, lean: bool = False
+    ) -> Forces | None:
+        """The solution of a guess, if it has one; to `lean`, others of the forces with its motion are looked for."""
         ways = list(directions)
         found = self._forces(f, modes, ways)
-        return None if found is None else self._judged(found, self.G @ found + self.b, modes, ways)
+        if found is None:
+            return None
+        w = self.G @ found + self.b
+        judged = self._judged(found, w, modes, ways)
+        if judged is None and lean and "stick" in modes:
+            other = centred(self.G, self.laws, Forces(found, w, tuple(modes), tuple(ways)))
+            judged = None if other is None else self._judged(other, self.G @ other + self.b, modes, ways)
+        return judged
 
     def _forces(self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f of a guess, with the directions along which its slips start put into `ways`."""
@@ -362,77 +480,86 @@ class _Problem:
         return self._held(f, modes, ways)
 
     def _turn(self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None]) -> None:
-        """Directions along which slips start: d x w = 0 of every contact that turns; by Newton on their angles."""
+        """Directions d along which slips start: d x w = 0 of every contact that turns; by Newton on their angles."""
         turning = [i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough and len(x.tangential) == 2]
         if not turning:
             return
         angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
+        rows = np.array([self.laws[i].tangential for i in turning])
 
-        def off(at: np.ndarray) -> np.ndarray:
-            for i, a in zip(turning, at, strict=True):
-                ways[i] = np.array([math.cos(a), math.sin(a)])
-            found = self._held(f, modes, ways)
-            if found is None:
-                return np.full(len(at), np.nan)
-            w = [self.G[list(self.laws[i].tangential)] @ found + self.b[list(self.laws[i].tangential)] for i in turning]
-            pairs = zip((ways[i] for i in turning), w, strict=True)
-            return np.array([d[0] * x[1] - d[1] * x[0] for d, x in pairs if d is not None])
+        def off(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            """d x w, and its derivative by the angles; nothing finite where there are no forces."""
+            d, e = np.column_stack([np.cos(at), np.sin(at)]), np.column_stack([-np.sin(at), np.cos(at)])
+            for i, way in zip(turning, d, strict=True):
+                ways[i] = way
+            held = self._hold(f, modes, ways)
+            if held is None:
+                return np.full(len(at), np.nan), np.zeros((len(at), len(at)))
+            found, C, solved, rest = held
+            change = np.zeros((self.n, len(at)))  # of the forces, each with its load as it is
+            for k, i in enumerate(turning):
+                x = self.laws[i]
+                change[rows[k], k] = -x.friction * (found[x.normal] if x.normal is not None else 1.0) * e[k]
+            change -= C @ solved(self.G[rest] @ change)
+            w = (self.G[rows.ravel()] @ found + self.b[rows.ravel()]).reshape(-1, 2)
+            by = (self.G[rows.ravel()] @ change).reshape(len(at), 2, len(at))
+            slope = d[:, :1] * by[:, 1] - d[:, 1:] * by[:, 0] + np.diag(e[:, 0] * w[:, 1] - e[:, 1] * w[:, 0])
+            return d[:, 0] * w[:, 1] - d[:, 1] * w[:, 0], slope
 
-        now = off(angle)
+        now, slope = off(angle)
         for _ in range(TURNS):
-            if not np.isfinite(now).all() or np.abs(now).max() < 1e-16 * self.size:
-                break
-            slope = np.column_stack(
-                [(off(angle + TURN * e) - off(angle - TURN * e)) / (2 * TURN) for e in np.eye(len(angle))]
-            )
-            if not np.isfinite(slope).all():
+            if not np.isfinite(now).all() or np.abs(now).max() < 1e-15 * self.size or not np.isfinite(slope).all():
                 break
             step = -np.linalg.lstsq(slope, now, rcond=1e-14)[0]
+            if np.abs(step).max() < TURNED:
+                break
             step *= min(1.0, 1.0 / max(np.abs(step).max(), 1e-300))  # rad
             for _ in range(HALVINGS):
-                ahead = off(angle + step)
+                ahead, its_slope = off(angle + step)
                 if np.linalg.norm(ahead) < np.linalg.norm(now):
                     break
                 step = step / 2
             else:
                 break
-            angle, now = angle + step, ahead
+            angle, now, slope = angle + step, ahead, its_slope
         off(angle)
 
     def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f with w = 0 along the rows that are held."""
-        columns, held = [], []
-        fixed = np.zeros(self.n)
-        start = []
-        for i, x in enumerate(self.laws):
-            if modes[i] == "open":
+        found = self._hold(f, modes, ways)
+        return None if found is None else found[0]
+
+    def _hold(
+        self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
+    ) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray], list[int]] | None:
+        """Those forces, C they are made of (C y and fixed ones), how G C y = r is solved along rows held, and these."""
+        rest, fixed = list[int](), np.zeros(self.n)
+        for x, mode in zip(self.laws, modes, strict=True):
+            if mode != "open":
+                rest += ([] if x.normal is None else [x.normal]) + (list(x.tangential) if mode == "stick" else [])
+        C = np.zeros((self.n, len(rest)))
+        C[rest, np.arange(len(rest))] = 1.0
+        for x, mode, way in zip(self.laws, modes, ways, strict=True):
+            if mode != "slip" or way is None or not x.tangential:
                 continue
-            t = list(x.tangential)
-            if x.normal is not None:
-                column = np.zeros(self.n)
-                column[x.normal] = 1.0
-                if modes[i] == "slip" and t and (way := ways[i]) is not None:
-                    column[t] = -x.friction * way
-                columns.append(column)
-                held.append(x.normal)
-                start.append(f[x.normal])
-            elif modes[i] == "slip" and (way := ways[i]) is not None:
-                fixed[t] = -x.friction * way
-            if modes[i] == "stick":
-                for row in t:
-                    columns.append(np.eye(self.n)[row])
-                    held.append(row)
-                    start.append(f[row])
-        if not columns:
-            return fixed
-        C, first = np.array(columns).T, np.array(start)
-        K = self.G[held] @ C
-        off = self.G[held] @ (C @ first + fixed) + self.b[held]
+            if x.normal is None:
+                fixed[list(x.tangential)] = -x.friction * way
+            else:
+                C[list(x.tangential), rest.index(x.normal)] = -x.friction * way
+        if not rest:
+            return fixed, C, lambda r: r, rest
+        first, G = f[rest], self.G[rest]
         try:
-            step, _, _, _ = np.linalg.lstsq(K, -off, rcond=1e-11)
+            U, sizes, V = np.linalg.svd(G @ C)
         except np.linalg.LinAlgError:
             return None
-        return C @ (first + step) + fixed
+        kept = int((sizes > RANK * sizes[0]).sum())
+
+        def solved(r: np.ndarray) -> np.ndarray:
+            return V[:kept].T @ ((U[:, :kept].T @ r).T / sizes[:kept]).T  # in this order what is left over is round-off
+
+        y = first - solved(G @ (C @ first + fixed) + self.b[rest])
+        return C @ y + fixed, C, solved, rest
 
     def _judged(
         self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]

@@ -21,6 +21,8 @@ from saltus.model.parts import Frame
 from saltus.model.symbols import SX, cross, number
 from saltus.once import cached_property
 
+DIRECTIONS = {"turn", "tilt", "angle"}  # how the names of locks without a unit begin
+
 
 class Equations:
     """All expressions of one mechanism with one set of constraints.
@@ -299,6 +301,11 @@ class Equations:
         """Derivative of J times v (with all terms of given motions): phi'' = J a + gamma."""
         second = ca.jtimes(self.phi_dot, ca.vertcat(self.q, self.t), ca.vertcat(self.q_dot, 1))
         return ca.cse(second)
+
+    @property
+    def alike(self) -> list[tuple[int, bool]]:
+        """Label of every row: those of one joint that have one unit share it."""
+        return [(i, lock.split()[0] in DIRECTIONS) for i, c in enumerate(self.closures) for lock in c.locks]
 
     @cached_property
     def row_names(self) -> list[str]:

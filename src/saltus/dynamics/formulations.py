@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import casadi as ca
@@ -160,14 +161,19 @@ def _independence(e: Equations, rows: list[int]) -> SX | None:
     for members in groups(np.asarray(ca.DM.ones(J.sparsity()).full())):
         if kept[members].all():
             continue
-        part = J[members.tolist(), :]
-        squares = ca.sum2(part**2)
+        part, labels = J[members.tolist(), :], [e.alike[moving[i]] for i in members]
+        squares = _largest(ca.sum2(part**2), labels)
         unit = part / ca.repmat(ca.sqrt(squares + NOISE**2 * ca.mmax(squares) + 1e-300), 1, part.shape[1])
         own, others = (unit[np.flatnonzero(which).tolist(), :] for which in (kept[members], ~kept[members]))
         gram = Positive(ca.mtimes(own, own.T) + NOISE * SX.eye(own.shape[0]))
         C = gram.solve(ca.mtimes(own, others.T))
         worst = ca.fmin(worst, 1 / product(Positive(ca.mtimes(C, C.T) + SX.eye(own.shape[0])).D))
     return worst
+
+
+def _largest(x: SX, labels: Sequence[Hashable]) -> SX:
+    """Each number replaced by the largest of its label."""
+    return ca.vertcat(*[ca.mmax(x[[i for i, other in enumerate(labels) if other == own]]) for own in labels])
 
 
 def _projected(e: Equations, recursion: Recursion, rows: list[int], iterations: int) -> SX:

@@ -18,11 +18,11 @@ from saltus.once import cached_property
 
 
 @unchanged
-def forward(state: State, efforts: Mapping[str, float] | None = None, *, t: float = 0.0) -> Forward:
+def forward(state: State, efforts: Mapping[str, float] | None = None, *, t: float | None = None) -> Forward:
     """What a state does next under the efforts (Nm, N) of its inputs; None leaves all inputs at zero.
 
-    `t` (s) matters where motions are given in time. Loops hold; contacts of a domain are not part of a machine and do
-    not act here.
+    It is asked at the time of the state, or at `t` (s): motions may be given in time. Loops hold; contacts of a domain
+    are not part of a machine and do not act here.
     """
     m = state_of(state, "forward: what moves").mechanism
     given = {} if efforts is None else dict(efforts)
@@ -35,7 +35,7 @@ def forward(state: State, efforts: Mapping[str, float] | None = None, *, t: floa
     u = np.array([float(given.get(name, 0.0)) for name in m.inputs])
     if not np.isfinite(u).all():
         raise BadValue(f"efforts {given} are not all finite numbers", given=given)
-    return Forward(state, u, t)
+    return Forward(state, u, state.time if t is None else t)
 
 
 class Forward:

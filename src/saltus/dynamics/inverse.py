@@ -99,7 +99,8 @@ class Inverse:
 
     def at(self, index: int) -> State:
         """State at one of the times."""
-        return State(self.mechanism, self.positions[index], self.velocities[index], self.params)
+        q, v, t = self.positions[index], self.velocities[index], float(self.t[index])
+        return State(self.mechanism, q, v, self.params, time=t)
 
     @property
     def loads(self) -> dict[str, Load]:

@@ -35,7 +35,6 @@ FADING = 1e-8
 # by this share, and by round-off over it, times the last one's error. Measured against a dense solve of a four-bar and
 # of a spatial linkage: 1e-10 leaves round-off times the condition number, 1e-9 and 1e-11 a hundred times as much.
 LENT = 1e-10
-DIRECTIONS = {"turn", "tilt", "angle"}  # how the names of locks without a unit begin
 Label = Hashable  # a coordinate or a constraint row by number, or (link, component) of an acceleration
 Stage = tuple[str, bool]  # a link, and whether before (False) or after (True) the joint that places it is folded
 
@@ -104,10 +103,9 @@ class Recursion:
         self.J = e.J[list(rows), :]
         self._light = e.mechanism.idle if rows else set()
         # Rows of one joint that have one unit; two such groups may differ by the square of any lengths of the machine.
-        units = [(i, lock.split()[0] in DIRECTIONS) for i, c in enumerate(e.closures) for lock in c.locks]
-        self._group: dict[Label, Hashable] = {self.nv + k: units[row] for k, row in enumerate(rows)}
+        self._group: dict[Label, Hashable] = {self.nv + k: e.alike[row] for k, row in enumerate(rows)}
         self._steps: list[_Fold | _Drop] = []
-        self._joints = _joints(e)
+        self.joints = joints(e)
         metres = [c.contact is not None or lock.startswith("shift") for c in e.closures for lock in c.locks]
         carried = self._carried(e)
         fading = {k: self._of_heaviest(carried, k) for k, row in enumerate(rows) if metres[row]}
@@ -139,7 +137,7 @@ class Recursion:
     def _reach(self) -> dict[str, list[int]]:
         """Components of each link's acceleration that can be other than zero: three in the plane."""
         out: dict[str, list[int]] = {"ground": []}
-        for joint in self._joints:
+        for joint in self.joints:
             moved = set(joint.columns.row())
             if out[joint.parent]:
                 moved |= set(joint.shift[:, out[joint.parent]].row())
@@ -150,7 +148,7 @@ class Recursion:
         """When each coordinate (below nv) and each reaction (from nv on) can leave: all it touches is collected."""
         path: dict[str, list[str]] = {"ground": ["ground"]}
         touched: list[set[str]] = [set() for _ in range(self.nv)]
-        for joint in self._joints:
+        for joint in self.joints:
             path[joint.child] = [*path[joint.parent], joint.child]
             for j in joint.coordinates:
                 touched[j].add(joint.child)
@@ -176,13 +174,13 @@ class Recursion:
 
     def _eliminate(self, e: Equations) -> None:
         forms = {"ground": _Form()}
-        for joint in self._joints:
+        for joint in self.joints:
             own = self._reached[joint.child]
             inertia = _inertia(e, joint.child)
             if joint.child in self._light:
                 inertia += _lent(e)
             forms[joint.child] = _Form([(joint.child, c) for c in own], inertia[own, own])
-        for joint in reversed(self._joints):
+        for joint in reversed(self.joints):
             form = self._leave(forms.pop(joint.child), (joint.child, False))
             form = self._leave(self._folded(joint, form), (joint.child, True))
             forms[joint.parent] = forms[joint.parent] + form
@@ -197,7 +195,7 @@ class Recursion:
         self._steps.append(_Fold(old, new, T))
         rest = [x for x in form.labels if x not in old]
         a, b = form.at(old), form.at(rest)
-        kept = _Form(new, _symmetric(ca.mtimes([T.T, form.H[a, a], T])))
+        kept = _Form(new, symmetric(ca.mtimes([T.T, form.H[a, a], T])))
         out = kept.widened(rest)
         H, i, j = SX(out.H), out.at(new), out.at(rest)
         if rest:
@@ -226,7 +224,7 @@ class Recursion:
     def _drop(self, form: _Form, gone: Sequence[Label], sign: int) -> _Form:
         kept = [x for x in form.labels if x not in gone]
         i, j = form.at(gone), form.at(kept)
-        D, floor = sign * form.H[i, i], None
+        D, floor, groups = sign * form.H[i, i], None, list[Hashable]()
         if sign < 0:
             fading, shared, absent = (
                 ca.vertcat(*[own.get(x, SX(0)) for x in gone]) for own in (self._fading, self._shared, self._gone)
@@ -234,10 +232,11 @@ class Recursion:
             floor = self._floor(D, [self._group[x] for x in gone]) + fading
             D += _penalty(D, [k for k, x in enumerate(gone) if x in self._shared], shared)
             D += ca.diag(absent)  # a row let go of has no reaction
-        factor, K = Positive(D, floor), form.H[i, j]
+            groups = [self._group[x] if x in self._fading else x for x in gone]
+        factor, K = Positive(D, floor, groups), form.H[i, j]
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
-        return _Form(kept, _symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))
+        return _Form(kept, symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))
 
     @staticmethod
     def _floor(D: SX, groups: Sequence[Hashable]) -> SX:
@@ -248,8 +247,8 @@ class Recursion:
 
     def _carried(self, e: Equations) -> dict[str, SX]:
         """Mass of each link with all that hangs on it."""
-        out = {joint.child: SX(number(e.mechanism.links[joint.child].mass)) for joint in self._joints}
-        for joint in reversed(self._joints):
+        out = {joint.child: SX(number(e.mechanism.links[joint.child].mass)) for joint in self.joints}
+        for joint in reversed(self.joints):
             if joint.parent in out:
                 out[joint.parent] += out[joint.child]
         return out
@@ -258,7 +257,7 @@ class Recursion:
         """FADING by the largest mass that a coordinate of a row carries."""
         moved = set(self.J[row, :].sparsity().get_triplet()[1])
         heaviest = SX(0)
-        for joint in self._joints:
+        for joint in self.joints:
             if moved.intersection(joint.coordinates):
                 heaviest = ca.fmax(heaviest, carried[joint.child])
         return ca.if_else(heaviest > 0, FADING / heaviest, 0)
@@ -292,7 +291,8 @@ class Recursion:
         return a, -ca.vertcat(SX(0, 1), *[x[self.nv + k] for k in range(self.n)])
 
 
-def _joints(e: Equations) -> list[_Joint]:
+def joints(e: Equations) -> list[_Joint]:
+    """Every placed joint, parents first."""
     rates = [ca.vertcat(x.w_dot, x.d_dot) for _, _, chain in e.kinematics.chains for x in chain]
     subspace = ca.sparsify(ca.jacobian(ca.vertcat(SX(0, 1), *rates), e.a))
     out, at = [], 0
@@ -338,7 +338,7 @@ def _penalty(D: SX, rows: list[int], e: SX) -> SX:
     return out
 
 
-def _symmetric(H: SX) -> SX:
+def symmetric(H: SX) -> SX:
     """One triangle mirrored: what the other one would compute is never asked for."""
     return ca.sparsify(ca.tril2symm(ca.tril(H)))
 

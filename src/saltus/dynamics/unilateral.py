@@ -30,6 +30,7 @@ from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
 TINY = 1e-300
+LEAN = 1e-4  # share of friction in a load: with so little of it a contact leans
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
 
@@ -56,9 +57,9 @@ class Element:
         self.normal = not isinstance(part, Rub)
         self.soft = not isinstance(part, Rub) and part.stiffness is not None
         sizes = {"closed": 1, "stick": 1, "felt": 1, "friction": 1, "static": 1, "direction": slips, "anchor": slips}
-        sizes["share"] = int(slips > 0)  # of a load that others bear too; 0: others hold it, and its friction is given
+        sizes["share"] = int(slips > 0)  # of a load that others bear too; 0: others hold it
         if isinstance(part, Foot):
-            sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
+            sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6, "clear": 3}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
             sizes |= {"reference": 3}
         # m/s, of slips in 3D: a slower one has come to rest; a slower one that starts has the direction it started in,
@@ -81,9 +82,12 @@ class Element:
         return self.symbols["closed"] * (1 - self.symbols["stick"])
 
     @property
-    def idle(self) -> SX:
-        """1 where it is at rest because others hold it: friction has the direction and the size that it is given."""
-        return self.symbols["closed"] * self.symbols["stick"] * (self.symbols["share"] <= 0)
+    def leaning(self) -> SX:
+        """1 where it is at rest with a friction whose direction and size by the load it is given, beside what holds it.
+
+        With a share of zero nothing else holds it.
+        """
+        return self.symbols["closed"] * self.symbols["stick"] * (self.symbols["share"] <= LEAN)
 
     def closure(self, g: Geometry, index: int) -> Closure:
         """Its rows, weighted by the mode."""
@@ -201,6 +205,8 @@ def _foot(element: Element, foot: Foot, e: Equations, ground: Ground) -> Geometr
     if ground.patches > 1 and element.patch == 0:
         w = s["within"]
         inside = ca.fmin(*[w[3 * i] * place[0] + w[3 * i + 1] * place[1] - w[3 * i + 2] for i in range(2)])
+        clear = s["clear"][2] - ca.sqrt(ca.sumsqr(place - s["clear"][:2]) + TINY)
+        inside = ca.fmin(inside, ca.if_else(s["clear"][2] > 0, clear, 1))
     return Geometry(gap, ca.vertcat(*slip, k.rate(gap)), hold, normal, tangents, inside)
 
 

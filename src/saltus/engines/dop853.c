@@ -525,7 +525,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     }
     off = fabs(g[nearest]);
     /* A large correction means that the guard barely touches: the interpolant's root then stays. */
-    if (pass == 3 || length == 0 || fabs(soonest) > 1e-2 * length) break;
+    if (pass == 3 || length == 0 || fabs(soonest) > 0.1 * length) break;
     if (!jumps && fabs(soonest) <= DBL_EPSILON * fmax(fabs(t + length), length)) break;
     if (jumps || fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) { /* the interpolant's root stays, too */
       pass = 2, length = first * h;

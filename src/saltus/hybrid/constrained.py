@@ -63,6 +63,12 @@ def tree_of(system: HybridSystem) -> Equations:
     return system.mechanism.once("equations", lambda: Equations(system.mechanism))
 
 
+def timed(system: HybridSystem) -> bool:
+    """Whether a system's mechanism itself depends on time: by motions given in it, constraints or forces."""
+    e = tree_of(system)
+    return bool(ca.depends_on(ca.vertcat(e.inverse_dynamics, e.Q, e.phi), e.t))
+
+
 class Constrained:
     """A machine under the constraints of one domain: M a + h = Q + J' f, phi = 0.
 

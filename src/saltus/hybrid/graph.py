@@ -19,6 +19,8 @@ from saltus.model.mechanism import Mechanism
 from saltus.model.packing import Packed
 from saltus.model.parts import Frame
 
+ALONE = "motion"  # the domain of a machine that has no other
+
 
 @dataclass(frozen=True, eq=False)
 class Domain:
@@ -74,7 +76,7 @@ class HybridSystem(Packed):
 
     @classmethod
     def alone(cls, mechanism: Mechanism, terrain: Ground | None = None) -> HybridSystem:
-        """Return the system of a mechanism that has one domain, "motion".
+        """Return the system of a mechanism that has one domain, ALONE.
 
         What may touch does so by itself; without such parts there are no contacts.
         """
@@ -82,7 +84,7 @@ class HybridSystem(Packed):
 
         def make() -> HybridSystem:
             system = cls(mechanism)
-            system.domain("motion")
+            system.domain(ALONE)
             system.terrain, system.controls = terrain, mechanism.controls
             return system
 

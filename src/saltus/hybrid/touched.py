@@ -105,7 +105,7 @@ class Touched(Constrained):
         """Force (N) or effort (Nm) against a slip, zero of a contact that is open or holds itself at rest."""
         x = self.elements[i]
         size = self.normals[self.sliding.index(i)] if x.normal else 1.0
-        way = x.slipping * x.direction(slip) + x.idle * x.symbols["direction"]
+        way = x.slipping * x.direction(slip) + x.leaning * x.symbols["direction"]
         return -x.symbols["friction"] * size * way
 
     # ---- what holds and what moves ----------------------------------------------------------------------------------
@@ -241,6 +241,12 @@ class Touched(Constrained):
         """Stiffness (N/m) of every contact from the Params, zero of hard ones."""
         given = [number(getattr(x.part, "stiffness", None) or 0.0) for x in self.elements]
         return rare("stiffness", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *given))]))
+
+    @cached_property
+    def radii(self) -> Kernel:
+        """Radius (m) of every foot from the Params, zero of other contacts."""
+        given = [number(x.part.radius if isinstance(x.part, Foot) else 0.0) for x in self.elements]
+        return rare("radii", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *given))]))
 
     @cached_property
     def law_slopes(self) -> Kernel:

@@ -90,7 +90,7 @@ def arm(g: np.ndarray, rate: np.ndarray, directions: np.ndarray, edges: Sequence
 
 def choose_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray) -> tuple[int, ...]:
     """Constraint rows that are independent at a configuration, a well conditioned set of them."""
-    return tuple(independent_rows(c.unitless(t, q, base))) if c.rows else ()
+    return tuple(independent_rows(c.unitless(t, q, base), c.equations.alike)) if c.rows else ()
 
 
 def flow_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray, wanted: int | None = None) -> tuple[int, ...]:
@@ -103,7 +103,9 @@ def flow_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray, wanted:
     J = c.unitless(t, q, base)
     n = c.loops if c.elements else len(J)
     more = [i for i in range(n, len(J)) if not c.elements[c.rows[i].contact or 0].soft]
-    own = independent_rows(J[:n]) if wanted is None else pivots(scaled_rows(J[:n]).T, wanted - len(more))
+    loops, alike = J[:n], c.equations.alike[:n]
+    count = None if wanted is None else wanted - len(more)
+    own = independent_rows(loops, alike) if count is None else pivots(scaled_rows(loops, alike).T, count)
     return (*own, *more)
 
 

@@ -46,7 +46,6 @@ class ImpactResult:
     event: Impact
     numbers: Numbers
     system: HybridSystem
-    time: float = 0.0
 
     # ---- energy -------------------------------------------------------------------------------------------------
 
@@ -127,7 +126,7 @@ class ImpactResult:
         """Velocity (m/s) of a contact, on the ground or not: tangential first, normal last."""
         state = self.after if after else self.before
         hit = strike(self.system, [place_contact(contact)])
-        return hit.at(self.time, state.positions, state.velocities, state.p).u
+        return hit.at(state.time, state.positions, state.velocities, state.p).u
 
     # ---- what the machine is like there -----------------------------------------------------------------------------
 
@@ -244,7 +243,6 @@ def impact(
     bilateral: bool = False,
     side: int = 1,
     project: bool = False,
-    time: float = 0.0,
 ) -> ImpactResult:
     """Let contacts take hold at a state: `contacts` are points (which stick), contacts, a domain or its name.
 
@@ -254,7 +252,7 @@ def impact(
     slip reversal where one contact acts; `force(s)` is the user's own law, returning {contact: tangential impulse}
     for s.normal, s.before and s.after, each by contact. `bilateral` contacts may pull, as a grip does. `side` -1
     means that the surface lies on the other side of the points, a wall above them. Velocities that break the
-    loops are refused, or with `project` first projected. `time` (s) matters where motions are given in time.
+    loops are refused, or with `project` first projected. Motions given in time are those at the state's.
     """
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system)
@@ -268,8 +266,8 @@ def impact(
     hit = strike(system, [*new, *stood], params)
     if hit.others and len(hit.contacts.names) > 1:
         raise BadValue(f"contact {hit.others[0]!r} is none with the ground; let it act alone, with bilateral=True")
-    v = _consistent(hit, state, len(new), project, time)
-    now = hit.at(time, state.positions, v, state.p)
+    v = _consistent(hit, state, len(new), project)
+    now = hit.at(state.time, state.positions, v, state.p)
     if side == -1:
         if hit.others:
             raise BadValue(f"contact {hit.others[0]!r} has no surface, so no other side of one; leave out side=-1")
@@ -302,7 +300,6 @@ def impact(
         event,
         now,
         system,
-        time,
     )
 
 
@@ -329,10 +326,10 @@ def contacts_of(
     return out, params
 
 
-def _consistent(hit: Strike, state: State, new: int, project: bool, time: float) -> np.ndarray:
+def _consistent(hit: Strike, state: State, new: int, project: bool) -> np.ndarray:
     """Velocities before the impact, which must keep the loops and the standing contacts."""
     v = state.velocities
-    now = hit.at(time, state.positions, v, state.p)
+    now = hit.at(state.time, state.positions, v, state.p)
     rows = hit.acting([i >= new for i in range(len(hit.contacts.names))])
     kept, speed = np.vstack([now.B, now.A[rows]]), np.concatenate([now.loop_speed, now.u[rows]])
     names = [*hit.constrained.row_names[: hit.loops], *(hit.rows[i] for i in rows)]

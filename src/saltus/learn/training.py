@@ -7,7 +7,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -173,13 +173,14 @@ def train(
     copies: int = 1024,
     every: float = 20.0,
     seed: int = 0,
+    shape: Sequence[int] = SHAPE,
     tell: Callable[[dict[str, float]], None] = lambda row: None,
     world: Any = None,
 ) -> PPO:
     """Train a policy for so many seconds in all, a checkpoint `every` so many; what `folder` holds is gone on with.
 
-    Where the task says how many strides are enough, training ends as soon as `simulate` confirms them. `world` is a
-    vector environment in place of a batch of `copies`.
+    Where the task says how many strides are enough, training ends as soon as `simulate` confirms them. `shape` are the
+    sizes of its layers of tanh, `world` is a vector environment in place of a batch of `copies`.
     """
     made = named(task) if isinstance(task, str) else task
     folder = Path(folder)
@@ -200,7 +201,7 @@ def train(
             n_epochs=EPOCHS,
             learning_rate=3e-4,
             gamma=0.98,
-            policy_kwargs={"net_arch": list(SHAPE), "activation_fn": torch.nn.Tanh, "log_std_init": -0.7},
+            policy_kwargs={"net_arch": list(shape), "activation_fn": torch.nn.Tanh, "log_std_init": -0.7},
             seed=seed,
             device="cpu",
         )

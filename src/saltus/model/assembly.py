@@ -11,7 +11,7 @@ import numpy as np
 
 from saltus.compile import Kernel
 from saltus.errors import BadValue
-from saltus.model.closing import CLOSED, assembler
+from saltus.model.closing import CLOSED, Assembler, assembler
 from saltus.model.contents import unchanged
 from saltus.model.geometry import trace
 from saltus.model.kinematics import Kinematics
@@ -31,7 +31,8 @@ class State(Shown, Generic[M]):
     """Positions and velocities of a mechanism, with the Param values they belong to.
 
     `z` is what else has a memory, the stretch of friction springs on soft ground (m); None is none. `time` (s) is when
-    a run was in it. What a state does next, and which forces act in it, says `sl.forward(state)`.
+    it is so, which matters where motions are given in time. What a state does next, and which forces act in it, says
+    `sl.forward(state)`.
     """
 
     mechanism: M
@@ -59,26 +60,27 @@ class State(Shown, Generic[M]):
     @property
     def gap(self) -> float:
         """Largest constraint error (m)."""
-        phi, _ = assembler(self.mechanism).closure(0.0, self.positions, self.p)
+        phi, _ = self._assembler.closure(self.time, self.positions, self.p)
         return float(np.abs(phi).max(initial=0.0))
 
     # ---- points -------------------------------------------------------------------------------------------------
 
-    def position(self, point: Any, *, t: float = 0.0) -> np.ndarray:
-        """World position of a point (m); `t` (s) matters where a motion is given in time."""
-        return trace(self.mechanism, self.positions, [point], params=self.params, t=t)[0, 0]
+    def position(self, point: Any, *, t: float | None = None) -> np.ndarray:
+        """World position of a point (m) at the state's time, or at `t` (s)."""
+        when = self.time if t is None else t
+        return trace(self.mechanism, self.positions, [point], params=self.params, t=when)[0, 0]
 
-    def velocity(self, point: Any, *, t: float = 0.0) -> np.ndarray:
+    def velocity(self, point: Any, *, t: float | None = None) -> np.ndarray:
         """World velocity of a point (m/s)."""
         return self._moving(point, t)[0]
 
-    def jacobian(self, point: Any, *, t: float = 0.0) -> np.ndarray:
+    def jacobian(self, point: Any, *, t: float | None = None) -> np.ndarray:
         """Jacobian of a point's velocity by all velocities v, loops not inserted: one row per axis of the world."""
         return self._moving(point, t)[1]
 
-    def _moving(self, point: Any, t: float) -> tuple[np.ndarray, np.ndarray]:
+    def _moving(self, point: Any, t: float | None) -> tuple[np.ndarray, np.ndarray]:
         m = self.mechanism
-        frame = m.frame(point)
+        frame, when = m.frame(point), self.time if t is None else t
         d = 3 if m.spatial else 2
 
         def make() -> Kernel:
@@ -89,7 +91,7 @@ class State(Shown, Generic[M]):
                 ca.Function("moving", [k.t, k.q, k.v, k.p], outputs, list("tqvp"), ["rate", "J"]), native=False
             )
 
-        velocity, J = m.once(("moving", frame), make)(t, self.positions, self.velocities, self.p)
+        velocity, J = m.once(("moving", frame), make)(when, self.positions, self.velocities, self.p)
         return np.ravel(velocity).copy(), np.reshape(J, (d, len(m.v_names))).copy()
 
     @property
@@ -99,22 +101,26 @@ class State(Shown, Generic[M]):
         up = self.position(body.at(*(0, 0, 1) if m.spatial else (0, 1))) - self.position(body.origin)
         return float(np.arctan2(np.linalg.norm(up[:-1]), up[-1]))
 
+    @property
+    def _assembler(self) -> Assembler:
+        return assembler(self.mechanism).at(self.time)
+
     # ---- branch -------------------------------------------------------------------------------------------------
 
     @unchanged
     def follow(self, driver: str, values: Sequence[float]) -> np.ndarray:
         """Positions, one row per value, while a coordinate moves through `values` on this state's branch."""
-        return follow(assembler(self.mechanism), self.positions, self.p, driver, values)
+        return follow(self._assembler, self.positions, self.p, driver, values)
 
     @unchanged
     def travel(self, driver: str) -> Travel:
         """How far a coordinate can go on this state's branch: all the way round, or between two limits."""
-        return travel(assembler(self.mechanism), self.positions, self.p, driver)
+        return travel(self._assembler, self.positions, self.p, driver)
 
     @unchanged
     def mobility(self, drivers: Sequence[str] | None = None) -> Mobility:
         """Freedom, redundant constraints and nearness of a dead centre; drivers default to joints with motors."""
-        return mobility(assembler(self.mechanism), self.positions, self.p, drivers)
+        return mobility(self._assembler, self.positions, self.p, drivers)
 
     def __repr__(self) -> str:
         return f"State of {self.mechanism.name!r}: q = {self.q!r}, v = {self.v!r}"

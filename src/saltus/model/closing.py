@@ -6,6 +6,7 @@ its enlargement go the same way.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -35,7 +36,9 @@ HALVINGS = 12  # of such a move before it is left to a fresh search
 
 
 class Assembler:
-    """Numerical side of a mechanism's loop equations."""
+    """Numerical side of a mechanism's loop equations, at an instant `t` (s) where motions are given in time."""
+
+    t = 0.0
 
     def __init__(self, mechanism: Structure) -> None:
         mechanism.check()
@@ -53,6 +56,12 @@ class Assembler:
         self.scale = Scale(k, self.closures, self.J)
         self._closings: dict[tuple[tuple[int, ...], tuple[int, ...]], Closing] = {}
 
+    def at(self, t: float) -> Assembler:
+        """The same at another instant."""
+        out = copy.copy(self)
+        out.t = t
+        return out
+
     def closure(self, t: float, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """phi and J."""
         phi, entries = self._closure(t, q, p)
@@ -60,11 +69,11 @@ class Assembler:
 
     def scaled(self, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """J without units: how many of its sizes a row moves with a coordinate by one of its own."""
-        return self.scale.scaled(self.closure(0.0, q, p)[1], p)
+        return self.scale.scaled(self.closure(self.t, q, p)[1], p)
 
     def closures_at(self, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """phi and J at many configurations, one row of q each."""
-        phi, entries = self._many_closures.batch(np.zeros((len(q), 1)), q, p)
+        phi, entries = self._many_closures.batch(np.full((len(q), 1), self.t), q, p)
         return phi, self._filled(entries)
 
     def _filled(self, entries: np.ndarray) -> np.ndarray:
@@ -125,7 +134,7 @@ class Assembler:
         """Positions after a small displacement in the velocity coordinates, quaternions kept unit."""
         if not self.balls:
             return q + step
-        _, N, _ = self._moving(0.0, q, p)
+        _, N, _ = self._moving(self.t, q, p)
         return self.unit(q + N @ step)
 
     def unit(self, q: np.ndarray) -> np.ndarray:
@@ -229,7 +238,7 @@ class Assembler:
                 best, best_gap = candidate, gap
         if found:
             return min(found, key=lambda c: round(float(np.linalg.norm((c - q) / q_sizes)), 9))  # of two the first
-        phi, _ = self.closure(0.0, best, p)
+        phi, _ = self.closure(self.t, best, p)
         sizes = np.abs(phi)
         gaps = {c.name: float(sizes[[o == c.name for o in self.owner]].max(initial=0.0)) for c in self.closures}
         worst = max(gaps, key=lambda n: gaps[n])
@@ -247,13 +256,14 @@ class Assembler:
         )
 
     def newton(
-        self, q: np.ndarray, free: Sequence[int], p: np.ndarray, t: float = 0.0, *, aiming: bool = False
+        self, q: np.ndarray, free: Sequence[int], p: np.ndarray, t: float | None = None, *, aiming: bool = False
     ) -> tuple[np.ndarray, float]:
         """Gauss-Newton with least-norm steps, limited to CAP per coordinate and shortened until the gap shrinks.
 
         Returns the positions and the gap left, in machine lengths or rad. `aiming` adds rows that vanish the right way
         round only, not turned over by 180 degrees too.
         """
+        t = self.t if t is None else t
         free = [i for i in free if self.moved_by[:, i].any()]
         closure = self._aimed if aiming else self.closure
         phi, J = closure(t, q, p)
@@ -303,7 +313,7 @@ class Assembler:
 
     def right_way_round(self, q: np.ndarray, p: np.ndarray) -> bool:
         """Whether no loop joint is closed in its mirror image."""
-        _, _, turned = self._moving(0.0, q, p)
+        _, _, turned = self._moving(self.t, q, p)
         return all(
             joint.is_right_way_round(turned[9 * i : 9 * i + 9].reshape(3, 3).T)
             for i, joint in enumerate(self.mechanism.loops)
@@ -318,8 +328,8 @@ class Assembler:
             v[m.v_names.index(name)] = value
         if not self.owner:
             return v
-        _, J = self.closure(0.0, q, p)
-        phi_t, _, _ = self._moving(0.0, q, p)
+        _, J = self.closure(self.t, q, p)
+        phi_t, _, _ = self._moving(self.t, q, p)
         free = [i for i, name in enumerate(m.v_names) if name not in given and self.moved_by[:, i].any()]
         columns, rows = self.scale.of_columns(p), self.scale.of_rows(p)
         wanted = -(J @ v + phi_t) / rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 import casadi as ca
 
@@ -93,18 +93,34 @@ def _raised(pivot: SX, floor: SX) -> SX:
     return size + square**2 / (size**3 + square * floor)
 
 
+def _sizes(A: SX) -> list[SX]:
+    """Sums of products of no, one and two eigenvalues: 1, the trace, the sum of the minors of two rows and columns."""
+    pairs = [A[i, i] * A[j, j] - A[i, j] ** 2 for i in range(A.shape[0]) for j in range(i)]
+    return [SX(1), ca.trace(A), sum(pairs, SX(0))][: A.shape[0]]
+
+
 class Positive:
     """A symmetric positive definite matrix as L D L', last row first, which fits the sparsity of a tree.
 
-    Pivots far above their `floor` are what they are, those below stay near it.
+    Pivots far above their `floor` are what they are, those below stay near it. Rows of one of the `groups` have it on
+    the eigenvalues of their block, whatever axes they are along: the product of the first pivots is at most that of as
+    many largest eigenvalues, and by what it falls short the next floor is raised.
     """
 
-    def __init__(self, A: SX, floor: SX | None = None) -> None:
+    def __init__(self, A: SX, floor: SX | None = None, groups: Sequence[Hashable] = ()) -> None:
         n = A.shape[0]
         L, D = SX(n, n), [SX(1, 1)] * n
-        work = SX(A)
+        work, sizes = SX(A), dict[Hashable, list[SX]]()
         for k in reversed(range(n)):
-            D[k] = work[k, k] if floor is None else _raised(work[k, k], floor[k])
+            if floor is None:
+                D[k] = work[k, k]
+            elif not groups:
+                D[k] = _raised(work[k, k], floor[k])
+            else:
+                own = [i for i in range(k + 1) if groups[i] == groups[k]]
+                short = sizes.setdefault(groups[k], _sizes(work[own, own]))
+                D[k] = _raised(work[k, k], floor[k] * short[0])
+                sizes[groups[k]] = [x / D[k] for x in short[1:]] or [SX(1)]
             column = work[:k, k]
             for i in column.row():
                 L[k, i] = work[i, k] / D[k]

@@ -409,6 +409,7 @@ class Mechanism(Packed, Shown, Loads):
         near: Mapping[str, Any] | State | None = None,
         rates: Mapping[str, Any] | None = None,
         params: Mapping[str, float] | None = None,
+        time: float | None = None,
         **fixed: Any,
     ) -> State[Mechanism]:
         """Close all loops with the given coordinates held, the others free to move from `near`.
@@ -416,9 +417,11 @@ class Mechanism(Packed, Shown, Loads):
         `near` is a rough guess by name, or a State: then its branch is followed to the new values. Numbers may be
         expressions of Params, which take the values of the state's.
 
-        `rates` holds velocities; those not given follow from the loops, or are zero where they are free.
+        `rates` holds velocities; those not given follow from the loops, or are zero where they are free. Motions given
+        in time are those at `time` (s): that of the state `near`, or zero.
         """
-        a, p = assembler(self), self.values(params)
+        when = float(time) if time is not None else near.time if isinstance(near, State) else 0.0
+        a, p = assembler(self).at(when), self.values(params)
         fixed, rates = self._numbers(fixed, p), self._numbers(rates or {}, p)
         if not isinstance(near, Mapping | State | None):
             raise BadValue(f"near is {near!r}; give a guess by name, near={{'knee': 1.5}}, or a State", given=near)
@@ -430,7 +433,7 @@ class Mechanism(Packed, Shown, Loads):
             q, v = a.from_neighbour(fixed, near.positions, near.p, rates, p)
         else:
             q, v = a.assemble(fixed, near, rates, p)
-        return State(self, q, v, dict(zip(self.params, p.tolist(), strict=True)))
+        return State(self, q, v, dict(zip(self.params, p.tolist(), strict=True)), time=when)
 
     def _numbers(self, given: Mapping[str, Any], p: np.ndarray) -> dict[str, Any]:
         """Coordinates by name, with the values that expressions of Params among them have."""

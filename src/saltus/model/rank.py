@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -11,9 +11,15 @@ NOTHING = 1e-13  # m/rad or 1: a row that no coordinate moves is shorter, be it 
 RANK_TOL = 1e-8  # relative to the largest pivot, after scaling the rows to unit length
 
 
-def scaled_rows(J: np.ndarray) -> np.ndarray:
-    """Rows scaled to unit length, so that metres and directions compare; rows of mere round-off become zero."""
+def scaled_rows(J: np.ndarray, alike: Sequence[Hashable] | None = None) -> np.ndarray:
+    """Rows scaled to unit length, so that metres and directions compare; rows of mere round-off become zero.
+
+    Rows of one label in `alike` have one unit, and the longest of them unit length: a short one says little of them.
+    """
     lengths = np.linalg.norm(J, axis=1, keepdims=True)
+    for label in () if alike is None else set(alike):
+        own = [i for i, other in enumerate(alike or ()) if other == label]
+        lengths[own] = lengths[own].max()
     least = max(ROUND_OFF * float(lengths.max(initial=0.0)), NOTHING)
     return np.divide(J, lengths, out=np.zeros_like(J), where=lengths > least)
 
@@ -26,15 +32,15 @@ def rank(J: np.ndarray) -> int:
     return int((singular > RANK_TOL * max(1.0, singular[0])).sum())
 
 
-def independent_rows(J: np.ndarray) -> list[int]:
+def independent_rows(J: np.ndarray, alike: Sequence[Hashable] | None = None) -> list[int]:
     """A largest set of independent rows, well conditioned: each time the row that adds most to those taken."""
     wanted, moving = rank(J), np.flatnonzero(np.linalg.norm(scaled_rows(J), axis=1))
-    return moving.tolist() if len(moving) == wanted else pivots(scaled_rows(J).T, wanted)
+    return moving.tolist() if len(moving) == wanted else pivots(scaled_rows(J, alike).T, wanted)
 
 
-def spread(J: np.ndarray) -> float:
-    """Least singular value of the rows scaled to unit length: zero where they are dependent."""
-    return float(np.linalg.svd(scaled_rows(J), compute_uv=False).min()) if J.size else 1.0
+def spread(J: np.ndarray, rows: Sequence[int], alike: Sequence[Hashable]) -> float:
+    """Least singular value of some rows, all scaled: zero where they are dependent."""
+    return float(np.linalg.svd(scaled_rows(J, alike)[list(rows)], compute_uv=False).min()) if len(rows) else 1.0
 
 
 def dependent_columns(J: np.ndarray, weights: np.ndarray) -> list[int]:

@@ -14,7 +14,7 @@ from saltus.errors import BadModel, BadValue, DuplicateName, MissingParam, Unkno
 from saltus.model.parts import check_tensor
 from saltus.model.symbols import SX, Number, Param, not_finite, vector
 
-ARGUMENTS = ("self", "name", "near", "rates", "params")  # of `assemble` and `keyframe`, which take joints by name
+ARGUMENTS = ("self", "name", "near", "rates", "params", "time")  # of `assemble`, `keyframe`, which take joints by name
 
 
 # Byte-order marks, and what turns the direction of text, so that a name looks like another one.

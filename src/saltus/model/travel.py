@@ -154,7 +154,7 @@ def _along(
     sizes = a.scale.of_columns(p)
     ahead = a.move(q, step * tangent * sizes, p)
     for _ in range(12):
-        phi, J = a.closure(0.0, ahead, p)
+        phi, J = a.closure(a.t, ahead, p)
         rows = a.scale.of_rows(p)
         if np.abs(phi / rows).max(initial=0.0) < 1e-14:
             break

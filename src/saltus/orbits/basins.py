@@ -20,6 +20,7 @@ STRIDES = 20
 REGAINED = 1e-6  # m, rad, m/s, rad/s from the gait: so near it is regained
 CLOSE = 1e-5  # the same in a batch, whose steps have errors of their own
 SIZES = 16  # pushes that are tried at once
+EXACT_RUNS = 200  # of a basin, at its edge
 
 
 @unchanged
@@ -209,7 +210,8 @@ def largest_push(
 class Basin:
     """Section through the basin of an orbit: strides made and whether the gait was regained, over two changes.
 
-    `exact` says which points were run event-exactly; of a machine with feet those at the edge of the basin.
+    `exact` says which points were run event-exactly; of a machine with feet those at the edge of the basin, `left` how
+    many of these were not, since they were more than asked for.
     """
 
     names: tuple[str, str]
@@ -218,6 +220,7 @@ class Basin:
     strides: np.ndarray  # one row a y
     regained: np.ndarray
     exact: np.ndarray
+    left: int = 0
 
 
 @unchanged
@@ -228,12 +231,14 @@ def basin(
     *,
     strides: int = STRIDES,
     threads: int = 2,
+    exact_runs: int | None = EXACT_RUNS,
     sweep: Callable[[Survival, dict[str, np.ndarray]], Any] | None = None,
 ) -> Basin:
     """Run from changed starts: `x` and `y` are a coordinate ("z_U") or a velocity ("v.z_U") and changes to it.
 
     Of a machine with feet all starts run side by side in a batch, and those whose neighbour does otherwise again,
-    event-exactly, until no such point is left. `sweep` runs them elsewhere, as
+    event-exactly, until no such point is left or `exact_runs` (None: any number) were made, spread along the edge:
+    each costs what some thirty copies of the batch do. `sweep` runs the starts elsewhere, as
     functools.partial(sl.sweep, store="basin", scheduler="tcp://HOST:PORT") does.
     """
     across, up = (np.asarray(values, float) for values in (x[1], y[1]))
@@ -247,11 +252,13 @@ def basin(
         np.array(found[name]).reshape(len(up), len(across)).astype(kind)
         for name, kind in (("strides", int), ("regained", bool), ("exact", bool))
     )
-    again = replace(task, exact=True)
-    while (todo := np.flatnonzero(_edge(regained) & ~exact)).size:
+    again, room = replace(task, exact=True), exact.size if exact_runs is None else exact_runs
+    while (edge := np.flatnonzero(_edge(regained) & ~exact)).size and room > 0:
+        todo = edge[:: -(-edge.size // room)]
+        room -= todo.size
         more = again({name: values[todo] for name, values in points.items()})
         made.flat[todo], regained.flat[todo], exact.flat[todo] = more["strides"], more["regained"], True
-    return Basin((x[0], y[0]), across, up, made, regained, exact)
+    return Basin((x[0], y[0]), across, up, made, regained, exact, int(edge.size))
 
 
 def _edge(regained: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.ground import Ground
 from saltus.hybrid.constrained import tree_of
-from saltus.hybrid.graph import Domain, Edge, HybridSystem
+from saltus.hybrid.graph import ALONE, Domain, Edge, HybridSystem
 from saltus.hybrid.resets import Collision
 from saltus.model.mechanism import Mechanism
 from saltus.model.packing import Packed
@@ -52,7 +52,7 @@ class Plan(Packed, Shown):
         if ground is not None and not alone:
             raise BadValue("ground= belongs to machines with feet; domains have that of their HybridSystem")
         terrain = ground_of(domains[0], ground) if alone else None
-        given = [HybridSystem.alone(d, terrain).domains["motion"] if isinstance(d, Mechanism) else d for d in domains]
+        given = [HybridSystem.alone(d, terrain).domains[ALONE] if isinstance(d, Mechanism) else d for d in domains]
         systems = {id(d.system) for d in given}
         if len(systems) != 1 or given[0].system is None:
             raise BadModel("the domains of a plan belong to different systems; take them all from one")
@@ -86,6 +86,8 @@ class Plan(Packed, Shown):
         self.integrals: list[tuple[SX, SX, Phase | None]] = []
         self.sizes: list[tuple[SX, SX]] = []
         self.objective = SX(0)
+        following = [*self.phases[1:], self.phases[0]]
+        self.impulses = [SX.sym(f"impulse after {p.label}", p.stage.equations.phi.numel()) for p in following]
         self.u = Named(list(m.inputs), inputs_of(m), "input")
         self.q, self.v = m.q, m.v
         self.t = m.time
@@ -147,6 +149,19 @@ class Plan(Packed, Shown):
         jump = end.symbols["v"] - begin.symbols["v"]
         M = begin.of(tree_of(self.system).M)  # an impact happens in the domain that it leads to
         return ca.dot(jump, ca.mtimes(M, jump)) / 2
+
+    def impulse(self, point: Frame | str, join: int = 0) -> Named:
+        """Impulse of the ground on a point (N s, world axes) at the impact after a phase; -1 closes a gait.
+
+        `friction=` does not limit it. With too much of it along the ground a foot slips as it touches:
+        `plan.require(plan.impulse("toe").x <= 0.8 * plan.impulse("toe").y)`.
+        """
+        before = range(len(self.phases))[join]
+        after = self.phases[(before + 1) % len(self.phases)]
+        if after.touches is not None or (before + 1 == len(self.phases) and self.loop is None):
+            raise BadValue(f"no impact comes after phase {join} of {self!r}; name one before another phase", given=join)
+        parts = [ca.substitute(SX(x), after.forces, self.impulses[before]) for x in after.force(point)]
+        return Named(list("xyz"[: len(parts)]), parts, "axis")
 
     def param(self, name: str, low: float, high: float) -> SX:
         """Free a Param between two values; the solution says which it took."""
@@ -241,7 +256,7 @@ class Plan(Packed, Shown):
         else:
             for p in self.phases:
                 known += [p.duration, *p.start.symbols.values(), *p.end.symbols.values()]
-            known += [s for s, *_ in self.integrals]
+            known += [*self.impulses, *(s for s, *_ in self.integrals)]
         valid = ca.vertcat(SX(0, 1), *known)
         strange = [str(s) for s in ca.symvar(out) if not ca.depends_on(valid, s)]
         if strange:

@@ -264,6 +264,11 @@ class Transcription:
                 values.append(put(k, value, node, s))
             symbols.append(m.phase.duration)
             values.append(own[k][1])
+        for j, (before, _, _) in enumerate(self.joins):
+            symbols.append(self.plan.impulses[before])
+            values.append(SX.zeros(symbols[-1].numel()))
+            if (after := self.impacts[j]) is not None:
+                values[-1][list(after.rows)] = impulses[j]
         last = self.models[-1]
         for place, i in enumerate(self.summed):
             symbols.append(self.plan.integrals[i][0])

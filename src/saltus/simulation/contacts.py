@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.dynamics.contact_problem import NoForces
-from saltus.dynamics.unilateral import Element
+from saltus.dynamics.unilateral import LEAN, Element
 from saltus.errors import BadValue
 from saltus.ground import NONE, Ground, Patch
 from saltus.hybrid.touched import Touched
@@ -20,7 +20,7 @@ from saltus.model.symbols import SX
 from saltus.model.touching import Foot, Meeting, Rub, Stop
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
-SHARED = 1e-6  # of a machine's weight: what forces that contacts share are known to
+SHARED = 5e-7  # of a machine's weight: what forces that contacts share are known to
 STILL = 1e-9  # m/s: slower than this a contact does not slip
 # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
 # so small say nothing of the direction of a slip
@@ -48,8 +48,8 @@ class Now:
     restitution: float = 0.0
     patch: Patch | None = None
     reference: np.ndarray | None = None
-    share: float = 1.0  # of a load at rest that others bear too; 0: others hold it, and it bears what it is given
-    bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # friction against that, per load
+    share: float = 1.0  # of a load at rest that others bear too; 0: others hold it; LEAN or less: it leans
+    bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # against that, per load: friction of one that leans
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
 
@@ -62,6 +62,11 @@ class Now:
     def young(self) -> bool:
         """Whether it slips in 3D in the direction in which it started."""
         return self.mode == "slip" and self.element.slips == 2 and bool(self.direction.any())
+
+    @property
+    def leans(self) -> bool:
+        """Whether it sticks and has a friction that its load gives it, beside what holds it."""
+        return self.stick and self.share <= LEAN
 
     def way(self, slip: np.ndarray) -> np.ndarray:
         """Unit direction of a slip with this velocity, as `Element.direction` has it."""
@@ -79,12 +84,12 @@ class Now:
     def block(self, felt: bool) -> np.ndarray:
         """Its run-time parameters."""
         x = self.element
-        out, idle = np.zeros(x.size), self.stick and self.share == 0
-        bears = float(np.linalg.norm(self.bears)) if idle else 0.0
-        out[:5] = self.closed, self.stick, felt, bears if idle else self.friction, self.static  # as `Element` has them
+        out, leans = np.zeros(x.size), self.leans
+        bears = float(np.linalg.norm(self.bears)) if leans else 0.0
+        out[:5] = self.closed, self.stick, felt, bears if leans else self.friction, self.static  # as `Element` has them
         values: dict[str, Any] = {
             "share": self.share,
-            "direction": self.bears / max(bears, 1e-300) if idle else self.direction,
+            "direction": self.bears / max(bears, 1e-300) if leans else self.direction,
             "anchor": self.anchor,
             "stands": self.stands,
             "starts": self.starts,
@@ -92,6 +97,7 @@ class Now:
         if self.patch is not None:
             point, up, corner, within = self.patch.point, self.patch.normal, self.patch.corner, self.patch.within
             values |= {"point": point, "up": up, "corner": corner, "within": (*within[0], *within[1])}
+            values["clear"] = self.patch.clear
         if self.reference is not None:
             values["reference"] = self.reference
         for key, where in x.places.items():
@@ -108,6 +114,7 @@ class Contacts:
         laws = np.reshape(c.laws(params), (-1, 3))
         self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
         self.stiffness = np.ravel(c.stiffness(params))  # N/m, zero of hard contacts
+        self.radii = np.ravel(c.radii(params))  # m, zero of all but feet
         self.now = [
             Now(
                 x,
@@ -183,7 +190,7 @@ class Contacts:
         out, at = [], 0
         for i, (one, own) in enumerate(zip(self.now, self.given, strict=True)):
             for k, key in enumerate(("friction", "static")):
-                if getattr(one, key) == own[k]:
+                if getattr(one, key) == own[k] and not (key == "friction" and one.leans):
                     out.append((at + one.element.places[key].start, 3 * i + k))
             at += one.element.size
         return out
@@ -226,7 +233,7 @@ class Contacts:
         for i, one in enumerate(self.now):
             if isinstance(one.element.part, Foot) and one.element.patch == 0:
                 mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
-                near = self.ground.near(float(places[i, 0]), float(places[i, up]))
+                near = self.ground.near(float(places[i, 0]), float(places[i, up]), float(self.radii[i]))
                 self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
         unknown = [one for one in self.now if "reference" in one.element.places and one.reference is None]
         if unknown:

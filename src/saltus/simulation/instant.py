@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, rank, solve
+from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, centred, rank, solve
 from saltus.dynamics.impulse import Decomposition, Impact
+from saltus.dynamics.unilateral import LEAN
 from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
-from saltus.simulation.contacts import STILL, Contacts, Now
+from saltus.simulation.contacts import SHARED, STILL, Contacts, Now
 
 TOUCHING = 1e-9  # m: a contact so near touches
 REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
@@ -268,21 +269,21 @@ class _Instant:
         return self.v
 
     def _modes(self, v: np.ndarray, candidates: Sequence[int], at_rest: Mapping[int, bool]) -> None:
-        contacts = self.contacts
+        contacts, u = self.contacts, self.u + self.A @ (v - self.v)
         rows: list[int] = []
         laws = []
         for i in candidates:
             one, mine = contacts.now[i], contacts.tangential(i)
             way = None
             if mine and not at_rest[i]:
-                way = one.way(self.along(i))
+                way = one.way(u[mine])
             place = len(rows)
             rows += contacts.rows(i)
             normal = place + len(mine) if one.element.normal else None
             along = tuple(range(place, place + len(mine)))
             laws.append(Law(along, normal, one.friction, one.static, way, one.element.name))
         G = Decomposition(self.M, self.A[rows], self.loops).mobility if rows else np.zeros((0, 0))
-        fixed = np.diag(G) == 0
+        plain, fixed = G.copy(), np.diag(G) == 0
         _load(G, [x.normal for x in laws if x.normal is not None])
         for one in contacts.now:
             one.closed = one.closed and (one.element.soft or not one.element.normal)
@@ -301,7 +302,7 @@ class _Instant:
                 break
             contacts.felt = felt
         if forces is not None:
-            self._spread(_Group(contacts, candidates, laws, rows, G), v, forces, float(np.abs(b).max()))
+            self._spread(_Group(contacts, candidates, laws, rows, plain), v, forces, float(np.abs(b).max()))
 
     def _free(self, v: np.ndarray | None = None) -> np.ndarray:
         """Accelerations along all rows with no hard contact closed and no dry friction."""
@@ -343,23 +344,27 @@ class _Instant:
 
         Those have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull is
         open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
-        use is as small as can be. If that does not do, who is beyond its limit bears what it does in the solution, as
-        far as others hold it; if not that either, loads are preferred to friction. Where nothing will do, the best is
-        kept.
+        use is as small as can be. If that does not do, all lean by their loads as forces far from all limits do; then
+        who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are preferred
+        to friction. Where nothing will do, the best is kept.
         """
         first = best = [replace(one) for one in group.now]
-        least, wanted = math.inf, None
-        ways = (1.0, group.weigh, SHARINGS), (1.0, group.idle(forces.f), 2 * len(first)), (LIGHT, group.weigh, SHARINGS)
-        for share, mend, times in ways:
+        least, wanted, borne = math.inf, None, forces.f
+        shared = 1.0, lambda: None, group.weigh, SHARINGS
+        leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
+        idling = 1.0, lambda: None, group.idle(forces.f), 2 * len(first)
+        loaded = LIGHT, lambda: None, group.weigh, SHARINGS
+        for share, prepare, mend, times in (shared, leaning, idling, loaded):
             group.put(first)
             group.begin(share)
+            prepare()
             before = None
             for _ in range(times):
                 w, f = (x[group.rows] for x in self.response(self.q, v, self.contacts.block))
                 wanted = w if wanted is None else wanted
                 k, pulled, beyond = group.worst(f)
                 if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
-                    best, least = [replace(one) for one in group.now], beyond
+                    best, least, borne = [replace(one) for one in group.now], beyond, f
                 if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
                     break
                 if pulled:
@@ -370,6 +375,7 @@ class _Instant:
             if least == 0:
                 break
         group.put(best)
+        group.relieve(borne)
 
 
 def _load(G: np.ndarray, normals: list[int]) -> None:
@@ -408,6 +414,22 @@ class _Group:
         self.weights, self.least = None, share
         for one in self.now:
             one.share *= share if one.stick else 1.0
+
+    def lean(self, found: Forces) -> None:
+        """Have friction of those that stick grow with their loads as in forces that are far from all limits."""
+        f = centred(self.G, self.laws, found)
+        for one, x in zip(self.now, self.laws, strict=True):
+            if f is not None and one.stick and one.share > 0 and x.normal is not None and f[x.normal] > 0:
+                one.bears = -f[list(x.tangential)] / f[x.normal]
+
+    def relieve(self, f: np.ndarray) -> None:
+        """Open those that bear nothing, as far as forces are known, where others hold all that they would."""
+        largest = float(np.abs(f).max(initial=0.0))
+        for k, (one, x) in enumerate(zip(self.now, self.laws, strict=True)):
+            if one.closed and x.normal is not None and f[x.normal] <= SHARED * largest:
+                others = [row for j in range(len(self.laws)) if j != k for row in self._held(j, True)]
+                if rank(self.G, others) == rank(self.G, [*others, *self._held(k, True)]):
+                    one.closed = one.stick = False
 
     def idle(self, solved: np.ndarray) -> Callable[[int, np.ndarray], None]:
         """Have one that sticks bear what it does of the forces `solved`, and hold nothing; if others hold it."""

@@ -17,7 +17,7 @@ from saltus.engines import choose as choose_engine
 from saltus.engines.port import Request, Segment, Stop
 from saltus.errors import BadModel, BadValue, SaltusError
 from saltus.ground import Ground, Level
-from saltus.hybrid.constrained import Constrained
+from saltus.hybrid.constrained import Constrained, timed
 from saltus.hybrid.contacts import Pinned, Rolling, Sliding
 from saltus.hybrid.graph import Domain, Edge, HybridSystem
 from saltus.hybrid.laws import Schedule, Table, law_in, stepwise
@@ -44,7 +44,7 @@ from saltus.hybrid.transition import (
 from saltus.model.assembly import State
 from saltus.model.contents import unchanged
 from saltus.model.mechanism import Mechanism
-from saltus.model.rank import pivots, scaled_rows
+from saltus.model.rank import independent_rows, pivots, scaled_rows
 from saltus.model.symbols import Named
 from saltus.simulation.asked import (
     check_events,
@@ -89,13 +89,16 @@ def simulate(
     ground: Ground | float | None = None,
     independent: Independent | None = None,
     rate: float = 1000.0,
-    begin: float = 0.0,
+    begin: float | None = None,
     stop_after: Mapping[str, int] | None = None,
     max_steps: int = 1_000_000,
     progress: Progress | None = None,
     check: bool = False,
 ) -> Trajectory:
     """Run a machine from `start` at t = `begin` until `until` (s), or until an event ends it.
+
+    Unless it is given, `begin` is zero, and the time of the start where the machine itself depends on time (motions
+    or forces that are expressions of `m.time`): it goes on from a state of another run.
 
     `control` is a function (t, s) -> {input: value}, traced once per domain and compiled, or a `Sampled` one.
     `tolerance` bounds the local error of a step: absolute for positions (rad, m), relative for velocities. `params`
@@ -116,6 +119,9 @@ def simulate(
     terrain = ground_of(system, ground)
     if isinstance(system, Mechanism):
         system = HybridSystem.alone(system, terrain)
+    check_start(system, start)
+    if begin is None:
+        begin = start.time if start.time and timed(system) else 0.0
     check_numbers(until=until, tolerance=tolerance, rate=rate, begin=begin, max_steps=max_steps)
     if not isinstance(formulation, Formulation | None):
         raise BadValue(f"formulation is {formulation!r}; give one such as sl.formulations.SPF()", given=formulation)
@@ -127,7 +133,6 @@ def simulate(
         raise BadValue(f"rate is {rate}; give recorded samples per second, above zero", given=rate)
     if max_steps < 1:
         raise BadValue(f"max_steps is {max_steps}; give a number of steps, at least one", given=max_steps)
-    check_start(system, start)
     check_events(system, terrain, stop_after or {})
     first = first_domain(system, domain)
     if engine is not None:
@@ -451,7 +456,8 @@ class _Run:
         J, wanted = c.unitless(self.t, self.q, self.base), self.independent
         if isinstance(wanted, Mapping):
             wanted = wanted.get(c.domain.name)
-        chosen = None if rows is None else pivots(scaled_rows(J).T, rows)
+        alike = c.equations.alike
+        chosen = independent_rows(J, alike) if rows is None else pivots(scaled_rows(J, alike).T, rows)
         return choose(self.system.mechanism, J, wanted, chosen)
 
     def _resettle(self, c: Constrained) -> None:
@@ -684,7 +690,8 @@ class _Run:
             return None
         found = self._choice(now.constrained, len(now.choice.rows))
         J = now.constrained.unitless(self.t, self.q, self.base)
-        return found if better(J, found, now.choice, reduced=now.formulation.reduced) else None
+        alike = now.constrained.equations.alike
+        return found if better(J, alike, found, now.choice, reduced=now.formulation.reduced) else None
 
 
 def _carried(p: np.ndarray, old: Any, new: Any) -> np.ndarray:

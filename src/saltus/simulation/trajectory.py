@@ -252,13 +252,16 @@ class Trajectory(Shown):
         return self._state(-1)
 
     def _state(self, sample: int) -> State:
-        m = self._machine
-        memory = int(m.z.numel())
-        z = None
-        if memory and self.pieces:
-            z = self.pieces[sample].at(self.t[[sample]])[0, -memory:]
         q, v, t = (self.arrays[n][sample].copy() for n in "qvt")
-        return State(m, q, v, self.params, z, float(t))
+        return State(self._machine, q, v, self.params, self._memory(float(t)), float(t))
+
+    def _memory(self, t: float) -> np.ndarray | None:
+        """What else has a memory (`State.z`) at a time."""
+        size = int(self._machine.z.numel())
+        if not (size and self.pieces):
+            return None
+        piece = next((x for x in self.pieces if t <= x.breaks[-1]), self.pieces[-1])
+        return np.asarray(piece.at(np.array([t]))[0, -size:])
 
     @property
     def _machine(self) -> Any:
@@ -280,7 +283,8 @@ class Trajectory(Shown):
         mine = [e for e in touches if e.name == touches[-1].name] if touches else []
         if len(mine) < 2:
             raise BadValue(f"this run of {self.meta['name']!r} has no whole stride: no event came twice at its end")
-        return State(self._machine, mine[-2].q.copy(), mine[-2].v.copy(), self.params, None, mine[-2].t)
+        q, v, t = mine[-2].q.copy(), mine[-2].v.copy(), mine[-2].t
+        return State(self._machine, q, v, self.params, self._memory(t), t)
 
     @property
     def loop_gap(self) -> float:
@@ -333,7 +337,7 @@ class Trajectory(Shown):
                 v[mine] = self._velocities(piece.phase, times[mine])
         found = Instants(times, q, v, tuple(self.meta["q_names"]), tuple(self.meta["v_names"]))
         if np.ndim(t) == 0 and self.mechanism is not None:
-            return State(self.mechanism, q[0], v[0], self.params, None, float(times[0]))
+            return State(self.mechanism, q[0], v[0], self.params, self._memory(times[0]), float(times[0]))
         return found
 
     def _velocities(self, stay: int, times: np.ndarray) -> np.ndarray:

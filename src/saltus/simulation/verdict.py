@@ -13,18 +13,22 @@ from saltus.simulation.log import Log
 from saltus.simulation.trajectory import Trajectory
 
 MISSED, LOOSE = 5e-6, 1e3  # part of the energy that a run may miss; at least so many tolerances
+COARSE = 0.01  # of speeds and forces: what no tolerance explains
 APART = 1e-6  # of a lever: constraints that are off by less count as closed
 DEEP = 1e-6  # m: below the ground
-PULL, BEYOND = 1e-6, 1e-6  # of the largest normal force
+PULL, BEYOND = 1e-6, 1e-6  # of the largest normal force, or of the weight: what forces of contacts are known to
 
 
 def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
     """What no machine could do, and what the run got wrong, each in one line with its numbers."""
     out = _accuracy(log, run, t, q)
-    known = LOOSE * log.tolerance
+    known = min(LOOSE * log.tolerance, COARSE)
+    heavy = weight(log.system.mechanism, log.params) if run.meta["contacts"] else 0.0
     for name, contact in run.meta["contacts"].items():
         largest = max(contact["normal_max"], -contact["normal_min"], 0.0)
         limit = largest or max(contact["friction_given"], 0.0)  # dry friction of a joint has no normal force
+        if largest:
+            largest = limit = max(largest, heavy)
         if contact["normal_min"] < -max(PULL, known) * largest - 1e-9:
             let = "" if "gap_min" in contact else "; an edge with sl.Liftoff lets it go"
             out.append(f"the ground pulled at {name!r} with {-contact['normal_min']:.4g} N{let}")
@@ -49,11 +53,12 @@ def weight(m: Mechanism, params: np.ndarray) -> float:
 def _accuracy(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
     """Energy and constraints that the tolerance does not explain.
 
-    Velocities are known to d = LOOSE tolerance (1 + |v|), so energies to the sum of M_ii (|v_i| d_i + d_i^2 / 2).
+    Velocities are known to d = LOOSE tolerance (1 + |v|), COARSE (1 + |v|) at most, so energies to the sum of
+    M_ii (|v_i| d_i + d_i^2 / 2).
     """
     if log.pulled:
         return []  # said already: the start is off its constraints
-    mode, known = log.stays[-1].mode, LOOSE * log.tolerance
+    mode, known = log.stays[-1].mode, min(LOOSE * log.tolerance, COARSE)
     base = mode.base(log.stays[-1].parameters[0] if log.stays[-1].parameters else np.zeros(mode.layout.n_p))
     if not log.stays[-1].parameters:
         base[: len(log.params)] = log.params

@@ -186,6 +186,12 @@ STUDIES = {
             "saltus.studies.quadruped_orbits",
         ),
         Study(
+            "quadruped-tails",
+            "What the tail does for the quadruped's trot: fixed, passive, and under four laws of feedback",
+            f"{LIU}, fig. 1: a drawing; machine, clocks and gains are ours",
+            "saltus.studies.quadruped_tails",
+        ),
+        Study(
             "quadruped-landing",
             "The tailed quadruped, dropped with a roll, turns upright in the air with its tail and lands on its feet",
             f"{LIU}, fig. 1: a drawing; machine and motion are ours",
@@ -202,6 +208,24 @@ STUDIES = {
             "The tailed quadruped turns by 90 degrees as it trots, by its legs and its tail",
             f"{LIU}, fig. 1: a drawing; machine and steering are ours",
             "saltus.studies.quadruped_turn",
+        ),
+        Study(
+            "quadruped-leap",
+            "The quadruped's planar twin leaps over a gap from its bound: planned in the friction cone, flown",
+            f"{LIU}, fig. 1: a drawing; machine and plans are ours",
+            "saltus.studies.quadruped_leap",
+        ),
+        Study(
+            "quadruped-stop",
+            "The quadruped's planar twin stops from full speed: planned in the friction cone, flown on real ground",
+            f"{LIU}, fig. 1: a drawing; machine and plans are ours",
+            "saltus.studies.quadruped_stop",
+        ),
+        Study(
+            "quadruped-jump",
+            "The tailed quadruped jumps from standing and lands on its feet, levelled by its tail in the air",
+            f"{LIU}, fig. 1: a drawing; machine and plans are ours",
+            "saltus.studies.quadruped_jump",
         ),
         Study(
             "mechanism-benchmarks",

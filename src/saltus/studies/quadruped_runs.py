@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,8 @@ TAILS: dict[str, dict[str, float]] = {
 
 # Params of the law for each gait. The machine's own are those of the trot, and serve gaits that have none. The amble's
 # were drawn about what `quadruped_search.search("amble", lag=0.3, rounds=10)` returned, each 3 % off or so: of twelve
-# draws one of three that fell from none of six starts in a batch.
+# draws one of three that fell from none of six starts in a batch. The pace's and the bound's are what
+# `quadruped_search.search` returned with lag=0.5, rounds=14 and rounds=7.
 REGULAR = {
     "omega": -22.5,
     "lag": 0.72,
@@ -73,8 +74,74 @@ CONTROLLERS: dict[str, dict[str, float]] = {
         "swing_yaw": -32.3,
         "swing_yaw_rate": -6.557,
     },
-    "pace": {},
-    "bound": {},
+    "pace": {
+        "omega": -24.69,
+        "K_P": 31.69,
+        "K_D": 1.677,
+        "h": -0.624,
+        "b": 2.4,
+        "lag": -0.441,
+        "x_body": 0.02947,
+        "rest": 0.2314,
+        "sides_roll_even": 1.869,
+        "sides_roll_cos": 1.093,
+        "sides_roll_sin": -0.1503,
+        "sides_roll_rate_even": -0.06726,
+        "sides_roll_rate_cos": 0.1486,
+        "sides_roll_rate_sin": 0.02183,
+        "sides_yaw_even": -0.04931,
+        "sides_yaw_cos": 0.195,
+        "sides_yaw_sin": 0.1933,
+        "sides_yaw_rate_even": 0.04565,
+        "sides_yaw_rate_cos": 0.03988,
+        "sides_yaw_rate_sin": 0.0682,
+        "ends_pitch_even": -0.01214,
+        "ends_pitch_cos": -0.4947,
+        "ends_pitch_sin": 0.0615,
+        "ends_pitch_rate_even": 0.04921,
+        "ends_pitch_rate_cos": -0.02964,
+        "ends_pitch_rate_sin": -0.03293,
+        "lift_pitch": 51.32,
+        "lift_pitch_rate": 6.385,
+        "swing_roll": -23.93,
+        "swing_roll_rate": -3.309,
+        "swing_yaw": -16.92,
+        "swing_yaw_rate": -0.3169,
+    },
+    "bound": {
+        "omega": -30.57,
+        "K_P": 20.56,
+        "K_D": 1.728,
+        "h": -0.7555,
+        "b": 2.421,
+        "lag": -0.07866,
+        "x_body": 0.01992,
+        "rest": 0.3048,
+        "sides_roll_even": 1.265,
+        "sides_roll_cos": 0.0776,
+        "sides_roll_sin": 0.02463,
+        "sides_roll_rate_even": -0.035,
+        "sides_roll_rate_cos": 0.02237,
+        "sides_roll_rate_sin": 0.0517,
+        "sides_yaw_even": -0.3265,
+        "sides_yaw_cos": 0.3269,
+        "sides_yaw_sin": 0.1544,
+        "sides_yaw_rate_even": 0.152,
+        "sides_yaw_rate_cos": 0.02464,
+        "sides_yaw_rate_sin": -0.1014,
+        "ends_pitch_even": 0.7177,
+        "ends_pitch_cos": -0.5988,
+        "ends_pitch_sin": -0.1236,
+        "ends_pitch_rate_even": 0.02598,
+        "ends_pitch_rate_cos": -0.01526,
+        "ends_pitch_rate_sin": -0.07698,
+        "lift_pitch": 49.35,
+        "lift_pitch_rate": 6.786,
+        "swing_roll": 2.631,
+        "swing_roll_rate": 2.88,
+        "swing_yaw": -46.23,
+        "swing_yaw_rate": 0.5712,
+    },
     "pronk": {},
 }
 
@@ -143,22 +210,28 @@ def angles(q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def power(m: sl.Mechanism) -> Any:
     """Measure of a batch: sizes of all motors' powers (W), of torques that the law asks for and motors can give.
 
-    Beside it the height of the tail's tip (m), which may not touch the ground; without a tail, of the body.
+    Beside it what `lowest` measures.
     """
 
     def measured(t: Any, s: sl.Signals) -> dict[str, Any]:
         asked = m.controls["run"](t, s)
         most = {n: s.p["tail_limit" if n.startswith("tail") else "torque_limit"] for n in asked}
         given = {n: sl.math.fmin(sl.math.fmax(u, -most[n]), most[n]) for n, u in asked.items()}
-        tip = s.position("tail_tip").z if "tail_tip" in m.points else s.q["body.z"]
-        return {"power": sum(sl.math.fabs(u * s.v[n]) for n, u in given.items()), "tip": tip}
+        return {"power": sum(sl.math.fabs(u * s.v[n]) for n, u in given.items()), **lowest(m)(t, s)}
 
     return measured
 
 
+def lowest(m: sl.Mechanism) -> Any:
+    """Measure of a batch: height of the tail's tip (m), which may not touch the ground; without a tail, of the body."""
+    return lambda t, s: {"tip": s.position("tail_tip").z if "tail_tip" in m.points else s.q["body.z"]}
+
+
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Samples of many runs: `q` of the body (sample, copy, 7), power (W), forces of toes (sample, leg, copy, 3).
+    """Samples of many runs: `q` of the body (sample, copy, 7), forces of toes (sample, leg, copy, 3).
+
+    `power` (W) is NaN with laws that are not the machine's own.
 
     `tip` is the height of the tail's tip (m), `ends` the time at which a copy fell or the run ended (s).
     """
@@ -188,34 +261,52 @@ def over_ground(t: np.ndarray, path: np.ndarray) -> float:
 
 
 class Crowd:
-    """A batch of runs that starts anew with other Params as often as is asked."""
+    """A batch of runs that starts anew with other Params as often as is asked.
 
-    def __init__(self, m: sl.Mechanism, copies: int, tolerance: float = TOLERANCE) -> None:
-        self.m = m
+    `control` is the machine's own unless given. If it takes actions, `act(batch, k)` gives them, one row per copy,
+    before the k-th sample since time zero.
+    """
+
+    def __init__(
+        self,
+        m: sl.Mechanism,
+        copies: int,
+        tolerance: float = TOLERANCE,
+        *,
+        control: Any = None,
+        step: float = STEP,
+        each: int = round(SAMPLE / STEP),
+        actions: int | None = None,
+        act: Callable[[sl.Batch, int], np.ndarray] | None = None,
+    ) -> None:
+        self.m, self.each, self.sample, self.act = m, each, each * step, act
         self.batch = sl.Batch(
             m,
             copies,
-            step=STEP,
+            step=step,
             tolerance=tolerance,
-            control=m.controls["run"],
+            control=control or m.controls["run"],
+            actions=actions,
             until=fell,
-            measure=power(m),
+            measure=power(m) if control is None else lowest(m),
             threads=1,
         )
 
-    def run(self, starts: Sequence[sl.State], given: Sequence[Mapping[str, float]], seconds: float) -> Runs:
-        """Run every copy from its start with its Params, until `seconds` or it falls."""
-        b, names = self.batch, sorted({name for x in given for name in x})
+    def run(
+        self, starts: Sequence[sl.State], given: Sequence[Mapping[str, float]], seconds: float, begin: int = 0
+    ) -> Runs:
+        """Run every copy from its start with its Params, from the sample `begin` until `seconds` later or it falls."""
+        b, names, first = self.batch, sorted({name for x in given for name in x}), begin * self.sample
         default = {name: self.m.params[name].value for name in names}
-        b.reset(starts, params={n: np.array([x.get(n, default[n]) for x in given]) for n in names})
+        b.reset(starts, params={n: np.array([x.get(n, default[n]) for x in given]) for n in names}, begin=first)
         q, watts, tips, forces = [], [], [], []
-        for _ in range(math.ceil(seconds / SAMPLE - 1e-9)):
-            b.step(times=round(SAMPLE / STEP))
+        for k in range(math.ceil(seconds / self.sample - 1e-9)):
+            b.step(self.act(b, begin + k) if self.act else None, times=self.each)
             q.append(b.state.q[:, :7].copy())
-            watts.append(np.array(b.measured["power"]))
+            watts.append(np.array(b.measured.get("power", np.full(b.copies, np.nan))))
             tips.append(np.array(b.measured["tip"]))
             forces.append(np.array([b.forces[f"{leg}_toe"] for leg in LEGS]))
             if b.done.all():
                 break
-        t = SAMPLE * np.arange(1, len(q) + 1)
-        return Runs(t, np.array(q), np.array(watts), np.array(tips), np.array(forces), b.t, b.doubts)
+        t = self.sample * np.arange(1, len(q) + 1)
+        return Runs(t, np.array(q), np.array(watts), np.array(tips), np.array(forces), b.t - first, b.doubts)

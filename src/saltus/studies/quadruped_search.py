@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from saltus.studies.quadruped_runs import NO_STEER, ROLL, SAMPLE, STEP, TOLERANCE, Crowd, Runs, angles, machine, start
+from saltus.studies import quadruped_tails
+from saltus.studies.quadruped_runs import NO_STEER, ROLL, STEP, TOLERANCE, Crowd, Runs, angles, machine, start
 from saltus.studies.quadruped_turn import ANGLE, TURN, UNTIL, crowd, judged
 from saltus.zoo.quadruped import GAITS, LEGS
 
@@ -63,7 +64,7 @@ def cost(runs: Runs, seconds: float, goal: float) -> np.ndarray:
     on = (across > 1.0) & live[:, None, :]
     slip = (on & (along > 0.79 * across)).sum(axis=(0, 1)) / np.maximum(on.sum(axis=(0, 1)), 1)
     k, half = np.arange(len(count)), count // 2
-    speed = (runs.q[count - 1, k, 0] - runs.q[half - 1, k, 0]) / np.maximum((count - half) * SAMPLE, SAMPLE)
+    speed = (runs.q[count - 1, k, 0] - runs.q[half - 1, k, 0]) / (np.maximum(count - half, 1) * runs.t[0])
     low = np.maximum(0.0, LOWEST_TIP - np.where(live, runs.tip, math.inf).min(axis=0))
     out = 10 * (1 - runs.ends / seconds) + 4 * size(roll) + np.abs(roll * live).max(axis=0) + 2 * size(pitch)
     out += np.minimum(size(yaw), 3.0) + 3 * np.maximum(0.0, goal - speed) + 2 * slip + 5 * low
@@ -157,6 +158,77 @@ def search(
     if tell:
         tell("from eight starts: " + ", ".join(f"{x:.2f}" for x in J))
     return dict(zip(names, map(float, X[np.argmin(J)]), strict=True))
+
+
+# ---- tails ----------------------------------------------------------------------------------------------------------
+
+PUSHES = ((2.0, 15.0), (-2.0, -15.0), (1.0, 25.0), (-1.0, -25.0))  # deg of roll at the start, N s after PUSHED_AT (s)
+PUSHED_AT, STEADY = 2.0, 4.0  # s, and how long each runs
+NARROWER = 0.4  # of the widths of SOUGHT: the trot's own gains are where it begins
+OWN = {  # of each kind of tail: which of the Params of SOUGHT, and others with their widths
+    "fixed": ("rest",),
+    "passive": ("rest",),
+    "PD": ("rest", "lift", "swing"),
+    "PFL": ("rest", "swing_yaw"),
+}
+OTHERS = {
+    "passive": {"K_tail": 6.0, "D_tail": 0.4},
+    "PFL": {"kp_roll": 15.0, "kd_roll": 3.0, "kp_pitch": 30.0, "kd_pitch": 6.0, "soft": 0.5},
+}
+TAIL_BOUNDS = {"K_tail": (8.0, 100.0), "D_tail": (0.2, 10.0), "soft": (0.03, 5.0), "rest": (-0.3, 0.9)}
+
+
+def tail_gains(
+    kind: str,
+    *,
+    rounds: int = 6,
+    candidates: int = 16,
+    seed: int = 1,
+    keep: str | Path = "",
+    tell: Callable[[str], None] | None = None,
+) -> dict[str, float]:
+    """Return gains of legs and tail for a kind of tail of `quadruped_tails`, found with as many runs as for any other.
+
+    `adapt` begins with the trot's own gains; each candidate is pushed four times. The first and the last mean and the
+    cheapest candidates run again in a finer batch; the best of them is returned.
+    """
+    m = quadruped_tails.machine()
+    given = {n: x.value for n, x in m.params.items()} | quadruped_tails.params(kind)
+    narrow = {n: NARROWER * width for n, (_, width) in SOUGHT.items()}
+    widths = {n: x for n, x in narrow.items() if n.startswith(("sides", "ends", "lag", *OWN[kind]))}
+    widths |= OTHERS.get(kind, {})
+    names = list(widths)
+    crowds = {x: quadruped_tails.Trot(m, kind, x) for x in (COARSE, TOLERANCE)}
+
+    def costs(X: np.ndarray, tolerance: float = COARSE) -> np.ndarray:
+        cases = [dict(zip(names, map(float, x), strict=True)) | {"push": p} for x in X for _, p in PUSHES]
+        starts = {roll: start(m, "trot", roll) for roll, _ in PUSHES}
+        at = {"push_at": PUSHED_AT}
+        runs = crowds[tolerance].runs([starts[roll] for _ in X for roll, _ in PUSHES], [x | at for x in cases], STEADY)
+        return cost(runs, STEADY, 1.55)[: len(cases)].reshape(len(X), -1).mean(axis=1)
+
+    first, wide, bounds = box({n: (given[n], x) for n, x in widths.items()}, TAIL_BOUNDS)
+    X = adapt(costs, first, wide, bounds, rounds=rounds, candidates=candidates, seed=seed, keep=keep, tell=tell)
+    X = np.vstack([first, X])[:candidates]
+    J = costs(X, TOLERANCE)
+    if tell:
+        tell("in a finer batch, the first gains first: " + ", ".join(f"{x:.2f}" for x in J))
+    return dict(zip(names, map(float, X[np.argmin(J)]), strict=True))
+
+
+def tail_policy(folder: str | Path, seconds: float = 1500.0, tell: Callable[[Any], None] | None = None) -> Path:
+    """Learn the policy of `quadruped_tails` by PPO for so many seconds of the clock; the file that the study reads."""
+    from saltus.learn.training import policy_of, train  # needs the extra `learn`
+
+    task = quadruped_tails.learning(quadruped_tails.machine(), quadruped_tails.params("learnt"))
+    model = train(task, folder, seconds=seconds, copies=64, shape=(16, 16), tell=tell or (lambda row: None))
+    path = Path(folder) / quadruped_tails.POLICY
+    layers = [
+        [np.vectorize(lambda x: float(f"{x:.4g}"))(part).tolist() for part in layer]
+        for layer in policy_of(model).layers
+    ]
+    path.write_text(json.dumps(layers))
+    return path
 
 
 # ---- turns ----------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def _compared(run: Trajectory, control: Any) -> Following | None:
         if not isinstance(law, Referenced):
             continue
         law_name = type(law).__name__
-        off = _off(m, stay, law, visit)
+        off = _off(m, stay, law, visit, float(run.t[0]))
         begun = float(off[0].max()) if begun is None else begun
         i, j = np.unravel_index(int(off.argmax()), off.shape)
         if off[i, j] > worst[0]:
@@ -97,15 +97,20 @@ def _compared(run: Trajectory, control: Any) -> Following | None:
     return Following(holds, begun, *worst, f"{law_name} does not hold the reference: {reached}; {advice}")
 
 
-def _off(m: Mechanism, stay: Any, law: Any, visit: int) -> np.ndarray:
-    """Differences of positions at the samples of a stay; the way along the ground counts from entry in later ones."""
+def _off(m: Mechanism, stay: Any, law: Any, visit: int, begin: float) -> np.ndarray:
+    """Differences of positions at the samples of a stay; the way along the ground counts from entry in later ones.
+
+    A reference through other domains than the run's is followed from the `begin` (s) of the run.
+    """
     reference = law._reference
-    mine = reference.stay(stay.domain, visit)
-    elapsed = np.clip(stay.t - stay.t[0], 0.0, mine.t[-1] - mine.t[0]) + mine.t[0]
-    wanted = np.stack([np.interp(elapsed, mine.t, column) for column in mine.q.T], axis=1)
-    for shift in full_turns(m, m.q_names, mine):
+    mine = reference.through(stay.domain, visit)
+    t, q = (np.concatenate([getattr(x, name) for x in mine]) for name in ("t", "q"))
+    entered = stay.t[0] if reference.count(stay.domain) else begin
+    elapsed = np.clip(stay.t - entered, 0.0, t[-1] - t[0]) + t[0]
+    wanted = np.stack([np.interp(elapsed, t, column) for column in q.T], axis=1)
+    for shift in full_turns(m, m.q_names, mine[0]):
         wanted[:, shift.place] += shift.by(stay.q[0])
-    if visit >= reference.count(stay.domain):
+    if visit >= reference.count(stay.domain) > 0:
         advancing = np.abs(stay.q[0] - wanted[0]) > LOST
         wanted += np.where(advancing, stay.q[0] - wanted[0], 0.0)
     for b in assembler(m).balls:  # a quaternion and its negative are one turn

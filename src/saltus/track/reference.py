@@ -11,7 +11,8 @@ import casadi as ca
 import numpy as np
 
 from saltus.errors import BadValue, UnknownName
-from saltus.hybrid.laws import Shift
+from saltus.hybrid.graph import ALONE
+from saltus.hybrid.laws import Shift, Table
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import independent_rows
 from saltus.model.symbols import SX
@@ -129,6 +130,16 @@ class Reference:
         """Count the stays in a domain; later ones of a run follow one that was followed before."""
         return sum(s.domain == domain for s in self.stays)
 
+    def through(self, domain: str, visit: int) -> list[Stay]:
+        """What is followed in a domain, one after the other by the clock.
+
+        One stay, but all of them in a run of the machine alone, whose contacts come and go by themselves in one
+        domain: a plan through domains is followed on real ground by its times, not by its events.
+        """
+        if domain == ALONE and not self.count(domain):
+            return self.stays
+        return [self.stay(domain, visit)]
+
     def stay(self, domain: str, visit: int) -> Stay:
         """Return what the `visit`-th stay (from 0) in a domain follows."""
         mine = [s for s in self.stays if s.domain == domain]
@@ -144,6 +155,18 @@ class Reference:
         if visit < len(mine):
             return mine[visit]
         return next((s for s in reversed(mine) if s.left), mine[-1])
+
+
+def joined(stays: Sequence[Stay], tables: Sequence[Table]) -> Table:
+    """One table of stays that follow one another: each ends when the next begins, whatever has happened."""
+    knots, rows = [], []
+    for stay, table in zip(stays, tables, strict=True):
+        last = None if stay is stays[-1] else len(stay.t) - 1
+        begin = stay.t[0] - stays[0].t[0]
+        knots.append(begin + table.knots[:last])
+        rows.append(table.rows[:last].copy())
+        rows[-1][:, 0] += begin  # Blocks: when a row begins
+    return Table(np.concatenate(knots), np.concatenate(rows), tables[-1].note, shifts=tables[0].shifts)
 
 
 def stays_of(trajectory: Trajectory) -> list[Stay]:

@@ -30,6 +30,7 @@ from saltus.track.reference import (
     evaluated,
     full_turns,
     gains,
+    joined,
     limits,
 )
 
@@ -111,7 +112,8 @@ class JointPD(Referenced):
 
     `joints` are names of coordinates with motors or of a part ("tail"), None all of them; the other inputs get the
     reference's efforts u_r. `kp` (Nm/rad, N/m) and `kd` (Nm s/rad, N s/m) are numbers or one per joint; `limit` (Nm, N)
-    cuts the efforts. Time counts as in `Track`.
+    cuts the efforts. Time counts as in `Track`; in a run of the machine alone, on real ground, a plan through domains
+    is followed by its times, from the start.
     """
 
     joints: str | Sequence[str] | None = None
@@ -140,9 +142,12 @@ class JointPD(Referenced):
 
     def table(self, stage: Constrained, visit: int) -> Table:
         """Gains, polynomials of the joints and efforts of every interval between the reference's samples."""
-        m = stage.system.mechanism
-        self._reference.check(m)
-        stay, names = self._reference.stay(stage.domain.name, visit), self._names(m)
+        self._reference.check(stage.system.mechanism)
+        stays = self._reference.through(stage.domain.name, visit)
+        return joined(stays, [self._rows(stage.system.mechanism, stay) for stay in stays])
+
+    def _rows(self, m: Mechanism, stay: Stay) -> Table:
+        names = self._names(m)
         at_q, at_v = [m.q_names.index(n) for n in names], [m.v_names.index(n) for n in names]
         q = stay.beyond(quintic(np.diff(stay.t), stay.q[:, at_q], stay.v[:, at_v], stay.a[:, at_v]), 3)
         kp, kd = (gains("JointPD", name, getattr(self, name), len(names)) for name in ("kp", "kd"))

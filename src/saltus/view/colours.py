@@ -13,3 +13,4 @@ PALETTE = {
 }
 COLOURS = [c for name, c in PALETTE.items() if name != "yellow"]
 STANCE = "#e9e4d8"  # background of the phases on the ground
+SHADOW = "#c9c9c9"

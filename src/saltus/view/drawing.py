@@ -14,8 +14,18 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Polygon, Rectangle
 
 from saltus.errors import UnknownName
-from saltus.view.colours import COLOURS, PALETTE, STANCE
-from saltus.view.placing import Surfaces, extent, ground_line, has_contacts, mechanism_of, on_ground, pictured, places
+from saltus.view.colours import COLOURS, PALETTE, SHADOW, STANCE
+from saltus.view.placing import (
+    Surfaces,
+    extent,
+    ground_line,
+    has_contacts,
+    mechanism_of,
+    on_ground,
+    pictured,
+    places,
+    shadows,
+)
 from saltus.view.style import axes_of, styled
 
 if TYPE_CHECKING:
@@ -104,6 +114,29 @@ def move(artists: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
     artists[-1].set_data(points[list(bones.fixed)].T)
 
 
+def shaded(ax: Axes, bones: Skeleton, width: float = 4.5) -> list[Any]:
+    """Make empty artists of a machine's shadow; `cast` puts them where it falls."""
+    look: dict[str, Any] = {"color": SHADOW, "linewidth": width, "zorder": 1.5}
+    return [
+        ax.add_patch(Polygon(np.zeros((len(outline), 2)), closed=True, joinstyle="round", **look))
+        if len(outline) > 2
+        else ax.plot([], [], solid_capstyle="round", **look)[0]
+        for outline in bones.links.values()
+    ]
+
+
+def cast(shadow: Sequence[Any], bones: Skeleton, points: np.ndarray) -> None:
+    """Put a machine's shadow at points on the ground: of all links, as long as `shaded` made them."""
+    from saltus.model.geometry import hull
+
+    for artist, outline in zip(shadow, bones.links.values(), strict=False):
+        corners = points[list(outline)]
+        if isinstance(artist, Polygon):
+            artist.set_xy(corners[hull(corners)])
+        else:
+            artist.set_data(corners.T)
+
+
 def _cycle(n: int, colours: bool) -> list[str]:
     return [COLOURS[i % len(COLOURS)] if colours else "#9a9a9a" for i in range(n)]
 
@@ -131,12 +164,13 @@ def between(line: Sequence[Sequence[float]] | np.ndarray, low: float, high: floa
     return np.vstack([[low, heights[0]], inside, [high, heights[1]]])
 
 
-def draw_ground(ax: Axes, line: np.ndarray) -> list[Any]:
-    """Draw the ground along a line of points (x, height) in the picture."""
+def draw_ground(ax: Axes, line: np.ndarray, *, far: bool = False) -> list[Any]:
+    """Draw the ground along a line of points (x, height) in the picture; the `far` edge of that in 3D is pale."""
     low = min(ax.get_ylim()[0], float(line[:, 1].min()) - 0.02)
     below = np.vstack([line, [line[-1, 0], low], [line[0, 0], low]])
     solid = Polygon(below, closed=True, facecolor="#efefef", edgecolor="none", zorder=0)
-    return [ax.add_patch(solid), *ax.plot(*line.T, color="#777777", linewidth=1.2, zorder=1)]
+    look: dict[str, Any] = {"color": SHADOW, "linewidth": 0.6} if far else {"color": "#777777", "linewidth": 1.2}
+    return [ax.add_patch(solid), *ax.plot(*line.T, zorder=1, **look)]
 
 
 @styled
@@ -250,7 +284,11 @@ def plot_snapshots(
             grounds.append(between(below, *ends) + np.array([shift, 0.0]))
     _frame(ax, np.concatenate([extent(bones, local).reshape(-1, 2), *grounds]), None, margin=0.02)
     for line in grounds:
-        draw_ground(ax, line)
+        draw_ground(ax, line, far=m.spatial)
+    if grounds and m.spatial:
+        fallen = shadows(m, bones, rows, run.params, run.meta["ground"], moments)
+        for k, x in enumerate(base):
+            cast(shaded(ax, bones, width=2.6), bones, fallen[k] + np.array([spread * k - x, 0.0]))
     touching = on_ground(run, moments)
     for k in range(len(moments)):
         drawn = artists(ax, bones, width=2.6)

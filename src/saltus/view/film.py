@@ -14,8 +14,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from saltus.errors import BadValue
 from saltus.view.colours import PALETTE, STANCE
-from saltus.view.drawing import artists, between, draw_ground, move
-from saltus.view.placing import check_run, extent, ground_line, has_contacts, mechanism_of, on_ground, places
+from saltus.view.drawing import artists, between, cast, draw_ground, move, shaded
+from saltus.view.placing import check_run, extent, ground_line, has_contacts, mechanism_of, on_ground, places, shadows
 from saltus.view.style import styled
 
 if TYPE_CHECKING:
@@ -95,6 +95,9 @@ class _Scene:
         x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
         self.camera = rows[:, run.meta["q_names"].index(x_name)] if x_name else np.zeros(len(times))
         self.has_ground = has_contacts(run)
+        self.fallen = None
+        if self.has_ground and m.spatial:
+            self.fallen = shadows(m, bones, rows, run.params, run.meta["ground"], times)
         self.contact = on_ground(run, times)
         local = self.points - np.stack([self.camera, np.zeros(len(times))], axis=1)[:, None, :]
         shown = extent(bones, local).reshape(-1, 2)
@@ -135,15 +138,13 @@ class _Scene:
             i = self.bones.named[name]
             step = float(self.times[1] - self.times[0]) if len(self.times) > 1 else TRAIL
             fine = np.linspace(self.times[0], self.times[-1], len(self.times) * max(1, int(step / 0.004)))
-            from saltus.model.geometry import trace
-
-            world = trace(m, run.at(fine).positions, [self.bones.frames[i]], params=run.params, t=fine)[:, 0]
-            self.trail_t, self.trail_xy = fine, world[:, [0, -1]]
+            self.trail_t, self.trail_xy = fine, places(m, self.bones, run.at(fine).positions, run.params, fine)[:, i]
         (self.trail,) = ax.plot([], [], color=PALETTE["vermillion"], linewidth=1.2, alpha=0.8, zorder=2)
         (self.marks,) = ax.plot([], [], color="#777777", linewidth=1.0, zorder=1)
-        self.ground = draw_ground(ax, self._ground_at(0.0)) if self.has_ground else []
+        self.ground = draw_ground(ax, self._ground_at(0.0), far=m.spatial) if self.has_ground else []
+        self.shadow = shaded(ax, self.bones, width=5.0) if self.fallen is not None else []
         self.machine = artists(ax, self.bones, width=5.0)
-        self.moving = [*self.ground, self.trail, self.marks, *self.machine]
+        self.moving = [*self.ground, *self.shadow, self.trail, self.marks, *self.machine]
         for artist in self.moving:
             artist.set_animated(True)
 
@@ -152,6 +153,8 @@ class _Scene:
         t, x0 = float(self.times[k]), float(self.camera[k])
         shift = np.array([x0, 0.0])
         move(self.machine, self.bones, self.points[k] - shift)
+        if self.fallen is not None:
+            cast(self.shadow, self.bones, self.fallen[k] - shift)
         if self.trail_xy is not None:
             recent = (self.trail_t <= t + 1e-12) & (self.trail_t > t - TRAIL)
             self.trail.set_data((self.trail_xy[recent] - shift).T)

@@ -95,6 +95,18 @@ def seen(world: np.ndarray, machine: np.ndarray | None = None) -> np.ndarray:
     return np.asarray(eye + (world[:, :, [0, 2]] - eye) * share)
 
 
+def shadows(
+    mechanism: Mechanism, bones: Skeleton, q: np.ndarray, params: Mapping[str, float], line: Any, t: Any = 0.0
+) -> np.ndarray:
+    """Where the skeleton's points of a machine in 3D are in the picture after a fall onto the ground's `line`."""
+    from saltus.model.geometry import trace
+
+    world = trace(mechanism, q, bones.frames, params=params, t=t)
+    below = world.copy()
+    below[:, :, 2] = np.interp(world[:, :, 0], *np.asarray(line, float).T)
+    return seen(below, world)
+
+
 def ground_line(line: Any, points: np.ndarray, spatial: bool) -> np.ndarray:
     """The ground's line (x, height) where it is drawn for a machine at picture `points` (..., points, 2).
 

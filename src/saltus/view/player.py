@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saltus.view.colours import COLOURS, PALETTE
-from saltus.view.placing import extent, mechanism_of, places
+from saltus.view.colours import COLOURS, PALETTE, SHADOW
+from saltus.view.placing import extent, ground_line, mechanism_of, places, shadows
 
 if TYPE_CHECKING:
     from saltus.model.mechanism import Mechanism
@@ -24,7 +24,8 @@ SCRIPT = """
   const d = JSON.parse(pick("data").textContent), canvas = root.querySelector("canvas"), g = canvas.getContext("2d");
   const whole = (text) => new Int16Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
   const xy = whole(d.points), push = whole(d.forces), P = d.count, N = d.times.length;
-  const at = (k, i) => [d.centre[0] + xy[2 * (k * P + i)] * d.unit, d.centre[1] + xy[2 * (k * P + i) + 1] * d.unit];
+  const fallen = whole(d.shadows);
+  const at = (k, i, from = xy) => [0, 1].map((c) => d.centre[c] + from[2 * (k * P + i) + c] * d.unit);
   const hull = (points) => {
     const half = (sorted) => sorted.reduce((out, p) => {
       while (out.length > 1) {
@@ -60,18 +61,26 @@ SCRIPT = """
       const line = [[left, height(left)], ...inside, [right, height(right)]].map(to);
       g.beginPath(); line.forEach((p) => g.lineTo(p[0], p[1]));
       g.lineTo(wide, high); g.lineTo(0, high); g.fillStyle = "#efefef"; g.fill();
-      g.strokeStyle = "#777"; g.lineWidth = 1; g.beginPath(); line.forEach((p) => g.lineTo(p[0], p[1]));
+      g.strokeStyle = fallen.length ? "#bbb" : "#777"; g.lineWidth = 1; g.beginPath();
+      line.forEach((p) => g.lineTo(p[0], p[1]));
       for (let n = Math.ceil(left / d.mark); n * d.mark < right; n++) {
         const [x, y] = to([n * d.mark, height(n * d.mark)]); g.moveTo(x, y); g.lineTo(x, y + (n % 5 ? 5 : 10));
       }
       g.stroke();
     }
+    g.lineJoin = g.lineCap = "round";
+    if (fallen.length) d.links.forEach(function (outline) {
+      const corners = outline.map((i) => to(at(k, i, fallen)));
+      g.strokeStyle = g.fillStyle = d.colours.shadow; g.lineWidth = Math.max(3, d.width * size); g.beginPath();
+      (outline.length > 2 ? hull(corners) : corners).forEach((p) => g.lineTo(p[0], p[1]));
+      if (outline.length > 2) { g.closePath(); g.fill(); }
+      g.stroke();
+    });
     if (d.trail >= 0) {
       g.strokeStyle = d.colours.trail; g.lineWidth = 1.4; g.beginPath();
       for (let n = Math.max(0, k - d.behind); n <= k; n++) { const p = to(at(n, d.trail)); g.lineTo(p[0], p[1]); }
       g.stroke();
     }
-    g.lineJoin = g.lineCap = "round";
     d.links.forEach(function (outline, n) {
       const solid = d.solid.includes(n), corners = outline.map((i) => to(at(k, i)));
       g.strokeStyle = g.fillStyle = d.colours.links[n % d.colours.links.length];
@@ -171,10 +180,14 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, most: int = M
     points = places(m, bones, rows, run.params, times)
     x_name = next((n for n in run.meta["q_names"] if n.endswith(".x")), None)
     camera = rows[:, run.meta["q_names"].index(x_name)] if x_name else np.zeros(len(times))
-    low, high = points.reshape(-1, 2).min(axis=0), points.reshape(-1, 2).max(axis=0)
+    line = np.array(run.meta["ground"]).reshape(-1, 2)
+    fallen = np.zeros((0, 2))
+    if len(line) and m.spatial:
+        fallen, line = shadows(m, bones, rows, run.params, line, times), ground_line(line, points, True)
+    every = np.concatenate([points.reshape(-1, 2), fallen.reshape(-1, 2)])
+    low, high = every.min(axis=0), every.max(axis=0)
     unit = max(float((high - low).max()) / 2, 1e-6) / SCALE
     centre = (low + high) / 2
-    line = np.array(run.meta["ground"]).reshape(-1, 2)
     lowest = float(np.interp(camera, *line.T).min()) if len(line) else None
     shown = extent(bones, points)
     near = _window(shown - np.stack([camera, 0 * camera], axis=1)[:, None], lowest)
@@ -196,6 +209,7 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, most: int = M
         "centre": centre.tolist(),
         "camera": [round(x, 5) for x in camera.tolist()],
         "points": _whole((points - centre) / unit),
+        "shadows": _whole((fallen - centre) / unit),
         "forces": _whole(forces / strongest * SCALE),
         "links": list(bones.links.values()),
         "solid": [k for k, name in enumerate(bones.links) if name in bones.solid],
@@ -205,7 +219,7 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, most: int = M
         "pins": list(dict.fromkeys([*bones.joints, *bones.fixed])),
         "trail": trail,
         "behind": int(0.6 * (len(times) - 1) / (end - begin)),
-        "ground": run.meta["ground"] or None,
+        "ground": line.tolist() or None,
         "feet": bones.feet,
         "mark": 10.0 ** np.floor(np.log10(max(size / 3, 1e-6))),
         "near": near,
@@ -218,6 +232,7 @@ def player(run: Trajectory, *, mechanism: Mechanism | None = None, most: int = M
             "links": COLOURS,
             "trail": PALETTE["vermillion"],
             "force": PALETTE["green"],
+            "shadow": SHADOW,
         },
     }
     text = json.dumps(data, separators=(",", ":"), default=float).replace("<", "\\u003c")

@@ -96,7 +96,9 @@ class _SystemWriter:
         """A keyframe."""
         out: Data = {}
         with writing(f"keyframe {name!r}"):
-            held = {k: self._listed(x) for k, x in given.items() if k not in ("near", "rates", "params")}
+            if given.get("time"):
+                raise BadModel("keyframes of a file are at time zero; leave its `time` out", keyframe=name)
+            held = {k: self._listed(x) for k, x in given.items() if k not in ("near", "rates", "params", "time")}
             if held:
                 out["held"] = held
             for part in ("near", "rates", "params"):
