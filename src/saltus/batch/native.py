@@ -99,7 +99,9 @@ def source(motion: Motion, way: str = "") -> str:
     lines_table = []
     for (row, _), *twin in motion.lines:
         i, x = firsts[row]
-        normal = x.normal and not x.soft and (row + 1 not in firsts or firsts[row + 1][0] != i)  # its contact's last row
+        normal = (
+            x.normal and not x.soft and (row + 1 not in firsts or firsts[row + 1][0] != i)
+        )  # its contact's last row
         lines_table.append(f"{{{row}, {twin[0][0] if twin else -1}, {i}, {x.slips if normal else 0}}}")
     lines = [
         "#define SIZE(n) ((n) > 0 ? (n) : 1)",

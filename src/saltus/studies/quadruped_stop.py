@@ -38,7 +38,7 @@ def study(way: float = WAY) -> StudyResult:
     title = f"From {bound.speed:.2f} m/s to rest within {stopped['way_planned_m']:.2f} m"
     figures = {"stop": portrait(best, run, times, title)}
     films = {"stop": functools.partial(animate, run, speed=0.25)}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, films)
+    return StudyResult(info, data, comparisons, figures, notes, films)
 
 
 def planned(m: sl.Mechanism, bound: Bound, way: float, mesh: list[int] = MESH) -> sl.plan.Planned:
