@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from saltus.plan.guess import PhaseGuess
 from saltus.studies.result import Comparison
 from saltus.view import plot_snapshots
 from saltus.view.colours import PALETTE
@@ -141,7 +140,7 @@ def hop(m: sl.Mechanism, bound: Bound, rest: sl.State, mesh: Sequence[int], ask:
 def guess() -> list[Any]:
     """A hop from the bound to a stand that was planned before, on a coarse mesh."""
     phases = [{name: np.array(x) for name, x in phase.items()} for phase in json.loads(HOP.read_text())]
-    return [PhaseGuess(x["t"], x["q"], x["v"], x["u"]) for x in phases]
+    return [sl.plan.PhaseGuess(x["t"], x["q"], x["v"], x["u"]) for x in phases]
 
 
 def solved(m: sl.Mechanism, bound: Bound, wanted: Sequence[Callable[[sl.Plan], None]], mesh: Sequence[int]) -> Any:
