@@ -378,7 +378,8 @@ def test_contradictory_options_of_a_study_are_refused(tmp_path, arguments, expec
 @pytest.mark.parametrize(("holds", "code"), [(True, 0), (False, 1)])
 def test_study_ends_with_a_code_that_says_whether_it_agrees(monkeypatch, tmp_path, holds, code):
     row = Comparison("speed", 1.0, 1.0 if holds else 2.0, "m/s", 0.1, why="because")
-    monkeypatch.setattr(studies, "run", lambda name, **given: StudyResult(name, "title", "source", {}, [row]))
+    about = studies.Study("anything", "title", "source", "")
+    monkeypatch.setattr(studies, "run", lambda name, **given: StudyResult(about, {}, [row]))
     result = call("study", "anything", "--out", tmp_path)
     assert result.exit_code == code
     assert ("yes" if holds else "no") in result.output

@@ -101,11 +101,10 @@ def test_four_bar_is_right_or_says_that_it_is_not(formulation):
     assert not run.outcome.ok or run.q.turn0[-1] == pytest.approx(exact, abs=1e-6)
 
 
-@pytest.mark.parametrize("tolerance", [1e-5, 1e-6])
-def test_loops_that_drift_apart_at_a_singular_position_are_told(tolerance):
+def test_loops_that_drift_apart_at_a_singular_position_are_told():
     """They are then those of another machine, which swings over to a crossed branch, energy and all, within 1e-4 s."""
     m, start = machines.n_four_bar(2)
-    run = sl.simulate(m, start, until=3.0, formulation=F.Index1(), tolerance=tolerance, engine="sundials")
+    run = sl.simulate(m, start, until=3.0, formulation=F.Index1(), tolerance=1e-5, engine="sundials")
     exact = benchmarks.pendulum(benchmarks.n_four_bar_pull(2), math.pi / 2, -1.0, 3.0)
     assert abs(run.q.turn0[-1] - exact) > 1.0
     assert not run.outcome.ok

@@ -93,7 +93,7 @@ def test_raptor_like_leg_hops_with_three_loops(results):
     assert (result.data["loops"], result.data["constraint_rows"], result.data["steps"]) == (3, 6, 16)
     assert abs(result.data["mean_speed"]) < 0.1
     assert result.data["apex_height"] > 0.5
-    assert "Raptor-like" in result.title
+    assert "Raptor-like" in result.study.title
 
 
 def test_static_gait_is_static(results):

@@ -116,7 +116,7 @@ def _list_studies(as_json: bool) -> None:
 
 
 def _print_study(result: Any, directory: Path) -> None:
-    out.print(f"[bold]{escape(result.title)}[/]\n{escape(result.source)}", soft_wrap=True)
+    out.print(f"[bold]{escape(result.study.title)}[/]\n{escape(result.study.source)}", soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     for column in ("quantity", "published", "computed", "agrees", "tolerance and why"):
         table.add_column(column, overflow="fold", no_wrap=column == "agrees")

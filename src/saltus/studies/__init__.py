@@ -6,29 +6,15 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from saltus.errors import BadValue, UnknownName, naming_extras
-from saltus.studies.result import Comparison, StudyResult
+from saltus.studies.result import Comparison, Study, StudyResult
 
 LIU = "Liu and Ben-Tzvi (2020), J. Mechanisms Robotics 12"
 KAMIDI = "Kamidi, Williams and Ben-Tzvi (2018), A framework for modeling closed kinematic chains"
 ZANA = "Zana, Bodor, Bencsik and Zelei (2018), A tutorial for the analysis of vertical hopping"
 RAT = "Liu and Ben-Tzvi, kangaroo rat with a serpentine tail"
 FONT = "Font-Llagunes and Kövecses (2009), Analysis of topology changes in multibody systems"
-
-
-@dataclass(frozen=True)
-class Study:
-    """Name, title and source of a study, and the module whose `study()` computes it.
-
-    Keyword arguments of `study` are its options: numbers, in degrees where they are angles, or words.
-    """
-
-    name: str
-    title: str
-    source: str
-    module: str
 
 
 STUDIES = {

@@ -64,7 +64,7 @@ def study(strides: float = 50, friction: float = 0.6, height: float = 0.01, seed
     times = float(level.t[-1]) - gait.period * np.linspace(1, 0, 9)
     figures = {"snapshots": plot_snapshots(level, times=times), "feet": _figure(rows, level, rough)}
     film = {"walk": functools.partial(animate, level, speed=0.5, until=3.0)}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, film)
+    return StudyResult(info, data, comparisons, figures, notes, film)
 
 
 def ground(length: float, height: float, seed: int) -> sl.ground.Profile:

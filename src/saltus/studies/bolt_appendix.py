@@ -77,7 +77,7 @@ def study() -> StudyResult:
     ]
     info = STUDIES["bolt-appendix"]
     notes = ["Rates of the constraint Jacobian are central differences of order six; all else is exact."]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, {"deviations": _plot(off, fixed)}, notes)
+    return StudyResult(info, data, comparisons, {"deviations": _plot(off, fixed)}, notes)
 
 
 def _label(name: str, entry: tuple[int, int]) -> str:

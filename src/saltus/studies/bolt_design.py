@@ -171,7 +171,7 @@ def study() -> StudyResult:
         f"{1000 * heuristic_gap:.0f} mm: they have no objective.",
         *found.notes,
     ]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 def _aims(turn: sl.design.Turn, a: sl.design.Part, b: sl.design.Part, params: dict[str, float]) -> list[float]:

@@ -71,7 +71,7 @@ def study() -> StudyResult:
         "Take-off at an angle lets the ground pull for an instant: " + "; ".join(by_angle.violations),
     ]
     figures = {"family": _family_figure(rows), "feedback": _feedback_figure(open_loop, closed_loop)}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 def _pairs(values: np.ndarray) -> list[Any]:

@@ -102,7 +102,7 @@ def study() -> StudyResult:
     notes = [
         "The heuristic lengths of Table 2 close loop 1 but never loop 2, so only loop 1 and knee are drawn for them."
     ]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 # ---- a second way to the same numbers -------------------------------------------------------------------------------

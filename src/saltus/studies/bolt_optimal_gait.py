@@ -115,7 +115,7 @@ def study(speed: float = AT_HAND, minimise: str = "energy", friction: float = 0)
         "snapshots": sl.view.plot_snapshots(best, times=np.linspace(0, 0.96 * best.duration, 9)),
         "gait": _details(best, own.trajectory),
     }
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 def machine() -> sl.HybridSystem:

@@ -102,7 +102,7 @@ def study(speed: float, friction: float) -> StudyResult:
         f"touch was like, from {TRIES} short runs with random corrections.",
     ]
     figures = {"gait": _figure(best, run), "snapshots": sl.view.plot_snapshots(run, times=np.linspace(0.0, 0.45, 7))}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 def machine() -> sl.Mechanism:

@@ -97,7 +97,7 @@ def study(friction: float = 0.8, search: float = 0) -> StudyResult:
     ]
     shown = dict(zip((f"{g['speed']:.2f} m/s" for g in gaits), runs, strict=True))
     figures = {"gaits": _figure(gaits), "feet": _strips(shown)} if runs else {}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 # ---- one gait -------------------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def study() -> StudyResult:
         "bolt": picture(plain_run, plain_gait),
     }
     info = STUDIES["bolt-running"]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 def steps_of(system: sl.HybridSystem, start: sl.State, steps: int = STEPS, rate: float = 1000.0) -> sl.Trajectory:

@@ -96,7 +96,7 @@ def study() -> StudyResult:
         "loop_gaps": plots.plot_gaps(run),
         "frames": sl.view.plot_snapshots(run, times=until - 2 * math.pi / abs(SPEED) * np.linspace(1, 0, 9)),
     }
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 @styled

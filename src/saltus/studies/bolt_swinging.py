@@ -106,7 +106,7 @@ def study() -> StudyResult:
         "portrait": sl.view.plot_phase_portrait(run, "boom.y", since=float(gait.starts[3])),
     }
     notes = ["Gains and start are ours. Take-off is at zero force: the ground never pulls."]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 @styled

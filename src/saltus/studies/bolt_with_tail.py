@@ -77,9 +77,7 @@ def study(steps: float = STEPS) -> StudyResult:
     info = STUDIES["bolt-with-tail"]
     times = float(gait.starts[1]) + 0.06 * np.arange(10)
     return StudyResult(
-        info.name,
-        info.title,
-        info.source,
+        info,
         data,
         comparisons,
         {"snapshots": plot_snapshots(tailed, times=times), "motion": _plot(tailed, bare)},

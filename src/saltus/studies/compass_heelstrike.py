@@ -138,7 +138,7 @@ def study(*, theta: float = 40.0, rho: float = 0.25, mu: float = 1.0, q5: float 
         "Curves of a foot end where the rear foot would not lift off, as in the paper.",
         "The paper's statement that the sign of q5 decides which mu is better holds beyond q5 = 2 degrees.",
     ]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 def _grows(curves: dict[float, np.ndarray]) -> bool:

@@ -395,4 +395,4 @@ def study() -> StudyResult:
         "soft": [{"stiffness": k, "pushed": a, "stopped": b} for k, a, b in soft],
     }
     figures = {"convergence": figure(errors), "soft": soft_figure(soft)}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures)
+    return StudyResult(info, data, comparisons, figures)

@@ -102,9 +102,7 @@ def study() -> StudyResult:
     }
     info = STUDIES["four-bar-path"]
     return StudyResult(
-        info.name,
-        info.title,
-        info.source,
+        info,
         data,
         comparisons,
         {"paths": design_plots.plot_paths(paths, target=TARGET)},

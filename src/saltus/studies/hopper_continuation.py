@@ -71,7 +71,7 @@ def study(*, mu: float = 0.8) -> StudyResult:
     if folds:
         notes.append("The paper calls every indicator a strictly monotonic function of t_F; D_G is not: it folds.")
     rows = _rows(family, mu, folds) + _end_rows(data)
-    return StudyResult(info.name, info.title, info.source, data, rows, _figures(family), notes)
+    return StudyResult(info, data, rows, _figures(family), notes)
 
 
 def _rows(family: sl.orbits.Family, mu: float, folds: list[list[float]]) -> list[Comparison]:

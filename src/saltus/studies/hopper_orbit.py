@@ -125,7 +125,7 @@ def study(*, mu: float = 0.8, d_g: float | None = None, t_F: float | None = None
         "M is the derivative at the moving lift-off; its printed entries are truncated, not rounded (eq. 68).",
         "State order of the monodromy matrix: z_U, z_L, v_U, v_L.",
     ]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, _figures(orbit), notes)
+    return StudyResult(info, data, comparisons, _figures(orbit), notes)
 
 
 def _closed_rows(orbit: sl.Orbit, check: Closed) -> list[Comparison]:

@@ -197,4 +197,4 @@ def study() -> StudyResult:
     ]
     info = STUDIES["mechanism-benchmarks"]
     data = {"rows": [asdict(r) for r in found]}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, notes=notes)
+    return StudyResult(info, data, comparisons, notes=notes)

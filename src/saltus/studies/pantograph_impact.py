@@ -115,7 +115,7 @@ def study() -> StudyResult:
         "moves to -x and is thrown to +x; in cases 2 to 4 it slides to +x throughout. The paper sees the reversal in "
         "case 3 and prints +1.40 N ms in case 2, which no Coulomb friction in this configuration gives.",
     ]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, _figures(machine), notes)
+    return StudyResult(info, data, comparisons, _figures(machine), notes)
 
 
 def _figures(machine: Pantograph) -> dict[str, Figure]:

@@ -93,7 +93,7 @@ def study(strides: float = 50, exact: float = 1) -> StudyResult:
         figures[f"lean-{gait}"] = lean(run)
         films[gait] = functools.partial(animate, run, speed=0.5, until=3.0)
     figures["clocks"] = _clocks(slower)
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, films)
+    return StudyResult(info, data, comparisons, figures, notes, films)
 
 
 def table(m: sl.Mechanism, bare: sl.Mechanism, strides: int) -> list[dict[str, Any]]:

@@ -57,9 +57,7 @@ def study(others: float = 1) -> StudyResult:
     notes = ["A law, not a plan: torques of the legs are given over time, the tail feeds back pitch and roll."]
     figures = {"jump": _figure(runs)}
     films = {"jump": functools.partial(animate, runs["controlled"], speed=0.25)}
-    return StudyResult(
-        info.name, info.title, info.source, {"jumps": rows, "ok": best["ok"]}, comparisons, figures, notes, films
-    )
+    return StudyResult(info, {"jumps": rows, "ok": best["ok"]}, comparisons, figures, notes, films)
 
 
 def machine() -> sl.Mechanism:

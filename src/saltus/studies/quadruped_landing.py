@@ -80,7 +80,7 @@ def study(roll: float = 30.0, others: float = 1) -> StudyResult:
         "Legs are held in the same way in all runs; nothing but the toes touches the ground.",
     ]
     films = {"landing": functools.partial(animate, first["controlled"], speed=0.25, until=1.5)}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, films)
+    return StudyResult(info, data, comparisons, figures, notes, films)
 
 
 def machine(tail: str = "articulated") -> sl.Mechanism:

@@ -53,7 +53,7 @@ def study(gap: float = GAP) -> StudyResult:
     times += [float(best.events[2].t), best.duration + LATER]
     figures = {"leap": portrait(best, run, times, f"From the bound over a gap of {gap:g} m")}
     films = {"leap": functools.partial(animate, run, speed=0.25)}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, films)
+    return StudyResult(info, data, comparisons, figures, notes, films)
 
 
 def lowest(run: sl.Trajectory) -> float:

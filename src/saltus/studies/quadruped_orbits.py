@@ -84,7 +84,7 @@ def study(strides: float = STRIDES, slowest: float = 20.5, fastest: float = 25.0
             )
         )
     info = STUDIES["quadruped-orbits"]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 def mirror(m: sl.Mechanism) -> dict[str, str]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from saltus.plan.guess import PhaseGuess
 from saltus.studies.result import Comparison
 from saltus.view import plot_snapshots
 from saltus.view.colours import PALETTE
@@ -140,8 +139,8 @@ def hop(m: sl.Mechanism, bound: Bound, rest: sl.State, mesh: Sequence[int], ask:
 
 def guess() -> list[Any]:
     """A hop from the bound to a stand that was planned before, on a coarse mesh."""
-    phases = json.loads(HOP.read_text())
-    return [PhaseGuess(**{name: np.array(values) for name, values in phase.items()}) for phase in phases]
+    phases = [{name: np.array(x) for name, x in phase.items()} for phase in json.loads(HOP.read_text())]
+    return [sl.plan.PhaseGuess(x["t"], x["q"], x["v"], x["u"]) for x in phases]
 
 
 def solved(m: sl.Mechanism, bound: Bound, wanted: Sequence[Callable[[sl.Plan], None]], mesh: Sequence[int]) -> Any:

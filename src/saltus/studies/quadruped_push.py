@@ -88,7 +88,7 @@ def study(phases: float = 3, sizes: float = 6, rounds: float = 1, exact: float =
         f"A push is half a sine of {PUSHED} s on the body; the trot starts from rest with 2 degrees of roll.",
         "Legs are fed back in the same way in all runs; kinds of tail differ in nothing but the tail's torques.",
     ]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 def survived(m: sl.Mechanism, cases: list[tuple[str, float, float]]) -> np.ndarray:

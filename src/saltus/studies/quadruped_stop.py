@@ -29,7 +29,7 @@ def study(way: float = WAY) -> StudyResult:
     comparisons = [
         *said(data),
         Comparison("way of the body to rest, planned", None, stopped["way_planned_m"], "m"),
-        Comparison("way of the body to rest, flown", None, stopped["way_flown_m"], "m", why="it hops once more"),
+        Comparison("way of the body to rest, flown", None, stopped["way_flown_m"], "m", why="it bounces as it lands"),
         Comparison("stands after the stop", "verdict good", f"{run.outcome.verdict}", holds=data["ok"]),
     ]
     info = STUDIES["quadruped-stop"]
@@ -38,7 +38,7 @@ def study(way: float = WAY) -> StudyResult:
     title = f"From {bound.speed:.2f} m/s to rest within {stopped['way_planned_m']:.2f} m"
     figures = {"stop": portrait(best, run, times, title)}
     films = {"stop": functools.partial(animate, run, speed=0.25)}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, films)
+    return StudyResult(info, data, comparisons, figures, notes, films)
 
 
 def planned(m: sl.Mechanism, bound: Bound, way: float, mesh: list[int] = MESH) -> sl.plan.Planned:

@@ -87,7 +87,7 @@ def study(starts: float = 256, phases: float = 6, exact: float = 1, only: str = 
         f"Starts at random are about the trot in the air, within {AWAY}; they have to run for {LASTS:g} s.",
     ]
     figures = {"tails": _figure(rows), "pushes": _maps(maps, sizes)}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 def told(row: Mapping[str, Any]) -> str:

@@ -91,7 +91,7 @@ def study(starts: float = 4) -> StudyResult:
         "Steering brings the hind legs nearer in phase: two feet side by side that stick let it turn.",
     ]
     data = {"steer_at_s": AT, "angle_deg": ANGLE, "turns": rows, "starts": exact, "ok": best["ok"]}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes, films)
+    return StudyResult(info, data, comparisons, figures, notes, films)
 
 
 def crowd(

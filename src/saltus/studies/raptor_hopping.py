@@ -87,4 +87,4 @@ def study() -> StudyResult:
         "contacts": plots.plot_contacts(run),
     }
     info = STUDIES["raptor-hopping"]
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)

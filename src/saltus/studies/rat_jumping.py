@@ -71,9 +71,7 @@ def study(mu: float = 0.5) -> StudyResult:
         "As in the paper only feet and tail touch the ground: a body that falls over sinks into it.",
     ]
     return StudyResult(
-        info.name,
-        info.title,
-        info.source,
+        info,
         data,
         comparisons,
         {"fig14_snapshots": plot_strip(pictures, (0.1, 0.16, 0.25, 0.4, 0.7, 1.5)), "motion": _plot(runs, leans)},

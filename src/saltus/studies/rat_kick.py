@@ -46,9 +46,7 @@ def study() -> StudyResult:
     info = STUDIES["rat-kick"]
     drawn = curves(run.mechanism)
     return StudyResult(
-        info.name,
-        info.title,
-        info.source,
+        info,
         data,
         comparisons,
         {"fig9a_snapshots": plot_strip({"passive tail": (run, drawn)}, TIMES), "motion": _plot(run, turned)},

@@ -50,9 +50,7 @@ def study(mu: float = 0.5) -> StudyResult:
     pictures = {kind: (run, curves(run.mechanism)) for kind, run in runs.items()}
     info = STUDIES["rat-recovery"]
     return StudyResult(
-        info.name,
-        info.title,
-        info.source,
+        info,
         data,
         comparisons,
         {"fig15_snapshots": plot_strip(pictures, (0.0, 0.6, 0.8, 1.0, 1.2, 2.0)), "motion": _plot(runs, leans)},

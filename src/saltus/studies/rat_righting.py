@@ -64,9 +64,7 @@ def study(
         figures["fig11_rates"] = _plot_rates(sweep)
     info = STUDIES["rat-righting"]
     return StudyResult(
-        info.name,
-        info.title,
-        info.source,
+        info,
         data,
         comparisons,
         figures,

@@ -60,13 +60,24 @@ class Comparison:
         return value if isinstance(value, str) else f"{value:.6g} {self.unit}".rstrip()
 
 
-@dataclass(eq=False)
-class StudyResult:
-    """Numbers, comparisons and figures of one study."""
+@dataclass(frozen=True)
+class Study:
+    """Name, title and source of a study, and the module whose `study()` computes it.
+
+    Keyword arguments of `study` are its options: numbers, in degrees where they are angles, or words.
+    """
 
     name: str
     title: str
     source: str
+    module: str
+
+
+@dataclass(eq=False)
+class StudyResult:
+    """Numbers, comparisons and figures of one study."""
+
+    study: Study
     data: dict[str, Any]
     comparisons: list[Comparison]
     figures: Mapping[str, Figure] = field(default_factory=dict)
@@ -94,9 +105,9 @@ class StudyResult:
         ]
         return plain(
             {
-                "study": self.name,
-                "title": self.title,
-                "source": self.source,
+                "study": self.study.name,
+                "title": self.study.title,
+                "source": self.study.source,
                 **self.data,
                 "comparisons": rows,
                 "agrees": self.agrees,

@@ -53,7 +53,7 @@ def study() -> StudyResult:
     info = STUDIES["tail-appendix"]
     notes = ["Powers of theta that the text has lost are restored; without them no entry with such a power holds."]
     figures = {"bending_inertia": _plot(bends, np.abs(20 * inertia - 1))}
-    return StudyResult(info.name, info.title, info.source, data, comparisons, figures, notes)
+    return StudyResult(info, data, comparisons, figures, notes)
 
 
 def quadrature(other: Callable[[float, float], np.ndarray], t: float) -> np.ndarray:

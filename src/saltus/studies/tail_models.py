@@ -72,9 +72,7 @@ def study() -> StudyResult:
     pictures = {name: (run, curves(run.mechanism, "xy")) for name, run in (("continuum", arc), ("4 links", links[4]))}
     info = STUDIES["tail-models"]
     return StudyResult(
-        info.name,
-        info.title,
-        info.source,
+        info,
         data,
         comparisons,
         {

@@ -60,9 +60,7 @@ def study(plain: float = 1) -> StudyResult:
     shown = {f"{m} x {n}": (plans[m].flown or plans[m], curves(plans[m].mechanism)) for m, n in CASES}
     info = STUDIES["tail-segments"]
     return StudyResult(
-        info.name,
-        info.title,
-        info.source,
+        info,
         {"cases": cases, "plain_trapezoidal": printed},
         comparisons,
         {"fig12_snapshots": plot_strip(shown, TIMES, ground=None), "fig13_details": _details(plans)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import xml.parsers.expat
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,12 @@ from saltus.files.model.documents import PARTS
 LARGEST = 20_000_000  # bytes
 DEEPEST = 200
 MOST = 200_000  # elements
+KINDS = {
+    **dict.fromkeys(("body", "link", "joint", "freejoint"), "bodies and joints"),
+    **dict.fromkeys(("connect", "weld", "fixed", "spatial"), "equalities and tendons"),
+    **dict.fromkeys(("general", "motor", "position", "velocity", "intvelocity", "damper", "cylinder"), "actuators"),
+    **dict.fromkeys(("muscle", "adhesion", "dcmotor"), "actuators"),
+}  # of what a machine is made of, in MJCF, URDF and SDF
 LONGEST = 10_000  # characters of text in an element
 AGAIN = re.compile(rb"\s*(</[\w:]+>\s*)+")  # closed once more than it was opened, which MuJoCo does not mind
 
@@ -130,15 +137,14 @@ def parse_tree(data: bytes, file: str, longest: int = LONGEST) -> Element:
     parser = xml.parsers.expat.ParserCreate()
     root, stack = Element("", {}), []  # type: Element, list[Element]
     said: list[list[str]] = []
-    count, parts = 0, 0
+    found: Counter[str] = Counter()
 
     def start(tag: str, attributes: Mapping[str, str]) -> None:
-        nonlocal count, parts
-        count, parts = count + 1, parts + (tag in ("body", "link", "joint", "freejoint"))
-        if count > MOST or parts > PARTS:
-            few = f"{PARTS} bodies and joints" if parts > PARTS else f"{MOST} elements"
-            what = f"more than {few} are not read; leave out what the machine does not need"
-            raise BadFile(f"{file}:{parser.CurrentLineNumber}: {what}", file=file)
+        for kind, most in (("elements", MOST), (KINDS.get(tag, ""), PARTS)):
+            found[kind] += 1
+            if kind and found[kind] > most:
+                text = f"more than {most} {kind} are not read; leave out what the machine does not need"
+                raise BadFile(f"{file}:{parser.CurrentLineNumber}: {text}", file=file)
         if len(stack) >= DEEPEST:
             raise BadFile(f"{file}:{parser.CurrentLineNumber}: nested more than {DEEPEST} deep", file=file)
         element = Element(tag, dict(attributes), parser.CurrentLineNumber, file=file)
