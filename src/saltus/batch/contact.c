@@ -13,7 +13,7 @@ typedef struct {
 
 enum { OPEN, STICKS, SLIPS };
 enum { STAYS, NORMAL, ALONG };
-enum { LEANS = 100, MOST = 4, FEW = 3, MANY = 7, TURNS = 30, HALVINGS = 40, GUESSES = 100 };
+enum { LEANS = 50, MOST = 4, FEW = 3, MANY = 7, TURNS = 30, HALVINGS = 40, GUESSES = 100 };
 
 typedef struct {
   int mode[SIZE(ELEMENTS)];
