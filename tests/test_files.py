@@ -312,7 +312,7 @@ def test_params_of_a_keyframe_stay_where_others_are_given():
         ("feet: {ball", "ground: {type: terrain, height: 0.1*y}\nfeet: {ball", "ground", "coordinate of the ground"),
         ("feet: {ball", "ground: {type: terrain, height: drop}\nfeet: {ball", "ground", "coordinate of the ground"),
         ("feet: {ball", "ground: {type: terrain, height: floor(x)}\nfeet: {ball", "ground", "jumps or branches"),
-        ("feet: {ball", "ground: {type: hill}\nfeet: {ball", "ground", "'slope', 'stairs', 'profile', 'terrain'"),
+        ("feet: {ball", "ground: {type: hill}\nfeet: {ball", "ground", "Valid names: profile, slope, stairs, terrain"),
         ("feet: {ball", "ground: {type: stairs, rise: 0, run: 1, count: 2}\nfeet: {ball", "ground", "give a rise"),
         ("feet: {ball", "ground: {type: slope, angle: 2}\ndomains: {a: {}}\nfeet: {ball", "ground", "level ground"),
         ("feet: {ball", "ends: [{name: a, guard: {type: when, expression: t}}]\nfeet: {ball", "ends", "add `domains`"),

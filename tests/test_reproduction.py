@@ -161,7 +161,7 @@ def toy(monkeypatch):
             ran.append(x)
             if x < 0:
                 raise sl.errors.BadValue("x is negative")
-            return StudyResult("toy", "t", "s and t", {"x": x}, [Comparison("one", "yes", "yes", holds=True)])
+            return StudyResult(info, {"x": x}, [Comparison("one", "yes", "yes", holds=True)])
 
     info = studies.Study("toy", "t", "s and t", "toy")
     monkeypatch.setattr(studies, "STUDIES", {"toy": info})

@@ -7,7 +7,7 @@ import pytest
 
 import saltus as sl
 from saltus import studies
-from saltus.studies.result import Comparison, StudyResult, plain
+from saltus.studies.result import Comparison, Study, StudyResult, plain
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +130,9 @@ def test_comparison_by_tolerance_by_statement_and_without_a_number():
 
 def test_one_failed_agreement_fails_the_study():
     good, bad = Comparison("a", 1, 1, tolerance=0), Comparison("b", 1, 2, tolerance=0)
-    assert StudyResult("n", "t", "s", {}, [good, Comparison("c", None, 1)]).agrees
-    assert not StudyResult("n", "t", "s", {}, [good, bad]).agrees
+    about = Study("n", "t", "s", "m")
+    assert StudyResult(about, {}, [good, Comparison("c", None, 1)]).agrees
+    assert not StudyResult(about, {}, [good, bad]).agrees
 
 
 def test_plain_turns_numpy_into_json():

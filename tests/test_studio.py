@@ -956,10 +956,10 @@ def test_report_and_gallery_commands(tmp_path):
     done = call(app, ["report", str(tmp_path / "bolt"), "-o", str(tmp_path / "bolt" / "report.html")])
     assert done.exit_code == 0, done.output
     assert 'class="player"' in (tmp_path / "bolt" / "report.html").read_text()
-    from saltus.studies.result import Comparison, StudyResult
+    from saltus.studies.result import Comparison, Study, StudyResult
 
     rows = [Comparison("mass", 2.0, 2.0, "kg", tolerance=0.1), Comparison("<b>", None, 3.0)]
-    StudyResult("some", "Some study", "A paper", {}, rows).write(tmp_path / "some")
+    StudyResult(Study("some", "Some study", "A paper", ""), {}, rows).write(tmp_path / "some")
     done = call(app, ["gallery", str(tmp_path)])
     assert done.exit_code == 0, done.output
     page = (tmp_path / "index.html").read_text()
