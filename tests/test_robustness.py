@@ -644,9 +644,12 @@ def test_a_run_whose_loops_come_apart_is_not_ok():
 
 
 def test_a_bar_too_many_without_weight_keeps_its_pins():
-    """A crank of 1e-9 kg once fell from its pin by centimetres under multipliers alone."""
+    """A crank of 1e-9 kg once fell from its pin by centimetres under multipliers alone.
+
+    At 0.29 s all cranks lie in line, which multipliers alone need not pass on their branch.
+    """
     two, three = (
-        sl.simulate(*parallelogram(n), until=0.3, formulation=sl.formulations.Index1(), engine="sundials")
+        sl.simulate(*parallelogram(n), until=0.25, formulation=sl.formulations.Index1(), engine="sundials")
         for n in (2, 3)
     )
     assert three.outcome.ok
