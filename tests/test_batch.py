@@ -181,27 +181,20 @@ int problem(const double *G, const double *b, const double *friction, double *w)
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 def test_the_search_in_c_finds_the_motions_of_the_other():
-    """Four feet in 3D, of machines that can and of those that cannot move all rows.
-
-    Of the latter several motions may meet the laws; the search in Python then stays at rest wherever forces allow it.
-    """
+    """Four feet in 3D, of machines that can and of those that cannot move all rows."""
     text = Path(batch_package.__file__).with_name("contact.c").read_text()
     library = ctypes.CDLL(str(build(SEARCH % text, (), name="search")))
     rng = np.random.default_rng(0)
-    slips = rests = 0
+    slips = 0
     for k in range(40):
         A = rng.standard_normal((12, (6, 12, 15)[k % 3]))
         G, b, friction, w = A @ A.T, A @ rng.standard_normal(A.shape[1]), rng.uniform(0.1, 1.0, 4), np.zeros(12)
         laws = [Law((3 * i, 3 * i + 1), 3 * i + 2, mu, mu) for i, mu in enumerate(friction)]
         assert not library.problem(*(ctypes.c_void_p(x.ctypes.data) for x in (G, b, friction, w)))
-        found, small = solve(G, b, laws), 1e-7 * np.abs(b).max()
-        if k % 3 == 0 and set(found.modes) == {"stick"} and np.abs(w).max() > small:
-            rests += 1
-            continue
-        assert w == pytest.approx(found.w, abs=small)
+        found = solve(G, b, laws)
+        assert w == pytest.approx(found.w, abs=1e-7 * np.abs(b).max())
         slips += found.modes.count("slip")
     assert slips > 20
-    assert rests < 5
 
 
 # ---- machines with loops --------------------------------------------------------------------------------------------
