@@ -549,3 +549,15 @@ def test_ground_without_feet_and_graphs_with_stops_are_refused():
     graph.domain("air")
     with pytest.raises(BadModel, match=r"'at\.y' would not be"):
         sl.simulate(graph, m.assemble(at=(0, 0)), domain="air", until=1.0)
+
+
+@pytest.mark.parametrize(("restitution", "kind"), [(1.0, "chattering"), (0.99, "finished")])
+def test_bounces_without_end_are_told_and_those_that_end_pass(restitution, kind, monkeypatch):
+    """Hops of 2 v / g = 8e-6 s that nothing damps, or that have halved their speed after 69 of them."""
+    monkeypatch.setattr("saltus.simulation.run.HOPS", 100)
+    m = sl.Mechanism("ball")
+    body = m.link("body", mass=1.0)
+    m.slide("base", m.ground, body, axes="xy")
+    m.foot("sole", body.at(0, 0), friction=0.3, restitution=restitution)
+    run = sl.simulate(m, m.assemble(base=(0, 0), rates={"base": (0, 4e-5)}), until=0.05, rate=100)
+    assert run.outcome.kind == kind

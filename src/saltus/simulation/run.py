@@ -66,6 +66,7 @@ from saltus.simulation.trajectory import Event, Outcome, Trajectory
 
 CHUNK = 4000  # steps between looks at progress and Ctrl-C
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
+HOPS, HOPPING = 1000, 0.9  # events of contacts, and of their time the next as many take at least if they lead nowhere
 LOOSE = 1e3  # tolerances: what positions and velocities are known to after a while
 MOVED = 1e-6  # m or rad: a state that moves by more at an event was moved
 WEDGED = 1e-3  # of the pivots of slip: where forces end a run, so near to none they have no bound
@@ -250,6 +251,13 @@ class _Run:
         quick = gaps < ZENO_GAP
         return len(gaps) == ZENO_EVENTS - 1 and bool(quick.all() or (quick[-1] and (np.diff(gaps) <= 0).all()))
 
+    def _hops(self) -> bool:
+        """Whether contacts bounce ever on within no time, instead of ever less."""
+        if len(self.log.events) < 2 * HOPS:
+            return False
+        first, middle, last = (self.log.events[k].t for k in (-2 * HOPS, -HOPS, -1))
+        return last - middle < HOPS * ZENO_GAP and last - middle > HOPPING * (middle - first)
+
     # ---- entering and leaving -----------------------------------------------------------------------------------
 
     @property
@@ -337,6 +345,16 @@ class _Run:
                 log.outcome = Outcome("stopped", f"after {seen[text]} events {text!r}", self.t)
             if out.rests and word == "touches":
                 self._due = sorted([*self._due, (self.t + out.rests, f"{name} rests")])
+        if log.outcome is None and self._hops():
+            who = " ".join(changes[0]) if changes else "a contact changes"
+            log.outcome = Outcome(
+                "chattering",
+                f"{who} again and again, {2 * HOPS} events of contacts within "
+                f"{self.t - log.events[-2 * HOPS].t:.3g} s and no end of it: friction is nearly too strong for rigid "
+                "links, or nothing takes its energy; give less friction or restitution, or contacts that give way "
+                "(stiffness=)",
+                self.t,
+            )
         more = {k: self._loosened.get(k, WATCH) * 10 for k in met.fired}
         self._loosened = self._loosened | more if out.same else {}
 
