@@ -561,3 +561,16 @@ def test_bounces_without_end_are_told_and_those_that_end_pass(restitution, kind,
     m.foot("sole", body.at(0, 0), friction=0.3, restitution=restitution)
     run = sl.simulate(m, m.assemble(base=(0, 0), rates={"base": (0, 4e-5)}), until=0.05, rate=100)
     assert run.outcome.kind == kind
+
+
+def test_a_foot_that_slides_over_an_edge_leaves_it_there():
+    """At 1 m/s without friction after 0.1 s; the piece that it leaves is no wall beside the one below."""
+    m = sl.Mechanism("block")
+    body = m.link("body", mass=1.0)
+    m.slide("base", m.ground, body, axes="xy")
+    m.foot("sole", body.at(0, 0), friction=0.0)
+    start = m.assemble(base=(0, 0), rates={"base": (1.0, 0.0)})
+    run = sl.simulate(m, start, until=0.15, ground=sl.ground.Profile([(-1, 0), (0.1, 0), (1.1, -1)]), tolerance=1e-8)
+    assert run.outcome.ok
+    assert [e.name for e in run.events] == ["sole lifts"]
+    assert run.events[0].t == pytest.approx(0.1, abs=1e-9)

@@ -239,10 +239,12 @@ class Profile(Ground):
         at, room = self._nearest(place)
         points, normals = (np.array([getattr(f, key) for f in features]) for key in ("point", "normal"))
         front, own = ((place - points) * normals).sum(axis=1), self._pieces(best)
+        edges = {f.key // 4 for f in features if f.corner}
+        past = {i + 1 for i in own if i in edges} | {i - 1 for i in own if i - 1 in edges}  # there `within` leads
         found = (math.inf, -1) if meets < 0 else (abs(float(front[meets])), meets)
         for i, f in enumerate(features):
             mine = self._pieces(i)
-            if set(mine) & set(own):
+            if set(mine) & set(own) or (not f.corner and mine[0] in past):
                 continue
             if f.corner:
                 faces = min(a * place[0] + b * place[1] - c for a, b, c in f.within) > 0
