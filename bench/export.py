@@ -118,7 +118,7 @@ def _pinocchio(bolt: sl.HybridSystem, start: sl.State, ours: float) -> list[Row]
     x, p = code.entry.function(0.0, q, v, [], bolt.mechanism.values(start.params))
     a = np.asarray(code.routines[0].function(0.0, x, p)).ravel()[len(q) :]
     theirs = pin.acceleration(q, v)
-    rows = [same("Pinocchio", a, theirs[list(code.program.ode.independent)], 1e-6)]
+    rows = [same("Pinocchio", a, theirs[list(code.choice.independent)], 1e-6)]
     took = {}
     for name, call in (("call", pin.overhead), ("dynamics", pin.acceleration)):
         times = np.empty(PEER_CALLS)

@@ -570,7 +570,7 @@ def test_a_foot_that_slides_over_an_edge_leaves_it_there():
     m.slide("base", m.ground, body, axes="xy")
     m.foot("sole", body.at(0, 0), friction=0.0)
     start = m.assemble(base=(0, 0), rates={"base": (1.0, 0.0)})
-    run = sl.simulate(m, start, until=0.15, ground=sl.ground.Profile([(-1, 0), (0.1, 0), (1.1, -1)]), tolerance=1e-8)
+    run = sl.simulate(m, start, until=0.15, ground=sl.ground.Profile([-1, 0.1, 1.1], [0, 0, -1]), tolerance=1e-8)
     assert run.outcome.ok
     assert [e.name for e in run.events] == ["sole lifts"]
     assert run.events[0].t == pytest.approx(0.1, abs=1e-9)
