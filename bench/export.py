@@ -99,7 +99,7 @@ def run() -> list[Row]:
         }
         size = subprocess.run(["size", "bolt.o"], cwd=folder, capture_output=True, text=True, check=True)
     clock, rhs, step = (np.array(done[3 * i : 3 * i + 3], float) * 1e-3 for i in range(3))
-    for what, t in (("SPF right-hand side (flight)", rhs), ("step of 0.1 ms with guards and resets", step)):
+    for what, t in (("right-hand side (flight)", rhs), ("step of 0.1 ms with guards and resets", step)):
         words = f"mean {t[0]:.3f}, 99.9 % {t[1]:.3f}, longest {t[2]:.1f} us"
         out.append(Row(f"{what}, {CALLS:,} calls in C", f"{words} (clock alone {clock[0]:.3f})"))
     out.append(Row("events within those steps", done[9]))
@@ -118,7 +118,7 @@ def _pinocchio(bolt: sl.HybridSystem, start: sl.State, ours: float) -> list[Row]
     x, p = code.entry.function(0.0, q, v, [], bolt.mechanism.values(start.params))
     a = np.asarray(code.routines[0].function(0.0, x, p)).ravel()[len(q) :]
     theirs = pin.acceleration(q, v)
-    rows = [same("Pinocchio", a, theirs[list(code.choice.independent)], 1e-6)]
+    rows = [same("Pinocchio", a, theirs[list(code.mode.ode.independent)], 1e-6)]
     took = {}
     for name, call in (("call", pin.overhead), ("dynamics", pin.acceleration)):
         times = np.empty(PEER_CALLS)

@@ -71,28 +71,6 @@ def test_round_an_edge_a_smooth_circle_leaves_at_two_thirds():
     assert np.hypot(left.q[0], left.q[1]) == pytest.approx(0.1, abs=1e-9)
 
 
-def test_between_steep_walls_it_bounces_from_one_to_the_other():
-    """In a trench 0.2 m wide, at 2 m/s, with nothing lost: 0.05 s from wall to wall, while it falls as any body."""
-    m = point(restitution=1.0)
-    start = sl.State(m, np.array([0.0, 1.5]), np.array([2.0, 0.0]), m.assemble().params)
-    trench = sl.ground.Profile([-1, -0.1, -0.1, 0.1, 0.1, 1], [2, 2, 0, 0, 2, 2])
-    run = sl.simulate(m, start, until=0.5, ground=trench)
-    assert run.outcome.ok, run.outcome
-    assert [e.t for e in run.events] == pytest.approx(np.arange(0.05, 0.5, 0.1), abs=1e-9)
-    assert run.end.positions == pytest.approx([0.0, 1.5 - G / 8], abs=1e-9)
-
-
-def test_a_circle_is_held_by_two_walls_above_the_ground_between_them():
-    """Walls that rise by 1.3 m over 0.23 m from 2 cm off the middle: (0.026 + 0.23 y) / 1.320 = 3 cm at rest."""
-    m = point(friction=0.3, radius=0.03, restitution=0.2)
-    valley = sl.ground.Profile([-2, -0.25, -0.02, 0.02, 0.25, 2], [1.3, 1.3, 0, 0, 1.3, 1.3])
-    start = sl.State(m, np.array([0.05, 0.8]), np.zeros(2), m.assemble(at=(0, 1)).params)
-    run = sl.simulate(m, start, until=1.0, ground=valley)
-    assert run.outcome.ok, run.outcome
-    assert run.end.positions == pytest.approx([0.0, (0.03 * math.hypot(0.23, 1.3) - 0.026) / 0.23], abs=1e-8)
-    assert run.contacts["foot"][-1].mode == run.contacts["foot 2"][-1].mode == "stick"
-
-
 @pytest.mark.parametrize("radius", [0.0, 0.05])
 def test_on_smooth_waves_it_swings_as_its_own_equation_says(radius):
     """Along h = 0.1 cos(2 x) the centre of a circle follows the parallel curve; scipy integrates its arc length."""

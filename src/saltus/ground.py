@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
@@ -17,7 +17,6 @@ from saltus.once import cached_property
 
 __all__ = ["Ground", "Level", "Profile", "Slope", "Stairs", "Terrain"]
 
-CLOSE = 1e-6  # m: so near to a third piece nothing is told apart
 FAR = 1e6  # m: how far the first and the last piece of a profile go on
 DRAWN = 401  # points with which a smooth ground is drawn
 
@@ -27,8 +26,7 @@ class Patch:
     """The ground near a foot, in the plane of x and up: a straight piece, or (`corner`) an edge that it goes round.
 
     A piece lies at `point` and looks along the unit `normal`; of an edge the normal is that towards the foot. It
-    is the nearest one as long as `within`, two rows (a, b, c), have a x + b y >= c, and the foot is nearer than r to
-    the place of `clear` (x, y, r): within it no third one is met; r = 0: nowhere. `key` tells patches apart.
+    is the nearest one as long as `within`, two rows (a, b, c), have a x + b y >= c. `key` tells patches apart.
     """
 
     point: tuple[float, float]
@@ -37,7 +35,6 @@ class Patch:
     corner: bool = False
     within: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, -1.0), (0.0, 0.0, -1.0))
     key: int = 0
-    clear: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 NONE = Patch((0.0, -1e9), (0.0, 1.0), None, key=-1)  # nothing that a foot could touch
@@ -50,8 +47,8 @@ class Ground:
     kind = "plane"
     level = False
 
-    def near(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
-        """Patches nearest to a place, as many as `patches`, the nearest first, for a foot of a radius about it."""
+    def near(self, x: float, up: float) -> list[Patch]:
+        """Patches nearest to a place, as many as `patches`, the nearest first."""
         raise NotImplementedError
 
     @property
@@ -105,7 +102,7 @@ class Slope(Ground):
         """Whether it rises nowhere."""
         return self.angle == 0.0
 
-    def near(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
+    def near(self, x: float, up: float) -> list[Patch]:
         """The plane."""
         return [Patch((0.0, self.offset), (-math.sin(self.angle), math.cos(self.angle)), self.friction)]
 
@@ -197,8 +194,8 @@ class Profile(Ground):
                 out.append(Patch(points[i + 1], normals[i], frictions[i], True, cone, key + 2))
         return out
 
-    def near(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
-        """The nearest patch, and another that the foot may touch beside: the nearest of those that face it."""
+    def near(self, x: float, up: float) -> list[Patch]:
+        """The nearest patch, and the piece that it meets on that side in a corner that goes in."""
         features, place = self._features, np.array([x, up])
         distance = []
         for f in features:
@@ -206,54 +203,8 @@ class Profile(Ground):
             gap = float(np.linalg.norm(place - f.point) if f.corner else (place - f.point) @ f.normal)
             distance.append((max(0.0, -inside), abs(gap)))
         best = min(range(len(features)), key=lambda i: (distance[i][0] > 1e-12, distance[i][0] + distance[i][1]))
-        own, second = self._pieces(best), self._second(best, place)
-        beside = NONE if second < 0 else features[second]
-        corners = self._line[0]
-        at, room = self._nearest(place)
-        ends = corners[sorted({k for i in own for k in (i, i + 1)})]
-        free = [i for i in range(len(at)) if i not in own and (second < 0 or i not in self._pieces(second))]
-        met = [i for i in free if (np.abs(ends - at[i]).max(axis=1) > 1e-12).all()]  # `within` tells of the others
-        clear = float(np.linalg.norm(place - at[met], axis=1).min(initial=np.inf)) - radius
-        if second >= 0 and second != self._beside(best):  # it ends somewhere, too
-            rows = [a * x + b * up - c for a, b, c in beside.within]
-            clear = min(clear, *(rows if beside.corner else [float(room[self._pieces(second)[0]])]))
-        clear = 0.0 if clear == np.inf else max(clear, CLOSE)
-        return [replace(features[best], clear=(x, up, clear)), beside]
-
-    def _pieces(self, i: int) -> list[int]:
-        """Straight pieces that a feature is of, or between."""
-        first = self._features[i].key // 4
-        return [first, first + 1] if self._features[i].corner else [first]
-
-    def _nearest(self, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Point of each piece that is nearest to a place, and how far (m) its foot is within the piece."""
-        corners = self._line[0]
-        along = np.diff(corners, axis=0)
-        lengths = np.linalg.norm(along, axis=1)
-        share = ((place - corners[:-1]) * along).sum(axis=1) / lengths**2
-        return corners[:-1] + np.clip(share, 0, 1)[:, None] * along, np.minimum(share, 1 - share) * lengths
-
-    def _second(self, best: int, place: np.ndarray) -> int:
-        """The nearest feature but one that faces a place; -1 if there is none."""
-        features, meets = self._features, self._beside(best)
-        at, room = self._nearest(place)
-        points, normals = (np.array([getattr(f, key) for f in features]) for key in ("point", "normal"))
-        front, own = ((place - points) * normals).sum(axis=1), self._pieces(best)
-        edges = {f.key // 4 for f in features if f.corner}
-        past = {i + 1 for i in own if i in edges} | {i - 1 for i in own if i - 1 in edges}  # there `within` leads
-        found = (math.inf, -1) if meets < 0 else (abs(float(front[meets])), meets)
-        for i, f in enumerate(features):
-            mine = self._pieces(i)
-            if set(mine) & set(own) or (not f.corner and mine[0] in past):
-                continue
-            if f.corner:
-                faces = min(a * place[0] + b * place[1] - c for a, b, c in f.within) > 0
-                far = float(np.linalg.norm(place - f.point))
-            else:
-                faces, far = room[mine[0]] > 0 and front[i] > -CLOSE, float(np.linalg.norm(place - at[mine[0]]))
-            if faces and far < found[0]:
-                found = far, i
-        return found[1]
+        beside = self._beside(best)
+        return [features[best], NONE if beside < 0 else features[beside]]
 
     def _beside(self, i: int) -> int:
         """Number of the piece that a piece meets on its side in a corner that goes in; -1 if there is none."""
@@ -384,7 +335,7 @@ class Terrain(Ground):
             self.expression(x, y, False)  # raises
         return "terrain " + hashlib.sha256("".join(texts).encode()).hexdigest()
 
-    def near(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
+    def near(self, x: float, up: float) -> list[Patch]:
         """Its friction; place and normal follow from the function."""
         return [Patch((0.0, 0.0), (0.0, 1.0), self.friction)]
 

@@ -59,7 +59,7 @@ class Element:
         sizes = {"closed": 1, "stick": 1, "felt": 1, "friction": 1, "static": 1, "direction": slips, "anchor": slips}
         sizes["share"] = int(slips > 0)  # of a load that others bear too; 0: others hold it
         if isinstance(part, Foot):
-            sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6, "clear": 3}
+            sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
             sizes |= {"reference": 3}
         # m/s, of slips in 3D: a slower one has come to rest; a slower one that starts has the direction it started in,
@@ -205,8 +205,6 @@ def _foot(element: Element, foot: Foot, e: Equations, ground: Ground) -> Geometr
     if ground.patches > 1 and element.patch == 0:
         w = s["within"]
         inside = ca.fmin(*[w[3 * i] * place[0] + w[3 * i + 1] * place[1] - w[3 * i + 2] for i in range(2)])
-        clear = s["clear"][2] - ca.sqrt(ca.sumsqr(place - s["clear"][:2]) + TINY)
-        inside = ca.fmin(inside, ca.if_else(s["clear"][2] > 0, clear, 1))
     return Geometry(gap, ca.vertcat(*slip, k.rate(gap)), hold, normal, tangents, inside)
 
 

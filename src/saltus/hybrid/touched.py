@@ -243,12 +243,6 @@ class Touched(Constrained):
         return rare("stiffness", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *given))]))
 
     @cached_property
-    def radii(self) -> Kernel:
-        """Radius (m) of every foot from the Params, zero of other contacts."""
-        given = [number(x.part.radius if isinstance(x.part, Foot) else 0.0) for x in self.elements]
-        return rare("radii", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *given))]))
-
-    @cached_property
     def law_slopes(self) -> Kernel:
         """Derivative of `laws` with respect to the Params."""
         return rare("law_slopes", [self.mechanism.p], [ca.jacobian(self._laws, self.mechanism.p)])

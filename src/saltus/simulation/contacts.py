@@ -97,7 +97,6 @@ class Now:
         if self.patch is not None:
             point, up, corner, within = self.patch.point, self.patch.normal, self.patch.corner, self.patch.within
             values |= {"point": point, "up": up, "corner": corner, "within": (*within[0], *within[1])}
-            values["clear"] = self.patch.clear
         if self.reference is not None:
             values["reference"] = self.reference
         for key, where in x.places.items():
@@ -114,7 +113,6 @@ class Contacts:
         laws = np.reshape(c.laws(params), (-1, 3))
         self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
         self.stiffness = np.ravel(c.stiffness(params))  # N/m, zero of hard contacts
-        self.radii = np.ravel(c.radii(params))  # m, zero of all but feet
         self.now = [
             Now(
                 x,
@@ -233,7 +231,7 @@ class Contacts:
         for i, one in enumerate(self.now):
             if isinstance(one.element.part, Foot) and one.element.patch == 0:
                 mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
-                near = self.ground.near(float(places[i, 0]), float(places[i, up]), float(self.radii[i]))
+                near = self.ground.near(float(places[i, 0]), float(places[i, up]))
                 self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
         unknown = [one for one in self.now if "reference" in one.element.places and one.reference is None]
         if unknown:
