@@ -110,8 +110,8 @@ INTRODUCTION = """# Benchmarks
 
 Written by `python -m bench --write docs/benchmarks.md`; do not edit. Every line compares in one process, after
 a check that both sides compute the same thing. Times are the least of several; read the ratios, since the
-machine may be shared. `python -m bench NAME` runs one table, `make bench` installs the peers and writes this page; a table
-stays as it was until it is measured again.
+machine may be shared. `python -m bench NAME` runs one table, `make bench` installs the peers and writes this page; a
+table stays as it was until it is measured again.
 
 {machine}.
 """
