@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,18 @@ class Instant:
 
     def __init__(self, machine: Machine, t: float, q: np.ndarray, v: np.ndarray, a: np.ndarray) -> None:
         self.machine, self.t, self.q, self.v, self.a = machine, t, q, v, a
-        self.poses = world(machine, t, q, v, a)
-        zero = np.zeros(len(v))
-        self.partial = [world(machine, t, q, unit, zero, still=True) for unit in np.eye(len(v))]
+
+    @cached_property
+    def poses(self) -> dict[str, Pose]:
+        """Pose of every link."""
+        return world(self.machine, self.t, self.q, self.v, self.a)
+
+    @cached_property
+    def partial(self) -> list[dict[str, Pose]]:
+        """Poses that move with a unit of each velocity."""
+        n = len(self.v)
+        units = world(self.machine, self.t, self.q, np.eye(n), np.zeros((n, n)), still=True)
+        return [{name: pose[i] for name, pose in units.items()} for i in range(n)]
 
     # ---- balance of forces --------------------------------------------------------------------------------------
 
