@@ -176,10 +176,15 @@ class Touching:
 
     def _push(self, x: Touch, touch: np.ndarray, force: np.ndarray) -> np.ndarray:
         """Generalised force of a force where two surfaces touch."""
-        out = np.array([_velocity(poses[x.link], touch) @ force for poses in self.now.partial])
+        out = self._moved(x.link, touch) @ force
         if x.face is not None and x.face[1] != "ground":
-            out -= np.array([_velocity(poses[x.face[1]], touch) @ force for poses in self.now.partial])
+            out -= self._moved(x.face[1], touch) @ force
         return out
+
+    def _moved(self, link: str, place: np.ndarray) -> np.ndarray:
+        """Velocity of the point of a link that is at a place, with a unit of each velocity."""
+        unit = self.now.units[link]
+        return unit.p[:, 1] + np.cross(unit.spin, place - unit.p[:, 0])
 
     # ---- dynamics ---------------------------------------------------------------------------------------------------
 
@@ -190,8 +195,7 @@ class Touching:
         M = np.zeros((len(now.v), len(now.v)))
         for body in m.bodies:
             R = now.poses[body.name].R[0]
-            shift = np.array([poses[body.name].point(body.com)[1] for poses in now.partial])
-            turn = np.array([poses[body.name].spin for poses in now.partial])
+            shift, turn = now.units[body.name].point(body.com)[:, 1], now.units[body.name].spin
             M += body.mass * shift @ shift.T + turn @ (R @ body.inertia @ R.T) @ turn.T
         for pin in m.tree:
             for name in pin.v_names if pin.motor is not None else ():
@@ -234,10 +238,11 @@ def of_run(given: Toucher, run: Any) -> list[str]:
     ends = {*borders.tolist()}
     if run.outcome.kind == "painleve":
         picked = {i for i in picked if run.t[i] < run.outcome.t - 1e-9}  # there forces have no bound
-    for index in sorted(picked):
-        faults += _of_instant(given, run, index, ends=index in ends)
-    faults += _gaps(given, run, sorted(picked))
-    if "without bound" in run.outcome.detail and not _wedged(_instant(given, run, -1)):
+    order = sorted(picked)
+    for index, here in zip(order, _instants(given, run, order), strict=True):
+        faults += _of_instant(given, run, here, index, ends=index in ends)
+    faults += _gaps(given, run, order)
+    if "without bound" in run.outcome.detail and not _wedged(_instants(given, run, [-1])[0]):
         faults.append(f"no contact is wedged at {run.outcome.t:.6g} s")
     seen = set()
     for event in run.events:
@@ -252,10 +257,11 @@ def of_run(given: Toucher, run: Any) -> list[str]:
     return faults
 
 
-def _instant(given: Toucher, run: Any, index: int) -> Touching:
-    a = run.arrays
-    now = Instant(given.machine, float(run.t[index]), a["q"][index], a["v"][index], a["a"][index])
-    return Touching(given, now, dict(zip(run.meta["forces"], a["forces"][index], strict=True)))
+def _instants(given: Toucher, run: Any, indices: list[int]) -> list[Touching]:
+    a, names = run.arrays, run.meta["forces"]
+    motion = run.t[indices], a["q"][indices], a["v"][indices], a["a"][indices]
+    many = zip(Instant.several(given.machine, *motion), a["forces"][indices], strict=True)
+    return [Touching(given, now, dict(zip(names, forces, strict=True))) for now, forces in many]
 
 
 def _gaps(given: Toucher, run: Any, known: list[int]) -> list[str]:
@@ -276,10 +282,9 @@ def _inside(given: Toucher, gaps: Sequence[tuple[str, float]], t: float) -> list
     return [f"{name} is {-gap:.2g} m inside at {t:.6g} s" for name, gap in gaps if gap < low]
 
 
-def _of_instant(given: Toucher, run: Any, index: int, *, ends: bool) -> list[str]:
+def _of_instant(given: Toucher, run: Any, here: Touching, index: int, *, ends: bool) -> list[str]:
     """At a sample; `ends`: the last one before an event, where a slip at rest is not one that starts."""
-    here, t = _instant(given, run, index), float(run.t[index])
-    faults = []
+    faults, t = list[str](), float(run.t[index])
     weight = sum(b.mass for b in given.machine.bodies) * 9.81
     largest = max([weight, *(abs(s.pressed) for s in here.sides), *(np.linalg.norm(f) for _, _, f in here.corners)])
     small, wide = FINE * largest, _accelerations(here)
@@ -387,8 +392,9 @@ def _wedged(here: Touching) -> bool:
 def _of_impact(given: Toucher, event: Any) -> list[str]:
     """Moreau's law: impulses within their cones that give the change of velocity, against the slip that is left."""
     q, v, zero = event.q, event.impact.v, 0 * event.v
-    instants = [Instant(given.machine, event.t, q, x, zero) for x in (event.v_before, v, event.v)]
-    before, after, rests = (Touching(given, now, _nothing(given)) for now in instants)
+    speeds = np.array([event.v_before, v, event.v])
+    thrice = np.full(3, event.t), np.tile(q, (3, 1)), speeds, np.tile(zero, (3, 1))
+    before, after, rests = (Touching(given, now, _nothing(given)) for now in Instant.several(given.machine, *thrice))
     M = before.mass
     T0, T1 = (float(x @ M @ x / 2) for x in (event.v_before, v))
     out = []
