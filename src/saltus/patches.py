@@ -1,12 +1,13 @@
 """Patches: which pieces and edges of a line of ground a foot may touch, where, and what it meets next to them.
 
 The centre of a foot of radius r moves above the line at distance r: along straight pieces, and around edges that stick
-out. In corners that go in, such parts cross, and what lies behind the crossing is no part of that path: pieces too short
-for the foot fall out, and those that are left meet each other. Each part is nearest between two borders.
+out. In corners that go in, such parts cross, and what lies behind the crossing is no part of that path: pieces too
+short for the foot fall out, and those that are left meet each other. Each part is nearest between two borders.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def _cross(a: np.ndarray, b: np.ndarray) -> float:
 def patches(corners: np.ndarray, frictions: Sequence[float | None], radius: float) -> list[Patch]:
     """Patches of the line through some corners, in order along it, for feet of a radius (m)."""
     parts = _parts(corners, frictions)
-    joints = [_joint(a, b, radius) for a, b in zip(parts, parts[1:], strict=False)]
+    joints = [_joint(a, b, radius) for a, b in itertools.pairwise(parts)]
     sizes = [math.inf, *(_size(parts[k], joints[k - 1], joints[k], radius) for k in range(1, len(joints))), math.inf]
     while len(parts) > 2:
         apart = next((k for k, joint in enumerate(joints) if joint is None), -1)
@@ -105,7 +106,7 @@ def _tangent(a: _Part, b: _Part) -> bool:
 
 
 def _joint(a: _Part, b: _Part, r: float) -> np.ndarray | None:
-    """Where the centre of a foot is that touches both, the left one's way ending there; None if there is no such place."""
+    """Where the centre of a foot is that touches both, at the end of the left one's way; None if that is nowhere."""
     if _tangent(a, b):
         edge, piece = (a, b) if a.edge else (b, a)
         return edge.point + r * piece.normal
@@ -164,7 +165,8 @@ def _made(parts: list[_Part], joints: list[np.ndarray], corners: np.ndarray, r: 
                     border = sign * parts[other].along
             border = border / np.linalg.norm(border)
             borders.append((float(border[0]), float(border[1]), float(border @ at)))
-        fields = (*map(float, part.point),), (*map(float, part.normal),), part.friction, part.edge
+        (x, y), (nx, ny) = part.point.tolist(), part.normal.tolist()
+        fields = (x, y), (nx, ny), part.friction, part.edge
         if whole[k]:
             out.append(Patch(*fields, (borders[0], borders[1])))
             continue

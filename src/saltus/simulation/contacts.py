@@ -138,8 +138,8 @@ class Contacts:
         self.felt = [one.closed for one in self.now]
         self.impacts: list[float] = []  # times
         feet = [x.part for x in c.elements if isinstance(x.part, Foot)] if ground.patches > 1 else []
-        sizes = ca.Function("radii", [c.mechanism.p], [ca.vertcat(SX(0, 1), *[number(foot.radius) for foot in feet])])
-        self._radii = dict(zip((foot.name for foot in feet), sizes(params).full().ravel().tolist(), strict=True))
+        radii = ca.Function("radii", [c.mechanism.p], [ca.vertcat(SX(0, 1), *[number(foot.radius) for foot in feet])])
+        self._radii = dict(zip((foot.name for foot in feet), radii(params).full().ravel().tolist(), strict=True))
 
     # ---- keeping ------------------------------------------------------------------------------------------------
 

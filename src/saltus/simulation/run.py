@@ -651,7 +651,7 @@ class _Run:
         return next((Met((k,)) for k, ((what, _), g) in enumerate(own) if what == "wedge" and g < WEDGED), None)
 
     def _bound(self, now: Mode, x: np.ndarray, p: np.ndarray) -> None:
-        """NoForces if those that slip have next to no bound: then none are found, or ever others that change nothing."""
+        """NoForces if those that slip have next to no bound: then none are found, or others that change nothing."""
         assert self.contacts is not None
         if "slip" in self.contacts.modes and (stuck := self._wedged(now, x, p)) is not None:
             self.contacts.ends(stuck.fired)
