@@ -475,6 +475,15 @@ def test_slips_in_3d_without_a_solution_are_counted():
         solve(G_, b, laws, count=True)
 
 
+def test_what_parts_without_forces_is_not_jammed_by_friction():
+    """One freedom between two faces that friction 2 could hold by any forces: it moves off both and needs none."""
+    way = np.array([0.9, 0.1, -0.8, 0.2])  # along and across each of two faces, of 1 kg that moves along one line
+    laws = [Law((0,), 1, 2.0, 2.0), Law((2,), 3, 2.0, 2.0)]
+    found = solve(np.outer(way, way), 3.0 * way, laws)
+    assert found.modes == ("open", "open")
+    assert not found.f.any()
+
+
 def test_several_solutions_are_counted():
     """Painleve's rod at friction 2: none that slips on, or two."""
     G_ = np.array([[4.0, -3.0], [-3.0, 2.0]])
