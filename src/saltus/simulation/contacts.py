@@ -112,7 +112,7 @@ class Contacts:
         self.c, self.ground, self.params = c, ground, params
         laws = np.reshape(c.laws(params), (-1, 3))
         self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
-        self.stiffness = np.ravel(c.stiffness(params))  # N/m, zero of hard contacts
+        self.springs = np.reshape(c.springs(params), (-1, 2))  # stiffness (N/m) and damping (s/m) of soft contacts
         self.now = [
             Now(
                 x,
@@ -297,7 +297,8 @@ class Contacts:
         """
         armed, watched = out.armed.copy(), dict(out.watched)
         for k, (what, i) in enumerate(self.c.watched):
-            turns = what == "slip" and self.slips(i) and self.c.elements[i].slips == 2  # a speed, not a side
+            x = self.c.elements[i]
+            turns = what == "slip" and self.slips(i) and x.slips == 2 and not x.soft  # a speed, not a side
             shares = what == "slip" and self.now[i].share not in (0.0, 1.0)
             room = max(rooms.get(k, WATCH), SHARED if shares else 0.0)
             if what != "wedge" and not turns and g[first + k] < room:

@@ -10,7 +10,7 @@ import numpy as np
 
 from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, centred, rank, solve
 from saltus.dynamics.impulse import Decomposition, Impact
-from saltus.dynamics.unilateral import LEAN
+from saltus.dynamics.unilateral import GROWN, LEAN
 from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
@@ -22,7 +22,6 @@ SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are k
 LIGHT = 1e-3  # share of friction where loads are preferred to it
 SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
-GROWN = 100.0  # times the speed up to which a slip in 3D is given its direction: that plays no part any more
 NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
@@ -149,7 +148,7 @@ class _Instant:
         for i in self.stopped:
             one, slip = self.contacts.now[i], self.along(i)
             speed = float(np.linalg.norm(slip))
-            if one.young and speed > 2 * max(one.starts, one.stands):
+            if one.young and not one.element.soft and speed > 2 * max(one.starts, one.stands):
                 one.direction = slip / speed
             else:
                 ended.append(i)
@@ -158,7 +157,7 @@ class _Instant:
     def soften(self) -> None:
         """Set the modes of soft contacts, which follow from where they are and how they move.
 
-        One that comes to rest sticks with the stretch of its spring that leaves its force as it is.
+        One whose face comes to rest sticks with the stretch of its spring that leaves its force as it is.
         """
         contacts = self.contacts
         soft = [i for i, one in enumerate(contacts.now) if one.element.soft]
@@ -176,9 +175,22 @@ class _Instant:
             elif self.leaving.get(i) == "slip":
                 way = -pulls if pulls.any() else self.along(i)
                 one.stick, one.direction = False, way / np.linalg.norm(way)
+                self._goes_on(i)
+            elif i in self.stopped and self._goes_on(i):
+                continue
             elif i in self.stopped:
-                one.stick, one.anchor = True, place + pulls / contacts.stiffness[i]
+                k, D = contacts.springs[i]
+                one.stick, one.anchor = True, place + pulls / k - D * self.gaps[i] * self.along(i)
         contacts.felt = [one.closed for one in contacts.now]
+
+    def _goes_on(self, i: int) -> bool:
+        """Whether a soft contact in 3D slips on, given no direction once it is fast and its last one once it is slow."""
+        one, slip = self.contacts.now[i], self.along(i)
+        fast, speed = GROWN * one.starts, float(np.linalg.norm(slip))
+        if one.element.slips < 2 or (slip @ one.direction < 0.9 * fast if one.young else speed > 0.6 * fast):
+            return False
+        one.direction = np.zeros(2) if one.young else slip / speed
+        return True
 
     # ---- impacts ------------------------------------------------------------------------------------------------
 
