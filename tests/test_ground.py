@@ -555,7 +555,7 @@ def test_a_foot_that_slides_over_an_edge_leaves_it_there():
 
 
 def test_where_stick_ends_and_slip_has_no_solution_there_is_one_left():
-    """Worked by hand: G = [[1, -0.8], [-0.8, 1]], friction 1.5; f = (1.5, 1) sticks at its limit, and nothing lifts, too."""
+    """Worked by hand: with friction 1.5, f = (1.5, 1) sticks at its limit; without forces it lifts."""
     G_, b = np.array([[1.0, -0.8], [-0.8, 1.0]]), np.array([-0.7, 0.2])
     law = [Law((0,), 1, 1.5, 1.5, name="tip")]
     with pytest.raises(NoForces, match="2 solutions"):

@@ -93,17 +93,16 @@ def test_a_toe_that_leaves_for_an_instant_is_not_lost():
 
 
 def test_a_stiff_toe_that_can_neither_stick_nor_slip_lifts_under_load(monkeypatch):
-    """BOLT without the spring of its toe: where stick ends, slip would drive it into the ground; so do ever stiffer feet."""
+    """BOLT without the spring of its toe: where stick ends, slip has no solution; ever stiffer feet lift there, too."""
     hard = sl.zoo.bolt_on_ground(spring=False)
     law, until = hard.controls["clock"], 0.94
     run = sl.simulate(hard, hard.keyframe("rest"), until=until, control=law, tolerance=1e-8)
     assert run.outcome.ok, run.outcome.verdict
     touch, lift = [times(run, f"foot {word}")[-1 if word == "lifts" else -2] for word in ("touches", "lifts")]
     assert run.force("foot")[run.t < lift][-1][1] > 400.0  # N
-    before, late = run.at(touch - 1e-5), []
+    before, late, plain = run.at(touch - 1e-5), [], sl.Mechanism.foot
     for stiffness in (1e7, 1e8):
         with monkeypatch.context() as patch:
-            plain = sl.Mechanism.foot
             patch.setattr(
                 sl.Mechanism, "foot", lambda m, *a, k=stiffness, **kw: plain(m, *a, **kw, stiffness=k, damping=5.0)
             )

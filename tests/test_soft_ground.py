@@ -48,7 +48,7 @@ def test_energy_is_accounted_for():
 
 
 def returned(k, D, friction, q, v, until, steps):
-    """A spring and a slider in series by return mapping, a mass of 1 kg, steps of first order: (x, y), the law alone."""
+    """Where 1 kg on a spring and a slider in series is at the end: return mapping in steps of first order."""
     (x, y), (vx, vy), stretch, dt = q, v, 0.0, until / steps
     for _ in range(steps):
         depth = max(-y, 0.0)

@@ -218,7 +218,8 @@ class _Problem:
         """Whether a solution has a contact stick at its limit: one that leaves it now has others only."""
         x, f = self.laws[i], found.f
         load = f[x.normal] if x.normal is not None else 1.0
-        return found.modes[i] == "stick" and np.linalg.norm(f[list(x.tangential)]) >= (1 - NEARLY) * x.static * load
+        drag = float(np.linalg.norm(f[list(x.tangential)]))
+        return found.modes[i] == "stick" and drag >= (1 - NEARLY) * x.static * float(load)
 
     def paradox(self, found: Sequence[Forces]) -> str:
         """What is the matter where there is not one solution, with the load (N) that each gives to who does what."""

@@ -9,8 +9,8 @@ and a contact that is closed and does not stick feels f_t = -friction N d, d the
 equations serves all modes, and nothing is derived or compiled again when one changes.
 
 A soft contact holds nothing. Closed, with depth h = -g, it pushes with N = max(k h (1 + D h'), 0) (Hunt and Crossley
-1975); sticking, with f_t = -k y - k D h s, y = x - x0 the stretch of its spring since it took hold at x0; slipping, with
-Coulomb's law as above, which its spring bears. It slips as long as its face does: as its slip s is more than y' along d.
+1975); sticking, with f_t = -k y - k D h s, y = x - x0 the stretch of its spring since it took hold at x0; slipping,
+with Coulomb's law as above, which its spring bears. It slips as long as its face does: while s is more than y' along d.
 """
 
 from __future__ import annotations

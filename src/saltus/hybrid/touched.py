@@ -191,10 +191,10 @@ class Touched(Constrained):
         return out
 
     def _slides(self, i: int, ode: ODE) -> SX:
-        """What stays above zero while the face of a soft contact slips: of its slip, what does not stretch its spring (m/s).
+        """What stays above zero while the face of a soft contact slips: of its slip what does not stretch its spring.
 
-        The spring bears the friction at its limit, k y + k D h s = -f_t, and y' is that of the motion. In 3D a slow slip is
-        given its direction and a fast one has that of its velocity; one becomes the other between.
+        In m/s. The spring bears the friction at its limit, k y + k D h s = -f_t, and y' is that of the motion. In 3D a
+        slow slip is given its direction and a fast one has that of its velocity; one becomes the other between.
         """
         x, g, e = self.elements[i], self.geometry[i], ode.equations
         slip, d = g.rates[: x.slips], x.symbols["direction"]

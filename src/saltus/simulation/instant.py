@@ -184,7 +184,7 @@ class _Instant:
         contacts.felt = [one.closed for one in contacts.now]
 
     def _goes_on(self, i: int) -> bool:
-        """Whether a soft contact in 3D slips on, given no direction once it is fast and its last one once it is slow."""
+        """Whether a soft contact in 3D slips on: given no direction once it is fast, its last one once it is slow."""
         one, slip = self.contacts.now[i], self.along(i)
         fast, speed = GROWN * one.starts, float(np.linalg.norm(slip))
         if one.element.slips < 2 or (slip @ one.direction < 0.9 * fast if one.young else speed > 0.6 * fast):
