@@ -374,7 +374,7 @@ class Mode:
     def _solved(self) -> ODE:
         """The formulation with symbols in place of the accelerations and reactions that it solves for."""
         a, reactions = SX.sym("a", self.equations.nv), SX.sym("reaction", self.ode.reactions.numel())
-        return replace(self.ode, a=a, reactions=reactions)
+        return replace(self.ode, a=a, reactions=reactions, unrefined=reactions)
 
     def _of_solved(self, name: str, *outputs: SX) -> ca.Function:
         """CasADi function of (t, x, p, accelerations, reactions)."""
