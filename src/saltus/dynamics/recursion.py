@@ -95,6 +95,22 @@ class _Form:
         return _Form(out.labels, total)
 
 
+class _Shared(Positive):
+    """D x = b where rows may depend on each other, by penalties e: the second of x_k+1 = x_k + (D + e)^-1 (b - D x_k).
+
+    These go to the solution with the least x' e x; where D x = c x the second is off by (e / (c + e))^2 of it.
+    """
+
+    def __init__(self, D: SX, floor: SX, groups: Sequence[Hashable], e: SX) -> None:
+        super().__init__(D + ca.diag(e), floor, groups)
+        self.e = e
+
+    def solve(self, B: SX) -> SX:
+        """x."""
+        first = super().solve(B)
+        return first + super().solve(ca.mtimes(ca.diag(self.e), first)) if self.e.nnz() else first
+
+
 class Recursion:
     """The elimination for one machine and some of its constraint rows; `solve` serves any right-hand side."""
 
@@ -123,8 +139,16 @@ class Recursion:
 
     def solve(self, r: SX, s: SX) -> tuple[SX, SX]:
         """Accelerations a and reactions f, with one step of refinement where there are constraints."""
+        return self.refined(r, s, *self.once(r, s))
+
+    def once(self, r: SX, s: SX) -> tuple[SX, SX]:
+        """The same as near as the elimination gives them, unless links are lent mass."""
         a, f = self._pass(r, s)
-        for _ in range(2 if self._light else 1 if self.n else 0):
+        return self.refined(r, s, a, f) if self._light else (a, f)
+
+    def refined(self, r: SX, s: SX, a: SX, f: SX) -> tuple[SX, SX]:
+        """After a step of refinement."""
+        for _ in range(1 if self.n else 0):
             left = SX(self.nv, 1)
             if self._light:
                 left = r - self.e.times_mass(ca.densify(a)) + ca.mtimes(self.J.T, f)
@@ -230,10 +254,9 @@ class Recursion:
                 ca.vertcat(*[own.get(x, SX(0)) for x in gone]) for own in (self._fading, self._shared, self._gone)
             )
             floor = self._floor(D, [self._group[x] for x in gone]) + fading
-            D += _penalty(D, [k for k, x in enumerate(gone) if x in self._shared], shared)
             D += ca.diag(absent)  # a row let go of has no reaction
             groups = [self._group[x] if x in self._fading else x for x in gone]
-        factor, K = Positive(D, floor, groups), form.H[i, j]
+        factor, K = _Shared(D, floor, groups, ca.sparsify(shared)) if sign < 0 else Positive(D), form.H[i, j]
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
         return _Form(kept, symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))
@@ -324,18 +347,6 @@ def _lent(e: Equations) -> SX:
     """What a link without mass is lent: a mass at its origin, and an inertia by the machine's length."""
     lent = LENT * mass(e.mechanism)
     return ca.diag(ca.vertcat(*[lent * length(e.mechanism) ** 2] * 3, *[lent] * 3))
-
-
-def _penalty(D: SX, rows: list[int], e: SX) -> SX:
-    """What added to D gives (D + P) x = b the second of x_k+1 = x_k + (D + e)^-1 (b - D x_k): P = e (D + 2 e)^-1 e.
-
-    These go to the solution with the least x' e x; where D x = c x the second is off by (e / (c + e))^2 of it.
-    """
-    out = SX(*D.shape)
-    if rows:
-        own = ca.diag(e[rows])
-        out[rows, rows] = ca.mtimes(own, Positive(D[rows, rows] + 2 * own).solve(own))
-    return out
 
 
 def symmetric(H: SX) -> SX:

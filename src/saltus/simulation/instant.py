@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from saltus.dynamics.unilateral import GROWN, LEAN
 from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
+from saltus.once import cached_property
 from saltus.simulation.contacts import SHARED, STILL, Contacts, Now
 
 TOUCHING = 1e-9  # m: a contact so near touches
@@ -83,7 +85,7 @@ def settle(
     resting = [i for i in touching if abs(now.across(i)) <= stays[i]]
     rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
     now.choose([*resting, *rubs], struck)
-    contacts.hold(t, q, now.v)
+    contacts.hold(now.holds)
     if struck and any(contacts.now[i].closed and abs(now.across(i)) > slow for i in resting):
         rests = contacts.limit()  # it would have left once more, more slowly than counts
     hit = touching if struck else []
@@ -123,7 +125,6 @@ class _Instant:
     u: np.ndarray = field(init=False)
     A: np.ndarray = field(init=False)
     M: np.ndarray = field(init=False)
-    loops: np.ndarray = field(init=False)
     holds: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,7 +133,12 @@ class _Instant:
         self.gaps, self.u = np.ravel(gaps), np.ravel(u)
         self.A = np.reshape(A, (len(self.u), len(self.v)))
         self.M = c.mass(self.t, self.q, base)
-        self.loops = c.closure(self.t, self.q, base)[1][: c.loops]
+
+    @cached_property
+    def parts(self) -> Decomposition:
+        """What all rows do within the loops."""
+        c = self.contacts.c
+        return Decomposition(self.M, self.A, c.closure(self.t, self.q, self.contacts.base)[1][: c.loops])
 
     def across(self, i: int) -> float:
         """Velocity (m/s) across the face of a contact."""
@@ -219,7 +225,7 @@ class _Instant:
             fast = one.restitution * speed > stays[i]
             rests = rests or (one.restitution > 0 and speed > 0 and not fast)
             e += [0.0] * len(mine) + [one.restitution if fast else 0.0]
-        parts = Decomposition(self.M, self.A[rows], self.loops)
+        parts = self.parts.among(rows)
         G, arrive, bounce = parts.mobility, self.u[rows], np.array(e)
         T = float(self.v @ self.M @ self.v / 2)
 
@@ -262,7 +268,7 @@ class _Instant:
             and (
                 (one.mode == "stick" and not struck)
                 or i in self.stopped
-                or (float(np.linalg.norm(self.along(i))) <= slow[i] and (struck or not one.young))
+                or (math.hypot(*self.along(i)) <= slow[i] and (struck or not one.young))
             )
             for i, one in enumerate(contacts.now)
         }
@@ -275,7 +281,7 @@ class _Instant:
             row for i in candidates for row in contacts.rows(i)[0 if at_rest[i] else contacts.c.elements[i].slips :]
         ]
         if still:
-            off = Decomposition(self.M, self.A[still], self.loops).constrained_velocity(self.u[still])
+            off = self.parts.among(still).constrained_velocity(self.u[still])
             if np.abs(off).max() <= LEVER * np.abs(self.u[still]).max():  # a dead centre makes much of what is nothing
                 return self.v - off
         return self.v
@@ -294,7 +300,7 @@ class _Instant:
             normal = place + len(mine) if one.element.normal else None
             along = tuple(range(place, place + len(mine)))
             laws.append(Law(along, normal, one.friction, one.static, way, one.element.name))
-        G = Decomposition(self.M, self.A[rows], self.loops).mobility if rows else np.zeros((0, 0))
+        G = self.parts.among(rows).mobility if rows else np.zeros((0, 0))
         plain, fixed = G.copy(), np.diag(G) == 0
         _load(G, [x.normal for x in laws if x.normal is not None])
         for one in contacts.now:
@@ -318,15 +324,9 @@ class _Instant:
 
     def _free(self, v: np.ndarray | None = None) -> np.ndarray:
         """Accelerations along all rows with no hard contact closed and no dry friction."""
-        now = self.contacts.now
-        kept = [(one.closed, one.stick) for one in now]
-        for one in now:
-            one.closed = one.closed and one.element.soft
-        try:
-            return self.response(self.q, self.v if v is None else v, self.contacts.block)[0]
-        finally:
-            for one, (closed, stick) in zip(now, kept, strict=True):
-                one.closed, one.stick = closed, stick
+        block = self.contacts.block
+        block[self.contacts.hard] = 0.0
+        return self.response(self.q, self.v if v is None else v, block)[0]
 
     def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law], moves: np.ndarray) -> None:
         """Modes of a solution; one that is at its limit and does not start to slip is held, by others too.
@@ -360,7 +360,7 @@ class _Instant:
         who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are preferred
         to friction. Where nothing will do, the best is kept.
         """
-        first = best = [replace(one) for one in group.now]
+        first = best = [copy(one) for one in group.now]
         least, wanted, borne = math.inf, None, forces.f
         shared = 1.0, lambda: None, group.weigh, SHARINGS
         leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
@@ -376,7 +376,7 @@ class _Instant:
                 wanted = w if wanted is None else wanted
                 k, pulled, beyond = group.worst(f)
                 if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
-                    best, least, borne = [replace(one) for one in group.now], beyond, f
+                    best, least, borne = [copy(one) for one in group.now], beyond, f
                 if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
                     break
                 if pulled:
@@ -419,7 +419,7 @@ class _Group:
     def put(self, known: Sequence[Now]) -> None:
         """Have them be as they were."""
         for i, one in zip(self.candidates, known, strict=True):
-            self.contacts.now[i] = replace(one)
+            self.contacts.now[i] = copy(one)
 
     def begin(self, share: float) -> None:
         """Give those that stick one share, by which others are measured."""
