@@ -243,7 +243,11 @@ class Recursion:
                 H[i, j] += J[k, :].T
                 H[j, i] += J[k, :]
             form = self._drop(_Form(form.labels, H), coordinates, 1)
-        return self._drop(form.widened(reactions), reactions, -1) if reactions else form  # some rows move with nothing
+        # Loops go before contacts: the mobility that is then left tells which of those depend on each other.
+        shared = [x for x in reactions if x in self._shared]
+        for gone in ([x for x in reactions if x not in self._shared], shared):
+            form = self._drop(form.widened(gone), gone, -1) if gone else form  # some rows move with nothing
+        return form
 
     def _drop(self, form: _Form, gone: Sequence[Label], sign: int) -> _Form:
         kept = [x for x in form.labels if x not in gone]

@@ -201,8 +201,11 @@ class _Instant:
     # ---- impacts ------------------------------------------------------------------------------------------------
 
     def stays(self, touching: Sequence[int]) -> dict[int, float]:
-        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least."""
-        a = self._free()
+        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least.
+
+        Others that touch may press a contact more than what moves it without them.
+        """
+        a = np.minimum(self._free(), self.response(self.q, self.v, self.contacts.block)[0])
         return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[self.contacts.normal(i)]), 0.0))) for i in touching}
 
     def collide(self, touching: Sequence[int], stays: Mapping[int, float]) -> tuple[Impact, float]:
