@@ -598,7 +598,7 @@ class _Run:
                 choice = self._better_choice(now)
                 if choice is not None:
                     return None, choice
-                p[layout.slice("smallest_volume")] *= 0.1
+                p[layout.slice("smallest_volume")] *= 0.5
                 armed = self._armed(now, x, p).armed
             elif segment.stop is Stop.END and self.t >= until:
                 return None, None
