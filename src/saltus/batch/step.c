@@ -784,7 +784,7 @@ static void calmed(const Meeting *m, const Problem *a, const V *p, int l, V *w) 
     fast = fmax(fast, fabs(f[i]));
     for (int j = 0; j < n; ++j) G[i][j] = a->G[row[i]][row[j]];
   }
-  shortest(n, G, f, 1e-11);
+  shortest(n, G, f, 1e-11, NULL);
   for (int i = 0; i < n; ++i) along[row[i]] = f[i];
   memset(off, 0, sizeof off);
   answered(m, a, along, l, off);
