@@ -115,6 +115,37 @@ def test_a_stiff_toe_that_can_neither_stick_nor_slip_lifts_under_load(monkeypatc
     assert late[1] < 2e-4
 
 
+def test_a_walker_whose_feet_stand_against_each_other():
+    """Four lambda legs on one crank: two feet that stand have a row too many, and the load of one fades to nothing."""
+    m, crank_radius = sl.Mechanism("lambda walker"), 0.05
+    body, crank = m.link("body", mass=2.0, inertia=0.02), m.link("crank", mass=0.05, inertia=5e-3)
+    m.free("body", m.ground, body)
+    m.revolute("drive", body.origin, crank.origin, motor=True)
+    near = {}
+    for name, side, way in (("front_a", 1, 1), ("hind_a", -1, 1), ("front_b", 1, -1), ("hind_b", -1, -1)):
+        rocker = m.rod(f"rocker_{name}", mass=0.03, length=2.5 * crank_radius)
+        leg = m.rod(f"leg_{name}", mass=0.06, length=5 * crank_radius)
+        m.revolute(f"knee_{name}", crank.at(way * crank_radius, 0), leg.start)
+        m.revolute(f"hip_{name}", body.at(2 * side * crank_radius, 0), rocker.start)
+        m.revolute(f"pin_{name}", rocker.end, leg.at(2.5 * crank_radius, 0))
+        m.foot(name, leg.end, friction=0.8)
+        near[f"hip_{name}"] = -1.5 - 0.3 * side
+    guess = m.assemble(body=(0, 0, 0), drive=0.0, near=near)
+    low = min(guess.position(name)[1] for name in m.touching)
+    start = m.assemble(body=(0, 1e-3 - low, 0), drive=0.0, near=guess)
+
+    def turn(t, s):
+        return {"drive": 2 * (6 * t - s.q.drive) + 0.2 * (6 - s.v.drive)}
+
+    ends = []
+    for tolerance in (1e-8, 1e-10):
+        run = sl.simulate(m, start, until=2.0, control=turn, tolerance=tolerance)
+        assert run.outcome.ok, run.outcome.verdict
+        ends.append(run.end.positions)
+    assert ends[0] == pytest.approx(ends[1], abs=1e-6)
+    assert len(run.events) > 60
+
+
 def test_the_biped_jogs_and_its_multipliers_tell_how_a_push_fades():
     """A second run, pushed: the largest multiplier is the factor by which differences shrink in a stride."""
     m = sl.zoo.biped()
