@@ -631,3 +631,12 @@ def test_a_foot_that_slides_over_an_edge_leaves_it_there():
     assert run.outcome.ok
     assert [e.name for e in run.events] == ["sole lifts"]
     assert run.events[0].t == pytest.approx(0.1, abs=1e-9)
+
+
+def test_where_stick_ends_and_slip_has_no_solution_there_is_one_left():
+    """Worked by hand: with friction 1.5, f = (1.5, 1) sticks at its limit; without forces it lifts."""
+    G_, b = np.array([[1.0, -0.8], [-0.8, 1.0]]), np.array([-0.7, 0.2])
+    law = [Law((0,), 1, 1.5, 1.5, name="tip")]
+    with pytest.raises(NoForces, match="2 solutions"):
+        solve(G_, b, law, count=True)
+    assert solve(G_, b, law, count=True, leaving={0: "slip"}).modes == ("open",)
