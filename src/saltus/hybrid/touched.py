@@ -22,6 +22,7 @@ from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot, Rub
 from saltus.once import cached_property
 
+GROWN = 10.0  # times the speed up to which a slip in 3D is given its direction: it has one of its own
 SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)
 
 
@@ -180,10 +181,11 @@ class Touched(Constrained):
                 slip = g.rates[: x.slips]
                 if x.slips == 1:
                     moving = slip * s["direction"]
-                else:  # one that started from rest has ended when it goes against the direction it was given
+                else:  # one that started from rest has the direction it was given until it goes against it, or has grown
                     young, along = ca.sumsqr(s["direction"]), ca.dot(slip, s["direction"])
-                    fast = ca.sqrt(ca.sumsqr(slip) + 1e-300) - s["stands"]
-                    moving = young * (along + s["starts"] / 2) + (1 - young) * fast
+                    speed = ca.sqrt(ca.sumsqr(slip) + 1e-300)
+                    starting = ca.fmin(along + s["stands"], GROWN * s["starts"] - speed)
+                    moving = young * starting + (1 - young) * (speed - s["stands"])
                 rests = ca.if_else(s["share"] > 0, cone, SLIP_ENDS - _size(slip))  # else others hold it at rest
                 out.append(s["closed"] * (s["stick"] * rests + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out

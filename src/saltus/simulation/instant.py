@@ -15,6 +15,7 @@ from saltus.dynamics.unilateral import LEAN
 from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
+from saltus.hybrid.touched import GROWN
 from saltus.once import cached_property
 from saltus.simulation.contacts import SHARED, STILL, Contacts, Now
 
@@ -24,7 +25,6 @@ SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are k
 LIGHT = 1e-3  # share of friction where loads are preferred to it
 SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
-GROWN = 100.0  # times the speed up to which a slip in 3D is given its direction: that plays no part any more
 NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
@@ -156,7 +156,7 @@ class _Instant:
             one, slip = self.contacts.now[i], self.along(i)
             speed = float(np.linalg.norm(slip))
             if one.young and speed > 2 * max(one.starts, one.stands):
-                one.direction = slip / speed
+                one.direction = slip / speed if speed < GROWN * one.starts else np.zeros(2)
             else:
                 ended.append(i)
         self.stopped = ended
