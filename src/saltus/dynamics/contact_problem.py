@@ -109,13 +109,14 @@ def rank(G: np.ndarray, rows: Sequence[int]) -> int:
     return int(np.linalg.matrix_rank(G[np.ix_(rows, rows)] / np.outer(size, size), tol=1e-9)) if rows else 0
 
 
-def centred(G: np.ndarray, laws: Sequence[Law], found: Forces) -> np.ndarray | None:
+def centred(
+    G: np.ndarray, laws: Sequence[Law], found: Forces, spare: float | None = None
+) -> np.ndarray | None:
     """Forces that move all as a solution does and keep farthest from their limits; None if it has the only ones.
 
-    Greatest s with static f_n - |f_t| >= s at all that stick and f_n >= s at all that are closed.
+    Greatest s with static f_n - |f_t| >= s at all that stick and f_n >= s at all that are closed. None too where a look
+    at the slopes of these margins, which are concave, shows that some stays short of `spare`, a share of its limit.
     """
-    from scipy.optimize import minimize  # loads slowly, and few instants need it
-
     columns, loads, rest = [], [], []
     small = FINE * float(np.abs(found.w).max(initial=1.0))
     for x, mode, way in zip(laws, found.modes, found.directions, strict=True):
@@ -158,6 +159,15 @@ def centred(G: np.ndarray, laws: Sequence[Law], found: Forces) -> np.ndarray | N
         for row, (t, drag) in zip(rooms, drags(f), strict=True):
             row[t] -= f[t] / drag
         return np.column_stack([np.vstack([free[loads], rooms @ free]), -np.ones(len(loads) + len(rest))])
+
+    if spare is not None:
+        allowed = limits + by_load @ found.f / size
+        short = margins(np.zeros(free.shape[1] + 1))[len(loads) :] <= spare * allowed
+        slope = slopes(np.zeros(free.shape[1] + 1))[len(loads) :, :-1][short]
+        if (np.abs(slope) <= FINE).all(axis=1).any() or (slope.shape[1] == 1 and len({*np.sign(slope[:, 0])}) > 1):
+            return None
+
+    from scipy.optimize import minimize  # loads slowly, and few instants need it
 
     weights = np.append(np.full(free.shape[1], FINE), 0.0)
     best = minimize(
@@ -454,7 +464,7 @@ class _Problem:
         if rank(self.G, own) == len(own):
             return False
         still = Forces(f, self.G @ f + self.b, tuple(modes), tuple(x.direction for x in self.laws))
-        other = centred(self.G, self.laws, still)
+        other = centred(self.G, self.laws, still, NEARLY)
         return other is not None and not any(self._spent(self.laws[i], other) for i in which)
 
     # ---- a guess made exact ---------------------------------------------------------------------------------------
@@ -470,7 +480,7 @@ class _Problem:
         w = self.G @ found + self.b
         judged = self._judged(found, w, modes, ways)
         if judged is None and lean and "stick" in modes:
-            other = centred(self.G, self.laws, Forces(found, w, tuple(modes), tuple(ways)))
+            other = centred(self.G, self.laws, Forces(found, w, tuple(modes), tuple(ways)), -NEARLY)
             judged = None if other is None else self._judged(other, self.G @ other + self.b, modes, ways)
         return judged
 
