@@ -425,7 +425,11 @@ class _Problem:
         f = self._held(np.zeros(self.n), modes, ways)
         if f is None:
             return None
-        near = {k: "slip" for k, x in enumerate(self.laws) if modes[k] == "stick" and self._spent(x, f)} | dict(leaving)
+        near = {k: "slip" for k, x in enumerate(self.laws) if modes[k] == "stick" and self._spent(x, f)}
+        if "normal" in leaving.values():
+            least = NEARLY * float(np.abs(f).max())
+            near |= {k: "normal" for k, x in enumerate(self.laws) if x.normal is not None and f[x.normal] <= least}
+        near |= leaving
         for which in (near, leaving):
             if not self._alone(which, modes) or self._spares(which, f, modes):
                 continue

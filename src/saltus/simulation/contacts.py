@@ -308,14 +308,13 @@ class Contacts:
         return self.now[i].mode == "slip"
 
     def grow(self, fired: Sequence[int], t: float, q: np.ndarray, v: np.ndarray) -> bool:
-        """Have slips go their own way that are fast enough; whether guards fired for nothing else."""
-        u, grown = np.ravel(self.c.meeting(t, q, v, self.base)[1]), 0
-        for what, i in (self.c.watched[k] for k in fired):
-            one = self.now[i]
-            if what == "slip" and one.young and math.hypot(*u[self.tangential(i)]) > GROWN / 2 * one.starts:
+        """Have slips go their own way that are about fast enough; whether guards fired for nothing else."""
+        u, grown = np.ravel(self.c.meeting(t, q, v, self.base)[1]), set()
+        for i, one in enumerate(self.now):
+            if one.young and math.hypot(*u[self.tangential(i)]) > GROWN / 2 * one.starts:
                 one.direction = np.zeros(2)
-                grown += 1
-        return grown == len(fired)
+                grown.add(("slip", i))
+        return grown.issuperset(self.c.watched[k] for k in fired)
 
     def ends(self, fired: Iterable[int]) -> tuple[list[int], dict[int, str]]:
         """Of guards that fired: contacts whose slip ends, and those that leave ("normal") or start to slip ("slip").

@@ -250,7 +250,7 @@ class _Instant:
     def choose(self, candidates: Sequence[int], struck: bool) -> None:
         """Set the modes of all contacts from their accelerations."""
         contacts = self.contacts
-        slow = {i: STILL if x.slips < 2 else SLIP_ENDS / 2 for i, x in enumerate(contacts.c.elements)}
+        slow = [STILL if x.element.slips < 2 else max(SLIP_ENDS / 2, 2 * x.stands) for x in contacts.now]
         at_rest = {
             i: one.element.slips > 0
             and (
