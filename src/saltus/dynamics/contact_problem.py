@@ -109,9 +109,7 @@ def rank(G: np.ndarray, rows: Sequence[int]) -> int:
     return int(np.linalg.matrix_rank(G[np.ix_(rows, rows)] / np.outer(size, size), tol=1e-9)) if rows else 0
 
 
-def centred(
-    G: np.ndarray, laws: Sequence[Law], found: Forces, spare: float | None = None
-) -> np.ndarray | None:
+def centred(G: np.ndarray, laws: Sequence[Law], found: Forces, spare: float | None = None) -> np.ndarray | None:
     """Forces that move all as a solution does and keep farthest from their limits; None if it has the only ones.
 
     Greatest s with static f_n - |f_t| >= s at all that stick and f_n >= s at all that are closed. None too where a look

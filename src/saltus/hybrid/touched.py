@@ -181,7 +181,7 @@ class Touched(Constrained):
                 slip = g.rates[: x.slips]
                 if x.slips == 1:
                     moving = slip * s["direction"]
-                else:  # one that started from rest has the direction it was given until it goes against it, or has grown
+                else:  # one that started has the direction it was given until it goes against it, or has grown
                     young, along = ca.sumsqr(s["direction"]), ca.dot(slip, s["direction"])
                     speed = ca.sqrt(ca.sumsqr(slip) + 1e-300)
                     starting = ca.fmin(along + s["stands"], GROWN * s["starts"] - speed)

@@ -54,6 +54,12 @@ class Now:
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
 
+    def __copy__(self) -> Now:
+        """The same for now: its arrays are replaced, never changed."""
+        out = object.__new__(Now)
+        out.__dict__.update(self.__dict__)
+        return out
+
     @property
     def mode(self) -> str:
         """Open, stick or slip."""
