@@ -597,7 +597,11 @@ class _Run:
                     return now.edges[min(edges)], None
                 met = [i - len(now.edges) for i in segment.fired if i < now.n_own]
                 if met and self.contacts is not None:
-                    return Met(tuple(met)), None
+                    if not self.contacts.grow(met, self.t, self.q, self.v):
+                        return Met(tuple(met)), None
+                    self.base = self.contacts.base
+                    p[layout.slice("anchors")] = self.contacts.block
+                    continue
                 slips = met
                 if slips:
                     log.outcome = slip_ended(now, slips[0], self.t)
