@@ -398,7 +398,7 @@ class Batch:
 
     @property
     def lost(self) -> np.ndarray:
-        """Which of them ended because loops opened beyond 1e-9 m or passed a dead centre, or numbers were not finite."""
+        """Which of them ended as loops opened beyond 1e-9 m or passed a dead centre, or numbers were not finite."""
         return self.engine.column(self.engine.over) > 1
 
     @property
