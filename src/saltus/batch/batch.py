@@ -270,7 +270,7 @@ class Batch:
         p = np.zeros((n, motion.p.numel()))
         p[:, motion.slice("params")] = theta
         laws = np.reshape(motion.laws(theta), (n, -1, 3))
-        p[:, motion.slice("restitution")], p[:, motion.slice("stiffness")] = laws[:, :, 2], motion.stiffness(theta)
+        p[:, motion.slice("restitution")], p[:, motion.slice("springs")] = laws[:, :, 2], motion.springs(theta)
         p[:, motion.slice("given")] = laws[:, :, :2].reshape(n, -1)
         p[:, motion.slice("entry_q")], p[:, motion.slice("entry_v")] = q, v
         p[:, motion.slice("entry_t")] = begin

@@ -74,8 +74,8 @@ static void looked(const Batch *a, long long copy, const Meeting *m, V *p, int l
   }
 }
 
-/* Modes of soft contacts, which follow from where they are and how they move. One that comes to rest sticks with the stretch
-   of its spring that leaves its force as it is. */
+/* Modes of soft contacts, which follow from where they are and how they move. One whose face comes to rest sticks with the
+   stretch of its spring that leaves its force as it is. */
 static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
   for (int i = 0; i < ELEMENTS; ++i) {
     const int t = elements[i].row, slips = elements[i].slips;
@@ -93,7 +93,8 @@ static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
       for (int k = 0; k < slips; ++k) DIRECTION(i, k) = length > 0.0 ? along[k] / length : 0.0;
     } else if (cause == 2 * i + 1) {
       STICK(i) = 1.0;
-      for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->flow.hold[elements[i].hold + k][l] + s->force[t + k][l] / STIFFNESS(i);
+      for (int k = 0; k < slips; ++k)
+        ANCHOR(i, k) = m->flow.hold[elements[i].hold + k][l] + s->force[t + k][l] / SPRING(i) - DAMPER(i) * s->gap[i][l] * s->rate[t + k][l];
     }
   }
 }

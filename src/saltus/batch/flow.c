@@ -14,7 +14,8 @@
 #define BORNE(i) p[elements[i].p + 5 + 2 * elements[i].slips][l]
 #define RESTITUTION(i) p[RESTITUTIONS + (i)][l]
 #define OWN(i) p[FRICTIONS + (i)][l] /* friction of slip; of one that others hold FRICTION is what it bears */
-#define STIFFNESS(i) p[STIFFNESSES + (i)][l]
+#define SPRING(i) p[SPRINGS + 2 * (i)][l] /* N/m, of soft contacts */
+#define DAMPER(i) p[SPRINGS + 2 * (i) + 1][l] /* s/m */
 #define STARTS(i) p[elements[i].starts][l] /* m/s: up to this a slip in 3D has the direction it started in, and has ended where it turns back */
 #define GROUND(i, k) p[elements[i].p + 6 + 2 * elements[i].slips + (k)][l] /* point, normal, corner and within of its patch */
 #define UP(i) (elements[i].row + (elements[i].normal ? elements[i].slips : 0)) /* row of its normal; of what has none, its first */
@@ -73,6 +74,7 @@ typedef struct {
   V q_dot[SIZE(NQ)], w_dot[SIZE(NW)], z_dot[SIZE(NZ)];
   V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], inside[SIZE(PATCHED * ELEMENTS)];
   V kink[SIZE(KINKS)], over[1], open[1], volume[SIZE(VOLUMES)]; /* the last change sign at dead centres of the loops */
+  V face[SIZE(SOFTS * ELEMENTS)]; /* m/s: see `faces` */
 } State;
 
 #define WIDTH (SIZE(LINES) + SIZE(LINES) % 2) /* columns are solved for in pairs */
@@ -279,6 +281,37 @@ static void rates_of(const Holds *h, const V *p, V t, const V *q, const V *w, co
   memcpy(dz, at.z_dot, NZ * sizeof *dz);
 }
 
+/* Whether a soft contact that slips has the direction it was given: in the plane, and in 3D while it is slow or goes back. */
+static V given(const V *p, const V *rate, int i) {
+  V along = v_all(0.0);
+  if (elements[i].slips < 2) return v_all(1.0);
+  for (int k = 0; k < 2; ++k) along += rate[k] * p[elements[i].p + 5 + k];
+  return v_where(along < GROWN * p[elements[i].starts], v_all(1.0), v_all(0.0));
+}
+
+/* Speed of the face of a soft contact that slips: of its slip s what does not stretch its spring, which bears the friction at
+   its limit, k y + k D h s = friction N d with its stretch y and depth h. */
+static void faces(State *s, const Flow *f, const V *p) {
+  for (int i = 0; i < ELEMENTS; ++i) {
+    const int slips = elements[i].slips, row = elements[i].row, up = row + slips, own = elements[i].p;
+    if (!elements[i].soft || !slips) continue;
+    const V k = p[SPRINGS + 2 * i], D = p[SPRINGS + 2 * i + 1], h = -s->gap[i], sinks = -s->rate[up], is = given(p, s->rate + row, i);
+    V a[3], speed = v_all(0.0);
+    for (int j = 0; j <= slips; ++j) {
+      a[j] = f->turn[elements[i].line + j];
+      for (int n = 0; n < NW; ++n) a[j] += f->A[(elements[i].line + j) * NW + n] * s->w_dot[n];
+      if (j < slips) speed += s->rate[row + j] * s->rate[row + j];
+    }
+    speed = v_sqrt(speed);
+    const V loads = v_where(s->force[up] > 0.0, k * (sinks * (1.0 + D * sinks) - D * h * a[slips]), v_all(0.0));
+    s->face[i] = -p[own + 3] * loads / k;
+    for (int j = 0; j < slips; ++j) {
+      const V way = v_where(is != 0.0, p[own + 5 + j], s->rate[row + j] / v_where(speed > 0.0, speed, v_all(1.0)));
+      s->face[i] += way * (s->rate[row + j] + D * (sinks * s->rate[row + j] + h * a[j]));
+    }
+  }
+}
+
 /* The end of a step: the state on loops and contacts, its rates, and what guards are made of. */
 static void arrived(State *s, const Holds *h, const V *p) {
   V q[SIZE(NQ)], shift[SIZE(NW)], dw[SIZE(NW)], open[1];
@@ -287,6 +320,7 @@ static void arrived(State *s, const Holds *h, const V *p) {
   settle(s->t, q, p, s->q, s->open, s->volume);
   flows(p, s->t, s->q, s->w, s->z, &f, s);
   held_by(h, &f, s->w_dot, s->force, s->rate, shift, dw);
+  if (SOFTS) faces(s, &f, p);
   if (!h->n) return;
   displace(s->t, s->q, shift, p, q, open);
   s->open[0] = v_where(h->some != 0.0, open[0], s->open[0]);

@@ -163,7 +163,7 @@ class Motion:
             "row": act.row,
             "restitution": SX.sym("restitution", len(c.elements)),
             "friction": SX.sym("friction", len(c.elements)),
-            "stiffness": SX.sym("stiffness", len(c.elements)),
+            "springs": SX.sym("springs", 2 * len(c.elements)),
             "given": SX.sym("given", 2 * len(c.elements)),
             "sides": self.efforts.sides,
         }
@@ -504,10 +504,10 @@ class Motion:
         """What the law asks of the inputs."""
         return self._routine("commands", "What the controller asks of the inputs.", [self.u], "u")
 
-    def stiffness(self, theta: np.ndarray) -> np.ndarray:
-        """Stiffness of every contact, zero of hard ones, one row per row of Params."""
+    def springs(self, theta: np.ndarray) -> np.ndarray:
+        """Stiffness and damping of every contact, zero of hard ones, one row per row of Params."""
         none = np.zeros((len(theta), 0))
-        return np.reshape(self.c.stiffness.batch(theta), (len(theta), -1)) if isinstance(self.c, Touched) else none
+        return np.reshape(self.c.springs.batch(theta), (len(theta), -1)) if isinstance(self.c, Touched) else none
 
     def meeting(self, t: float, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> Meeting:
         """Where all contacts are at the start."""

@@ -13,6 +13,7 @@ import numpy as np
 from saltus.batch.motion import Change, Motion, derivative
 from saltus.compile import build
 from saltus.compile.statements import VECTOR, Routine, declared, statements, unused
+from saltus.dynamics.unilateral import GROWN
 from saltus.ground import Ground
 from saltus.model.touching import Foot
 from saltus.once import cached_property
@@ -79,7 +80,7 @@ def source(motion: Motion, way: str = "") -> str:
         "FEELS": int(motion.feels),
         "RESTITUTIONS": motion.slice("restitution").start,
         "FRICTIONS": motion.slice("friction").start,
-        "STIFFNESSES": motion.slice("stiffness").start,
+        "SPRINGS": motion.slice("springs").start,
         "GIVEN": motion.slice("given").start,
         "ACTIONS": motion.row.numel(),
         "ACTION": motion.slice("row").start,
@@ -88,6 +89,7 @@ def source(motion: Motion, way: str = "") -> str:
         "VOLUMES": len(motion.reduced.Jz.blocks),
         "KINKS": motion.efforts.sides.numel(),
         "SOFTS": int(any(x.soft for x in motion.elements)),
+        "GROWN": GROWN,
     }
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     line_of = {row: (k, sign) for k, line in enumerate(motion.lines) for row, sign in line}

@@ -23,6 +23,7 @@ static double guard(const State *s, const V *p, int l, int which, double weight,
   }
   if (!slips || CLOSED(i) == 0.0) return 1.0;
   if (STICK(i) == 0.0) {
+    if (elements[i].soft) return s->face[i][l];
     for (int k = 0; k < slips; ++k) along += s->rate[row + k][l] * (BORNE(i) != 0.0 ? s->rate[row + k][l] : DIRECTION(i, k));
     return BORNE(i) != 0.0 ? MOVES - sqrt(along) : slips < 2 ? along : along + STARTS(i) / 2; /* what starts in 3D has yet to find its way */
   }
@@ -135,7 +136,8 @@ static void turned(const State *s, V *p, int l) {
     const int t = elements[i].row;
     if (elements[i].slips < 2 || CLOSED(i) == 0.0 || HELD(i)) continue;
     const double x = s->rate[t][l], y = s->rate[t + 1][l], speed = sqrt(x * x + y * y);
-    if (speed > STARTS(i) / 2) DIRECTION(i, 0) = x / speed, DIRECTION(i, 1) = y / speed;
+    const double ahead = x * DIRECTION(i, 0) + y * DIRECTION(i, 1);
+    if (elements[i].soft ? ahead >= GROWN * STARTS(i) : speed > STARTS(i) / 2) DIRECTION(i, 0) = x / speed, DIRECTION(i, 1) = y / speed;
   }
 }
 

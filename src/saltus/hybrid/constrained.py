@@ -342,7 +342,7 @@ class Constrained:
         N = self.normals
         if not N.numel():
             return list(expressions)
-        reaction = ode.reactions[[self.rows_of(i)[-1] for i in self.sliding]]
+        reaction = ode.unrefined[[self.rows_of(i)[-1] for i in self.sliding]]
         at_zero = ca.substitute(reaction, N, SX.zeros(N.numel()))
         solved = ca.solve(SX.eye(N.numel()) - ca.jacobian(reaction, N), at_zero)
         return list(ca.substitute(list(expressions), [N], [ca.densify(solved)]))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import accumulate, pairwise
 
 import casadi as ca
 import numpy as np
@@ -78,31 +79,26 @@ class Now:
         """Whether it does the same as another, wherever it is held."""
         modes = [(x.closed, x.stick, x.friction, x.patch) for x in (self, other)]
         pairs = (self.direction, other.direction), (self.bears, other.bears)
-        near = all(np.allclose(*pair, rtol=0.0, atol=1e-9) for pair in pairs)
+        near = all(np.abs(a - b).max(initial=0.0) <= 1e-9 for a, b in pairs)
         return modes[0] == modes[1] and near and math.isclose(self.share, other.share, rel_tol=1e-3)
 
-    def block(self, felt: bool) -> np.ndarray:
-        """Its run-time parameters."""
-        x = self.element
-        out, leans = np.zeros(x.size), self.leans
-        bears = float(np.linalg.norm(self.bears)) if leans else 0.0
-        out[:5] = self.closed, self.stick, felt, bears if leans else self.friction, self.static  # as `Element` has them
-        values: dict[str, Any] = {
-            "share": self.share,
-            "direction": self.bears / max(bears, 1e-300) if leans else self.direction,
-            "anchor": self.anchor,
-            "stands": self.stands,
-            "starts": self.starts,
-        }
+    def block(self, felt: bool) -> list[float]:
+        """Its run-time parameters, in the order that `Element` has."""
+        x, way, size = self.element, self.direction, self.friction
+        if self.leans:
+            size = float(np.linalg.norm(self.bears))
+            way = np.zeros(x.slips) + self.bears / max(size, 1e-300)
+        out = [self.closed, self.stick, felt, size, self.static, *way.tolist(), *self.anchor.tolist()]
+        if x.slips:
+            out.append(self.share)
         if self.patch is not None:
-            point, up, corner, within = self.patch.point, self.patch.normal, self.patch.corner, self.patch.within
-            values |= {"point": point, "up": up, "corner": corner, "within": (*within[0], *within[1])}
-        if self.reference is not None:
-            values["reference"] = self.reference
-        for key, where in x.places.items():
-            if key in values:
-                out[where] = values[key]
-        return out
+            (first, second), corner = self.patch.within, self.patch.corner
+            out += [*self.patch.point, *self.patch.normal, corner, *first, *second]
+        elif "within" in x.places:
+            out += [0.0] * 11
+        if "reference" in x.places:
+            out += [0.0] * 3 if self.reference is None else self.reference.tolist()
+        return [*out, self.stands, self.starts] if x.slips == 2 else out
 
 
 class Contacts:
@@ -112,7 +108,7 @@ class Contacts:
         self.c, self.ground, self.params = c, ground, params
         laws = np.reshape(c.laws(params), (-1, 3))
         self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
-        self.stiffness = np.ravel(c.stiffness(params))  # N/m, zero of hard contacts
+        self.springs = np.reshape(c.springs(params), (-1, 2))  # stiffness (N/m) and damping (s/m) of soft contacts
         self.now = [
             Now(
                 x,
@@ -130,10 +126,12 @@ class Contacts:
         for one in self.now:
             if isinstance(one.element.part, Stop | Meeting | Rub):
                 _checked(one)
-        sizes = [x.rows for x in c.elements]
-        self._first = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-        slips = [x.slips for x in c.elements]
-        self._held = np.concatenate([[0], np.cumsum(slips)]).astype(int)
+        first, held, places = (
+            [0, *accumulate(getattr(x, size) for x in c.elements)] for size in ("rows", "slips", "size")
+        )
+        self._rows = [list(range(a, b)) for a, b in pairwise(first)]
+        self._held = [slice(a, b) for a, b in pairwise(held)]
+        self.hard = [at for at, x in zip(places, c.elements, strict=False) if not x.soft]  # where the block closes them
         self.felt = [one.closed for one in self.now]
         self.impacts: list[float] = []  # times
 
@@ -142,7 +140,7 @@ class Contacts:
     @property
     def kept(self) -> tuple[Now, ...]:
         """All contacts as they are now."""
-        return tuple(replace(one, direction=one.direction.copy(), anchor=one.anchor.copy()) for one in self.now)
+        return tuple(copy(one) for one in self.now)
 
     def restore(self, kept: Sequence[Now]) -> None:
         """Go back to contacts as they were, with the friction and restitution of the present Params."""
@@ -197,20 +195,20 @@ class Contacts:
 
     def tangential(self, i: int) -> list[int]:
         """Rows along the face of a contact."""
-        return list(range(self._first[i], self._first[i] + self.c.elements[i].slips))
+        return self._rows[i][: self.c.elements[i].slips]
 
     def normal(self, i: int) -> int:
         """Row across it; a joint's dry friction has none."""
-        return int(self._first[i + 1] - 1)
+        return self._rows[i][-1]
 
     def rows(self, i: int) -> list[int]:
         """All of them, the normal one last."""
-        return list(range(self._first[i], self._first[i + 1]))
+        return self._rows[i]
 
     @property
     def block(self) -> np.ndarray:
         """Run-time parameters of all contacts."""
-        return np.concatenate([np.zeros(0), *(one.block(f) for one, f in zip(self.now, self.felt, strict=True))])
+        return np.array([x for one, f in zip(self.now, self.felt, strict=True) for x in one.block(f)], float)
 
     @property
     def base(self) -> np.ndarray:
@@ -297,7 +295,8 @@ class Contacts:
         """
         armed, watched = out.armed.copy(), dict(out.watched)
         for k, (what, i) in enumerate(self.c.watched):
-            turns = what == "slip" and self.slips(i) and self.c.elements[i].slips == 2  # a speed, not a side
+            x = self.c.elements[i]
+            turns = what == "slip" and self.slips(i) and x.slips == 2 and not x.soft  # a speed, not a side
             shares = what == "slip" and self.now[i].share not in (0.0, 1.0)
             room = max(rooms.get(k, WATCH), SHARED if shares else 0.0)
             if what != "wedge" and not turns and g[first + k] < room:
@@ -340,16 +339,15 @@ class Contacts:
         ratio = second / first if first > 0 else 0.0
         return float(second * ratio / (1 - ratio)) if 0 < ratio < 1 else 0.0
 
-    def hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
-        """Contacts that stick are held where they are."""
-        holds = self.c.meeting(t, q, v, self.base)[3]
+    def hold(self, holds: np.ndarray) -> None:
+        """Contacts that stick are held where they are: tangential places of all."""
         for i, one in enumerate(self.now):
             if one.mode == "stick" and not one.element.soft:
                 one.anchor = self.own(holds, i)
 
     def own(self, holds: np.ndarray, i: int) -> np.ndarray:
         """Tangential place of a contact, out of those of all."""
-        return np.ravel(holds)[self._held[i] : self._held[i + 1]].copy()
+        return np.ravel(holds)[self._held[i]].copy()
 
 
 def _given(x: Element, law: np.ndarray) -> Frictions:

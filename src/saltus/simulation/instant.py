@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, centred, rank, solve
 from saltus.dynamics.impulse import Decomposition, Impact
-from saltus.dynamics.unilateral import LEAN
+from saltus.dynamics.unilateral import GROWN, LEAN
 from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
+from saltus.once import cached_property
 from saltus.simulation.contacts import SHARED, STILL, Contacts, Now
 
 TOUCHING = 1e-9  # m: a contact so near touches
@@ -22,7 +24,6 @@ SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are k
 LIGHT = 1e-3  # share of friction where loads are preferred to it
 SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
-GROWN = 100.0  # times the speed up to which a slip in 3D is given its direction: that plays no part any more
 NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
@@ -84,7 +85,7 @@ def settle(
     resting = [i for i in touching if abs(now.across(i)) <= stays[i]]
     rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
     now.choose([*resting, *rubs], struck)
-    contacts.hold(t, q, now.v)
+    contacts.hold(now.holds)
     if struck and any(contacts.now[i].closed and abs(now.across(i)) > slow for i in resting):
         rests = contacts.limit()  # it would have left once more, more slowly than counts
     hit = touching if struck else []
@@ -124,7 +125,6 @@ class _Instant:
     u: np.ndarray = field(init=False)
     A: np.ndarray = field(init=False)
     M: np.ndarray = field(init=False)
-    loops: np.ndarray = field(init=False)
     holds: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,7 +133,12 @@ class _Instant:
         self.gaps, self.u = np.ravel(gaps), np.ravel(u)
         self.A = np.reshape(A, (len(self.u), len(self.v)))
         self.M = c.mass(self.t, self.q, base)
-        self.loops = c.closure(self.t, self.q, base)[1][: c.loops]
+
+    @cached_property
+    def parts(self) -> Decomposition:
+        """What all rows do within the loops."""
+        c = self.contacts.c
+        return Decomposition(self.M, self.A, c.closure(self.t, self.q, self.contacts.base)[1][: c.loops])
 
     def across(self, i: int) -> float:
         """Velocity (m/s) across the face of a contact."""
@@ -149,7 +154,7 @@ class _Instant:
         for i in self.stopped:
             one, slip = self.contacts.now[i], self.along(i)
             speed = float(np.linalg.norm(slip))
-            if one.young and speed > 2 * max(one.starts, one.stands):
+            if one.young and not one.element.soft and speed > 2 * max(one.starts, one.stands):
                 one.direction = slip / speed
             else:
                 ended.append(i)
@@ -158,7 +163,7 @@ class _Instant:
     def soften(self) -> None:
         """Set the modes of soft contacts, which follow from where they are and how they move.
 
-        One that comes to rest sticks with the stretch of its spring that leaves its force as it is.
+        One whose face comes to rest sticks with the stretch of its spring that leaves its force as it is.
         """
         contacts = self.contacts
         soft = [i for i, one in enumerate(contacts.now) if one.element.soft]
@@ -176,15 +181,31 @@ class _Instant:
             elif self.leaving.get(i) == "slip":
                 way = -pulls if pulls.any() else self.along(i)
                 one.stick, one.direction = False, way / np.linalg.norm(way)
+                self._goes_on(i)
+            elif i in self.stopped and self._goes_on(i):
+                continue
             elif i in self.stopped:
-                one.stick, one.anchor = True, place + pulls / contacts.stiffness[i]
+                k, D = contacts.springs[i]
+                one.stick, one.anchor = True, place + pulls / k - D * self.gaps[i] * self.along(i)
         contacts.felt = [one.closed for one in contacts.now]
+
+    def _goes_on(self, i: int) -> bool:
+        """Whether a soft contact in 3D slips on: given no direction once it is fast, its last one once it is slow."""
+        one, slip = self.contacts.now[i], self.along(i)
+        fast, speed = GROWN * one.starts, float(np.linalg.norm(slip))
+        if one.element.slips < 2 or (slip @ one.direction < 0.9 * fast if one.young else speed > 0.6 * fast):
+            return False
+        one.direction = np.zeros(2) if one.young else slip / speed
+        return True
 
     # ---- impacts ------------------------------------------------------------------------------------------------
 
     def stays(self, touching: Sequence[int]) -> dict[int, float]:
-        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least."""
-        a = self._free()
+        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least.
+
+        Others that touch may press a contact more than what moves it without them.
+        """
+        a = np.minimum(self._free(), self.response(self.q, self.v, self.contacts.block)[0])
         return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[self.contacts.normal(i)]), 0.0))) for i in touching}
 
     def collide(self, touching: Sequence[int], stays: Mapping[int, float]) -> tuple[Impact, float]:
@@ -207,7 +228,7 @@ class _Instant:
             fast = one.restitution * speed > stays[i]
             rests = rests or (one.restitution > 0 and speed > 0 and not fast)
             e += [0.0] * len(mine) + [one.restitution if fast else 0.0]
-        parts = Decomposition(self.M, self.A[rows], self.loops)
+        parts = self.parts.among(rows)
         G, arrive, bounce = parts.mobility, self.u[rows], np.array(e)
         T = float(self.v @ self.M @ self.v / 2)
 
@@ -250,7 +271,7 @@ class _Instant:
             and (
                 (one.mode == "stick" and not struck)
                 or i in self.stopped
-                or (float(np.linalg.norm(self.along(i))) <= slow[i] and (struck or not one.young))
+                or (math.hypot(*self.along(i)) <= slow[i] and (struck or not one.young))
             )
             for i, one in enumerate(contacts.now)
         }
@@ -263,7 +284,7 @@ class _Instant:
             row for i in candidates for row in contacts.rows(i)[0 if at_rest[i] else contacts.c.elements[i].slips :]
         ]
         if still:
-            off = Decomposition(self.M, self.A[still], self.loops).constrained_velocity(self.u[still])
+            off = self.parts.among(still).constrained_velocity(self.u[still])
             if np.abs(off).max() <= LEVER * np.abs(self.u[still]).max():  # a dead centre makes much of what is nothing
                 return self.v - off
         return self.v
@@ -282,7 +303,7 @@ class _Instant:
             normal = place + len(mine) if one.element.normal else None
             along = tuple(range(place, place + len(mine)))
             laws.append(Law(along, normal, one.friction, one.static, way, one.element.name))
-        G = Decomposition(self.M, self.A[rows], self.loops).mobility if rows else np.zeros((0, 0))
+        G = self.parts.among(rows).mobility if rows else np.zeros((0, 0))
         plain, fixed = G.copy(), np.diag(G) == 0
         _load(G, [x.normal for x in laws if x.normal is not None])
         for one in contacts.now:
@@ -306,15 +327,9 @@ class _Instant:
 
     def _free(self, v: np.ndarray | None = None) -> np.ndarray:
         """Accelerations along all rows with no hard contact closed and no dry friction."""
-        now = self.contacts.now
-        kept = [(one.closed, one.stick) for one in now]
-        for one in now:
-            one.closed = one.closed and one.element.soft
-        try:
-            return self.response(self.q, self.v if v is None else v, self.contacts.block)[0]
-        finally:
-            for one, (closed, stick) in zip(now, kept, strict=True):
-                one.closed, one.stick = closed, stick
+        block = self.contacts.block
+        block[self.contacts.hard] = 0.0
+        return self.response(self.q, self.v if v is None else v, block)[0]
 
     def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law], moves: np.ndarray) -> None:
         """Modes of a solution; one that is at its limit and does not start to slip is held, by others too.
@@ -348,7 +363,7 @@ class _Instant:
         who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are preferred
         to friction. Where nothing will do, the best is kept.
         """
-        first = best = [replace(one) for one in group.now]
+        first = best = [copy(one) for one in group.now]
         least, wanted, borne = math.inf, None, forces.f
         shared = 1.0, lambda: None, group.weigh, SHARINGS
         leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
@@ -364,7 +379,7 @@ class _Instant:
                 wanted = w if wanted is None else wanted
                 k, pulled, beyond = group.worst(f)
                 if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
-                    best, least, borne = [replace(one) for one in group.now], beyond, f
+                    best, least, borne = [copy(one) for one in group.now], beyond, f
                 if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
                     break
                 if pulled:
@@ -407,7 +422,7 @@ class _Group:
     def put(self, known: Sequence[Now]) -> None:
         """Have them be as they were."""
         for i, one in zip(self.candidates, known, strict=True):
-            self.contacts.now[i] = replace(one)
+            self.contacts.now[i] = copy(one)
 
     def begin(self, share: float) -> None:
         """Give those that stick one share, by which others are measured."""
