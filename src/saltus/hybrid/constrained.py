@@ -190,7 +190,8 @@ class Constrained:
 
     def mass(self, t: float, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Mass matrix."""
-        return np.asarray(self._mass(t, q, p)).reshape(self.equations.nv, self.equations.nv)
+        n = self.equations.nv
+        return np.asarray(self._mass(t, q, p)).reshape(n, n) if n else np.zeros((0, 0))
 
     def curvature(self, t: float, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Part of gamma that is quadratic in the velocities, phi'' = J a + gamma."""
