@@ -1,8 +1,8 @@
 """The four-footed machine of `bench.ground` in Siconos, by Moreau and Jean's time stepping, with contacts by Bullet.
 
 Debian has it for the system's Python alone (python3-siconos, python3-scipy, python3-h5py), which runs this file by
-itself: nothing here needs Saltus. Springs push with what they have at the beginning of a step. At contacts its solver of joints
-and friction together stops at 1,000 iterations in some steps, short of 1e-8.
+itself: nothing here needs Saltus. Springs push with what they have at the beginning of a step. At contacts its solver
+of joints and friction together stops at 1,000 iterations in some steps, short of 1e-8.
 """
 
 from __future__ import annotations
