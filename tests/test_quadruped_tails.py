@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import saltus as sl
+from saltus.studies import quadruped_laws as laws
 from saltus.studies import quadruped_orbits as orbits
 from saltus.studies import quadruped_tails as tails
 from saltus.zoo.quadruped import LEGS
@@ -29,7 +30,7 @@ def test_roll_and_pitch_of_a_body_with_a_tail_in_the_air_obey_the_linear_law():
         **{"tail1.alpha": 0.4, "tail1.beta": 0.1},
         rates={"body": (0, 0, 0, rate, 0, 0)},
     )
-    run = sl.simulate(m, start, until=0.1, control=tails.linearised(m), tolerance=1e-10)
+    run = sl.simulate(m, start, until=0.1, control=laws.linearised(m), tolerance=1e-10)
     w, x, y, z = (run[f"body.q{c}"] for c in "wxyz")
     found = np.arctan2(2 * (y * z + w * x), 1 - 2 * (x * x + y * y))
     assert found == pytest.approx((roll + (rate + 10 * roll) * run.t) * np.exp(-10 * run.t), abs=1e-8)
@@ -37,21 +38,21 @@ def test_roll_and_pitch_of_a_body_with_a_tail_in_the_air_obey_the_linear_law():
 
 
 def test_half_strides_begin_in_the_air_and_change_sides():
-    first = round(orbits.IN_THE_AIR * tails.STEPS / tails.EACH)
-    half = tails.STEPS // tails.EACH // 2
-    assert first * tails.EACH == pytest.approx(orbits.IN_THE_AIR * tails.STEPS)  # a whole number of samples
-    assert [tails.sided(first + k * half) for k in range(3)] == [(False, 0), (True, 0), (False, 0)]
-    assert tails.sided(first - 1) == (True, half - 1)
+    first = round(orbits.IN_THE_AIR * laws.STEPS / laws.EACH)
+    half = laws.STEPS // laws.EACH // 2
+    assert first * laws.EACH == pytest.approx(orbits.IN_THE_AIR * laws.STEPS)  # a whole number of samples
+    assert [laws.sided(first + k * half) for k in range(3)] == [(False, 0), (True, 0), (False, 0)]
+    assert laws.sided(first - 1) == (True, half - 1)
 
 
 def test_torques_that_are_held_are_mirrored_and_limited():
     feedback = SimpleNamespace(changes=lambda state, mirrored: np.array([3.0, -200.0]))
-    assert tails.held(feedback, None, False) == pytest.approx([3.0, -tails.HELD])
-    assert tails.held(feedback, None, True) == pytest.approx([3.0, tails.HELD])
+    assert laws.held(feedback, None, False) == pytest.approx([3.0, -laws.HELD])
+    assert laws.held(feedback, None, True) == pytest.approx([3.0, laws.HELD])
 
 
 def test_starts_at_random_have_their_lowest_toe_where_it_was():
-    m = tails.machine()
+    m = laws.machine()
     home = m.keyframe("trot")
     lowest = min(home.position(f"{leg}_toe")[2] for leg in LEGS)
     away = tails.scattered(m, home, 12)

@@ -216,7 +216,7 @@ class Batch:
         until, ends = self._until, None
         if isinstance(until, str | Change):
             until, ends = None, Change.named(until, self._contacts) if isinstance(until, str) else until
-        self.motion = Motion(self.machine, self.grounds[0], self._law, until, self._measure, q, theta)
+        self.motion = Motion(self.machine, self.grounds[0], self._law, until, self._measure, q, theta, self._gradient)
         self._slow = max(REST, self.motion.gravity * self.step_length / 8)
         soft = [x.name for x in self.motion.elements if x.soft]
         if self._gradient and (soft or self.motion.patched):
@@ -268,7 +268,7 @@ class Batch:
         p = np.zeros((n, motion.p.numel()))
         p[:, motion.slice("params")] = theta
         laws = np.reshape(motion.laws(theta), (n, -1, 3))
-        p[:, motion.slice("restitution")], p[:, motion.slice("stiffness")] = laws[:, :, 2], motion.stiffness(theta)
+        p[:, motion.slice("restitution")], p[:, motion.slice("springs")] = laws[:, :, 2], motion.springs(theta)
         p[:, motion.slice("given")] = laws[:, :, :2].reshape(n, -1)
         p[:, motion.slice("entry_q")], p[:, motion.slice("entry_v")] = q, v
         p[:, motion.slice("entry_t")] = begin
@@ -393,7 +393,7 @@ class Batch:
 
     @property
     def lost(self) -> np.ndarray:
-        """Which of them ended because their loops opened beyond 1e-9 m or their numbers were not finite."""
+        """Which of them ended since loops opened beyond 1e-9 m or passed a dead centre, or numbers were not finite."""
         return self.engine.column(self.engine.over) > 1
 
     @property
@@ -403,7 +403,7 @@ class Batch:
 
     @property
     def doubts(self) -> np.ndarray:
-        """How often the motion of each copy was one of several: Painleve's paradox, or more than 8 events in a step."""
+        """How often the motion of each copy may be another: Painleve's paradox, 8 events in a step, one not located."""
         return self.engine.column(self.engine.doubts).copy()
 
 

@@ -15,10 +15,12 @@
 #define BORNE(i) p[elements[i].p + 5 + 2 * elements[i].slips][l]
 #define RESTITUTION(i) p[RESTITUTIONS + (i)][l]
 #define OWN(i) p[FRICTIONS + (i)][l] /* friction of slip; of one that others hold FRICTION is what it bears */
-#define STIFFNESS(i) p[STIFFNESSES + (i)][l]
+#define SPRING(i) p[SPRINGS + 2 * (i)][l] /* N/m, of soft contacts */
+#define DAMPER(i) p[SPRINGS + 2 * (i) + 1][l] /* s/m */
 #define STARTS(i) p[elements[i].starts][l] /* m/s: up to this a slip in 3D has the direction it started in, and has ended where it turns back */
 #define GROUND(i, k) p[elements[i].p + 6 + 2 * elements[i].slips + (k)][l] /* point, normal, corner and within of its patch */
 #define UP(i) (elements[i].row + (elements[i].normal ? elements[i].slips : 0)) /* row of its normal; of what has none, its first */
+#define SIDE(c) p[SIDES + (c)][l] /* of a kink: 0 as it comes, -FAR_SIDE or FAR_SIDE as it is kept */
 #define HELD(i) (STICK(i) != 0.0 || BORNE_BY_OTHERS(i))
 #define BORNE_BY_OTHERS(i) (elements[i].slips > 0 && BORNE(i) != 0.0)
 
@@ -35,6 +37,7 @@ static const double GAINS = 1e-9;      /* of the energy of approach: an impact t
 static const double FIXED = 1e-18;     /* times gravity by the weight (1/kg): rows that move less easily do not move */
 static const double LEVER = 1e3;       /* by so much a velocity may change for one along rows that are at rest */
 static const double SHORTEST = 1e-6;   /* of a step: its parts are not shorter, whatever their error */
+static const double FAR_SIDE = 1e300;  /* of what kinks compare: beyond all of it */
 static const double SHARED = 1e-13;    /* of the mobility of a contact row: rows that depend on each other share their forces */
 enum { ROUNDS = 4, EVENTS = 8, TRIES = 20 };
 
@@ -46,7 +49,7 @@ typedef struct {
   double *p;                 /* [block][parameters][lane] */
   double *v, *contact, *measured; /* [block][...][lane], at the end */
   long long *steps;          /* [block][lane] since the last reset */
-  int *over;                 /* [block][lane] 1: has ended, 2: its loops are open or its numbers not finite; stands still */
+  int *over;                 /* [block][lane] 1: has ended, 2: its loops are open or passed a dead centre, or its numbers are not finite; stands still */
   int *fresh;                /* [block][lane] 1: the modes are to be found */
   double *losses;            /* [block][2][lane] J that impacts took since the last reset, and at the last event; or NULL */
   long long *doubts;         /* [block][lane] events that other forces might have followed, steps with too many events */
@@ -61,15 +64,17 @@ typedef struct {
 /* An entry: what it is (s of a part of a step, or -1 less the number of an event), its time, the state before it. */
 #define ENTRY (2 + NQ + NW + NZ)
 /* An event: guard, whether there was an impact, w after it; of every contact closed, stick, direction, friction and whether
-   others hold it, before, after, and at the impact; share of the speed with which it bounced. */
+   others hold it, and the sides of kinks, before, after, and at the impact; share of the speed with which it bounced. */
 #define MODE 6
-#define MODES (MODE * ELEMENTS)
+#define MODES (MODE * ELEMENTS + KINKS)
 #define EVENT (2 + NW + 3 * MODES + ELEMENTS)
 
 typedef struct {
   V t, q[SIZE(NQ)], w[SIZE(NW)], z[SIZE(NZ)];
   V q_dot[SIZE(NQ)], w_dot[SIZE(NW)], z_dot[SIZE(NZ)];
-  V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], inside[SIZE(PATCHED * ELEMENTS)], over[1], open[1];
+  V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], inside[SIZE(PATCHED * ELEMENTS)];
+  V kink[SIZE(KINKS)], over[1], open[1], volume[SIZE(VOLUMES)]; /* the last change sign at dead centres of the loops */
+  V face[SIZE(SOFTS * ELEMENTS)]; /* m/s: see `faces` */
 } State;
 
 #define WIDTH (SIZE(LINES) + SIZE(LINES) % 2) /* columns are solved for in pairs */
@@ -107,7 +112,7 @@ static void moved(const State *from, const V *dq, const V *dw, const V *dz, V dt
 
 static void flows(const V *p, V t, const V *q, const V *w, const V *z, Flow *f, State *out) {
   flow(t, q, w, z, p, out->q_dot, f->w_dot, out->z_dot, f->L, f->D, f->A, f->turn, f->push, f->off, f->hold, f->place,
-       out->gap, out->rate, out->inside, out->over);
+       out->gap, out->rate, out->inside, out->kink, out->over);
 }
 
 /* What w does under forces: H \ X of n columns, in their place; two at a time, so that L is read once for both. */
@@ -278,14 +283,46 @@ static void rates_of(const Holds *h, const V *p, V t, const V *q, const V *w, co
   memcpy(dz, at.z_dot, NZ * sizeof *dz);
 }
 
+/* Whether a soft contact that slips has the direction it was given: in the plane, and in 3D while it is slow or goes back. */
+static V given(const V *p, const V *rate, int i) {
+  V along = v_all(0.0);
+  if (elements[i].slips < 2) return v_all(1.0);
+  for (int k = 0; k < 2; ++k) along += rate[k] * p[elements[i].p + 5 + k];
+  return v_where(along < GROWN * p[elements[i].starts], v_all(1.0), v_all(0.0));
+}
+
+/* Speed of the face of a soft contact that slips: of its slip s what does not stretch its spring, which bears the friction at
+   its limit, k y + k D h s = friction N d with its stretch y and depth h. */
+static void faces(State *s, const Flow *f, const V *p) {
+  for (int i = 0; i < ELEMENTS; ++i) {
+    const int slips = elements[i].slips, row = elements[i].row, up = row + slips, own = elements[i].p;
+    if (!elements[i].soft || !slips) continue;
+    const V k = p[SPRINGS + 2 * i], D = p[SPRINGS + 2 * i + 1], h = -s->gap[i], sinks = -s->rate[up], is = given(p, s->rate + row, i);
+    V a[3], speed = v_all(0.0);
+    for (int j = 0; j <= slips; ++j) {
+      a[j] = f->turn[elements[i].line + j];
+      for (int n = 0; n < NW; ++n) a[j] += f->A[(elements[i].line + j) * NW + n] * s->w_dot[n];
+      if (j < slips) speed += s->rate[row + j] * s->rate[row + j];
+    }
+    speed = v_sqrt(speed);
+    const V loads = v_where(s->force[up] > 0.0, k * (sinks * (1.0 + D * sinks) - D * h * a[slips]), v_all(0.0));
+    s->face[i] = -p[own + 3] * loads / k;
+    for (int j = 0; j < slips; ++j) {
+      const V way = v_where(is != 0.0, p[own + 5 + j], s->rate[row + j] / v_where(speed > 0.0, speed, v_all(1.0)));
+      s->face[i] += way * (s->rate[row + j] + D * (sinks * s->rate[row + j] + h * a[j]));
+    }
+  }
+}
+
 /* The end of a step: the state on loops and contacts, its rates, and what guards are made of. */
 static void arrived(State *s, const Holds *h, const V *p) {
   V q[SIZE(NQ)], shift[SIZE(NW)], dw[SIZE(NW)], open[1];
   Flow f;
   memcpy(q, s->q, sizeof q);
-  settle(s->t, q, p, s->q, s->open);
+  settle(s->t, q, p, s->q, s->open, s->volume);
   flows(p, s->t, s->q, s->w, s->z, &f, s);
   held_by(h, &f, s->w_dot, s->force, s->rate, shift, dw);
+  if (SOFTS) faces(s, &f, p);
   if (!h->n) return;
   displace(s->t, s->q, shift, p, q, open);
   s->open[0] = v_where(h->some != 0.0, open[0], s->open[0]);
@@ -320,13 +357,15 @@ static V attempt(const State *s, const Holds *h, const V *p, V dt, State *out) {
   return worst * dt / 6;
 }
 
-/* ---- guards: two per contact, above zero while its mode lasts, then those of patches of ground ------------------------ */
+/* ---- guards: two per contact, above zero while its mode lasts, then those of patches of ground and of kinks ------------------------ */
 
-#define GUARDS ((2 + PATCHED) * ELEMENTS)
+#define KINK ((2 + PATCHED) * ELEMENTS)
+#define GUARDS (KINK + KINKS)
 #define PATCH 13
 
 static double guard(const State *s, const V *p, int l, int which, double weight, double *fine) {
   *fine = NEAR;
+  if (which >= KINK) return SIDE(which - KINK) > 0.0 ? -s->kink[which - KINK][l] : SIDE(which - KINK) < 0.0 ? s->kink[which - KINK][l] : 1.0;
   if (which >= 2 * ELEMENTS) return s->inside[which - 2 * ELEMENTS][l];
   const int i = which / 2, row = elements[i].row, slips = elements[i].slips;
   double along = 0.0, size = 1.0;
@@ -339,6 +378,7 @@ static double guard(const State *s, const V *p, int l, int which, double weight,
   }
   if (!slips || CLOSED(i) == 0.0) return 1.0;
   if (STICK(i) == 0.0) {
+    if (elements[i].soft) return s->face[i][l];
     for (int k = 0; k < slips; ++k) along += s->rate[row + k][l] * (BORNE(i) != 0.0 ? s->rate[row + k][l] : DIRECTION(i, k));
     return BORNE(i) != 0.0 ? MOVES - sqrt(along) : slips < 2 ? along : along + STARTS(i) / 2; /* what starts in 3D has yet to find its way */
   }
@@ -385,6 +425,18 @@ static void modes(const V *p, int l, double *out) {
     out[4] = FRICTION(i);
     out[5] = BORNE_BY_OTHERS(i);
   }
+  for (int c = 0; c < KINKS; ++c) out[c] = SIDE(c);
+}
+
+/* Let kinks be on the sides on which they come, but the one that has come to its surface, which passes it; NEVER: none has. */
+static void freed(V *p, int l, int cause) {
+  for (int c = 0; c < KINKS; ++c) SIDE(c) = cause == KINK + c ? -SIDE(c) : 0.0;
+}
+
+/* Keep kinks on the sides on which they are. */
+static void kept_on(const State *s, V *p, int l) {
+  for (int c = 0; c < KINKS; ++c)
+    if (SIDE(c) == 0.0) SIDE(c) = s->kink[c][l] < 0.0 ? FAR_SIDE : -FAR_SIDE;
 }
 
 /* Give feet the patches of ground that are nearest; one that is touched already keeps its mode. A foot at the border of its
@@ -433,8 +485,8 @@ static void looked(const Batch *a, long long lane, const Meeting *m, V *p, int l
   }
 }
 
-/* Modes of soft contacts, which follow from where they are and how they move. One that comes to rest sticks with the stretch
-   of its spring that leaves its force as it is. */
+/* Modes of soft contacts, which follow from where they are and how they move. One whose face comes to rest sticks with the
+   stretch of its spring that leaves its force as it is. */
 static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
   for (int i = 0; i < ELEMENTS; ++i) {
     const int t = elements[i].row, slips = elements[i].slips;
@@ -452,7 +504,8 @@ static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
       for (int k = 0; k < slips; ++k) DIRECTION(i, k) = length > 0.0 ? along[k] / length : 0.0;
     } else if (cause == 2 * i + 1) {
       STICK(i) = 1.0;
-      for (int k = 0; k < slips; ++k) ANCHOR(i, k) = m->flow.hold[elements[i].hold + k][l] + s->force[t + k][l] / STIFFNESS(i);
+      for (int k = 0; k < slips; ++k)
+        ANCHOR(i, k) = m->flow.hold[elements[i].hold + k][l] + s->force[t + k][l] / SPRING(i) - DAMPER(i) * s->gap[i][l] * s->rate[t + k][l];
     }
   }
 }
@@ -784,12 +837,40 @@ static void calmed(const Meeting *m, const Problem *a, const V *p, int l, V *w) 
     fast = fmax(fast, fabs(f[i]));
     for (int j = 0; j < n; ++j) G[i][j] = a->G[row[i]][row[j]];
   }
-  shortest(n, G, f, 1e-11);
+  shortest(n, G, f, 1e-11, NULL);
   for (int i = 0; i < n; ++i) along[row[i]] = f[i];
   memset(off, 0, sizeof off);
   answered(m, a, along, l, off);
   for (int i = 0; i < NW; ++i) most = fmax(most, fabs(off[i][l]));
   for (int i = 0; i < NW && most <= LEVER * fast; ++i) w[i][l] += off[i][l];
+}
+
+/* Write down an event with the modes after it. */
+static void written_down(const Batch *a, long long block, int l, const V *p, double *note) {
+  if (!a->events) return;
+  const long long lane = block * LANES + l, k = a->happened[lane]++;
+  modes(p, l, note + 2 + NW + MODES);
+  if (k < a->event_room) memcpy(a->events + (lane * a->event_room + k) * EVENT, note, EVENT * sizeof *note);
+}
+
+/* Kinks of the lanes whose `event` is set come to their other sides; no contact changes. */
+static void switched(const Batch *a, long long block, State *s, V *p, const Holds *h, const int *event, const int *cause) {
+  State after = *s;
+  double notes[LANES][EVENT];
+  EACH(l) if (event[l]) {
+    memset(notes[l], 0, sizeof notes[l]);
+    noted(a, block, l, s, -1.0 - (double)number(a, block, l));
+    notes[l][0] = cause[l];
+    for (int i = 0; i < NW; ++i) notes[l][2 + i] = s->w[i][l];
+    modes(p, l, notes[l] + 2 + NW);
+    freed(p, l, cause[l]);
+  }
+  arrived(&after, h, p);
+  EACH(l) if (event[l]) {
+    copied(s, &after, l);
+    kept_on(s, p, l);
+    written_down(a, block, l, p, notes[l]);
+  }
 }
 
 static int mode(const V *p, int l, int i) { return CLOSED(i) == 0.0 ? 1 : HELD(i) ? 2 : 4; }
@@ -807,6 +888,10 @@ static void changed(const Batch *a, long long block, State *s, V *p, Holds *h, c
   EACH(l) {
     ends[l] = a->ends && event[l] && cause[l] != NEVER;
     for (int i = 0; i < ELEMENTS && ends[l]; ++i) ends[l] = (mode(p, l, i) & a->ends[i]) != 0;
+    if (!event[l]) continue;
+    memset(notes[l], 0, sizeof notes[l]);
+    modes(p, l, notes[l] + 2 + NW);
+    freed(p, l, NEVER);
   }
   met(s, p, event, &m);
   if (PATCHED) {
@@ -817,9 +902,7 @@ static void changed(const Batch *a, long long block, State *s, V *p, Holds *h, c
     softened(s, &m, p, l, cause[l]);
     for (int i = 0; i < ELEMENTS; ++i) touching[l][i] = touches(&m.here, p, l, i);
     double *note = notes[l], loss;
-    memset(note, 0, sizeof notes[l]);
     noted(a, block, l, s, -1.0 - (double)number(a, block, l));
-    modes(p, l, note + 2 + NW);
     any |= hit[l] = struck(a, &m, s->w, p, l, touching[l], note + 2 + NW + 2 * MODES, &loss);
     if (a->losses) {
       double *own = a->losses + 2 * block * LANES + l;
@@ -845,15 +928,14 @@ static void changed(const Batch *a, long long block, State *s, V *p, Holds *h, c
   }
   if (ELEMENTS > 1) spread(s, p, event, asks, gives);
   EACH(l) if (event[l]) calmed(&m, &asks[l], p, l, s->w);
-  EACH(l) if (event[l] && a->events) {
-    const long long lane = block * LANES + l, k = a->happened[lane]++;
-    modes(p, l, notes[l] + 2 + NW + MODES);
-    if (k < a->event_room) memcpy(a->events + (lane * a->event_room + k) * EVENT, notes[l], sizeof notes[l]);
-  }
   after = *s;
   holds(p, h);
   arrived(&after, h, p);
-  EACH(l) if (event[l]) copied(s, &after, l);
+  EACH(l) if (event[l]) {
+    copied(s, &after, l);
+    kept_on(s, p, l);
+    written_down(a, block, l, p, notes[l]);
+  }
   EACH(l) for (int i = 0; i < ELEMENTS && ends[l]; ++i) ends[l] = (mode(p, l, i) & a->ends[ELEMENTS + i]) != 0;
 }
 
@@ -869,6 +951,13 @@ typedef struct {
 static double slope(const State *s, int l, int which) {
   const int i = which / 2;
   return s->rate[UP(i)][l];
+}
+
+/* Whether loops have passed a dead centre, where their independent coordinates do not say how they go on. */
+static int passes(const State *now, const State *next, int l) {
+  int out = 0;
+  for (int i = 0; i < VOLUMES; ++i) out |= (now->volume[i][l] > 0.0) != (next->volume[i][l] > 0.0);
+  return out;
 }
 
 /* Look for the first guard that fell below zero in a trial; 0 if there is none, and the trial stands. */
@@ -899,11 +988,13 @@ static int located(Clock *c, const State *now, const State *next, const V *p, in
   return 1;
 }
 
-/* The next trial of a guard that is being located, by false position; 1 when the last one is on its surface. */
+/* The next trial of a guard that is being located, by false position; 1 when the last one is on its surface, 2 when none is:
+   what the guard is made of is not known well enough. */
 static int closer(Clock *c, const State *next, const V *p, int l, double weight) {
   double fine;
   const double g = guard(next, p, l, c->target, weight, &fine);
-  if (fabs(g) <= fine || ++c->tries >= TRIES || c->high - c->low < 1e-15) return 1;
+  if (fabs(g) <= fine) return 1;
+  if (++c->tries >= TRIES || c->high - c->low < 1e-15) return 2;
   const int side = g < 0.0 ? -1 : 1;
   if (side < 0) {
     c->high = c->trial;
@@ -924,7 +1015,8 @@ static void turned(const State *s, V *p, int l) {
     const int t = elements[i].row;
     if (elements[i].slips < 2 || CLOSED(i) == 0.0 || HELD(i)) continue;
     const double x = s->rate[t][l], y = s->rate[t + 1][l], speed = sqrt(x * x + y * y);
-    if (speed > STARTS(i) / 2) DIRECTION(i, 0) = x / speed, DIRECTION(i, 1) = y / speed;
+    const double ahead = x * DIRECTION(i, 0) + y * DIRECTION(i, 1);
+    if (elements[i].soft ? ahead >= GROWN * STARTS(i) : speed > STARTS(i) / 2) DIRECTION(i, 0) = x / speed, DIRECTION(i, 1) = y / speed;
   }
 }
 
@@ -937,7 +1029,7 @@ static void block(const Batch *a, long long k) {
   State now, next;
   Holds h;
   Clock clocks[LANES];
-  int event[LANES], cause[LANES], any = 0, running = 0;
+  int event[LANES], cause[LANES], bent[LANES], any = 0, running = 0; /* bent: new actions came to the other side of a kink */
   V start, dt;
   memset(&now, 0, sizeof now);
   now.t = ((V *)a->t)[k];
@@ -961,7 +1053,11 @@ static void block(const Batch *a, long long k) {
     c->left = c->trial = c->todo ? a->step : 0.0;
     event[l] = a->fresh[lane] && c->todo;
     cause[l] = NEVER;
-    if (c->todo && located(c, &now, &now, p, l, a->weight)) event[l] = 1;
+    bent[l] = 0;
+    if (c->todo && located(c, &now, &now, p, l, a->weight)) {
+      bent[l] = !event[l] && c->target >= KINK;
+      event[l] = 1;
+    }
     c->target = NEVER;
     c->trial = c->pace = c->left;
     if (c->todo) a->fresh[lane] = 0;
@@ -972,9 +1068,16 @@ static void block(const Batch *a, long long k) {
   while (running) {
     int all = 1;
     if (any) {
-      int ends[LANES];
-      changed(a, k, &now, p, &h, event, cause, ends);
-      EACH(l) if (ends[l]) a->over[k * LANES + l] = 1, clocks[l].todo = 0;
+      int ends[LANES], bends[LANES], some = 0; /* which end with it; of which kinks alone change */
+      any = 0;
+      EACH(l) some |= bends[l] = event[l] && KINKS && (bent[l] || cause[l] >= KINK);
+      EACH(l) any |= event[l] &= !bends[l];
+      if (some) switched(a, k, &now, p, &h, bends, cause);
+      if (any) {
+        changed(a, k, &now, p, &h, event, cause, ends);
+        EACH(l) if (ends[l]) a->over[k * LANES + l] = 1, clocks[l].todo = 0;
+      }
+      memset(bent, 0, sizeof bent);
     }
     any = 0;
     EACH(l) dt[l] = clocks[l].todo ? clocks[l].trial : 0.0;
@@ -1010,10 +1113,16 @@ static void block(const Batch *a, long long k) {
           c->target = NEVER;
         }
         accepted[l] = !event[l];
-      } else if (closer(c, &next, p, l, a->weight)) {
-        accepted[l] = event[l] = 1;
       } else {
-        all = 0;
+        const int found = closer(c, &next, p, l, a->weight);
+        if (!found) { all = 0; continue; }
+        a->doubts[k * LANES + l] += found > 1;
+        accepted[l] = event[l] = 1;
+      }
+      if (accepted[l] && passes(&now, &next, l)) {
+        all = accepted[l] = event[l] = 0;
+        a->over[k * LANES + l] = 2;
+        c->todo = 0;
         continue;
       }
       if (event[l]) {

@@ -51,6 +51,7 @@ def solve(
     problem = _Problem(G, b, laws)
     if count and problem.doubtful:
         found = problem.all()
+        found = [one for one in found if not any(problem.ends(i, one) for i in leaving or ())] or found
         if len(found) != 1:
             raise NoForces(problem.paradox(found), solutions=len(found))
         return found[0]
@@ -108,6 +109,13 @@ class _Problem:
                 ):
                     return True
         return False
+
+    def ends(self, i: int, found: Forces) -> bool:
+        """Whether a solution has a contact stick at its limit: one that leaves it now has others only."""
+        x, f = self.laws[i], found.f
+        load = f[x.normal] if x.normal is not None else 1.0
+        drag = float(np.linalg.norm(f[list(x.tangential)]))
+        return found.modes[i] == "stick" and drag >= (1 - NEARLY) * x.static * float(load)
 
     def paradox(self, found: Sequence[Forces]) -> str:
         """What is the matter where there is not one solution, with the load (N) that each gives to who does what."""

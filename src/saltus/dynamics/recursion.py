@@ -28,9 +28,11 @@ FLOOR = 1e-14
 # Of the inverse of the largest mass that a coordinate of the loop carries, a floor likewise: where rods come to lie in
 # line, reactions along them are noise, round-off by the square of the distance, that error control creeps up to. Chains
 # of four-bars that pass such positions are right to 1e-8 rad; with 1e-10 those of 20 and 40 are not. Light links
-# do not feel it, and an inverse inertia a hundred times the floor is right to round-off. Rows of contacts, which may
-# depend on each other, have it as a penalty: of all reactions that give the motion those with least sum of f^2 / share.
+# do not feel it, and an inverse inertia a hundred times the floor is right to round-off.
 FADING = 1e-8
+# Of the same: the penalty of rows of contacts, which may depend on each other. Of all reactions that give the motion
+# those have the least sum of f^2 / share, and are known to round-off over this.
+SHARING = 1e-7
 # Of the machine's mass, what links without any are lent while coordinates that move nothing heavy leave: a pass is off
 # by this share, and by round-off over it, times the last one's error. Measured against a dense solve of a four-bar and
 # of a spatial linkage: 1e-10 leaves round-off times the condition number, 1e-9 and 1e-11 a hundred times as much.
@@ -96,9 +98,9 @@ class _Form:
 
 
 class _Shared(Positive):
-    """D x = b where rows may depend on each other, by penalties e: the second of x_k+1 = x_k + (D + e)^-1 (b - D x_k).
+    """D x = b where rows may depend on each other, by penalties e: the third of x_k+1 = x_k + (D + e)^-1 (b - D x_k).
 
-    These go to the solution with the least x' e x; where D x = c x the second is off by (e / (c + e))^2 of it.
+    These go to the solution with the least x' e x; where D x = c x the third is off by (e / (c + e))^3 of it.
     """
 
     def __init__(self, D: SX, floor: SX | None, groups: Sequence[Hashable], e: SX) -> None:
@@ -107,8 +109,11 @@ class _Shared(Positive):
 
     def solve(self, B: SX) -> SX:
         """x."""
-        first = super().solve(B)
-        return first + super().solve(ca.mtimes(ca.diag(self.e), first)) if self.e.nnz() else first
+        step = out = super().solve(B)
+        for _ in range(2 if self.e.nnz() else 0):
+            step = super().solve(ca.mtimes(ca.diag(self.e), step))  # b - D x is e times the last step
+            out = out + step
+        return out
 
 
 class Recursion:
@@ -127,7 +132,7 @@ class Recursion:
         fading = {k: self._of_heaviest(carried, k) for k, row in enumerate(rows) if metres[row]}
         self._fading: dict[Label, SX] = {self.nv + k: x for k, x in fading.items() if rows[k] not in e.shares}
         self._shared: dict[Label, SX] = {
-            self.nv + k: x / e.shares[rows[k]] for k, x in fading.items() if rows[k] in e.shares
+            self.nv + k: SHARING / FADING * x / e.shares[rows[k]] for k, x in fading.items() if rows[k] in e.shares
         }
         self._gone: dict[Label, SX] = {
             self.nv + k: 1 - e.weights[row] for k, row in enumerate(rows) if row in e.weights
@@ -243,7 +248,11 @@ class Recursion:
                 H[i, j] += J[k, :].T
                 H[j, i] += J[k, :]
             form = self._drop(_Form(form.labels, H), coordinates, 1)
-        return self._drop(form.widened(reactions), reactions, -1) if reactions else form  # some rows move with nothing
+        # Loops go before contacts: the mobility that is then left tells which of those depend on each other.
+        shared = [x for x in reactions if x in self._shared]
+        for gone in ([x for x in reactions if x not in self._shared], shared):
+            form = self._drop(form.widened(gone), gone, -1) if gone else form  # some rows move with nothing
+        return form
 
     def _drop(self, form: _Form, gone: Sequence[Label], sign: int) -> _Form:
         kept = [x for x in form.labels if x not in gone]

@@ -170,6 +170,7 @@ def train(
     folder: str | Path,
     *,
     seconds: float = 600.0,
+    samples: int | None = None,
     copies: int = 1024,
     every: float = 20.0,
     seed: int = 0,
@@ -179,8 +180,9 @@ def train(
 ) -> PPO:
     """Train a policy for so many seconds in all, a checkpoint `every` so many; what `folder` holds is gone on with.
 
-    Where the task says how many strides are enough, training ends as soon as `simulate` confirms them. `shape` are the
-    sizes of its layers of tanh, `world` is a vector environment in place of a batch of `copies`.
+    It ends after so many `samples`, too, rounded up to whole batches: without a limit of time the same seed gives the
+    same policy. Where the task says how many strides are enough, training ends as soon as `simulate` confirms them.
+    `shape` are the sizes of its layers of tanh, `world` is a vector environment in place of a batch of `copies`.
     """
     made = named(task) if isinstance(task, str) else task
     folder = Path(folder)
@@ -206,8 +208,9 @@ def train(
             device="cpu",
         )
     watch = _Watch(folder, seconds, every, tell, made)
-    if watch.spent < seconds:
-        model.learn(10**12, callback=watch, reset_num_timesteps=not done)
+    left = (samples or 10**12) - model.num_timesteps
+    if watch.spent < seconds and left > 0:
+        model.learn(left, callback=watch, reset_num_timesteps=not done)
         keep(model, folder, watch.row)
     return model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,23 @@ class Feedback:
         """Multipliers of the closed loop, largest magnitude first."""
         values = np.linalg.eigvals(self.A - self.B @ self.gain)
         return values[np.argsort(-np.abs(values))]
+
+    def weighed(self, input_weights: Sequence[float], state_weight: float = 1.0) -> Feedback:
+        """The same gait and inputs with other weights, see `stabilise`."""
+        _positive(self.inputs, input_weights, state_weight)
+        from scipy.linalg import LinAlgError, solve_discrete_are  # load slowly, and only this needs them
+
+        A, B, R = self.A, self.B, np.diag(np.asarray(input_weights, float))
+        try:
+            P = solve_discrete_are(A, B, state_weight * np.eye(len(A)), R)
+        except (LinAlgError, ValueError) as problem:
+            raise NoOrbit(
+                f"the inputs {', '.join(self.inputs)} cannot stabilise this gait (multipliers "
+                f"{', '.join(f'{m:.4g}' for m in self.orbit.multipliers)}): {problem}; choose others",
+                history=[],
+                best=self.orbit.start,
+            ) from problem
+        return replace(self, gain=np.linalg.solve(R + B.T @ P @ B, B.T @ P @ A))
 
     def changes(self, state: State, *, mirrored: bool = False) -> np.ndarray:
         """-K y: by how much the inputs change for the stride that begins with a state.
@@ -86,9 +103,8 @@ def stabilise(
     names = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     if not names:
         raise BadValue("give one or more Params as inputs")
-    weights = np.ones(len(names)) if input_weights is None else np.asarray(input_weights, float)
-    if len(weights) != len(names) or not (weights > 0).all() or not state_weight > 0:
-        raise BadValue("give one positive weight an input and a positive state_weight", given=list(weights))
+    weights = [1.0] * len(names) if input_weights is None else input_weights
+    _positive(names, weights, state_weight)
     if len(orbit.passages) > 1:
         raise BadValue("feedback needs an orbit found by single shooting; find it again without multiple=True")
     known = orbit.shooting.with_free(names, {})
@@ -97,19 +113,11 @@ def stabilise(
     parts: Any = known.events, known.sameness, known.relabel, known.period, {}, known.step
     shooting = Shooting(known.stride, [section], *parts)
     e = shooting.evaluate(orbit.evaluation.point)
-    A, B = e.section_map, e.by_param
-    k = len(A)
-    from scipy.linalg import LinAlgError, solve_discrete_are  # load slowly, and only this needs them
+    A, B, rows = e.section_map, e.by_param, shooting.sameness.rows
+    gain = np.zeros((len(names), len(A)))
+    return Feedback(orbit, names, A, B, gain, e.lift[rows, : len(A)]).weighed(weights, state_weight)
 
-    try:
-        P = solve_discrete_are(A, B, state_weight * np.eye(k), np.diag(weights))
-    except (LinAlgError, ValueError) as problem:
-        raise NoOrbit(
-            f"the inputs {', '.join(names)} cannot stabilise this gait (multipliers "
-            f"{', '.join(f'{m:.4g}' for m in orbit.multipliers)}): {problem}; choose others",
-            history=[],
-            best=orbit.start,
-        ) from problem
-    gain = np.linalg.solve(np.diag(weights) + B.T @ P @ B, B.T @ P @ A)
-    rows = shooting.sameness.rows
-    return Feedback(orbit, names, A, B, gain, e.lift[rows, :k])
+
+def _positive(names: Sequence[str], weights: Sequence[float], state_weight: float) -> None:
+    if len(weights) != len(names) or not all(w > 0 for w in weights) or not state_weight > 0:
+        raise BadValue("give one positive weight an input and a positive state_weight", given=list(weights))

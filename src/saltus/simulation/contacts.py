@@ -12,10 +12,10 @@ import casadi as ca
 import numpy as np
 
 from saltus.dynamics.contact_problem import NoForces
-from saltus.dynamics.unilateral import LEAN, Element
+from saltus.dynamics.unilateral import GROWN, LEAN, Element
 from saltus.errors import BadValue
 from saltus.ground import NONE, Ground, Patch
-from saltus.hybrid.touched import GROWN, Touched
+from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import WATCH, Armed
 from saltus.model.symbols import SX
 from saltus.model.touching import Foot, Meeting, Rub, Stop
@@ -114,7 +114,7 @@ class Contacts:
         self.c, self.ground, self.params = c, ground, params
         laws = np.reshape(c.laws(params), (-1, 3))
         self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
-        self.stiffness = np.ravel(c.stiffness(params))  # N/m, zero of hard contacts
+        self.springs = np.reshape(c.springs(params), (-1, 2))  # stiffness (N/m) and damping (s/m) of soft contacts
         self.now = [
             Now(
                 x,
@@ -301,7 +301,8 @@ class Contacts:
         """
         armed, watched = out.armed.copy(), dict(out.watched)
         for k, (what, i) in enumerate(self.c.watched):
-            turns = what == "slip" and self.slips(i) and self.c.elements[i].slips == 2  # a speed, not a side
+            x = self.c.elements[i]
+            turns = what == "slip" and self.slips(i) and x.slips == 2 and not x.soft  # a speed, not a side
             shares = what == "slip" and self.now[i].share not in (0.0, 1.0)
             room = max(rooms.get(k, WATCH), SHARED if shares else 0.0)
             if what != "wedge" and not turns and g[first + k] < room:
@@ -317,7 +318,8 @@ class Contacts:
         """Have slips go their own way that are about fast enough; whether guards fired for nothing else."""
         u, grown = np.ravel(self.c.meeting(t, q, v, self.base)[1]), set()
         for i, one in enumerate(self.now):
-            if one.young and math.hypot(*u[self.tangential(i)]) > GROWN / 2 * one.starts:
+            speed = math.hypot(*u[self.tangential(i)])
+            if one.young and not one.element.soft and speed > GROWN / 2 * one.starts:
                 one.direction = np.zeros(2)
                 grown.add(("slip", i))
         return grown.issuperset(self.c.watched[k] for k in fired)

@@ -11,10 +11,10 @@ import numpy as np
 from saltus.dynamics.contact_problem import NoForces, solve
 from saltus.dynamics.impulse import Decomposition, Impact
 from saltus.dynamics.shared_forces import FINE, Forces, Law
+from saltus.dynamics.unilateral import GROWN
 from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
-from saltus.hybrid.touched import GROWN
 from saltus.once import cached_property
 from saltus.simulation.contacts import STILL, Contacts, Now
 from saltus.simulation.sharing import Group, spread
@@ -152,7 +152,7 @@ class _Instant:
         for i in self.stopped:
             one, slip = self.contacts.now[i], self.along(i)
             speed = float(np.linalg.norm(slip))
-            if one.young and speed > 2 * max(one.starts, one.stands):
+            if one.young and not one.element.soft and speed > 2 * max(one.starts, one.stands):
                 one.direction = slip / speed if speed < GROWN * one.starts else np.zeros(2)
             else:
                 ended.append(i)
@@ -161,7 +161,7 @@ class _Instant:
     def soften(self) -> None:
         """Set the modes of soft contacts, which follow from where they are and how they move.
 
-        One that comes to rest sticks with the stretch of its spring that leaves its force as it is.
+        One whose face comes to rest sticks with the stretch of its spring that leaves its force as it is.
         """
         contacts = self.contacts
         soft = [i for i, one in enumerate(contacts.now) if one.element.soft]
@@ -179,15 +179,31 @@ class _Instant:
             elif self.leaving.get(i) == "slip":
                 way = -pulls if pulls.any() else self.along(i)
                 one.stick, one.direction = False, way / np.linalg.norm(way)
+                self._goes_on(i)
+            elif i in self.stopped and self._goes_on(i):
+                continue
             elif i in self.stopped:
-                one.stick, one.anchor = True, place + pulls / contacts.stiffness[i]
+                k, D = contacts.springs[i]
+                one.stick, one.anchor = True, place + pulls / k - D * self.gaps[i] * self.along(i)
         contacts.felt = [one.closed for one in contacts.now]
+
+    def _goes_on(self, i: int) -> bool:
+        """Whether a soft contact in 3D slips on: given no direction once it is fast, its last one once it is slow."""
+        one, slip = self.contacts.now[i], self.along(i)
+        fast, speed = GROWN * one.starts, float(np.linalg.norm(slip))
+        if one.element.slips < 2 or (slip @ one.direction < 0.9 * fast if one.young else speed > 0.6 * fast):
+            return False
+        one.direction = np.zeros(2) if one.young else slip / speed
+        return True
 
     # ---- impacts ------------------------------------------------------------------------------------------------
 
     def stays(self, touching: Sequence[int]) -> dict[int, float]:
-        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least."""
-        a = self._free()
+        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least.
+
+        Others that touch may press a contact more than what moves it without them.
+        """
+        a = np.minimum(self._free(), self.response(self.q, self.v, self.contacts.block)[0])
         return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[self.contacts.normal(i)]), 0.0))) for i in touching}
 
     def collide(self, touching: Sequence[int], stays: Mapping[int, float]) -> tuple[Impact, float]:

@@ -41,6 +41,20 @@ FAST = 1.5  # m/s that a gait shall reach
 CLOCKS = (30.0, 25.0, 23.0, 22.5, 22.0)  # rad/s
 ROLLS = (ROLL, 1.0, -1.0, -2.0)  # deg, at the starts of the trots with these
 FINE = 1e-4  # tolerance of their batch
+FIELDS = (  # of every run; what else is known of it is listed beside
+    "gait",
+    "tail",
+    "speed",
+    "fell",
+    "strides",
+    "pitch_range_deg",
+    "roll_range_deg",
+    "cost_of_transport",
+    "friction_used_max",
+    "multipliers_max",
+    "ok",
+)
+SLOWER = "slower trot"  # name of the trot with the Params REGULAR
 APART, SMALL = 0.01, 0.02  # deg of roll between starts whose growing apart is measured; rad up to which it is
 
 
@@ -59,11 +73,19 @@ def study(strides: float = 50, exact: float = 1) -> StudyResult:
     if exact:
         steady = alone(m, "trot", int(strides), more=REGULAR)
         orbit = found(m, steady)[1]
-        rows.append(judged(m, steady, "trot", int(strides), REGULAR) | {"multipliers_max": orbit["multipliers_max"]})
+        known = {"gait": SLOWER, "multipliers_max": orbit["multipliers_max"]}
+        rows.append(judged(m, steady, "trot", int(strides), REGULAR) | known)
     twin = planar()
-    good = [r for r in rows if r["tail"] == "controlled" and r["ok"] and r["speed"] >= FAST and not r.get("params")]
+    good = [r for r in rows if r["tail"] == "controlled" and r["ok"] and r["speed"] >= FAST and r["gait"] != SLOWER]
     slower = clocks(m)
-    data = {"strides": int(strides), "roll_at_start_deg": ROLL, "gaits": rows, "clocks": slower, "planar": twin}
+    data = {
+        "strides": int(strides),
+        "roll_at_start_deg": ROLL,
+        "gaits": [{name: row[name] for name in FIELDS} for row in rows],
+        "runs": [{n: x for n, x in row.items() if n in ("gait", "tail") or n not in FIELDS} for row in rows],
+        "clocks": slower,
+        "planar": twin,
+    }
     comparisons = [
         Comparison(
             f"gaits that run {int(strides)} strides at {FAST} m/s or more with the tail controlled",
@@ -156,7 +178,6 @@ def judged(
     done = int((end - m.params["ramp"].value) / T + 1e-6)
     return {
         "gait": gait,
-        "params": dict(more or {}),
         "tail": "controlled",
         "speed": speed,
         "fell": bool(len(fallen)),

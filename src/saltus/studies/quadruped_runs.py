@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,121 +31,12 @@ TAILS: dict[str, dict[str, float]] = {
     "fixed": NO_TAIL | {"K_tail": 3000.0, "D_tail": 40.0, "tail_limit": 1e6},  # gives way by less than a degree
 }
 
-# Params of the law for each gait. The machine's own are those of the trot, and serve gaits that have none. The amble's
-# were drawn about what `quadruped_search.search("amble", lag=0.3, rounds=10)` returned, each 3 % off or so: of twelve
-# draws one of three that fell from none of six starts in a batch. The pace's and the bound's are what
-# `quadruped_search.search` returned with lag=0.5, rounds=14 and rounds=7.
-REGULAR = {
-    "omega": -22.5,
-    "lag": 0.72,
-    "D_tail": 5.0,
-}  # of a trot: slower, and with its tail damped more, it is periodic
-CONTROLLERS: dict[str, dict[str, float]] = {
-    "trot": {},
-    "amble": {
-        "omega": -26.46,
-        "K_P": 43.95,
-        "K_D": 2.858,
-        "h": -0.607,
-        "b": 2.544,
-        "lag": -0.2878,
-        "x_body": -0.003615,
-        "rest": 0.5501,
-        "sides_roll_even": 1.69,
-        "sides_roll_cos": 0.7243,
-        "sides_roll_sin": 0.0282,
-        "sides_roll_rate_even": -0.07073,
-        "sides_roll_rate_cos": 0.05684,
-        "sides_roll_rate_sin": -0.03662,
-        "sides_yaw_even": -0.02816,
-        "sides_yaw_cos": 0.1301,
-        "sides_yaw_sin": -0.07548,
-        "sides_yaw_rate_even": 0.1066,
-        "sides_yaw_rate_cos": -0.03861,
-        "sides_yaw_rate_sin": -0.05559,
-        "ends_pitch_even": -0.365,
-        "ends_pitch_cos": -0.398,
-        "ends_pitch_sin": 0.1191,
-        "ends_pitch_rate_even": 0.01146,
-        "ends_pitch_rate_cos": -0.06274,
-        "ends_pitch_rate_sin": -0.0325,
-        "lift_pitch": 100.7,
-        "lift_pitch_rate": 16.35,
-        "swing_roll": -10.47,
-        "swing_roll_rate": 2.137,
-        "swing_yaw": -32.3,
-        "swing_yaw_rate": -6.557,
-    },
-    "pace": {
-        "omega": -24.69,
-        "K_P": 31.69,
-        "K_D": 1.677,
-        "h": -0.624,
-        "b": 2.4,
-        "lag": -0.441,
-        "x_body": 0.02947,
-        "rest": 0.2314,
-        "sides_roll_even": 1.869,
-        "sides_roll_cos": 1.093,
-        "sides_roll_sin": -0.1503,
-        "sides_roll_rate_even": -0.06726,
-        "sides_roll_rate_cos": 0.1486,
-        "sides_roll_rate_sin": 0.02183,
-        "sides_yaw_even": -0.04931,
-        "sides_yaw_cos": 0.195,
-        "sides_yaw_sin": 0.1933,
-        "sides_yaw_rate_even": 0.04565,
-        "sides_yaw_rate_cos": 0.03988,
-        "sides_yaw_rate_sin": 0.0682,
-        "ends_pitch_even": -0.01214,
-        "ends_pitch_cos": -0.4947,
-        "ends_pitch_sin": 0.0615,
-        "ends_pitch_rate_even": 0.04921,
-        "ends_pitch_rate_cos": -0.02964,
-        "ends_pitch_rate_sin": -0.03293,
-        "lift_pitch": 51.32,
-        "lift_pitch_rate": 6.385,
-        "swing_roll": -23.93,
-        "swing_roll_rate": -3.309,
-        "swing_yaw": -16.92,
-        "swing_yaw_rate": -0.3169,
-    },
-    "bound": {
-        "omega": -30.57,
-        "K_P": 20.56,
-        "K_D": 1.728,
-        "h": -0.7555,
-        "b": 2.421,
-        "lag": -0.07866,
-        "x_body": 0.01992,
-        "rest": 0.3048,
-        "sides_roll_even": 1.265,
-        "sides_roll_cos": 0.0776,
-        "sides_roll_sin": 0.02463,
-        "sides_roll_rate_even": -0.035,
-        "sides_roll_rate_cos": 0.02237,
-        "sides_roll_rate_sin": 0.0517,
-        "sides_yaw_even": -0.3265,
-        "sides_yaw_cos": 0.3269,
-        "sides_yaw_sin": 0.1544,
-        "sides_yaw_rate_even": 0.152,
-        "sides_yaw_rate_cos": 0.02464,
-        "sides_yaw_rate_sin": -0.1014,
-        "ends_pitch_even": 0.7177,
-        "ends_pitch_cos": -0.5988,
-        "ends_pitch_sin": -0.1236,
-        "ends_pitch_rate_even": 0.02598,
-        "ends_pitch_rate_cos": -0.01526,
-        "ends_pitch_rate_sin": -0.07698,
-        "lift_pitch": 49.35,
-        "lift_pitch_rate": 6.786,
-        "swing_roll": 2.631,
-        "swing_roll_rate": 2.88,
-        "swing_yaw": -46.23,
-        "swing_yaw_rate": 0.5712,
-    },
-    "pronk": {},
-}
+# What searches found for gaits and kinds of tail; `python -m saltus.studies.quadruped_search NAME` finds one anew.
+FOUND_IN = Path(__file__).with_name("quadruped_found.json")
+FOUND = json.loads(FOUND_IN.read_text())
+# Of the law for each gait. The machine's own are those of the trot, and serve the pronk, which has none.
+CONTROLLERS: dict[str, dict[str, float]] = {"trot": {}, **FOUND["gaits"], "pronk": {}}
+REGULAR = {"omega": -22.5, "lag": 0.72, "D_tail": 5.0}  # of a trot: slower, its tail damped more, it is periodic
 
 
 def machine(tail: str = "articulated") -> sl.Mechanism:

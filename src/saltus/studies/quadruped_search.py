@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,20 @@ from typing import Any
 import numpy as np
 
 import saltus as sl
-from saltus.studies import quadruped_tails
-from saltus.studies.quadruped_runs import NO_STEER, ROLL, STEP, TOLERANCE, Crowd, Runs, angles, machine, start
+from saltus.studies import quadruped_laws as laws
+from saltus.studies.quadruped_runs import (
+    FOUND_IN,
+    NO_STEER,
+    REGULAR,
+    ROLL,
+    STEP,
+    TOLERANCE,
+    Crowd,
+    Runs,
+    angles,
+    machine,
+    start,
+)
 from saltus.studies.quadruped_turn import ANGLE, TURN, UNTIL, crowd, judged
 from saltus.zoo.quadruped import GAITS, LEGS
 
@@ -163,7 +178,8 @@ def search(
 # ---- tails ----------------------------------------------------------------------------------------------------------
 
 PUSHES = ((2.0, 15.0), (-2.0, -15.0), (1.0, 25.0), (-1.0, -25.0))  # deg of roll at the start, N s after PUSHED_AT (s)
-PUSHED_AT, STEADY = 2.0, 4.0  # s, and how long each runs
+PUSHED_AT = 2.0
+ROUNDS, CANDIDATES = 6, 16  # of every kind of tail: so many runs of EPISODE seconds, four for each candidate
 NARROWER = 0.4  # of the widths of SOUGHT: the trot's own gains are where it begins
 OWN = {  # of each kind of tail: which of the Params of SOUGHT, and others with their widths
     "fixed": ("rest",),
@@ -176,59 +192,59 @@ OTHERS = {
     "PFL": {"kp_roll": 15.0, "kd_roll": 3.0, "kp_pitch": 30.0, "kd_pitch": 6.0, "soft": 0.5},
 }
 TAIL_BOUNDS = {"K_tail": (8.0, 100.0), "D_tail": (0.2, 10.0), "soft": (0.03, 5.0), "rest": (-0.3, 0.9)}
+DECADES, DECADES_WIDE = -2.0, 0.7  # of LQR's two weights: exponents of ten at first, and width of the first draw
 
 
 def tail_gains(
-    kind: str,
-    *,
-    rounds: int = 6,
-    candidates: int = 16,
-    seed: int = 1,
-    keep: str | Path = "",
-    tell: Callable[[str], None] | None = None,
+    kind: str, *, seed: int = 1, keep: str | Path = "", tell: Callable[[str], None] | None = None
 ) -> dict[str, float]:
-    """Return gains of legs and tail for a kind of tail of `quadruped_tails`, found with as many runs as for any other.
+    """Return gains of legs and tail for a kind of tail of `quadruped_laws`, found with as many runs as for any other.
 
     `adapt` begins with the trot's own gains; each candidate is pushed four times. The first and the last mean and the
-    cheapest candidates run again in a finer batch; the best of them is returned.
+    cheapest candidates run again in a finer batch; the best of them is returned. With LQR the two weights of its
+    torques are sought, for the legs that the trot has.
     """
-    m = quadruped_tails.machine()
-    given = {n: x.value for n, x in m.params.items()} | quadruped_tails.params(kind)
-    narrow = {n: NARROWER * width for n, (_, width) in SOUGHT.items()}
-    widths = {n: x for n, x in narrow.items() if n.startswith(("sides", "ends", "lag", *OWN[kind]))}
-    widths |= OTHERS.get(kind, {})
-    names = list(widths)
-    crowds = {x: quadruped_tails.Trot(m, kind, x) for x in (COARSE, TOLERANCE)}
+    m = laws.machine()
+    feedback = laws.lqr(m) if kind == "LQR" else None
+    if feedback is not None:
+        sought = {name: (DECADES, DECADES_WIDE) for name in feedback.inputs}
+    else:
+        given = {n: x.value for n, x in m.params.items()} | REGULAR | laws.LAWS[kind]
+        mine = ("sides", "ends", "lag", *OWN[kind])
+        widths = {n: NARROWER * width for n, (_, width) in SOUGHT.items() if n.startswith(mine)}
+        sought = {n: (given[n], x) for n, x in (widths | OTHERS.get(kind, {})).items()}
+    names, starts = list(sought), {roll: start(m, "trot", roll) for roll, _ in PUSHES}
+    crowds = {x: laws.Trot(m, kind, x, feedback) for x in (COARSE, TOLERANCE)}
 
     def costs(X: np.ndarray, tolerance: float = COARSE) -> np.ndarray:
-        cases = [dict(zip(names, map(float, x), strict=True)) | {"push": p} for x in X for _, p in PUSHES]
-        starts = {roll: start(m, "trot", roll) for roll, _ in PUSHES}
-        at = {"push_at": PUSHED_AT}
-        runs = crowds[tolerance].runs([starts[roll] for _ in X for roll, _ in PUSHES], [x | at for x in cases], STEADY)
-        return cost(runs, STEADY, 1.55)[: len(cases)].reshape(len(X), -1).mean(axis=1)
+        gains = [dict(zip(names, map(float, x), strict=True)) if feedback is None else {} for x in X]
+        cases = [x | {"push": p, "push_at": PUSHED_AT} for x in gains for _, p in PUSHES]
+        held = [feedback.weighed(10.0**x) for x in X for _ in PUSHES] if feedback is not None else None
+        at = [starts[roll] for _ in X for roll, _ in PUSHES]
+        runs = crowds[tolerance].runs(at, cases, laws.EPISODE, feedbacks=held)
+        return cost(runs, laws.EPISODE, 1.55)[: len(cases)].reshape(len(X), -1).mean(axis=1)
 
-    first, wide, bounds = box({n: (given[n], x) for n, x in widths.items()}, TAIL_BOUNDS)
-    X = adapt(costs, first, wide, bounds, rounds=rounds, candidates=candidates, seed=seed, keep=keep, tell=tell)
-    X = np.vstack([first, X])[:candidates]
+    first, wide, bounds = box(sought, TAIL_BOUNDS)
+    budget = {"rounds": ROUNDS, "candidates": CANDIDATES}
+    X = adapt(costs, first, wide, bounds, seed=seed, keep=keep, tell=tell, **budget)
+    X = np.vstack([first, X])[:CANDIDATES]
     J = costs(X, TOLERANCE)
     if tell:
         tell("in a finer batch, the first gains first: " + ", ".join(f"{x:.2f}" for x in J))
-    return dict(zip(names, map(float, X[np.argmin(J)]), strict=True))
+    best = X[np.argmin(J)]
+    return dict(zip(names, map(float, best if feedback is None else 10.0**best), strict=True))
 
 
-def tail_policy(folder: str | Path, seconds: float = 1500.0, tell: Callable[[Any], None] | None = None) -> Path:
-    """Learn the policy of `quadruped_tails` by PPO for so many seconds of the clock; the file that the study reads."""
+def tail_policy(tell: Callable[[str], None] | None = None) -> list[Any]:
+    """Learn the policy of `quadruped_laws` by PPO, for as many seconds of motion as the gains of other kinds had."""
     from saltus.learn.training import policy_of, train  # needs the extra `learn`
 
-    task = quadruped_tails.learning(quadruped_tails.machine(), quadruped_tails.params("learnt"))
-    model = train(task, folder, seconds=seconds, copies=64, shape=(16, 16), tell=tell or (lambda row: None))
-    path = Path(folder) / quadruped_tails.POLICY
-    layers = [
-        [np.vectorize(lambda x: float(f"{x:.4g}"))(part).tolist() for part in layer]
-        for layer in policy_of(model).layers
-    ]
-    path.write_text(json.dumps(layers))
-    return path
+    task = laws.learning(laws.machine())
+    samples = round(ROUNDS * CANDIDATES * len(PUSHES) * laws.EPISODE / (task.step * task.times))
+    options: dict[str, Any] = {"seconds": math.inf, "samples": samples, "copies": 64, "shape": (16, 16)}
+    with tempfile.TemporaryDirectory() as folder:
+        model = train(task, folder, tell=lambda row: tell(str(row)) if tell else None, **options)
+    return [[part.tolist() for part in layer] for layer in policy_of(model).layers]
 
 
 # ---- turns ----------------------------------------------------------------------------------------------------------
@@ -324,3 +340,45 @@ def twin(
     X = adapt(costs, first, widths, bounds, rounds=rounds, candidates=candidates, seed=seed, keep=keep, tell=tell)
     X = X[np.arange(candidates) % len(X)]
     return dict(zip(names, map(float, X[np.argmin(costs(X))]), strict=True))
+
+
+# ---- what is stored -------------------------------------------------------------------------------------------------
+
+SEARCHES: dict[str, dict[str, Callable[..., Any]]] = {
+    "gaits": {
+        "amble": functools.partial(search, "amble", lag=0.3, rounds=10),
+        "pace": functools.partial(search, "pace", lag=0.5, rounds=14),
+        "bound": functools.partial(search, "bound", lag=0.5, rounds=7),
+    },
+    "tails": {
+        **{kind: functools.partial(tail_gains, kind) for kind in (*OWN, "LQR")},
+        "learnt": tail_policy,
+    },
+}
+
+
+def rounded(x: Any) -> Any:
+    """Numbers with four digits, within lists and dictionaries."""
+    if isinstance(x, dict):
+        return {name: rounded(value) for name, value in x.items()}
+    return [rounded(value) for value in x] if isinstance(x, list) else float(f"{x:.4g}")
+
+
+def store(name: str, tell: Callable[[str], None] = print) -> None:
+    """Seek one entry of the file of what was found anew, and write it there."""
+    places = [group for group, searches in SEARCHES.items() if name in searches]
+    if not places:
+        raise sl.errors.UnknownName("search", name, [n for searches in SEARCHES.values() for n in searches])
+    new = rounded(SEARCHES[places[0]][name](tell=tell))
+    found = json.loads(FOUND_IN.read_text())  # others may have been written meanwhile
+    found[places[0]][name] = new
+    groups = (
+        f'"{group}": {{\n' + ",\n".join(f'"{n}": {json.dumps(x)}' for n, x in entries.items()) + "\n}"
+        for group, entries in found.items()
+    )
+    FOUND_IN.write_text("{\n" + ",\n".join(groups) + "\n}\n")
+
+
+if __name__ == "__main__":
+    for given in sys.argv[1:]:
+        store(given)

@@ -4,51 +4,28 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
 import saltus as sl
-from saltus.studies import STUDIES, quadruped_runs
-from saltus.studies.quadruped_orbits import IN_THE_AIR, in_the_air, search
-from saltus.studies.quadruped_runs import (
-    EXACT,
-    LEANS,
-    LOW,
-    NO_TAIL,
-    PUSHED,
-    REGULAR,
-    ROLL,
-    TAILS,
-    Crowd,
-    Runs,
-    angles,
-    fell,
-    period,
-    start,
-)
+from saltus.studies import STUDIES
+from saltus.studies.quadruped_laws import BEGUN, EACH, LAWS, STEPS, Trot, down, lqr, machine
+from saltus.studies.quadruped_orbits import IN_THE_AIR
+from saltus.studies.quadruped_runs import PUSHED, REGULAR, ROLL, angles, start
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.colours import PALETTE
 from saltus.view.style import new_figure, styled
-from saltus.zoo.quadruped import LEGS, attitude
+from saltus.zoo.quadruped import LEGS
 
-STEPS, EACH = 280, 14  # of a batch in a stride, and in a sample: half strides are whole numbers of both
-BEGUN = 30  # strides from rest after which the clock is where starts at random begin
 AT = 9  # strides from rest after which the trot is pushed
 AFTER = 1.5  # s for which it has to stand after that
 LARGEST = 70.0  # N s, of pushes
 LASTS = 5.0  # s for which a start at random has to run
-HELD = 25.0  # Nm: the most that LQR adds to a torque of the tail
-REACH = 40.0  # Nm: the most that the learnt policy adds to one
 # Starts at random, uniform within: roll, pitch, yaw (deg), their rates (rad/s), speed to the side (m/s).
 AWAY = {"roll": 15.0, "pitch": 8.0, "yaw": 15.0, "wx": 2.0, "wy": 1.5, "wz": 1.5, "vy": 0.6}
-NO_HEADING = {n: x for n, x in NO_TAIL.items() if "yaw" not in n}
-POLICY = "quadruped_tail_policy.json"
 
 
 def study(starts: float = 256, phases: float = 6, exact: float = 1, only: str = "") -> StudyResult:
@@ -98,332 +75,6 @@ def told(row: Mapping[str, Any]) -> str:
         f"{ends}, {row['speed']:.2f} m/s, pitch {a:.1f} to {b:.1f}, roll {c:.1f} to {d:.1f} deg, "
         f"push {row['push_Ns']:.1f} N s, {100 * row['basin']:.0f} % of the starts"
     )
-
-
-def machine() -> sl.Mechanism:
-    """The quadruped of the studies, with Params of the laws that its tail has here.
-
-    held_lift and held_swing (Nm) are added to the tail's torques upwards and sidewards. kp_roll, ... and `soft` are
-    those of feedback linearisation.
-    """
-    m = quadruped_runs.machine()
-    for name in ("held_lift", "held_swing"):
-        m.param(name, 0.0, "Nm")
-    for name, value, unit in (
-        ("kp_roll", 40.0, "1/s2"),
-        ("kd_roll", 8.0, "1/s"),
-        ("kp_pitch", 100.0, "1/s2"),
-        ("kd_pitch", 20.0, "1/s"),
-        ("soft", 1.5, "1/(kg m2)"),
-    ):
-        m.param(name, value, unit)
-    return m
-
-
-# ---- laws of the tail -----------------------------------------------------------------------------------------------
-
-
-def bends(m: sl.Mechanism) -> list[str]:
-    """Inputs of the tail: upwards, sidewards."""
-    return [n for n in m.inputs if n.startswith("tail")]
-
-
-def acted(m: sl.Mechanism) -> Callable[[Any, sl.Signals, Any], dict[str, Any]]:
-    """The machine's own law, with an action of two added to the tail's torques (Nm)."""
-
-    def law(t: Any, s: sl.Signals, action: Any) -> dict[str, Any]:
-        out = dict(m.controls["run"](t, s))
-        return out | {name: out[name] + action[k] for k, name in enumerate(bends(m))}
-
-    return law
-
-
-def plain(m: sl.Mechanism) -> Callable[[Any, sl.Signals], dict[str, Any]]:
-    """The same with the Params held_lift and held_swing as the action."""
-    return lambda t, s: acted(m)(t, s, [s.p.held_lift, s.p.held_swing])
-
-
-def linearised(m: sl.Mechanism) -> Callable[[Any, sl.Signals], dict[str, Any]]:
-    """Partial feedback linearisation: torques of the tail that give y = (roll, pitch) y'' = -kd y' - kp y.
-
-    With loops, contacts and the torques of the cranks the accelerations are y'' = b + D u (see `Signals.response`), u
-    those that are added to the tail's torques. D is badly conditioned: to the side the tail hardly rolls the body
-    while a diagonal pair of feet stands. So u minimises |y'' - wanted|^2 + soft^2 |u|^2, D^T (D D^T + soft^2)^-1.
-    """
-    tail, inputs = bends(m), list(m.inputs)
-
-    def law(t: Any, s: sl.Signals) -> dict[str, Any]:
-        out = dict(m.controls["run"](t, s))
-        roll, pitch, _ = attitude(s)
-        y, kp = ca.vertcat(roll, pitch), ca.diag(ca.vertcat(s.p.kp_roll, s.p.kp_pitch))
-        kd = ca.diag(ca.vertcat(s.p.kd_roll, s.p.kd_pitch))
-        rate, b, D = s.response(y)
-        missing = -kd @ rate - kp @ y - b - D @ ca.vertcat(*(out[n] for n in inputs))
-        D = D[:, [inputs.index(n) for n in tail]]
-        S = D @ D.T + s.p.soft**2 * ca.SX.eye(2)
-        inverse = ca.blockcat([[S[1, 1], -S[0, 1]], [-S[1, 0], S[0, 0]]]) / (S[0, 0] * S[1, 1] - S[0, 1] * S[1, 0])
-        added = D.T @ (inverse @ missing)
-        return out | {n: out[n] + added[k] for k, n in enumerate(tail)}
-
-    return law
-
-
-class Holding:
-    """Discrete LQR on the map of half a stride: two torques of the tail, new for every half stride.
-
-    Torques of the mirror image push to the other side.
-    """
-
-    def __init__(self, feedback: Any, copies: int) -> None:
-        self.feedback, self.now = feedback, np.zeros((copies, 2))
-
-    def __call__(self, batch: sl.Batch, k: int) -> np.ndarray:
-        """Actions of all copies before the k-th sample."""
-        side, off = sided(k)
-        if off == 0 and k >= 5 * STEPS // EACH:  # it starts from rest without
-            states = batch.state
-            for i in np.flatnonzero(~batch.done):
-                at = sl.State(batch.machine, states.q[i], states.v[i], self.feedback.orbit.params)
-                self.now[i] = held(self.feedback, at, side)
-        elif k == 0:
-            self.now[:] = 0
-        return self.now
-
-
-def sided(k: int) -> tuple[bool, int]:
-    """Whether the half stride at the k-th sample is a mirror image, and samples since its begin in the air."""
-    half = STEPS // EACH // 2
-    n, off = divmod(k - round(IN_THE_AIR * 2 * half), half)
-    return bool(n % 2), off
-
-
-def held(feedback: Any, state: sl.State, mirrored: bool) -> np.ndarray:
-    """Torques (Nm) upwards and sidewards that are held for half a stride."""
-    found = np.clip(feedback.changes(state, mirrored=mirrored), -HELD, HELD)
-    return found * (1, -1) if mirrored else found
-
-
-def learning(m: sl.Mechanism, given: Mapping[str, float]) -> sl.learn.Task:
-    """What the policy of the tail is asked for: 4 s of the trot from rest, upright, pushed to a side.
-
-    It sees attitude, rates, speeds along and across, the tail and the clock, and adds up to REACH to its torques.
-    """
-    tail = bends(m)
-
-    def observe(t: Any, s: sl.Signals) -> list[Any]:
-        roll, pitch, yaw = attitude(s)
-        a = s.p.omega * (t - s.p.ramp * (1 - sl.math.exp(-t / s.p.ramp)))
-        rates = [s.v[f"body.w{c}"] / 3 for c in "xyz"]
-        speeds = [s.v["body.x"] - 1.5, 2 * s.v["body.y"], 2 * s.v["body.z"]]
-        bent = [x for n in tail for x in (s.q[n], s.v[n] / 10)]
-        return [3 * roll, 3 * pitch, 2 * yaw, *rates, *speeds, *bent, sl.math.sin(a), sl.math.cos(a)]
-
-    def reward(t: Any, s: sl.Signals, action: Any) -> Any:
-        roll, pitch, yaw = attitude(s)
-        lean = 20 * roll**2 + 20 * pitch**2 + 4 * yaw**2 + 0.05 * (s.v["body.wx"] ** 2 + s.v["body.wy"] ** 2)
-        spent = 1e-4 * (action[0] ** 2 + action[1] ** 2)
-        return sl.math.exp(-lean) + 0.3 * sl.math.fmin(s.v["body.x"], 1.6) / 1.6 - spent
-
-    return sl.learn.Task(
-        m,
-        observe,
-        reward,
-        [start(m, "trot", roll) for roll in (-2.0, -1.0, 0.0, 1.0, 2.0)],
-        acted(m),
-        low=(-REACH, -REACH),
-        high=(REACH, REACH),
-        until=fell,
-        seconds=4.0,
-        params={n: (x, x) for n, x in given.items()} | {"push": (-30.0, 30.0), "push_at": (1.5, 3.0)},
-        tolerance=quadruped_runs.TOLERANCE,
-    )
-
-
-def learnt(m: sl.Mechanism, given: Mapping[str, float]) -> Callable[[Any, sl.Signals], Mapping[str, Any]]:
-    """The policy that was learnt, as a law."""
-    layers = json.loads(files("saltus.studies").joinpath(POLICY).read_text())
-    return sl.learn.Policy([(np.array(w), np.array(b)) for w, b in layers]).law(learning(m, given))
-
-
-# ---- gains ----------------------------------------------------------------------------------------------------------
-
-LAWS: dict[str, dict[str, float]] = {
-    "fixed": TAILS["fixed"],
-    "passive": TAILS["passive"],
-    "PD": {},
-    "PFL": NO_HEADING,
-    "LQR": NO_TAIL,
-    "learnt": NO_TAIL,
-}
-GAINS: dict[str, dict[str, float]] = {
-    "fixed": {
-        "lag": 0.7622,
-        "rest": 0.4824,
-        "sides_roll_even": 1.58,
-        "sides_roll_cos": 2.244,
-        "sides_roll_sin": -0.6727,
-        "sides_roll_rate_even": -0.1482,
-        "sides_roll_rate_cos": 0.09197,
-        "sides_roll_rate_sin": -0.05146,
-        "sides_yaw_even": -0.5923,
-        "sides_yaw_cos": 0.04659,
-        "sides_yaw_sin": -0.05149,
-        "sides_yaw_rate_even": 0.01677,
-        "sides_yaw_rate_cos": 0.01124,
-        "sides_yaw_rate_sin": -0.08553,
-        "ends_pitch_even": -0.07639,
-        "ends_pitch_cos": 0.9396,
-        "ends_pitch_sin": -0.02787,
-        "ends_pitch_rate_even": -0.04157,
-        "ends_pitch_rate_cos": -0.2491,
-        "ends_pitch_rate_sin": -0.06638,
-    },
-    "passive": {
-        "lag": 0.6985,
-        "rest": 0.4088,
-        "sides_roll_even": 1.178,
-        "sides_roll_cos": 2.052,
-        "sides_roll_sin": -0.3305,
-        "sides_roll_rate_even": -0.1735,
-        "sides_roll_rate_cos": 0.04813,
-        "sides_roll_rate_sin": -0.06856,
-        "sides_yaw_even": -0.5957,
-        "sides_yaw_cos": 0.001792,
-        "sides_yaw_sin": 0.07003,
-        "sides_yaw_rate_even": 0.1082,
-        "sides_yaw_rate_cos": -0.004437,
-        "sides_yaw_rate_sin": -0.08677,
-        "ends_pitch_even": -0.1649,
-        "ends_pitch_cos": 0.604,
-        "ends_pitch_sin": -0.3605,
-        "ends_pitch_rate_even": -0.07467,
-        "ends_pitch_rate_cos": -0.1929,
-        "ends_pitch_rate_sin": -0.09269,
-        "K_tail": 31.48,
-        "D_tail": 1.911,
-    },
-    "PD": {
-        "lag": 0.6145,
-        "rest": 0.4819,
-        "sides_roll_even": 1.189,
-        "sides_roll_cos": 1.719,
-        "sides_roll_sin": -0.2799,
-        "sides_roll_rate_even": -0.158,
-        "sides_roll_rate_cos": 0.06933,
-        "sides_roll_rate_sin": -0.1066,
-        "sides_yaw_even": -0.6343,
-        "sides_yaw_cos": 0.02495,
-        "sides_yaw_sin": 0.01784,
-        "sides_yaw_rate_even": 0.06575,
-        "sides_yaw_rate_cos": -0.02411,
-        "sides_yaw_rate_sin": -0.08608,
-        "ends_pitch_even": -0.3051,
-        "ends_pitch_cos": 1.048,
-        "ends_pitch_sin": -0.1685,
-        "ends_pitch_rate_even": -0.05203,
-        "ends_pitch_rate_cos": -0.21,
-        "ends_pitch_rate_sin": -0.09318,
-        "lift_pitch": 51.65,
-        "lift_pitch_rate": 37.3,
-        "swing_roll": 24.14,
-        "swing_roll_rate": 6.558,
-        "swing_yaw": -63.42,
-        "swing_yaw_rate": -4.938,
-    },
-    "PFL": {
-        "lag": 0.6048,
-        "rest": 0.3165,
-        "sides_roll_even": 1.553,
-        "sides_roll_cos": 1.996,
-        "sides_roll_sin": -0.3944,
-        "sides_roll_rate_even": -0.1571,
-        "sides_roll_rate_cos": 0.07295,
-        "sides_roll_rate_sin": -0.1153,
-        "sides_yaw_even": -0.4522,
-        "sides_yaw_cos": 0.08352,
-        "sides_yaw_sin": 0.05921,
-        "sides_yaw_rate_even": 0.03845,
-        "sides_yaw_rate_cos": -0.04557,
-        "sides_yaw_rate_sin": -0.1337,
-        "ends_pitch_even": -0.2286,
-        "ends_pitch_cos": 0.8665,
-        "ends_pitch_sin": -0.02741,
-        "ends_pitch_rate_even": -0.04412,
-        "ends_pitch_rate_cos": -0.1926,
-        "ends_pitch_rate_sin": -0.1058,
-        "swing_yaw": -59.11,
-        "swing_yaw_rate": -4.498,
-        "kp_roll": -15.32,
-        "kd_roll": 7.507,
-        "kp_pitch": 124.4,
-        "kd_pitch": 40.9,
-        "soft": 0.9337,
-    },
-}
-WEIGHTS = (1e-2, 1e-2)  # of LQR's torques, against 1 for the state
-
-
-def params(kind: str) -> dict[str, float]:
-    """Params of the trot with a kind of tail."""
-    return REGULAR | LAWS[kind] | GAINS.get(kind, {})
-
-
-def lqr(m: sl.Mechanism) -> Any:
-    """Discrete LQR on the map of half a stride of the trot whose tail is held by a spring only, with its orbit."""
-    given, law = params("LQR"), plain(m)
-    T = period(m, "trot", given)
-    run = sl.simulate(m, start(m, "trot"), until=BEGUN * T, control=law, params=given, tolerance=EXACT, rate=200.0)
-    orbit = search(m, run.at(in_the_air(run, T)), run.params, law)
-    return sl.orbits.stabilise(orbit, ["held_lift", "held_swing"], input_weights=WEIGHTS)
-
-
-class Trot:
-    """The trot with one kind of tail: many runs side by side, and single ones event by event."""
-
-    def __init__(
-        self, m: sl.Mechanism, kind: str, tolerance: float = quadruped_runs.TOLERANCE, feedback: Any = None
-    ) -> None:
-        self.m, self.kind, self.tolerance, self.given, self.feedback = m, kind, tolerance, params(kind), feedback
-        self.T = period(m, "trot", self.given)
-        made: dict[str, Any] = {"PFL": linearised, "learnt": functools.partial(learnt, given=self.given)}
-        self.law = made.get(kind, plain)(m)
-        self._crowds: dict[int, Crowd] = {}
-
-    def runs(
-        self, starts: Sequence[sl.State], given: Sequence[Mapping[str, float]], seconds: float, begin: int = 0
-    ) -> Runs:
-        """Run all starts side by side, each with more Params, from the sample `begin` on."""
-        if (n := len(starts)) not in self._crowds:
-            acts: dict[str, Any] = {"control": self.law}
-            if self.feedback is not None:
-                acts = {"control": acted(self.m), "actions": 2, "act": Holding(self.feedback, n)}
-            self._crowds[n] = Crowd(self.m, n, self.tolerance, step=self.T / STEPS, each=EACH, **acts)
-        return self._crowds[n].run(starts, [self.given | dict(x) for x in given], seconds, begin)
-
-    def alone(self, more: Mapping[str, float], until: float) -> list[sl.Trajectory]:
-        """One run event by event from rest with 2 degrees of roll; with LQR a run for every half stride."""
-        at, t, out, given = start(self.m, "trot", ROLL), 0.0, list[sl.Trajectory](), self.given | dict(more)
-        while t < until - 1e-9:
-            end = until
-            if self.feedback is not None:
-                k = math.floor((t / self.T - IN_THE_AIR) * 2 + 1e-6)
-                end = min(until, ((k + 1) / 2 + IN_THE_AIR) * self.T)
-                now = held(self.feedback, at, bool(k % 2)) if t > 5 * self.T else np.zeros(2)
-                given |= dict(zip(("held_lift", "held_swing"), map(float, now), strict=True))
-            run = sl.simulate(
-                self.m, at, begin=t, until=end, control=self.law, params=given, tolerance=EXACT, rate=200.0
-            )
-            out.append(run)
-            if run.t[-1] < end - 1e-6 or down(run):
-                break
-            at, t = run.end, end
-        return out
-
-
-def down(run: sl.Trajectory) -> bool:
-    """Whether the body leaned too far or was too low in a run."""
-    upright = 1 - 2 * (run["body.qx"] ** 2 + run["body.qy"] ** 2)
-    return bool(upright.min() < LEANS or run["body.z"].min() < LOW)
 
 
 # ---- what is measured -----------------------------------------------------------------------------------------------
@@ -487,7 +138,7 @@ def edge(trot: Trot, phase: float, sizes: Sequence[float]) -> list[dict[str, Any
 def settled(trot: Trot, begin: int) -> sl.State:
     """State of the trot from rest after so many samples."""
     trot.runs([start(trot.m, "trot", ROLL)], [{}], begin * trot.T / STEPS * EACH)
-    state = trot._crowds[1].batch.state
+    state = trot.crowd(1).batch.state
     return sl.State(
         trot.m, state.q[0].copy(), state.v[0].copy(), dict(zip(trot.m.params, trot.m.values(trot.given), strict=True))
     )
