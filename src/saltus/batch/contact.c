@@ -326,7 +326,7 @@ static int released(const Problem *a, Forces *g) {
   still(a, &at);
   held(a, &at, NULL);
   for (int few = 0; few < 2; ++few) { /* with all that are as near to their limits, then without */
-    int some[SIZE(ELEMENTS)];
+    int some[SIZE(ELEMENTS)] = {STAYS};
     for (int i = 0; i < a->n; ++i) {
       const double *f = at.f + a->of[i].row, bears = a->of[i].normal ? f[a->of[i].slips] : 1.0;
       const int spent = at.mode[i] == STICKS && sqrt(dot(f, f, a->of[i].slips)) >= (1.0 - NEARLY) * a->laws[i].limit * bears;

@@ -55,7 +55,7 @@ def solve(
         if len(found) != 1:
             raise NoForces(problem.paradox(found), solutions=len(found))
         return found[0]
-    found_one = problem.released(leaving) if leaving else None
+    found_one = problem.free() or (problem.released(leaving) if leaving else None)
     if found_one is None:
         found_one = problem.swept(FEW) or problem.changed() or problem.one_way()
         found_one = found_one or problem.swept(MANY) or problem.around()
@@ -141,6 +141,12 @@ class _Problem:
         return tuple("stick" if x.rough else "slip" for x in self.laws), [x.direction for x in self.laws]
 
     # ---- guesses ------------------------------------------------------------------------------------------------
+
+    def free(self) -> Forces | None:
+        """No forces, if all contacts part without any: friction could jam some by forces that nothing asks for."""
+        if any(x.normal is None or self.b[x.normal] <= FINE * self.size for x in self.laws):
+            return None
+        return Forces(np.zeros(self.n), self.b, ("open",) * len(self.laws), (None,) * len(self.laws))
 
     def all(self) -> list[Forces]:
         """Every solution with motions of its own, where slips in 3D have directions."""

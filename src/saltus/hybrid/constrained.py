@@ -191,7 +191,8 @@ class Constrained:
 
     def mass(self, t: float, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Mass matrix."""
-        return np.asarray(self._mass(t, q, p)).reshape(self.equations.nv, self.equations.nv)
+        n = self.equations.nv
+        return np.asarray(self._mass(t, q, p)).reshape(n, n) if n else np.zeros((0, 0))
 
     def curvature(self, t: float, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Part of gamma that is quadratic in the velocities, phi'' = J a + gamma."""
@@ -348,7 +349,7 @@ class Constrained:
         return list(ca.substitute(list(expressions), [N], [ca.densify(solved)]))
 
     def loads(self, ode: ODE) -> tuple[SX, SX]:
-        """Normal forces of sliding contacts without their friction, and by how much the friction of each adds to them."""
+        """Normal forces of sliding contacts without their friction, and what the friction of each adds to them."""
         known, out = self._known_loads
         if known is not ode:
             reaction = ode.unrefined[[self.rows_of(i)[-1] for i in self.sliding]]

@@ -14,11 +14,12 @@ import numpy as np
 from saltus.dynamics.contact_problem import NoForces
 from saltus.dynamics.unilateral import GROWN, LEAN, Element
 from saltus.errors import BadValue
-from saltus.ground import NONE, Ground, Patch
+from saltus.ground import Ground
 from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import WATCH, Armed
-from saltus.model.symbols import SX
+from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop
+from saltus.patches import NONE, Patch
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 SHARED = 5e-7  # of a machine's weight: what forces that contacts share are known to
@@ -140,6 +141,9 @@ class Contacts:
         self.hard = [at for at, x in zip(places, c.elements, strict=False) if not x.soft]  # where the block closes them
         self.felt = [one.closed for one in self.now]
         self.impacts: list[float] = []  # times
+        feet = [x.part for x in c.elements if isinstance(x.part, Foot)] if ground.patches > 1 else []
+        radii = ca.Function("radii", [c.mechanism.p], [ca.vertcat(SX(0, 1), *[number(foot.radius) for foot in feet])])
+        self._radii = dict(zip((foot.name for foot in feet), radii(params).full().ravel().tolist(), strict=True))
 
     # ---- keeping ------------------------------------------------------------------------------------------------
 
@@ -235,7 +239,9 @@ class Contacts:
         for i, one in enumerate(self.now):
             if isinstance(one.element.part, Foot) and one.element.patch == 0:
                 mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
-                near = self.ground.near(float(places[i, 0]), float(places[i, up]))
+                near = self.ground.near(
+                    float(places[i, 0]), float(places[i, up]), self._radii.get(one.element.part.name, 0.0)
+                )
                 self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
         unknown = [one for one in self.now if "reference" in one.element.places and one.reference is None]
         if unknown:
@@ -318,8 +324,7 @@ class Contacts:
         """Have slips go their own way that are about fast enough; whether guards fired for nothing else."""
         u, grown = np.ravel(self.c.meeting(t, q, v, self.base)[1]), set()
         for i, one in enumerate(self.now):
-            speed = math.hypot(*u[self.tangential(i)])
-            if one.young and not one.element.soft and speed > GROWN / 2 * one.starts:
+            if one.young and not one.element.soft and math.hypot(*u[self.tangential(i)]) > GROWN / 2 * one.starts:
                 one.direction = np.zeros(2)
                 grown.add(("slip", i))
         return grown.issuperset(self.c.watched[k] for k in fired)

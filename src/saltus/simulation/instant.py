@@ -82,7 +82,11 @@ def settle(
     struck = impact is not None
     resting = [i for i in touching if abs(now.across(i)) <= stays[i]]
     rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
-    now.choose([*resting, *rubs], struck)
+    try:
+        now.choose([*resting, *rubs], struck)
+    except NoForces:
+        contacts.now = list(kept)
+        raise
     contacts.hold(now.holds)
     if struck and any(contacts.now[i].closed and abs(now.across(i)) > slow for i in resting):
         rests = contacts.limit()  # it would have left once more, more slowly than counts
@@ -264,12 +268,14 @@ class _Instant:
         """Set the modes of all contacts from their accelerations."""
         contacts = self.contacts
         slow = [STILL if x.element.slips < 2 else max(SLIP_ENDS / 2, 2 * x.stands) for x in contacts.now]
+        for i in self.stopped:  # unless an impact at the same instant set it going again
+            one = contacts.now[i]
+            slow[i] = math.inf if not struck else slow[i] if one.element.slips < 2 else max(one.stands, one.starts)
         at_rest = {
             i: one.element.slips > 0
             and (
                 (one.mode == "stick" and not struck)
-                or i in self.stopped
-                or (math.hypot(*self.along(i)) <= slow[i] and (struck or not one.young))
+                or (math.hypot(*self.along(i)) <= slow[i] and (struck or i in self.stopped or not one.young))
             )
             for i, one in enumerate(contacts.now)
         }
