@@ -1,4 +1,4 @@
-"""A four-footed machine on springs that hops for a second: hard contact against MuJoCo's and Drake's, ever finer."""
+"""A four-footed machine on springs that hops for a second: hard contact against others', ever finer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import Report, Row
+from bench import Report, Row, ground_siconos
 from saltus import Mechanism, State, simulate, zoo
 
 TITLE = "Four feet on springs, one second of hopping on hard ground (CPU time)"
@@ -145,6 +145,12 @@ def by_saltus(m: Mechanism, start: State, tolerance: float, control: Any = None)
     return Run(min(seconds[1:]), deep, ours.end.positions[:3], ours.outcome.ok)
 
 
+def by_siconos(step: float) -> Run:
+    """Siconos, in a process of its own."""
+    found = ground_siconos.run(step)
+    return Run(found["seconds"], found["deep"], np.array(found["end"]))
+
+
 def run() -> Report:
     """Run all."""
     m, start = machine()
@@ -161,8 +167,12 @@ def run() -> Report:
         lines.append(f"| Saltus | {tolerance:g} | {one.seconds:.3g} | {one.deep:.1g} | {miss(one):.1g} | {verdict} |")
     least = ours[1e-8].seconds
     rows = []
-    for tool, module, by, steps in (("MuJoCo", "mujoco", by_mujoco, STEPS), ("Drake SAP", "pydrake", by_drake, DRAKES)):
-        if importlib.util.find_spec(module) is None:
+    for tool, there, by, steps in (
+        ("MuJoCo", importlib.util.find_spec("mujoco") is not None, by_mujoco, STEPS),
+        ("Drake SAP", importlib.util.find_spec("pydrake") is not None, by_drake, DRAKES),
+        ("Siconos", ground_siconos.installed(), by_siconos, ground_siconos.STEPS),
+    ):
+        if not there:
             rows.append(Row(tool, "skipped, not installed"))
             continue
         found = [(step, by(step)) for step in steps]
