@@ -562,9 +562,21 @@ def test_actions_that_are_not_numbers_are_refused_by_copy(exact):
         batch.step([[1.0, 0.0], [math.nan, 0.0], [1.0, 0.0]])
     assert batch.lost.tolist() == [False, True, False]
     assert np.isfinite(batch.state.q).all()
+    with pytest.raises(BadValue, match="give 2 numbers"):
+        batch.step("fast")
 
 
-@pytest.mark.parametrize("given", [{"starts": None}, {"copies": ["a"]}, {"copies": [3]}, {"begin": math.nan}])
+def test_starts_go_to_the_copies_as_they_are_named():
+    m = block()
+    batch = sl.Batch(m, 3, step=1e-3)
+    batch.reset(m.assemble(s=(0.0, 1.0)))
+    batch.reset([m.assemble(s=(x, 1.0)) for x in (5.0, 7.0)], [2, 0])
+    assert batch.state.q[:, 0].tolist() == [7.0, 0.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    "given", [{"starts": None}, {"copies": ["a"]}, {"copies": [3]}, {"copies": [1, 1]}, {"begin": math.nan}]
+)
 def test_resets_that_cannot_be_are_refused(given):
     m = block()
     batch = sl.Batch(m, 3, step=1e-3)

@@ -207,9 +207,11 @@ class Batch:
         self.engine.begin(which, begin, q, *self.parameters(self.motion, self.grounds, which, q, v, theta, begin))
 
     def _which(self, copies: ArrayLike | None) -> np.ndarray:
-        numbers = np.arange(self.copies) if copies is None else np.unique(np.asarray(copies))
-        if len(numbers) and not (numbers.dtype.kind in "iu" and numbers[0] >= 0 and numbers[-1] < self.copies):
+        numbers = np.arange(self.copies) if copies is None else np.atleast_1d(np.asarray(copies))
+        if len(numbers) and not (numbers.dtype.kind in "iu" and numbers.min() >= 0 and numbers.max() < self.copies):
             raise BadValue(f"there are copies 0 to {self.copies - 1}; {copies!r} given", given=copies)
+        if numbers.ndim > 1 or len(set(numbers.tolist())) < len(numbers):
+            raise BadValue(f"copies are {copies!r}; give the number of each once", given=copies)
         return numbers.astype(int)
 
     def _prepare(self, q: np.ndarray, theta: np.ndarray) -> None:
@@ -318,7 +320,10 @@ class Batch:
         if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 1:
             raise BadValue(f"times is {times!r}; give a whole number from one on", given=times)
         if self.actions:
-            numbers = np.zeros(self.actions) if actions is None else np.asarray(actions, float)
+            try:
+                numbers = np.zeros(self.actions) if actions is None else np.asarray(actions, float)
+            except (TypeError, ValueError) as error:
+                raise BadValue(f"actions are {actions!r}; give {self.actions} numbers, or so many per copy") from error
             if numbers.shape not in ((self.actions,), (self.copies, self.actions)):
                 raise BadValue(
                     f"actions have shape {numbers.shape}; give ({self.actions},) or ({self.copies}, {self.actions})",
@@ -393,7 +398,7 @@ class Batch:
 
     @property
     def lost(self) -> np.ndarray:
-        """Which of them ended since loops opened beyond 1e-9 m or passed a dead centre, or numbers were not finite."""
+        """Which of them ended as loops opened beyond 1e-9 m or passed a dead centre, or numbers were not finite."""
         return self.engine.column(self.engine.over) > 1
 
     @property

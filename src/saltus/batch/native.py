@@ -30,6 +30,7 @@ _ARRAYS = (
     "v",
     "contact",
     "measured",
+    "force",
     "steps",
     "over",
     "fresh",
@@ -122,7 +123,7 @@ def source(motion: Motion, way: str = "") -> str:
         routines += [derivative(r, way == "back") for r in (motion.rates, motion.strike)]
     for r in routines:
         lines += _function(r)
-    names = ["lanes.c", "contact.c", "step.c", *(["tape.c", f"{way}.c"] if way else [])]
+    names = ["lanes.c", "contact.c", "flow.c", "events.c", "step.c", *(["tape.c", f"{way}.c"] if way else [])]
     before, *after = (here.with_name(name).read_text() for name in names)
     return "\n".join([before, *lines, *after])
 
@@ -162,7 +163,7 @@ class Native:
         self.p, self.t = self.memory(motion.p.numel()), self.memory(1)
         self._held = self.p[:, motion.slice("row"), :]
         self.v, self.contact = self.memory(e.nv), self.memory(3 * len(motion.elements))
-        self.measured = self.memory(len(motion.measured))
+        self.measured, self.force = self.memory(len(motion.measured)), self.memory(motion.rows)
         self.losses = self.memory(2)
         self.steps, self.doubts = self.memory(1, np.int64), self.memory(1, np.int64)
         self.over, self.fresh = self.memory(1, np.int32), self.memory(1, np.int32)

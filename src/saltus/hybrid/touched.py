@@ -182,10 +182,11 @@ class Touched(Constrained):
                     moving = self._slides(i, ode)
                 elif x.slips == 1:
                     moving = slip * s["direction"]
-                else:  # one that started from rest has ended when it goes against the direction it was given
+                else:  # one that started has the direction it was given until it goes against it, or has grown
                     young, along = ca.sumsqr(s["direction"]), ca.dot(slip, s["direction"])
-                    fast = ca.sqrt(ca.sumsqr(slip) + 1e-300) - s["stands"]
-                    moving = young * (along + s["starts"] / 2) + (1 - young) * fast
+                    speed = ca.sqrt(ca.sumsqr(slip) + 1e-300)
+                    starting = ca.fmin(along + s["stands"], GROWN * s["starts"] - speed)
+                    moving = young * starting + (1 - young) * (speed - s["stands"])
                 rests = ca.if_else(s["share"] > 0, cone, SLIP_ENDS - _size(slip))  # else others hold it at rest
                 out.append(s["closed"] * (s["stick"] * rests + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out

@@ -327,9 +327,10 @@ def _feet(log: Log, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, flo
     system, m = log.system, log.system.mechanism
     depth: dict[str, np.ndarray] = {}
     if system.terrain is not None:
-        feet = [part.name for part in m.touching.values() if isinstance(part, Foot)]  # have gaps of their own
+        ground, feet = log.ground, {part.name: part for part in m.touching.values() if isinstance(part, Foot)}
         own = [(n, f, 0.0) for n, f in m.points.items() if feet and n not in feet and f.link is not m.ground]
-        ground = log.ground
+        if ground.patches > 1:  # of which a foot has gaps to some alone; on other ground those are all
+            own += [(n, foot.point, foot.radius) for n, foot in feet.items() if foot.stiffness is None]
     else:
         own, ground = system.feet, Level(system.ground)
     values = dict(zip(m.params, map(float, log.params), strict=True))
