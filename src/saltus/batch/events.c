@@ -229,8 +229,9 @@ static void asked(const Batch *batch, const Meeting *m, const V *p, int l, const
 }
 
 /* Modes of a solution; one that is at its limit and does not start to slip is held by others. Rows that do not move, since
-   loops hold them, are left to the loops. */
-static void taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int l) {
+   loops hold them, are left to the loops; 1 where these bear a load that friction hangs on, which is not known then. */
+static int taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int l) {
+  int unknown = 0;
   const double small = FINE * fmax(largest(g->w, a->rows), 1.0);
   for (int i = 0; i < ELEMENTS; ++i) {
     if (elements[i].soft) continue;
@@ -258,8 +259,12 @@ static void taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int
       BORNE(i) = DIRECTION(i, 0) = 1.0;
       if (slips > 1) DIRECTION(i, 1) = 0.0;
     }
-    if (elements[i].normal && !(a->G[up][up] > 0.0)) CLOSED(i) = STICK(i) = 0.0;
+    if (elements[i].normal && !(a->G[up][up] > 0.0)) {
+      CLOSED(i) = STICK(i) = 0.0;
+      unknown |= moves > 0.0 && x->limit > 0.0;
+    }
   }
+  return unknown;
 }
 
 /* Contact of a problem whose forces break the laws most, and whether they pull it; NEVER if none does. */
@@ -508,8 +513,8 @@ static void changed(
     EACH(l) if (event[l]) {
       if (!round) asked(a, &m, p, l, touching[l], cause[l], hit[l], &asks[l]);
       moving(&m, l, 0, &asks[l]);
-      const int doubt = solved(&asks[l], &gives[l], 1) || hit[l] > 1;
-      taken(&m, &asks[l], &gives[l], p, l);
+      int doubt = solved(&asks[l], &gives[l], 1) || hit[l] > 1;
+      doubt |= taken(&m, &asks[l], &gives[l], p, l);
       if (!round) a->doubts[copy[l]] += doubt;
       for (int i = 0; i < ELEMENTS; ++i) felt |= FELT(i) != CLOSED(i), FELT(i) = CLOSED(i);
     }
