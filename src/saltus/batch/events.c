@@ -355,8 +355,10 @@ static int moves_so(const Problem *a, const double *w, const V *p, int l, double
 /* Change modes until the forces of the flow meet the laws where rows depend on each other, of the lanes whose `event` is set.
    A contact that they would pull is open, and one that they put outside of its cone bears what its limit allows; if others
    cannot bear the rest, what it has in the solution. None of this changes the motion if it can be helped: where contacts with
-   unlike frictions share a load, shares as lawful as those of the solution may. Else all stays as it is. */
-static void spread(const State *s, V *p, const int *event, const Problem *posed_, const Forces *solutions) {
+   unlike frictions share a load, or jam, shares as lawful as those of the solution may; `doubts` counts that. Else all stays as
+   it is. */
+static void spread(
+    const State *s, V *p, const int *event, const Problem *posed_, const Forces *solutions, const long long *copy, long long *doubts) {
   V kept[SIZE(NP)];
   double wanted[LANES][SIZE(ROWS)];
   int todo[LANES], left = 0;
@@ -384,6 +386,7 @@ static void spread(const State *s, V *p, const int *event, const Problem *posed_
         const int n = worst(a, f, p, l, &pulled);
         if (n == NEVER && (change <= SPREAD * a->size || (otherwise && moves_so(a, w, p, l, SPREAD * a->size)))) {
           todo[l] = trying[l] = 0;
+          doubts[copy[l]] += change > APART * a->size;
         } else if (n == NEVER || round == 2 * a->n) {
           for (int k = 0; k < NP; ++k) p[k][l] = kept[k][l];
           trying[l] = 0;
@@ -520,7 +523,7 @@ static void changed(
     }
     if (!FEELS || !felt) break;
   }
-  if (ELEMENTS > 1) spread(s, p, event, asks, gives);
+  if (ELEMENTS > 1) spread(s, p, event, asks, gives, copy, a->doubts);
   EACH(l) if (event[l]) calmed(&m, &asks[l], p, l, s->w);
   after = *s;
   holds(p, h);

@@ -32,6 +32,7 @@ static const double STILL = 1e-9, SLOW = 5e-7; /* m/s: slower than this nothing 
 static const double YOUNG = 1e-6, TOLERANCES = 300.0, COARSEST = 1e-5; /* m/s; and how it grows with the tolerance, up to one */
 static const double MOVES = 1e-6;      /* m/s: what others hold and what is as fast is held no longer */
 static const double SPREAD = 1e-9;     /* of the largest force or motion: what rows that depend on others are known to */
+static const double APART = 1e-6;      /* of the largest motion: motions that differ by more are not the same */
 static const double GAINS = 1e-9;      /* of the energy of approach: an impact that gains more is not one */
 static const double FIXED = 1e-18;     /* times gravity by the weight (1/kg): rows that move less easily do not move */
 static const double LEVER = 1e3;       /* by so much a velocity may change for one along rows that are at rest */
