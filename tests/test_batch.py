@@ -500,10 +500,11 @@ def test_random_batches_follow_the_event_exact_run(seed):
     assert (found.verdict, found.copies) == ("right", {"right": 4})
 
 
-def test_a_contact_that_may_jam_after_an_impact_opens():
-    """In a batch as in `simulate`: friction holds nothing by forces that nothing asks for."""
+@pytest.mark.parametrize("seed", [39, 73, 80])
+def test_random_batches_are_right_or_say_that_they_are_not(seed):
+    """Contacts that may jam or open after an impact, or at the start; feet of which loops hold some rows."""
     batches = pytest.importorskip("robust.batches")
-    assert batches.trial(39).copies == {"right": 4}
+    assert batches.trial(seed).verdict == "right"
 
 
 @pytest.mark.parametrize(("step", "tolerance"), [(1e-3, math.inf), (1e-3, 1e-5), (1e-4, 1e-9)])
