@@ -25,7 +25,7 @@ LASTS = 5.0  # s for which a start at random has to run
 AWAY = {"roll": 15.0, "pitch": 8.0, "yaw": 15.0, "wx": 2.0, "wy": 1.5, "wz": 1.5, "vy": 0.6}
 
 
-def study(starts: float = 256, phases: float = 6, exact: float = 1, only: str = "") -> StudyResult:
+def study(starts: float = 128, phases: float = 6, exact: float = 1, only: str = "") -> StudyResult:
     """Run the trot at 22.5 rad/s with every kind of tail: calm, pushed at so many `phases`, and from so many `starts`.
 
     All run in batches; unless `exact` is 0, the push that each just stands at its weakest phase, and a harder one, run
