@@ -5,23 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import re
-import tempfile
 import time
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import saltus as sl
-from bench import Report, Row, best, field_mujoco, peers, race
+from bench import Report, Row, batch_mujoco, best, field_mujoco, peers, race
 
 TITLE = "1,024 copies of BOLT on hard ground, friction 0.8, steps of 1 ms (CPU time, one core)"
 
 COPIES, STEP, UNTIL = 1024, 1e-3, 0.3
 OMEGA, KP, KD, TORQUE, FRICTION = -36.0, 76.0, 3.1, 30.0, 0.8
 NEAR = {"q2": -2.13, "q3": -0.80, "q4": -1.13, "q5": -1.14}
-WALKING = 256  # copies of other machines
-WALKERS = {"biped": {"left": 1e-4, "right": 1e-4}, "planar_quadruped": {"front_toe": 0.015, "hind_toe": 0.015}}
 GROUND = f"""
     <geom type="plane" size="50 50 1" zaxis="0 1 0" friction="{FRICTION} 0 0" solref="0.002 1"/>
 ---<geom type="sphere" size="1e-4" pos="{peers.L5} 0 0" friction="{FRICTION} 0 0" solref="0.002 1"/>---
@@ -98,13 +94,13 @@ def run() -> Report:
             lines.append(line)
             what = f"steps per CPU second, times those of mujoco.rollout with {integrator}"
             rows.append(Row.at_least(what, default / pace, 10))
-        for name, feet in WALKERS.items():
-            more, line = walker(name, feet)
+        for name, feet in batch_mujoco.WALKERS.items():
+            more, line = batch_mujoco.walker(name, feet)
             rows += more
             lines.append(line)
         if "SALTUS_ROBOT" in os.environ:  # an MJCF file of one's own
-            row, line = robot(os.environ["SALTUS_ROBOT"])
-            rows.append(row)
+            more, line = batch_mujoco.robot(os.environ["SALTUS_ROBOT"])
+            rows += more
             lines.append(line)
     rows += [trotting(), *gradients(), *searches()]
     if peers.installed("gymnasium"):
@@ -187,7 +183,35 @@ def gradients() -> list[Row]:
 
     least = race({"plain": plain, "both": both}, 3)
     what = "rollout with its gradient by 100 actions, the start and all Params, times a plain one"
-    return [Row.at_most(what, least["both"] / least["plain"], 5, "x")]
+    return [Row.at_most(what, least["both"] / least["plain"], 5, "x"), gradient_error(actions[0], options)]
+
+
+def gradient_error(actions: np.ndarray, options: dict[str, Any]) -> Row:
+    """Derivatives of the distance covered in a second, limits of the motor and impacts on the way."""
+    m, given = machine(), {"boom": (0.0, 0.43), "q1": 1.75, "near": NEAR, "rates": {"boom": (1.0, 0.0), "q1": OMEGA}}
+    _, tape = sl.rollout(m, m.assemble(**given), actions, gradient=True, **options)
+    g = tape.gradient(q=np.eye(7)[0])
+
+    def covered(actions: np.ndarray, **params: float) -> float:
+        held = sl.control.Scheduled(options["control"], 0.01 * np.arange(len(actions)), actions)
+        return sl.simulate(m, m.assemble(**given, params=params), until=1.0, control=held, tolerance=1e-13).end.q[
+            "boom.x"
+        ]
+
+    off, largest = [], np.abs(g.actions).max()
+    for j in (0, 10, 35, 60, 90):
+        push = 1e-4 * np.eye(len(actions))[:, j : j + 1]
+        slope = (covered(actions + push) - covered(actions - push)) / 2e-4
+        off.append(abs(g.actions[0, j, 0] - slope) / largest)
+    lengths = [name for name in m.params if name.startswith("l_")]
+    by_length = dict(zip(m.params, g.params[0], strict=True))
+    largest = max(abs(by_length[name]) for name in lengths)
+    for name in ("l_1", "l_3", "l_5"):
+        x, d = m.params[name].value, 1e-7
+        slope = (covered(actions, **{name: x + d}) - covered(actions, **{name: x - d})) / (2 * d)
+        off.append(abs(by_length[name] - slope) / largest)
+    what = "its distance from differences of `simulate` at 1e-13, by 5 actions and 3 lengths, of the largest of a kind"
+    return Row.at_most(what, max(off), 1e-6)
 
 
 def searches() -> list[Row]:
@@ -241,101 +265,6 @@ def environments() -> list[Row]:
         Row("env.step of 1 ms, one copy, per CPU second", f"{1 / one:,.0f}", ">= 100,000", 1 / one >= 100_000),
         Row.at_most("share of Python in a step of 1,024 copies, 10 ms", 100 * (1 - inside[0] / whole), 10, " %"),
     ]
-
-
-def walker(name: str, feet: dict[str, float]) -> tuple[list[Row], str]:
-    """A machine of the zoo that sinks onto its feet, motors off, and the same from its MJCF with balls for feet."""
-    m = getattr(sl.zoo, name)()
-    start = m.assemble(**next(iter(m.keyframes.values())))
-    speeds = np.random.default_rng(0).uniform(0.2, 0.8, WALKING)
-    given = []
-    for v in speeds:
-        given.append(sl.State(m, start.positions, np.array([v, *start.velocities[1:]]), start.params))
-    times = round(0.15 / STEP)
-    batch = sl.Batch(m, WALKING, step=STEP, threads=1)
-    least = math.inf
-    for _ in range(3):
-        batch.reset(given)
-        begin = time.process_time()
-        batch.step(np.zeros(len(m.inputs)), times=times)
-        least = min(least, time.process_time() - begin)
-    ours = WALKING * times / least
-    gap = max(batch.state[k].gap for k in range(0, WALKING, 16))
-    pace, worst = mujocos(m, feet, given, times)
-    said = f"{ours:,.0f} of Saltus, loops {gap:.0e} m; {pace:,.0f} of mujoco.rollout, loops {worst:.0e} m"
-    what = f"steps per CPU second of the {m.name}, times those of mujoco.rollout with Euler"
-    return [Row.at_least(what, ours / pace, 3)], f"| {m.name}: {said} | | | | |"
-
-
-def mujocos(m: sl.Mechanism, feet: dict[str, float], given: list[sl.State], times: int) -> tuple[float, float]:
-    """Steps per CPU second in mujoco.rollout, and the largest gap of a loop."""
-    import mujoco
-    from mujoco import rollout
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "machine.xml"
-        sl.write(m, path, partial=True)
-        text = path.read_text()
-    rough = f'friction="{FRICTION} 0 0" solref="0.002 1"'
-    for foot, radius in feet.items():
-        ball = rf'<geom type="sphere" size="{radius}" \1 {rough}/><site name="{foot}" \1'
-        text = re.sub(rf'<site name="{foot}" (pos="[^"]*")', ball, text)
-    text = text.replace("<worldbody>", f'<worldbody><geom type="plane" size="50 50 1" zaxis="0 1 0" {rough}/>')
-    text = re.sub(r'timestep="[^"]*"', f'timestep="{STEP}"', text).replace('solref="0.004 1"', 'solref="0.002 1"')
-    model = mujoco.MjModel.from_xml_string(text)
-    data = mujoco.MjData(model)
-    states = np.zeros((len(given), mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)))
-    for k, x in enumerate(given):
-        data.qpos[:], data.qvel[:], data.time = x.positions, x.velocities, 0.0
-        mujoco.mj_getState(model, data, states[k], mujoco.mjtState.mjSTATE_FULLPHYSICS)
-    control, least = np.zeros((len(given), times, model.nu)), math.inf
-    for _ in range(2):
-        begin = time.process_time()
-        found, _ = rollout.rollout(model, data, states, control)
-        least = min(least, time.process_time() - begin)
-    worst = 0.0
-    for k in range(0, len(given), 16):
-        data.qpos[:] = found[k, -1, 1 : 1 + model.nq]
-        mujoco.mj_kinematics(model, data)
-        for i in range(model.neq):
-            a, b = (data.site_xpos[x[i]] for x in (model.eq_obj1id, model.eq_obj2id))
-            worst = max(worst, float(np.linalg.norm(a - b)))
-    return len(given) * times / least, worst
-
-
-def robot(path: str) -> tuple[Row, str]:
-    """A robot from an MJCF file with all its contacts, motors off, from its start on, in stretches of 20 ms.
-
-    A batch and MuJoCo go the same way; how many steps of a stretch a batch makes hangs on what happens in it.
-    """
-    import mujoco
-
-    file = sl.read(path, contacts=True)
-    m, times = file.mechanism, 100
-    batch = sl.Batch(m, WALKING // 4, step=STEP, ground=file.ground, threads=1)
-    least, theirs = np.full(times // 20, math.inf), math.inf
-    for _ in range(4):  # what is compiled is not timed
-        batch.reset(file.start)
-        for k in range(len(least)):
-            begin = time.process_time()
-            batch.step(times=20)
-            least[k] = min(least[k], time.process_time() - begin)
-    paces, ours = batch.copies * 20 / least, batch.copies * times / least.sum()
-    model = mujoco.MjModel.from_xml_path(path)
-    model.opt.timestep, data = STEP, mujoco.MjData(model)
-    for _ in range(8):
-        if model.nkey:
-            mujoco.mj_resetDataKeyframe(model, data, 0)
-            data.ctrl[:] = 0.0
-        begin = time.process_time()
-        mujoco.mj_step(model, data, times)
-        theirs = min(theirs, (time.process_time() - begin) / times)
-    gap = float(np.abs(data.efc_pos[: data.ne]).max(initial=0.0))
-    what = f"steps per CPU second of {m.name}, times those of MuJoCo with the file's integrator"
-    each = ", ".join(f"{x:,.0f}" for x in paces)
-    said = f"{ours:,.0f} of Saltus (by stretch {each}), loops {batch.state[0].gap:.0e} m; "
-    said += f"{1 / theirs:,.0f} of MuJoCo, loops {gap:.0e} m"
-    return Row.at_least(what, ours * theirs, 3), f"| {m.name}: {said} | | | | |"
 
 
 def rolled(integrator: str, given: list[sl.State], times: int, exact: np.ndarray) -> tuple[float, str]:

@@ -87,8 +87,9 @@ def _serve(pipe: Connection, other_end: Connection, cache: str, trials: str) -> 
 
 
 def results(seeds: list[int], trials: str = "robust.trial") -> Iterator[dict[str, Any]]:
-    """Run the trials of a module one after another."""
-    with tempfile.TemporaryDirectory(prefix="saltus-robust-") as cache:
+    """Run the trials of a module one after another; what they compile stays in $SALTUS_CACHE_DIR if that is given."""
+    with tempfile.TemporaryDirectory(prefix="saltus-robust-") as own:
+        cache = os.environ.get("SALTUS_CACHE_DIR", own)
         worker = Worker(cache, trials)
         try:
             for seed in seeds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,42 @@ PASSIVE = ("spring", "bushing", "mat", "friction")  # names of what can only tak
 FIT = {"Baumgarte": (50.0, 50.0)}  # gains of constraint feedback
 
 
+def _units(machine: Machine, t: float | np.ndarray, q: np.ndarray) -> dict[str, Pose]:
+    """Stacks of poses, the last one over all velocities: each moves with a unit of its own."""
+    one = np.eye(len(machine.v))
+    return world(machine, t, q, one, 0 * one, still=True)
+
+
 class Instant:
     """A machine at one time: its motion, and its partial velocities, one for each velocity coordinate."""
 
     def __init__(self, machine: Machine, t: float, q: np.ndarray, v: np.ndarray, a: np.ndarray) -> None:
         self.machine, self.t, self.q, self.v, self.a = machine, t, q, v, a
-        self.poses = world(machine, t, q, v, a)
-        zero = np.zeros(len(v))
-        self.partial = [world(machine, t, q, unit, zero, still=True) for unit in np.eye(len(v))]
+
+    @classmethod
+    def several(cls, machine: Machine, t: np.ndarray, q: np.ndarray, v: np.ndarray, a: np.ndarray) -> list[Instant]:
+        """Many of one machine, whose motions are found at once."""
+        out = [cls(machine, float(own[0]), *own[1:]) for own in zip(t, q, v, a, strict=True)]
+        poses = world(machine, t, q, v, a)
+        units = _units(machine, t[:, None], q[:, None])
+        for k, now in enumerate(out):
+            now.poses, now.units = ({name: pose[k] for name, pose in of.items()} for of in (poses, units))
+        return out
+
+    @cached_property
+    def poses(self) -> dict[str, Pose]:
+        """Pose of every link."""
+        return world(self.machine, self.t, self.q, self.v, self.a)
+
+    @cached_property
+    def units(self) -> dict[str, Pose]:
+        """Stacks of poses, which move with a unit of each velocity."""
+        return _units(self.machine, self.t, self.q)
+
+    @property
+    def partial(self) -> list[dict[str, Pose]]:
+        """The same one by one."""
+        return [{name: pose[i] for name, pose in self.units.items()} for i in range(len(self.v))]
 
     # ---- balance of forces --------------------------------------------------------------------------------------
 
@@ -72,22 +101,22 @@ class Instant:
 
     def _lever(self, link: str, at: np.ndarray) -> np.ndarray:
         """How fast a point goes for a unit of each velocity."""
-        return np.array([np.linalg.norm(poses[link].point(at)[1]) for poses in self.partial])
+        return np.linalg.norm(self.units[link].point(at)[:, 1], axis=1)
 
     def _inertial_size(self, body: Body) -> np.ndarray:
         """Size of the terms that accelerate a body before they cancel within it."""
         shift = self._lever(body.name, body.com)
-        turn = np.array([np.linalg.norm(poses[body.name].spin) for poses in self.partial])
+        turn = np.linalg.norm(self.units[body.name].spin, axis=1)
         v, a = np.abs(self.v), np.abs(self.a)
         spin = turn @ v
         force = body.mass * (shift @ a + spin * (shift @ v) + np.linalg.norm(self.machine.down()))
         return shift * force + turn * np.linalg.norm(body.inertia) * (turn @ a + spin**2)
 
     def _along(self, link: str, at: np.ndarray, force: np.ndarray) -> np.ndarray:
-        return np.array([poses[link].point(at)[1] @ force for poses in self.partial])
+        return self.units[link].point(at)[:, 1] @ force
 
     def _turning(self, link: str, moment: np.ndarray) -> np.ndarray:
-        return np.array([poses[link].spin @ moment for poses in self.partial])
+        return self.units[link].spin @ moment
 
     def _joint_rates(self, pin: Any, name: str) -> np.ndarray:
         """How fast a joint with a motor moves in each partial velocity."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from scipy.optimize import nnls
 
 from robust.judge import Instant, null_space
 from robust.machines import q_at
-from robust.motion import Pose, across, cross
+from robust.motion import Pose, across, cross, world
 from robust.touching import UNTIL, Near, Touch, Toucher, near
 
 FINE = 1e-6  # of the terms of an equation
@@ -49,7 +51,23 @@ class Touching:
         fastest = float(np.abs(now.v).max(initial=0.0)), float(np.sqrt(np.abs(now.a).max(initial=0.0)))
         self.step = 1e-3 / (1.0 + sum(fastest))
         self.corners: list[tuple[str, list[Side], np.ndarray]] = []  # feet between two pieces
-        self.sides = [side for x in given.touches for side in self._sides(x)]
+
+    @cached_property
+    def sides(self) -> list[Side]:
+        """All contacts but feet between two pieces of the ground, which are `corners`."""
+        return [side for x in self.given.touches for side in self._sides(x)]
+
+    @cached_property
+    def gaps(self) -> list[tuple[str, float]]:
+        """Gap (m, rad) of every contact."""
+        out, m = list[tuple[str, float]](), self.now.machine
+        for x in self.given.touches:
+            if x.kind == "stop":
+                value = float(self.now.q[q_at(m, m.v_names.index(x.name))])
+                out += [(x.name, s * (value - end)) for end, s in ((x.lower, 1), (x.upper, -1)) if end is not None]
+            elif x.kind != "rub":
+                out += [(x.name, self._gap(x, one, 0)[0]) for one in self._nearest(x)]
+        return out
 
     @property
     def all_sides(self) -> list[Side]:
@@ -59,14 +77,17 @@ class Touching:
     def _sides(self, x: Touch) -> list[Side]:
         if x.kind in ("stop", "rub"):
             return self._coordinate(x)
-        if x.kind == "touch":
-            return [self._side(x, None)]
-        found = near(self.given.land, self._place(x, 0), x.radius, self.now.machine.spatial)
-        sides = [self._side(x, one) for one in found]
+        sides = [self._side(x, one) for one in self._nearest(x)]
         if len(sides) > 1:
             self.corners.append((x.name, sides, self._force(x)))
             return []
         return sides
+
+    def _nearest(self, x: Touch) -> Sequence[Near | None]:
+        """Pieces of the ground that a foot is nearest to; None of what is no foot."""
+        if x.kind == "touch":
+            return [None]
+        return near(self.given.land, self._place(x, 0), x.radius, self.now.machine.spatial)
 
     def _force(self, x: Touch) -> np.ndarray:
         force = self.forces.get(x.name, np.zeros(3))
@@ -124,22 +145,23 @@ class Touching:
         distance = float(np.linalg.norm(away))
         return distance - x.radius - more, away / distance
 
-    def _slip(self, x: Touch, one: Near | None, h: float) -> tuple[np.ndarray, np.ndarray]:
-        """Velocity of one surface against the other along the face, and where they touch."""
+    def _moving(self, x: Touch, one: Near | None, h: float) -> tuple[float, np.ndarray, np.ndarray]:
+        """Rate of the gap, velocity of one surface against the other along the face, and where they touch."""
         _, n = self._gap(x, one, h)
         touch = self._place(x, h) - x.radius * n
         u = _velocity(self._pose(x.link, h), touch)
         if x.face is not None:
             u = u - _velocity(self._pose(x.face[1], h), touch)
-        return u - n * (n @ u), touch
+        return float(n @ u), u - n * (n @ u), touch
 
     def _side(self, x: Touch, one: Near | None) -> Side:
         h, now = self.step, self.now
-        (gap, n), ahead, behind = self._gap(x, one, 0), self._gap(x, one, h)[0], self._gap(x, one, -h)[0]
-        gaps = np.array([gap, (ahead - behind) / (2 * h), (ahead - 2 * gap + behind) / h**2])
+        gap, n = self._gap(x, one, 0)
+        rising, slip, touch = self._moving(x, one, 0)
+        ahead, behind = self._moving(x, one, h), self._moving(x, one, -h)
+        gaps = np.array([gap, rising, (ahead[0] - behind[0]) / (2 * h)])
         along = across([n]) if now.machine.spatial else np.array([[n[1], -n[0], 0.0]])
-        slip, touch = self._slip(x, one, 0)
-        rate = (self._slip(x, one, h)[0] - self._slip(x, one, -h)[0]) / (2 * h)
+        rate = (ahead[1] - behind[1]) / (2 * h)
         rows = np.array([self._push(x, touch, d) for d in (n, *along)])
         force = self._force(x)
         mu, static = self._friction(x)
@@ -155,10 +177,15 @@ class Touching:
 
     def _push(self, x: Touch, touch: np.ndarray, force: np.ndarray) -> np.ndarray:
         """Generalised force of a force where two surfaces touch."""
-        out = np.array([_velocity(poses[x.link], touch) @ force for poses in self.now.partial])
+        out = self._moved(x.link, touch) @ force
         if x.face is not None and x.face[1] != "ground":
-            out -= np.array([_velocity(poses[x.face[1]], touch) @ force for poses in self.now.partial])
+            out -= self._moved(x.face[1], touch) @ force
         return out
+
+    def _moved(self, link: str, place: np.ndarray) -> np.ndarray:
+        """Velocity of the point of a link that is at a place, with a unit of each velocity."""
+        unit = self.now.units[link]
+        return unit.p[:, 1] + np.cross(unit.spin, place - unit.p[:, 0])
 
     # ---- dynamics ---------------------------------------------------------------------------------------------------
 
@@ -169,8 +196,7 @@ class Touching:
         M = np.zeros((len(now.v), len(now.v)))
         for body in m.bodies:
             R = now.poses[body.name].R[0]
-            shift = np.array([poses[body.name].point(body.com)[1] for poses in now.partial])
-            turn = np.array([poses[body.name].spin for poses in now.partial])
+            shift, turn = now.units[body.name].point(body.com)[:, 1], now.units[body.name].spin
             M += body.mass * shift @ shift.T + turn @ (R @ body.inertia @ R.T) @ turn.T
         for pin in m.tree:
             for name in pin.v_names if pin.motor is not None else ():
@@ -213,10 +239,11 @@ def of_run(given: Toucher, run: Any) -> list[str]:
     ends = {*borders.tolist()}
     if run.outcome.kind == "painleve":
         picked = {i for i in picked if run.t[i] < run.outcome.t - 1e-9}  # there forces have no bound
-    for index in sorted(picked):
-        faults += _of_instant(given, run, index, ends=index in ends)
-    faults += _gaps(given, run, sorted(picked))
-    if "without bound" in run.outcome.detail and not _wedged(_instant(given, run, -1)):
+    order = sorted(picked)
+    for index, here in zip(order, _instants(given, run, order), strict=True):
+        faults += _of_instant(given, run, here, index, ends=index in ends)
+    faults += _gaps(given, run, order)
+    if "without bound" in run.outcome.detail and not _wedged(_instants(given, run, [-1])[0]):
         faults.append(f"no contact is wedged at {run.outcome.t:.6g} s")
     seen = set()
     for event in run.events:
@@ -231,39 +258,38 @@ def of_run(given: Toucher, run: Any) -> list[str]:
     return faults
 
 
-def _instant(given: Toucher, run: Any, index: int) -> Touching:
-    a = run.arrays
-    now = Instant(given.machine, float(run.t[index]), a["q"][index], a["v"][index], a["a"][index])
-    return Touching(given, now, dict(zip(run.meta["forces"], a["forces"][index], strict=True)))
+def _instants(given: Toucher, run: Any, indices: list[int]) -> list[Touching]:
+    a, names = run.arrays, run.meta["forces"]
+    motion = run.t[indices], a["q"][indices], a["v"][indices], a["a"][indices]
+    many = zip(Instant.several(given.machine, *motion), a["forces"][indices], strict=True)
+    return [Touching(given, now, dict(zip(names, forces, strict=True))) for now, forces in many]
 
 
 def _gaps(given: Toucher, run: Any, known: list[int]) -> list[str]:
     """Nothing is ever inside of anything."""
-    faults, a, still = [], run.arrays, np.zeros(len(given.machine.v))
-    for index in np.unique(np.linspace(0, len(run.t) - 1, 60).astype(int)):
-        if index in known:
-            continue
-        now = Instant(given.machine, float(run.t[index]), a["q"][index], still, still)
-        for side in Touching(given, now, dict(zip(run.meta["forces"], a["forces"][index], strict=True))).all_sides:
-            faults += _inside(given, side, float(run.t[index]))
+    faults, a = [], run.arrays
+    picked = [i for i in np.unique(np.linspace(0, len(run.t) - 1, 60).astype(int)) if i not in known]
+    still = np.zeros((len(picked), len(given.machine.v)))
+    poses = world(given.machine, run.t[picked], a["q"][picked], still, still)
+    for k, index in enumerate(picked):
+        now = Instant(given.machine, float(run.t[index]), a["q"][index], still[k], still[k])
+        now.poses = {name: pose[k] for name, pose in poses.items()}
+        faults += _inside(given, Touching(given, now, {}).gaps, now.t)
     return faults
 
 
-def _inside(given: Toucher, side: Side, t: float) -> list[str]:
-    if side.gap[0] < -NEAR - given.machine.tolerance:
-        return [f"{side.name} is {-side.gap[0]:.2g} m inside at {t:.6g} s"]
-    return []
+def _inside(given: Toucher, gaps: Sequence[tuple[str, float]], t: float) -> list[str]:
+    low = -NEAR - given.machine.tolerance
+    return [f"{name} is {-gap:.2g} m inside at {t:.6g} s" for name, gap in gaps if gap < low]
 
 
-def _of_instant(given: Toucher, run: Any, index: int, *, ends: bool) -> list[str]:
+def _of_instant(given: Toucher, run: Any, here: Touching, index: int, *, ends: bool) -> list[str]:
     """At a sample; `ends`: the last one before an event, where a slip at rest is not one that starts."""
-    here, t = _instant(given, run, index), float(run.t[index])
-    faults = []
+    faults, t = list[str](), float(run.t[index])
     weight = sum(b.mass for b in given.machine.bodies) * 9.81
     largest = max([weight, *(abs(s.pressed) for s in here.sides), *(np.linalg.norm(f) for _, _, f in here.corners)])
     small, wide = FINE * largest, _accelerations(here)
-    for s in here.all_sides:
-        faults += _inside(given, s, t)
+    faults += _inside(given, here.gaps, t)
     for s in here.sides:
         faults += [f"{s.name} {text} at {t:.6g} s" for text in _laws(s, small, wide, given.machine.tolerance, ends)]
     for name, sides, force in here.corners:
@@ -367,8 +393,9 @@ def _wedged(here: Touching) -> bool:
 def _of_impact(given: Toucher, event: Any) -> list[str]:
     """Moreau's law: impulses within their cones that give the change of velocity, against the slip that is left."""
     q, v, zero = event.q, event.impact.v, 0 * event.v
-    instants = [Instant(given.machine, event.t, q, x, zero) for x in (event.v_before, v, event.v)]
-    before, after, rests = (Touching(given, now, _nothing(given)) for now in instants)
+    speeds = np.array([event.v_before, v, event.v])
+    thrice = np.full(3, event.t), np.tile(q, (3, 1)), speeds, np.tile(zero, (3, 1))
+    before, after, rests = (Touching(given, now, _nothing(given)) for now in Instant.several(given.machine, *thrice))
     M = before.mass
     T0, T1 = (float(x @ M @ x / 2) for x in (event.v_before, v))
     out = []

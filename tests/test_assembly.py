@@ -36,6 +36,26 @@ def slider_crank(crank=0.1, rod=0.3, offset=0.0):
     return m
 
 
+def test_the_branch_is_that_of_what_was_guessed():
+    """One guess of two free angles picks the nearer of the rocker's two angles, by the law of cosines."""
+    generator, tried = np.random.default_rng(1), 0
+    while tried < 40:
+        crank, coupler, rocker, ground = generator.uniform(0.3, 1.0, 4)
+        q1 = generator.uniform(-math.pi, math.pi)
+        x, y = crank * math.cos(q1) - ground, crank * math.sin(q1)
+        far = math.hypot(x, y)
+        if not abs(coupler - rocker) + 0.05 < far < coupler + rocker - 0.05:
+            continue
+        half = math.acos((rocker**2 + far**2 - coupler**2) / (2 * rocker * far))
+        side = generator.choice([-1, 1])
+        wanted = math.atan2(y, x) + side * half
+        guess = wanted + side * generator.uniform(-0.4, 0.4) * half
+        m = four_bar(ground, crank, coupler, rocker)
+        found = m.assemble(q1=q1, near={"q3": guess}).q.q3
+        assert math.remainder(found - wanted, 2 * math.pi) == pytest.approx(0.0, abs=1e-11)
+        tried += 1
+
+
 def five_bar():
     m = sl.Mechanism("five-bar")
     arms = [m.rod(n, mass=1.0, length=x) for n, x in (("l1", 0.2), ("l2", 0.35), ("r1", 0.2), ("r2", 0.35))]

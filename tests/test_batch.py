@@ -500,6 +500,38 @@ def test_random_batches_follow_the_event_exact_run(seed):
     assert (found.verdict, found.copies) == ("right", {"right": 4})
 
 
+def test_a_jam_that_may_also_open_is_doubted():
+    """After an impact a contact that may jam by friction may open as well; `simulate` lets it open."""
+    batches = pytest.importorskip("robust.batches")
+    assert batches.trial(39).copies == {"right": 3, "doubted": 1}
+
+
+@pytest.mark.parametrize(("step", "tolerance"), [(1e-3, math.inf), (1e-3, 1e-5), (1e-4, 1e-9)])
+def test_a_loop_that_passes_its_dead_centre_is_lost(step, tolerance):
+    """A crank and a rod as long as it move a slider, s = 2 r cos(angle), the independent coordinate where it starts.
+
+    It turns back where both are in line: there copies end, however coarse their steps.
+    """
+    m = sl.Mechanism("slider crank", gravity=0)
+    crank, rod = m.rod("crank", mass=1.0, length=0.2), m.rod("rod", mass=1e-6, length=0.2)
+    slider = m.link("slider", mass=1e-6)
+    m.slide("s", m.ground, slider, axes="x")
+    m.revolute("pin", slider, rod.start)
+    m.revolute("main", m.ground, crank.start)
+    m.revolute("wrist", rod.end, crank.end)
+    start = m.assemble(main=2.0, near={"s": 0.4 * math.cos(2.0), "pin": math.pi - 2.0}, rates={"main": 10.0})
+    batch = sl.Batch(m, 2, step=step, tolerance=tolerance, threads=1)
+    batch.reset(start)
+    assert m.v_names[batch.motion.choice.independent[0]] == "s"
+    turn = (math.pi - 2.0) / 10.0  # the other masses are small
+    batch.step(times=round(0.9 * turn / step))
+    assert not batch.done.any()
+    assert batch.state.q[:, 0] == pytest.approx(0.4 * np.cos(2.0 + 10 * batch.t), abs=1e-5)
+    batch.step(times=round(0.2 * turn / step))
+    assert batch.lost.all()
+    assert batch.t == pytest.approx(turn, abs=step)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -530,9 +562,21 @@ def test_actions_that_are_not_numbers_are_refused_by_copy(exact):
         batch.step([[1.0, 0.0], [math.nan, 0.0], [1.0, 0.0]])
     assert batch.lost.tolist() == [False, True, False]
     assert np.isfinite(batch.state.q).all()
+    with pytest.raises(BadValue, match="give 2 numbers"):
+        batch.step("fast")
 
 
-@pytest.mark.parametrize("given", [{"starts": None}, {"copies": ["a"]}, {"copies": [3]}, {"begin": math.nan}])
+def test_starts_go_to_the_copies_as_they_are_named():
+    m = block()
+    batch = sl.Batch(m, 3, step=1e-3)
+    batch.reset(m.assemble(s=(0.0, 1.0)))
+    batch.reset([m.assemble(s=(x, 1.0)) for x in (5.0, 7.0)], [2, 0])
+    assert batch.state.q[:, 0].tolist() == [7.0, 0.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    "given", [{"starts": None}, {"copies": ["a"]}, {"copies": [3]}, {"copies": [1, 1]}, {"begin": math.nan}]
+)
 def test_resets_that_cannot_be_are_refused(given):
     m = block()
     batch = sl.Batch(m, 3, step=1e-3)

@@ -59,6 +59,23 @@ def test_a_slide_that_ends():
     assert g.actions[0, 2] == pytest.approx([0.0, 0.0], abs=1e-12)
 
 
+def test_a_push_that_jumps_where_the_block_is():
+    """2 m/s2 up to x = a, 1 m/s2 beyond: x0 moves the end by 1 - (T - t1) / v1, t1 and v1 those of the passage."""
+    m, a, T = block(0.0), 0.01, 0.2
+    start = m.assemble(s=(0.0, 1.0))
+
+    def law(t, s, action):
+        return {"x": action[0] * sl.math.where(s.q["s.x"] < a, 2.0, 1.0), "y": 0.0}
+
+    final, tape = sl.rollout(m, start, [[1.0]], times=200, control=law, gradient=True)
+    t1, v1 = math.sqrt(a), 2 * math.sqrt(a)
+    assert final.q[0, 0] == pytest.approx(a + v1 * (T - t1) + (T - t1) ** 2 / 2, abs=1e-10)
+    g = tape.gradient(q=[1.0, 0.0])
+    assert g.q[0, 0] == pytest.approx(1 - (T - t1) / v1, abs=1e-9)
+    assert tape.change(q=[1.0, 0.0]).q[0, 0] == pytest.approx(g.q[0, 0], abs=1e-12)
+    assert g.exists.all()
+
+
 def law(t, s, action):
     return {"q1": action[0] - s.v.q1}
 
@@ -103,6 +120,38 @@ def test_a_leg_through_impact_slip_and_lift():
         assert g.params[0, at] == pytest.approx(
             slope(0, lambda d, n=name, x=size: {"params": {n: x + d}}, 1e-6), rel=1e-6
         )
+
+
+@pytest.mark.parametrize(
+    "limits", [{"torque_limit": 4.0, "power_limit": 1e9}, {"torque_limit": 8.0, "power_limit": 60.0}]
+)
+def test_a_motor_that_comes_to_its_limits(limits):
+    """Against central differences of `simulate` at 1e-13 while limits of torque and power come and go."""
+    m, n = bolt(0.3), 12
+    actions = -36 + np.random.default_rng(0).uniform(-12, 12, (n, 1))
+    given = {"boom": (0.0, 0.43), "q1": 1.75, "near": NEAR, "rates": {"boom": (1.0, 0.0), "q1": -36.0}}
+    _, tape = sl.rollout(
+        m, m.assemble(**given), actions, control=law, params=limits, gradient=True, tolerance=1e-10, threads=1
+    )
+    weights = np.array([1.0, 0.5, 0, 0.2, 0, 0, 0]), np.array([0.1, 0, 0, 0, 0, 0.02, 0])
+    g = tape.gradient(*weights)
+    assert g.exists.all()
+
+    def value(push=0.0, **changed):
+        begin = m.assemble(**given, params={**limits, **changed})
+        held = sl.control.Scheduled(law, 0.01 * np.arange(n), actions + push)
+        run = sl.simulate(m, begin, until=0.01 * n, control=held, tolerance=1e-13)
+        assert run.outcome.ok
+        return weights[0] @ run.end.positions + weights[1] @ run.end.velocities
+
+    largest, d = np.abs(g.actions).max(), 1e-3
+    for j in (0, 3, 9):
+        push = d * np.eye(n)[:, j : j + 1]
+        assert g.actions[0, j, 0] == pytest.approx((value(push) - value(-push)) / (2 * d), abs=1e-7 * largest)
+    for name in ("l_3", "torque_limit"):
+        x, d = {"l_3": 0.19, **limits}[name], 1e-5
+        slope = (value(**{name: x + d}) - value(**{name: x - d})) / (2 * d)
+        assert g.params[0, list(m.params).index(name)] == pytest.approx(slope, rel=1e-6, abs=1e-8)
 
 
 def test_forth_is_what_back_is():

@@ -71,6 +71,44 @@ def test_round_an_edge_a_smooth_circle_leaves_at_two_thirds():
     assert np.hypot(left.q[0], left.q[1]) == pytest.approx(0.1, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("x", "heights", "radius", "rests"),
+    [
+        ([-1, 0, 0, 0.02, 0.02, 1], [0, 0, -0.2, -0.2, 0, 0], 0.03, math.sqrt(0.03**2 - 0.01**2)),
+        ([-1, -0.01, 0.03, 1.02], [0.99, 0, 0, 0.99], 0.1, 0.1 * math.sqrt(2) - 0.02),
+        ([-1, -0.02, 0.04, 1.02], [0.98, 0, 0, 0.98], 0.05, 0.05),
+        ([-1, 0, 0.01, 0.02, 1], [0, 0, -0.001, 0, 0], 0.05, 0.05 * math.sqrt(1.01) - 0.001),
+    ],
+)
+def test_a_round_foot_rests_on_what_it_reaches(x, heights, radius, rests):
+    """On both edges of a slot, on both sides of a groove or at its bottom, on both sides of a scratch."""
+    m = point(radius=radius)
+    run = sl.simulate(m, m.assemble(at=(0.01, 0.3)), until=0.6, ground=sl.ground.Profile(x, heights))
+    assert run.outcome.ok, run.outcome
+    assert run.q.at.y[-1] == pytest.approx(rests, abs=1e-9)
+
+
+def test_a_round_foot_goes_over_a_step_lower_than_its_radius():
+    """Smooth, r = 0.1 m against a step of 0.02 m: it meets the edge at n = (-0.6, 0.8), which leaves 0.8 v along it."""
+    m = point(radius=0.1)
+    run = sl.simulate(
+        m, m.assemble(at=(-0.5, 0.1), rates={"at": (3.0, 0)}), until=0.4, ground=sl.ground.Stairs(0.02, 2.0, 1)
+    )
+    assert run.outcome.ok, run.outcome
+    hit = next(e for e in run.events if e.impact is not None)
+    assert hit.t == pytest.approx((0.5 - 0.06) / 3, abs=1e-9)
+    assert hit.v == pytest.approx([3 * 0.8 * 0.8, 3 * 0.8 * 0.6], abs=1e-9)
+
+
+def test_a_run_in_which_a_foot_passed_a_wall_is_not_ok():
+    """A point that flies from wall to wall of a shaft: what it is nearest to changes where no patch of it ends."""
+    m = point(restitution=1.0)
+    shaft = sl.ground.Profile([-1, 0, 0, 0.1, 0.1, 1], [0, 0, -3, -3, 0, 0])
+    run = sl.simulate(m, m.assemble(at=(0.05, -0.3), rates={"at": (2.0, 0)}), until=0.4, ground=shaft)
+    inside = (run.q.at.x > -1e-6) & (run.q.at.x < 0.1 + 1e-6) | (run.q.at.y > 0)
+    assert run.outcome.ok == bool(inside.all())
+
+
 @pytest.mark.parametrize("radius", [0.0, 0.05])
 def test_on_smooth_waves_it_swings_as_its_own_equation_says(radius):
     """Along h = 0.1 cos(2 x) the centre of a circle follows the parallel curve; scipy integrates its arc length."""
@@ -258,6 +296,21 @@ def test_unlike_feet_of_a_stiff_sledge_share_a_pull_until_all_slip(spatial):
     assert slips == pytest.approx([limit / 2] * len(feet), rel=1e-6)  # so near to their limits all are let go
 
 
+def test_feet_of_a_body_that_a_loop_keeps_level_share_its_weight_alone():
+    """Feet of friction 0.1 and 0.5 bear half the weight each, whatever moments the loop has: a = F / m - 0.3 g."""
+    m = sl.Mechanism("tray")
+    tray = m.link("tray", mass=2.0, inertia=0.1, com=(0.3, 0.2))
+    m.planar("at", m.ground, tray)
+    m.slide("level", m.ground, tray, axes="xy")
+    m.foot("smooth", tray.at(0.1, 0), friction=0.1)
+    m.foot("rough", tray.at(0.4, 0), friction=0.5)
+    m.force("pull", tray.at(0, 0.5), (12.0, 0))
+    run = sl.simulate(m, m.assemble(), until=0.5)
+    assert run.outcome.ok, run.outcome
+    assert run.q.at.x[-1] == pytest.approx((6 - 0.3 * G) / 8, rel=1e-6)  # as damping of dependent rows has it
+    assert run.force("smooth")[-1] == pytest.approx([-0.1 * G, G], rel=1e-5)
+
+
 def test_a_foot_on_a_rail_rests_on_its_load():
     """1 kg on a rail 30 degrees steep, its foot on the ground: N sin + T cos = m g sin; least norm has T / N = 1.7."""
     m = sl.Mechanism("rail")
@@ -422,6 +475,15 @@ def test_slips_in_3d_without_a_solution_are_counted():
         solve(G_, b, laws, count=True)
 
 
+def test_what_parts_without_forces_is_not_jammed_by_friction():
+    """One freedom between two faces that friction 2 could hold by any forces: it moves off both and needs none."""
+    way = np.array([0.9, 0.1, -0.8, 0.2])  # along and across each of two faces, of 1 kg that moves along one line
+    laws = [Law((0,), 1, 2.0, 2.0), Law((2,), 3, 2.0, 2.0)]
+    found = solve(np.outer(way, way), 3.0 * way, laws)
+    assert found.modes == ("open", "open")
+    assert not found.f.any()
+
+
 def test_several_solutions_are_counted():
     """Painleve's rod at friction 2: none that slips on, or two."""
     G_ = np.array([[4.0, -3.0], [-3.0, 2.0]])
@@ -541,6 +603,23 @@ def test_bounces_without_end_are_told_and_those_that_end_pass(restitution, kind,
     assert run.outcome.kind == kind
 
 
+def test_bounces_of_a_foot_that_another_presses_come_to_rest():
+    """A bar of 0.1 kg on its left end, pressed by 50 N at a third of its length, where the right end alone feels none
+    of it: that end bounces by 0.5 and rests after three times its fall, at a'' = -(F / 3 + m g / 2) / (m / 3)."""
+    m = sl.Mechanism("bar")
+    bar = m.rod("bar", mass=0.1, length=1.0)
+    m.planar("at", m.ground, bar)
+    m.foot("left", bar.start, friction=0.9)
+    m.foot("right", bar.end, friction=0.0, restitution=0.5)
+    m.force("press", bar.at(1 / 3, 0), (0, -50.0))
+    run = sl.simulate(m, m.assemble(at=(0, 0, 1e-4)), until=0.01)
+    assert run.outcome.ok, run.outcome
+    fall = math.sqrt(2e-4 * 0.1 / 3 / (50 / 3 + 0.05 * G))
+    rests = next(e.t for e in run.events if e.name == "right rests")
+    assert rests == pytest.approx(3 * fall, rel=1e-6)
+    assert run.q.at.angle[-1] == pytest.approx(0.0, abs=1e-10)
+
+
 def test_a_foot_that_slides_over_an_edge_leaves_it_there():
     """At 1 m/s without friction after 0.1 s; the piece that it leaves is no wall beside the one below."""
     m = sl.Mechanism("block")
@@ -552,3 +631,12 @@ def test_a_foot_that_slides_over_an_edge_leaves_it_there():
     assert run.outcome.ok
     assert [e.name for e in run.events] == ["sole lifts"]
     assert run.events[0].t == pytest.approx(0.1, abs=1e-9)
+
+
+def test_where_stick_ends_and_slip_has_no_solution_there_is_one_left():
+    """Worked by hand: with friction 1.5, f = (1.5, 1) sticks at its limit; without forces it lifts."""
+    G_, b = np.array([[1.0, -0.8], [-0.8, 1.0]]), np.array([-0.7, 0.2])
+    law = [Law((0,), 1, 1.5, 1.5, name="tip")]
+    with pytest.raises(NoForces, match="2 solutions"):
+        solve(G_, b, law, count=True)
+    assert solve(G_, b, law, count=True, leaving={0: "slip"}).modes == ("open",)

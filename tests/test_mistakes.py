@@ -120,7 +120,7 @@ def _():
     m.assemble(pin=0.1)
 
 
-@mistake("torque 'wind'", "sl.math.sin")
+@mistake("the symbol hip", "take sl.math.sin")
 def _():
     """math.sin of a symbol"""
     m = leg()
@@ -284,6 +284,12 @@ def _():
     """a run into the past"""
     m = leg()
     sl.simulate(m, start(m), until=-1.0)
+
+
+@mistake("rate is 1e+09", "5,000,000 samples", "run.at(t)")
+def _():
+    """samples every nanosecond"""
+    run(leg(), rate=1e9)
 
 
 @mistake("tolerance is 1.0", "between 1e-14 and 1e-2")
@@ -1013,3 +1019,18 @@ def test_a_mistake_is_told_with_its_remedy(what, tmp_path, monkeypatch):
             told = str(problem)
     for word in words:
         assert word in told, told
+
+
+def test_pythons_math_is_refused_of_time_and_params_wherever_they_stand():
+    """CasADi's float of a symbol is NaN, of which math.copysign and math.pow(1, x) made plain numbers."""
+    m = sl.Mechanism("machine")
+    length = m.param("length", 1.0)
+    for call in (
+        lambda: math.copysign(1.0, m.time),
+        lambda: math.pow(1.0, 2 * length),
+        lambda: math.sin(m.time),
+        lambda: math.isnan(2 * length),
+    ):
+        with pytest.raises(errors.BadValue, match=r"a float was taken of the symbol .* take sl\.math\.sin"):
+            call()
+    assert float(sl.SX(2.5)) == 2.5

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import saltus as sl
@@ -44,6 +45,52 @@ def test_energy_is_accounted_for():
     assert run.energy_account["work of contact foot"] == pytest.approx(-(0.5 * G + 2.0), rel=1e-3)
     assert abs(run.energy_account["relative residual"]) < 1e-8
     assert [e.name for e in run.events][:3] == ["foot touches", "foot slips", "foot lifts"]
+
+
+def returned(k, D, friction, q, v, until, steps):
+    """Where 1 kg on a spring and a slider in series is at the end: return mapping in steps of first order."""
+    (x, y), (vx, vy), stretch, dt = q, v, 0.0, until / steps
+    for _ in range(steps):
+        depth = max(-y, 0.0)
+        load = max(k * depth * (1 - D * vy), 0.0)
+        pull = k * stretch + k * D * depth * vx
+        if abs(pull) > friction * load:
+            pull = math.copysign(friction * load, pull)
+            stretch = pull / k - D * depth * vx
+        vx, vy = vx - pull * dt, vy + (load - G) * dt
+        x, y, stretch = x + vx * dt, y + vy * dt, stretch + vx * dt
+    return x, y
+
+
+@pytest.mark.parametrize(("D", "speed"), [(0.0, 0.35), (0.0, 0.5), (1.0, 0.35), (0.3, 0.6)])
+def test_a_spring_and_a_slider_in_series(D, speed):
+    """Under a load that swings the face slips on while its point goes back, and stops while its point goes on.
+
+    In 3D the same along any direction, and in a batch.
+    """
+    k, friction, until = 2000.0, 0.5, 0.4
+    m = contact_laws.block(friction, stiffness=k, damping=D)
+    start = m.assemble(at=(0, -0.004), rates={"at": (speed, 0.1)})
+    run = sl.simulate(m, start, until=until)
+    assert run.outcome.ok
+    coarse, fine = (np.array(returned(k, D, friction, (0, -0.004), (speed, 0.1), until, n)) for n in (100_000, 200_000))
+    assert run.end.positions == pytest.approx(2 * fine - coarse, abs=3e-8)  # to second order
+
+    m = sl.Mechanism("block in space", spatial=True)
+    body = m.link("body", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    m.slide("at", m.ground, body, axes="xyz")
+    m.foot("foot", body.origin, friction=friction, stiffness=k, damping=D)
+    skew = m.assemble(at=(0, 0, -0.004), rates={"at": (0.6 * speed, 0.8 * speed, 0.1)})
+    along = sl.simulate(m, skew, until=until)
+    assert along.outcome.ok
+    x, y = run.end.positions
+    assert along.end.positions == pytest.approx([0.6 * x, 0.8 * x, y], abs=1e-10)
+
+    for begin, exact in ((start, run.end), (skew, along.end)):
+        batch = sl.Batch(begin.mechanism, 1, step=1e-3, tolerance=1e-9)
+        batch.reset(begin)
+        batch.step(times=400)
+        assert batch.state.q[0] == pytest.approx(exact.positions, abs=1e-7)
 
 
 def test_a_soft_foot_stands_where_it_starts():

@@ -207,16 +207,18 @@ class Batch:
         self.engine.begin(which, begin, q, *self.parameters(self.motion, self.grounds, which, q, v, theta, begin))
 
     def _which(self, copies: ArrayLike | None) -> np.ndarray:
-        numbers = np.arange(self.copies) if copies is None else np.unique(np.asarray(copies))
-        if len(numbers) and not (numbers.dtype.kind in "iu" and numbers[0] >= 0 and numbers[-1] < self.copies):
+        numbers = np.arange(self.copies) if copies is None else np.atleast_1d(np.asarray(copies))
+        if len(numbers) and not (numbers.dtype.kind in "iu" and numbers.min() >= 0 and numbers.max() < self.copies):
             raise BadValue(f"there are copies 0 to {self.copies - 1}; {copies!r} given", given=copies)
+        if numbers.ndim > 1 or len(set(numbers.tolist())) < len(numbers):
+            raise BadValue(f"copies are {copies!r}; give the number of each once", given=copies)
         return numbers.astype(int)
 
     def _prepare(self, q: np.ndarray, theta: np.ndarray) -> None:
         until, ends = self._until, None
         if isinstance(until, str | Change):
             until, ends = None, Change.named(until, self._contacts) if isinstance(until, str) else until
-        self.motion = Motion(self.machine, self.grounds[0], self._law, until, self._measure, q, theta)
+        self.motion = Motion(self.machine, self.grounds[0], self._law, until, self._measure, q, theta, self._gradient)
         self._slow = max(REST, self.motion.gravity * self.step_length / 8)
         soft = [x.name for x in self.motion.elements if x.soft]
         if self._gradient and (soft or self.motion.patched):
@@ -268,7 +270,7 @@ class Batch:
         p = np.zeros((n, motion.p.numel()))
         p[:, motion.slice("params")] = theta
         laws = np.reshape(motion.laws(theta), (n, -1, 3))
-        p[:, motion.slice("restitution")], p[:, motion.slice("stiffness")] = laws[:, :, 2], motion.stiffness(theta)
+        p[:, motion.slice("restitution")], p[:, motion.slice("springs")] = laws[:, :, 2], motion.springs(theta)
         p[:, motion.slice("given")] = laws[:, :, :2].reshape(n, -1)
         p[:, motion.slice("entry_q")], p[:, motion.slice("entry_v")] = q, v
         p[:, motion.slice("entry_t")] = begin
@@ -318,7 +320,10 @@ class Batch:
         if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 1:
             raise BadValue(f"times is {times!r}; give a whole number from one on", given=times)
         if self.actions:
-            numbers = np.zeros(self.actions) if actions is None else np.asarray(actions, float)
+            try:
+                numbers = np.zeros(self.actions) if actions is None else np.asarray(actions, float)
+            except (TypeError, ValueError) as error:
+                raise BadValue(f"actions are {actions!r}; give {self.actions} numbers, or so many per copy") from error
             if numbers.shape not in ((self.actions,), (self.copies, self.actions)):
                 raise BadValue(
                     f"actions have shape {numbers.shape}; give ({self.actions},) or ({self.copies}, {self.actions})",
@@ -393,7 +398,7 @@ class Batch:
 
     @property
     def lost(self) -> np.ndarray:
-        """Which of them ended because their loops opened beyond 1e-9 m or their numbers were not finite."""
+        """Which of them ended as loops opened beyond 1e-9 m or passed a dead centre, or numbers were not finite."""
         return self.engine.column(self.engine.over) > 1
 
     @property
@@ -403,7 +408,7 @@ class Batch:
 
     @property
     def doubts(self) -> np.ndarray:
-        """How often the motion of each copy was one of several: Painleve's paradox, or more than 8 events in a step."""
+        """How often the motion of each copy may be another: Painleve's paradox, 8 events in a step, one not located."""
         return self.engine.column(self.engine.doubts).copy()
 
 

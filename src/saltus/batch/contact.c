@@ -44,8 +44,8 @@ static inline double dot(const double *a, const double *b, int n) {
 }
 
 /* The shortest x with A x = y by elimination with pivots, in the place of y; pivots below `fine` of the first are zero.
-   Returned is the rank. */
-static int shortest(int n, double A[SIZE(ROWS)][SIZE(ROWS)], double *y, double fine) {
+   Returned is the rank; n less the rank vectors of unit length that A takes to nothing go to `kernel`, if it is wanted. */
+static int shortest(int n, double A[SIZE(ROWS)][SIZE(ROWS)], double *y, double fine, double (*kernel)[SIZE(ROWS)]) {
   double N[SIZE(ROWS) + 1][SIZE(ROWS)], first = 0.0;
   int column[SIZE(ROWS)], rank = 0;
   for (int k = 0; k < n; ++k) column[k] = k;
@@ -82,6 +82,8 @@ static int shortest(int n, double A[SIZE(ROWS)][SIZE(ROWS)], double *y, double f
     for (int i = 0; i < n && c < n; ++i) x[i] /= length;
   }
   for (int i = 0; i < n; ++i) y[column[i]] = N[n - rank][i];
+  for (int k = 0; k < n - rank && kernel; ++k)
+    for (int i = 0; i < n; ++i) kernel[k][column[i]] = N[k][i];
   return rank;
 }
 
@@ -89,9 +91,10 @@ static void respond(const Problem *a, const double *f, double *w) {
   for (int i = 0; i < a->rows; ++i) w[i] = a->b[i] + dot(a->G[i], f, a->rows);
 }
 
-/* Forces near g->f with w = 0 along the rows that a guess holds, and the motion they give. */
-static void held(const Problem *a, Forces *g) {
-  double K[SIZE(ROWS)][SIZE(ROWS)], first[SIZE(ROWS)], step[SIZE(ROWS)], f[SIZE(ROWS)] = {0.0};
+/* Forces near g->f with w = 0 along the rows that a guess holds, and the motion they give. Returned is how many ways there
+   are to change forces along these rows that move none of them, which go to `ways`, if they are wanted. */
+static int held(const Problem *a, Forces *g, double (*ways)[SIZE(ROWS)]) {
+  double K[SIZE(ROWS)][SIZE(ROWS)], N[SIZE(ROWS)][SIZE(ROWS)], first[SIZE(ROWS)], step[SIZE(ROWS)], f[SIZE(ROWS)] = {0.0};
   int row[SIZE(ROWS)], of[SIZE(ROWS)], n = 0;
   for (int i = 0; i < a->n; ++i) {
     const int t = a->of[i].row, slips = a->of[i].slips;
@@ -115,7 +118,11 @@ static void held(const Problem *a, Forces *g) {
         K[i][j] -= a->laws[of[j]].friction * g->way[of[j]][k] * a->G[row[i]][a->of[of[j]].row + k];
     }
   }
-  shortest(n, K, step, 1e-11);
+  const int spare = n - shortest(n, K, step, 1e-11, ways ? N : NULL);
+  for (int k = 0; k < spare && ways; ++k) {
+    memset(ways[k], 0, sizeof ways[k]);
+    for (int j = 0; j < n; ++j) ways[k][row[j]] = N[k][j];
+  }
   for (int j = 0; j < n; ++j) {
     f[row[j]] += step[j];
     for (int k = 0; of[j] >= 0 && k < a->of[of[j]].slips; ++k)
@@ -123,6 +130,7 @@ static void held(const Problem *a, Forces *g) {
   }
   memcpy(g->f, f, sizeof f);
   respond(a, g->f, g->w);
+  return spare;
 }
 
 static inline double largest(const double *x, int n) {
@@ -135,7 +143,7 @@ static inline double largest(const double *x, int n) {
 static int apart(const Problem *a, const Forces *from, Forces *g, int n, const int *who, const double *angle, double *off) {
   memcpy(g->f, from->f, sizeof g->f);
   for (int j = 0; j < n; ++j) g->way[who[j]][0] = cos(angle[j]), g->way[who[j]][1] = sin(angle[j]);
-  held(a, g);
+  held(a, g, NULL);
   int known = 1;
   for (int j = 0; j < n; ++j) {
     const double *d = g->way[who[j]], *w = g->w + a->of[who[j]].row;
@@ -157,7 +165,7 @@ static void aligned(const Problem *a, Forces *g) {
       who[n++] = i;
     }
   if (!n) {
-    held(a, g);
+    held(a, g, NULL);
     return;
   }
   int known = apart(a, &from, g, n, who, angle, now);
@@ -174,7 +182,7 @@ static void aligned(const Problem *a, Forces *g) {
     }
     if (!known) break;
     for (int j = 0; j < n; ++j) step[j] = -now[j];
-    shortest(n, A, step, 1e-14);
+    shortest(n, A, step, 1e-14, NULL);
     const double far = fmax(1.0, largest(step, n));
     for (int k = 0; k < HALVINGS / 2 && !better; ++k) {
       for (int j = 0; j < n; ++j) at[j] = angle[j] + step[j] / far / (double)(1 << k);
@@ -187,8 +195,21 @@ static void aligned(const Problem *a, Forces *g) {
   apart(a, &from, g, n, who, angle, now);
 }
 
-/* Whether forces and motion meet every law. */
-static int lawful(const Problem *a, const Forces *g) {
+/* Whether the forces of a guess press and stay within their cones. */
+static int bearable(const Problem *a, const Forces *g) {
+  const double small = FINE * largest(g->f, a->rows);
+  for (int i = 0; i < a->n; ++i) {
+    const int slips = a->of[i].slips, normal = a->of[i].normal;
+    const double *f = g->f + a->of[i].row, bears = normal ? f[slips] : 1.0;
+    if (!a->laws[i].active || (normal && g->mode[i] == OPEN)) continue;
+    if (normal && bears < -small) return 0;
+    if (g->mode[i] == STICKS && sqrt(dot(f, f, slips)) > a->laws[i].limit * bears + small) return 0;
+  }
+  return 1;
+}
+
+/* Whether contacts move as a guess says under its forces. */
+static int moves_as(const Problem *a, const Forces *g) {
   double terms = 0.0;
   for (int i = 0; i < a->rows; ++i) {
     double sum = 0.0;
@@ -196,28 +217,29 @@ static int lawful(const Problem *a, const Forces *g) {
     terms = fmax(terms, sum);
     if (!isfinite(g->f[i])) return 0;
   }
-  const double small_w = FINE * a->size + ROUND_OFF * terms, small_f = FINE * largest(g->f, a->rows);
+  const double small = FINE * a->size + ROUND_OFF * terms;
   for (int i = 0; i < a->n; ++i) {
-    const Law *x = &a->laws[i];
-    const int slips = a->of[i].slips;
-    const double *f = g->f + a->of[i].row, *w = g->w + a->of[i].row;
-    if (!x->active) continue;
-    if (a->of[i].normal && g->mode[i] == OPEN) {
-      if (w[slips] < -small_w) return 0;
+    const int slips = a->of[i].slips, normal = a->of[i].normal;
+    const double *w = g->w + a->of[i].row;
+    if (!a->laws[i].active) continue;
+    if (normal && g->mode[i] == OPEN) {
+      if (w[slips] < -small) return 0;
       continue;
     }
-    if (a->of[i].normal && (f[slips] < -small_f || fabs(w[slips]) > small_w)) return 0;
-    const double bears = a->of[i].normal ? f[slips] : 1.0;
-    if (g->mode[i] == STICKS && (sqrt(dot(f, f, slips)) > x->limit * bears + small_f || largest(w, slips) > small_w)) return 0;
+    if (normal && fabs(w[slips]) > small) return 0;
+    if (g->mode[i] == STICKS && largest(w, slips) > small) return 0;
     if (g->mode[i] == SLIPS && rubs(a, i)) {
       const double along = dot(w, g->way[i], slips);
       double across = 0.0;
       for (int k = 0; k < slips; ++k) across += (w[k] - along * g->way[i][k]) * (w[k] - along * g->way[i][k]);
-      if (along < -small_w || sqrt(across) > PARALLEL * along + small_w) return 0;
+      if (along < -small || sqrt(across) > PARALLEL * along + small) return 0;
     }
   }
   return 1;
 }
+
+/* Whether forces and motion meet every law. */
+static int lawful(const Problem *a, const Forces *g) { return bearable(a, g) && moves_as(a, g); }
 
 static int tried(const Problem *a, Forces *g) {
   aligned(a, g);
@@ -248,21 +270,27 @@ static void coned(const Problem *a, const Forces *g, double *f) {
   }
 }
 
-/* The solution in which all that is at rest stays so, by other forces than the shortest, where rows depend on each other: a
+/* The solution in which all that is at rest stays so, by other forces than the shortest where rows depend on each other: a
    point of those that hold and of the cones, found by reflections (Douglas and Rachford) if they share an inside. */
 static int leaned(const Problem *a, Forces *g) {
-  double z[SIZE(ROWS)] = {0.0}, y[SIZE(ROWS)] = {0.0}, last[SIZE(ROWS)] = {0.0}, moved_by = 0.0;
+  double z[SIZE(ROWS)] = {0.0}, y[SIZE(ROWS)], first[SIZE(ROWS)], ways[SIZE(ROWS)][SIZE(ROWS)];
   still(a, g);
+  const int spare = held(a, g, ways);
+  if (lawful(a, g)) return 1;
+  if (!spare || !moves_as(a, g)) return 0;
+  memcpy(first, g->f, sizeof first);
   for (int turn = 0; turn < LEANS; ++turn) {
-    memcpy(g->f, z, sizeof z);
-    held(a, g);
-    if (lawful(a, g)) return 1;
-    for (int j = 0; j < a->rows && turn; ++j) moved_by = fmax(moved_by, fabs(g->f[j] - last[j]));
-    if (turn && moved_by <= FINE * largest(g->f, a->rows)) return 0; /* there is one set of forces only */
-    memcpy(last, g->f, sizeof last);
     for (int j = 0; j < a->rows; ++j) y[j] = 2.0 * g->f[j] - z[j];
     coned(a, g, y);
     for (int j = 0; j < a->rows; ++j) z[j] += y[j] - g->f[j];
+    memcpy(g->f, first, sizeof first);
+    for (int k = 0; k < spare; ++k) {
+      const double share = dot(ways[k], z, a->rows);
+      for (int j = 0; j < a->rows; ++j) g->f[j] += share * ways[k][j];
+    }
+    if (!bearable(a, g)) continue;
+    held(a, g, NULL); /* also what slips by these forces */
+    if (lawful(a, g)) return 1;
   }
   return 0;
 }
@@ -281,7 +309,7 @@ static int free_of(const Problem *a, const Forces *g, const int *some) {
     for (int i = 0; i < n; ++i)
       for (int j = 0; j < n; ++j)
         A[i][j] = a->G[row[i]][row[j]] / (sqrt(fabs(a->G[row[i]][row[i]] * a->G[row[j]][row[j]])) + 1e-200);
-    ranks[part] = shortest(n, A, y, 1e-9);
+    ranks[part] = shortest(n, A, y, 1e-9, NULL);
   }
   return ranks[2] - ranks[1] == ranks[0];
 }
@@ -289,17 +317,21 @@ static int free_of(const Problem *a, const Forces *g, const int *some) {
 /* The solution in which nothing changes but that contacts at their limit are let go, if there is one. */
 static int released(const Problem *a, Forces *g) {
   Forces at;
-  int any = 0;
-  for (int i = 0; i < a->n; ++i) any |= a->laws[i].active && a->laws[i].leaving != STAYS;
+  int any = 0, lifts = 0;
+  for (int i = 0; i < a->n; ++i) {
+    any |= a->laws[i].active && a->laws[i].leaving != STAYS;
+    lifts |= a->laws[i].active && a->laws[i].leaving == NORMAL;
+  }
   if (!any) return 0;
   still(a, &at);
-  held(a, &at);
+  held(a, &at, NULL);
   for (int few = 0; few < 2; ++few) { /* with all that are as near to their limits, then without */
-    int some[SIZE(ELEMENTS)];
+    int some[SIZE(ELEMENTS)] = {STAYS};
     for (int i = 0; i < a->n; ++i) {
       const double *f = at.f + a->of[i].row, bears = a->of[i].normal ? f[a->of[i].slips] : 1.0;
       const int spent = at.mode[i] == STICKS && sqrt(dot(f, f, a->of[i].slips)) >= (1.0 - NEARLY) * a->laws[i].limit * bears;
-      some[i] = a->laws[i].leaving != STAYS ? a->laws[i].leaving : spent && !few ? ALONG : STAYS;
+      const int light = lifts && a->of[i].normal && bears <= NEARLY * largest(at.f, a->rows);
+      some[i] = a->laws[i].leaving != STAYS ? a->laws[i].leaving : few ? STAYS : light ? NORMAL : spent ? ALONG : STAYS;
     }
     if (!free_of(a, &at, some)) continue;
     *g = at;
@@ -311,7 +343,7 @@ static int released(const Problem *a, Forces *g) {
         for (int k = 0; k < a->of[i].slips; ++k) g->way[i][k] = length > 0.0 ? -f[k] / length : 0.0;
       }
     }
-    held(a, g);
+    held(a, g, NULL);
     if (lawful(a, g)) return 1;
   }
   return 0;
@@ -425,8 +457,7 @@ static int mended(const Problem *a, Forces *g) {
 /* The solution that sweeps and guesses lead to; before the first one all that is at rest stays so. */
 static int searched(const Problem *a, Forces *g) {
   double f[SIZE(ROWS)] = {0.0};
-  still(a, g);
-  return tried(a, g) || leaned(a, g) || swept(a, g, f, 1, FEW + 1) || mended(a, g) || swept(a, g, f, FEW + 1, MANY + 1);
+  return leaned(a, g) || swept(a, g, f, 1, FEW + 1) || mended(a, g) || swept(a, g, f, FEW + 1, MANY + 1);
 }
 
 /* Contacts that press and take part, no more than MOST, all of them in the plane; 0 if that is not so. */

@@ -23,6 +23,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.batch.kinks import Sided, sided
 from saltus.compile import Kernel
 from saltus.compile.statements import Routine, routine
 from saltus.dynamics.choice import Choice, choose
@@ -125,7 +126,15 @@ class Motion:
     """Expressions of a machine on a ground under a law, with loop rows and coordinates chosen at one configuration."""
 
     def __init__(
-        self, m: Mechanism, ground: Ground, law: Any, until: Any, measure: Any, q: np.ndarray, params: np.ndarray
+        self,
+        m: Mechanism,
+        ground: Ground,
+        law: Any,
+        until: Any,
+        measure: Any,
+        q: np.ndarray,
+        params: np.ndarray,
+        kinks: bool = False,
     ) -> None:
         system = HybridSystem.alone(m, ground)
         self.mechanism = m
@@ -139,6 +148,10 @@ class Motion:
         self.reduced = Reduced(e, self.choice)
         act = action(c, self.choice, law)
         self.u, self.row = act.u, act.row
+        self.efforts = Sided(e.Q, SX(0, 1), SX(0, 1))
+        if kinks:
+            efforts = ca.substitute(e.Q, e.u, ca.densify(self.u)) if e.u.numel() else e.Q
+            self.efforts = sided(efforts, ca.vertcat(e.t, e.q, e.v, e.z))
         self.w = ca.vertcat(SX(0, 1), *[SX.sym(m.v_names[i]) for i in self.choice.independent])
         entry = c.entry
         self.blocks = {
@@ -150,8 +163,9 @@ class Motion:
             "row": act.row,
             "restitution": SX.sym("restitution", len(c.elements)),
             "friction": SX.sym("friction", len(c.elements)),
-            "stiffness": SX.sym("stiffness", len(c.elements)),
+            "springs": SX.sym("springs", 2 * len(c.elements)),
             "given": SX.sym("given", 2 * len(c.elements)),
+            "sides": self.efforts.sides,
         }
         self.p = ca.vertcat(*self.blocks.values())
         self._kernels: dict[tuple[str, bool], Kernel] = {}
@@ -211,7 +225,7 @@ class Motion:
         e, r = self.e, self.reduced
         turning = r.scatter(SX(len(r.i), 1), -r.Jz.solve(e.gamma[r.rows]))
         whole = ca.Function("whole", [e.t, e.q, e.v, e.a, e.p], [ca.densify(e.inverse_dynamics)])
-        load = e.Q - whole(e.t, e.q, e.v, ca.densify(turning), e.p)
+        load = self.efforts.expression - whole(e.t, e.q, e.v, ca.densify(turning), e.p)
         H = Positive(symmetric(ca.mtimes([r.rho.T, composite(e), r.rho])))
         A = ca.mtimes(ca.jacobian(self._rates, e.v), r.rho)
         second = ca.substitute(e.kinematics.second_rate(self._rates), e.a, ca.densify(turning))
@@ -356,19 +370,21 @@ class Motion:
         place = ca.vertcat(SX(0, 1), *(feet if self.patched else []))
         factors = [L, D, A[first, :], second[first], push, off, hold, place]
         outputs = [ca.densify(e.q_dot + e.q_pull), w_dot, e.z_dot, *factors]
-        outputs += [self._gaps, self._rates, self._inside, self.until]
-        names = "q_dot w_dot z_dot L D A turn push off hold place gap rate inside over"
+        outputs += [self._gaps, self._rates, self._inside, self.efforts.values, self.until]
+        names = "q_dot w_dot z_dot L D A turn push off hold place gap rate inside kink over"
         doc = "Rates with no hard contact held, the inertia, lines of the contacts, and what guards are made of."
         return self._routine("flow", doc, outputs, names)
 
     @cached_property
     def settle(self) -> Routine:
-        """Positions on the loops, and the largest gap that is left."""
+        """Positions on the loops, the largest gap that is left, and determinants that change sign at dead centres."""
         e, closing, theta, at = self.e, self.closing.function, self.mechanism.p, self.e.q
         for _ in range(NEWTON):
             at = closing(e.t, at, theta)[0]
-        outputs = [at, closing(e.t, at, theta)[1]]
-        return routine("settle", "Positions on the loops.", [e.t, e.q, self.p], outputs, "t q p", "q1 open")
+        [volumes] = self.c.with_params([ca.densify(self.reduced.Jz.determinants)])
+        volume = ca.Function("volume", [e.t, e.q, theta], [volumes])(e.t, at, theta)
+        outputs, results = [at, closing(e.t, at, theta)[1], volume], "q1 open volume"
+        return routine("settle", "Positions on the loops.", [e.t, e.q, self.p], outputs, "t q p", results)
 
     @cached_property
     def displace(self) -> Routine:
@@ -402,8 +418,9 @@ class Motion:
     def look(self) -> Routine:
         """Rates of the state and what guards are made of, where the state is."""
         rates, f = self._moving
-        doc = "Rates, forces of the contacts, gaps, slips."
-        return self._routine("look", doc, [*rates, f, self._gaps, self._rates], "q_dot w_dot z_dot force gap rate")
+        outputs = [*rates, f, self._gaps, self._rates, self.efforts.values]
+        doc = "Rates, forces of the contacts, gaps, slips, kinks."
+        return self._routine("look", doc, outputs, "q_dot w_dot z_dot force gap rate kink")
 
     @cached_property
     def strike(self) -> Routine:
@@ -487,10 +504,10 @@ class Motion:
         """What the law asks of the inputs."""
         return self._routine("commands", "What the controller asks of the inputs.", [self.u], "u")
 
-    def stiffness(self, theta: np.ndarray) -> np.ndarray:
-        """Stiffness of every contact, zero of hard ones, one row per row of Params."""
+    def springs(self, theta: np.ndarray) -> np.ndarray:
+        """Stiffness and damping of every contact, zero of hard ones, one row per row of Params."""
         none = np.zeros((len(theta), 0))
-        return np.reshape(self.c.stiffness.batch(theta), (len(theta), -1)) if isinstance(self.c, Touched) else none
+        return np.reshape(self.c.springs.batch(theta), (len(theta), -1)) if isinstance(self.c, Touched) else none
 
     def meeting(self, t: float, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> Meeting:
         """Where all contacts are at the start."""

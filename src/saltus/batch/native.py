@@ -13,6 +13,7 @@ import numpy as np
 from saltus.batch.motion import Change, Motion, derivative
 from saltus.compile import build
 from saltus.compile.statements import VECTOR, Routine, declared, statements, unused
+from saltus.dynamics.unilateral import GROWN
 from saltus.ground import Ground
 from saltus.model.touching import Foot
 from saltus.once import cached_property
@@ -29,6 +30,7 @@ _ARRAYS = (
     "v",
     "contact",
     "measured",
+    "force",
     "steps",
     "over",
     "fresh",
@@ -78,12 +80,16 @@ def source(motion: Motion, way: str = "") -> str:
         "FEELS": int(motion.feels),
         "RESTITUTIONS": motion.slice("restitution").start,
         "FRICTIONS": motion.slice("friction").start,
-        "STIFFNESSES": motion.slice("stiffness").start,
+        "SPRINGS": motion.slice("springs").start,
         "GIVEN": motion.slice("given").start,
         "ACTIONS": motion.row.numel(),
         "ACTION": motion.slice("row").start,
         "PATCHED": int(motion.patched),
+        "SIDES": motion.slice("sides").start,
+        "VOLUMES": len(motion.reduced.Jz.blocks),
+        "KINKS": motion.efforts.sides.numel(),
         "SOFTS": int(any(x.soft for x in motion.elements)),
+        "GROWN": GROWN,
     }
     rows, holds, at, table = 0, 0, motion.slice("block").start, []
     line_of = {row: (k, sign) for k, line in enumerate(motion.lines) for row, sign in line}
@@ -117,7 +123,7 @@ def source(motion: Motion, way: str = "") -> str:
         routines += [derivative(r, way == "back") for r in (motion.rates, motion.strike)]
     for r in routines:
         lines += _function(r)
-    names = ["lanes.c", "contact.c", "step.c", *(["tape.c", f"{way}.c"] if way else [])]
+    names = ["lanes.c", "contact.c", "flow.c", "events.c", "step.c", *(["tape.c", f"{way}.c"] if way else [])]
     before, *after = (here.with_name(name).read_text() for name in names)
     return "\n".join([before, *lines, *after])
 
@@ -157,7 +163,7 @@ class Native:
         self.p, self.t = self.memory(motion.p.numel()), self.memory(1)
         self._held = self.p[:, motion.slice("row"), :]
         self.v, self.contact = self.memory(e.nv), self.memory(3 * len(motion.elements))
-        self.measured = self.memory(len(motion.measured))
+        self.measured, self.force = self.memory(len(motion.measured)), self.memory(motion.rows)
         self.losses = self.memory(2)
         self.steps, self.doubts = self.memory(1, np.int64), self.memory(1, np.int64)
         self.over, self.fresh = self.memory(1, np.int32), self.memory(1, np.int32)
@@ -241,7 +247,8 @@ class Native:
     def keep(self, room: int, event_room: int) -> None:
         """Write down what happens from now on: so many parts of steps and events per copy, so many of them events."""
         n_w, elements = self.x.shape[1], self.contact.shape[1] // 3
-        fields = 2 + n_w, 2 + n_w + 19 * elements  # an event has no more than this
+        kinks = self._motion.efforts.sides.numel()
+        fields = 2 + n_w, 2 + n_w + 19 * elements + 3 * kinks  # an event has no more than this
         self.written, self.happened = self.memory(1, np.int64), self.memory(1, np.int64)
         self.entries = self.memory(room * fields[0])
         self.events = self.memory(event_room * fields[1])

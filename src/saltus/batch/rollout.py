@@ -223,7 +223,7 @@ def rollout(
         batch.reset(many)
         engine = batch.engine
         if not isinstance(engine, Native):
-            raise NoCompiler("gradients need a C compiler; install gcc or clang")
+            raise NoCompiler(f"gradients need a compiled kernel: {'; '.join(batch.notes)}")
         engine.keep(room, room // (ROOM * EVENTFUL) + 64)
         begin, p = batch.state, engine.p.copy()
         marks = [engine.written.copy()]

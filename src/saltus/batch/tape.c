@@ -14,6 +14,8 @@ typedef struct {
 /* The start of a Runge-Kutta step, and how far ahead of it its stages are and weigh. */
 static const double WEIGHTS[4] = {1.0 / 6, 1.0 / 3, 1.0 / 3, 1.0 / 6}, AHEAD[4] = {0.0, 0.5, 0.5, 1.0};
 
+static const double CONTINUOUS = 1e-7; /* of the rates: those on both sides of a kink that differ by less are the same */
+
 static V dotted(const V *a, const V *b, int n) {
   V out = v_all(0.0);
   for (int i = 0; i < n; ++i) out += a[i] * b[i];
@@ -28,24 +30,43 @@ static void put(V *p, int l, const double *note) {
     FRICTION(i) = note[4];
     if (elements[i].slips) BORNE(i) = note[5];
   }
+  for (int c = 0; c < KINKS; ++c) SIDE(c) = note[c];
+}
+
+/* By how much rates jump at kinks, as a share of one plus the largest of them; `minus` has those before. */
+static V bent(const int *event, double notes[LANES][EVENT], const State *s, const V *p, const State *minus) {
+  V after[SIZE(NP)], dq[SIZE(NQ)], dw[SIZE(NW)], dz[SIZE(NZ)], out = v_all(0.0), most = v_all(1.0);
+  int any = 0;
+  memcpy(after, p, sizeof after);
+  EACH(l) if (event[l] && notes[l][0] >= KINK) put(after, l, notes[l] + 2 + NW + MODES), any = 1;
+  if (!any) return out;
+  rates(s->t, s->q, s->w, s->z, after, dq, dw, dz);
+  for (int i = 0; i < NW; ++i) {
+    out = v_fmax(out, v_fabs(dw[i] - minus->w_dot[i]));
+    most = v_fmax(most, v_fabs(dw[i]));
+  }
+  return out / most;
 }
 
 /* An event at the time at which a guard g is zero: the rates before it and the slope of g by state, time and parameters, in the
    modes before it. Returned is how fast g falls; of lanes that no guard stopped, one. */
 static V crossed(const int *event, double notes[LANES][EVENT], const State *s, V *p, State *minus, Linear *by, V *slowest) {
-  V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], none_q[SIZE(NQ)], none_w[SIZE(NW)], none_z[SIZE(NZ)];
+  V force[SIZE(ROWS)], gap[SIZE(ELEMENTS)], rate[SIZE(ROWS)], kink[SIZE(KINKS)], none_q[SIZE(NQ)], none_w[SIZE(NW)], none_z[SIZE(NZ)];
   memset(force, 0, sizeof force);
   memset(gap, 0, sizeof gap);
   memset(rate, 0, sizeof rate);
+  memset(kink, 0, sizeof kink);
   memset(none_q, 0, sizeof none_q);
   memset(none_w, 0, sizeof none_w);
   memset(none_z, 0, sizeof none_z);
   EACH(l) if (event[l]) put(p, l, notes[l] + 2 + NW);
   *minus = *s;
-  look(s->t, s->q, s->w, s->z, p, minus->q_dot, minus->w_dot, minus->z_dot, minus->force, minus->gap, minus->rate);
+  look(s->t, s->q, s->w, s->z, p, minus->q_dot, minus->w_dot, minus->z_dot, minus->force, minus->gap, minus->rate,
+       minus->kink);
   EACH(l) if (event[l] && notes[l][0] >= 0.0) {
-    const int which = (int)notes[l][0], i = which / 2, t = elements[i].row, slips = elements[i].slips;
-    if (which % 2 == 0 && CLOSED(i) == 0.0) gap[i][l] = 1.0;
+    const int which = (int)notes[l][0], i = which < KINK ? which / 2 : 0, t = elements[i].row, slips = elements[i].slips;
+    if (which >= KINK) kink[which - KINK][l] = 1.0;
+    else if (which % 2 == 0 && CLOSED(i) == 0.0) gap[i][l] = 1.0;
     else if (which % 2 == 0) force[t + slips][l] = 1.0;
     else if (STICK(i) == 0.0) for (int k = 0; k < slips; ++k) rate[t + k][l] = DIRECTION(i, k);
     else {
@@ -55,18 +76,20 @@ static V crossed(const int *event, double notes[LANES][EVENT], const State *s, V
       if (elements[i].normal) force[t + slips][l] = STATIC(i);
     }
   }
-  look_back(s->t, s->q, s->w, s->z, p, none_q, none_w, none_z, force, gap, rate, by->t, by->q, by->w, by->z, by->p);
+  look_back(s->t, s->q, s->w, s->z, p, none_q, none_w, none_z, force, gap, rate, kink, by->t, by->q, by->w, by->z, by->p);
   EACH(l) if (event[l] && notes[l][0] >= 0.0) { /* how the limit of friction itself enters the guard of a stick */
     const int which = (int)notes[l][0], i = which / 2;
-    if (which % 2 && STICK(i) != 0.0)
+    if (which < KINK && which % 2 && STICK(i) != 0.0)
       by->p[elements[i].p + 4][l] += elements[i].normal ? minus->force[elements[i].row + elements[i].slips][l] : 1.0;
   }
   V pace = dotted(by->q, minus->q_dot, NQ) + dotted(by->w, minus->w_dot, NW) + dotted(by->z, minus->z_dot, NZ) + by->t[0];
   const V size = v_sqrt(dotted(by->q, by->q, NQ) * dotted(minus->q_dot, minus->q_dot, NQ)) +
                  v_sqrt(dotted(by->w, by->w, NW) * dotted(minus->w_dot, minus->w_dot, NW));
+  const V jump = bent(event, notes, s, p, minus);
   EACH(l) {
     const int timed = event[l] && notes[l][0] >= 0.0;
-    if (timed) (*slowest)[l] = fmin((*slowest)[l], fabs(pace[l]) / (size[l] + 1e-300));
+    if (timed && notes[l][0] >= KINK && jump[l] <= CONTINUOUS) pace[l] = INFINITY; /* when it is met changes nothing */
+    else if (timed) (*slowest)[l] = fmin((*slowest)[l], fabs(pace[l]) / (size[l] + 1e-300));
     else pace[l] = 1.0;
   }
   return pace;

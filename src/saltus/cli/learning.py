@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -31,11 +32,9 @@ def train(
     made = training.named(task)
 
     def tell(row: dict[str, float]) -> None:
-        out.print(
-            f"{row['seconds']:8.1f} s  {row['samples']:>12,} samples  reward {row['reward']:8.2f}  "
-            f"episode {row['length']:6.1f} actions",
-            highlight=False,
-        )
+        ended = f"reward {row['reward']:8.2f}  episode {row['length']:6.1f} actions"
+        ended = "no episode has ended yet" if math.isnan(row["length"]) else ended
+        out.print(f"{row['seconds']:8.1f} s  {row['samples']:>12,} samples  {ended}", highlight=False)
 
     model = training.train(made, folder, seconds=seconds, copies=copies, seed=seed, tell=tell)
     if judged > 0:

@@ -14,6 +14,7 @@ from saltus.model.rank import dependent_columns, independent_rows, quality, spre
 PREFER = 0.05  # how much worse conditioned a choice may be that keeps motors and slides independent
 ROWS = 0.3  # how much nearer to dependence rows may be than the best ones
 USABLE = 1e-6  # below this a choice of coordinates counts as singular
+WORSE = 0.2  # of another's quality: below it errors of the independent velocities grow too much in the dependent ones
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,4 @@ def better(J: np.ndarray, alike: Sequence[Hashable], new: Choice, old: Choice, *
     """Whether another choice serves clearly better: rows further from dependence, or better coordinates."""
     if spread(J, old.rows, alike) < ROWS * spread(J, new.rows, alike):
         return True
-    return reduced and quality(J[list(old.rows)], old.dependent) < PREFER / 2 * quality(
-        J[list(new.rows)], new.dependent
-    )
+    return reduced and quality(J[list(old.rows)], old.dependent) < WORSE * quality(J[list(new.rows)], new.dependent)

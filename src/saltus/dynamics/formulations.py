@@ -28,7 +28,8 @@ class ODE:
 
     `w` holds all velocities or the independent ones. `v` and `a` are all velocities and accelerations,
     `consistent` the velocities without what pulls a formulation's error back, and
-    `reactions` the constraint forces f of M a + h = Q + J' f, as expressions. `project` is the state after
+    `reactions` the constraint forces f of M a + h = Q + J' f, as expressions; `unrefined` are these before a step of
+    refinement, in a third of the instructions, from which friction takes its loads. `project` is the state after
     drift is taken out (None: nothing to take out). `volume` goes to zero where the choice of coordinates
     becomes singular (None: any configuration will do). `longest_step` (s) is the longest at which the formulation's
     own decay of errors is stable in an explicit integrator.
@@ -46,10 +47,12 @@ class ODE:
     volume: SX | None = None
     longest_step: float = math.inf
     consistent: SX = None  # type: ignore[assignment]
+    unrefined: SX = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        if self.consistent is None:
-            object.__setattr__(self, "consistent", self.v)
+        for name, other in (("consistent", self.v), ("unrefined", self.reactions)):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, other)
 
     @cached_property
     def x(self) -> SX:
@@ -130,7 +133,9 @@ class Projection(Formulation):
 def _multipliers(e: Equations, choice: Choice, gamma: SX, projections: int = 0) -> ODE:
     rows = choice.rows
     recursion = Recursion(e, rows)
-    a, f = recursion.solve(e.Q - e.h, -gamma[list(rows)] if rows else SX(0, 1))
+    given = e.Q - e.h, -gamma[list(rows)] if rows else SX(0, 1)
+    once = recursion.once(*given)
+    a, f = recursion.refined(*given, *once)
     return ODE(
         equations=e,
         choice=choice,
@@ -139,6 +144,7 @@ def _multipliers(e: Equations, choice: Choice, gamma: SX, projections: int = 0) 
         a=a,
         q_dot=e.q_dot + e.q_pull,
         reactions=_spread(f, rows, e.phi.numel()),
+        unrefined=_spread(once[1], rows, e.phi.numel()),
         independent=tuple(range(e.nv)),
         project=_projected(e, recursion, list(rows), projections) if projections and rows else None,
         volume=_independence(e, list(rows)),

@@ -8,11 +8,14 @@ All functions take stacks: leading axes of M, A, B and v run over configurations
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from saltus.errors import Singular
+from saltus.once import cached_property
 
 RANK_TOL = 1e-10  # singular values below this share of the largest count as zero
 SAFE = 1e-6  # rows whose QR factors keep this distance from dependence are independent
@@ -87,19 +90,32 @@ class Decomposition:
         n = M.shape[-1]
         self._loops = np.zeros((*M.shape[:-2], 0, n))
         scaled = self._scaled(A)
-        size = np.linalg.norm(scaled, axis=(-2, -1))[..., None]
+        self._sizes = np.linalg.norm(scaled, axis=-1)
         if B is not None and B.shape[-2]:
             self._loops = _row_space(self._scaled(B))
-            own = np.linalg.norm(scaled, axis=-1, keepdims=True)
             scaled = scaled - (scaled @ _t(self._loops)) @ self._loops
-            left = np.linalg.norm(scaled, axis=-1, keepdims=True)
-            scaled = np.where(left > RANK_TOL * own, scaled, 0.0)  # a row that the loops hold moves nothing
+            left = np.linalg.norm(scaled, axis=-1) > RANK_TOL * self._sizes
+            scaled = np.where(left[..., None], scaled, 0.0)  # a row that the loops hold moves nothing
         self.scaled = scaled
-        self._U, s, rows = np.linalg.svd(scaled, full_matrices=False)
-        keep = s > RANK_TOL * size
-        self._s, self._inverse = s, np.divide(1.0, s, out=np.zeros_like(s), where=keep)
-        self._rows = rows * keep[..., None]
-        self.rank = keep.sum(axis=-1)
+
+    def among(self, rows: Sequence[int]) -> Decomposition:
+        """That of some of the rows."""
+        out = copy(self)
+        out.A, out.scaled, out._sizes = self.A[..., rows, :], self.scaled[..., rows, :], self._sizes[..., rows]
+        out.__dict__.pop("_parts", None)
+        return out
+
+    @cached_property
+    def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Left vectors, inverses of singular values that are not zero, right vectors of these, and their number."""
+        U, s, rows = np.linalg.svd(self.scaled, full_matrices=False)
+        keep = s > RANK_TOL * np.linalg.norm(self._sizes, axis=-1)[..., None]
+        return U, np.divide(1.0, s, out=np.zeros_like(s), where=keep), rows * keep[..., None], keep.sum(axis=-1)
+
+    @property
+    def rank(self) -> np.ndarray:
+        """How many rows are independent of each other and of the loops."""
+        return self._parts[3]
 
     def _scaled(self, rows: np.ndarray) -> np.ndarray:
         return _t(np.linalg.solve(self._L, _t(rows)))
@@ -108,11 +124,11 @@ class Decomposition:
         return np.linalg.solve(_t(self._L), y[..., None])[..., 0]
 
     def _along(self, u: np.ndarray) -> np.ndarray:
-        return (_t(self._U) @ u[..., None])[..., 0] * self._inverse
+        return (_t(self._parts[0]) @ u[..., None])[..., 0] * self._parts[1]
 
     def constrained_velocity(self, u: np.ndarray) -> np.ndarray:
         """v_c of a velocity that has u = A v along the rows."""
-        return self._unscaled((_t(self._rows) @ self._along(u)[..., None])[..., 0])
+        return self._unscaled((_t(self._parts[2]) @ self._along(u)[..., None])[..., 0])
 
     def energy(self, u: np.ndarray) -> np.ndarray:
         """T_c (J) of a velocity that has u = A v along the rows."""
@@ -120,7 +136,7 @@ class Decomposition:
 
     def impulses(self, u: np.ndarray) -> np.ndarray:
         """Impulses (N s) that stop the velocities u along the rows: the least-norm set where rows are dependent."""
-        return -(self._U @ (self._along(u) * self._inverse)[..., None])[..., 0]
+        return -(self._parts[0] @ (self._along(u) * self._parts[1])[..., None])[..., 0]
 
     def push(self, impulses: np.ndarray) -> np.ndarray:
         """Change of velocity, M^-1 A' impulses, kept within the loops."""
@@ -134,12 +150,13 @@ class Decomposition:
     @property
     def effective_mass(self) -> np.ndarray:
         """Inverse of the mobility (kg), its pseudoinverse where rows are dependent: T_c = u' m u / 2."""
-        return self._U * (self._inverse**2)[..., None, :] @ _t(self._U)
+        U, inverse, *_ = self._parts
+        return U * (inverse**2)[..., None, :] @ _t(U)
 
     @property
     def P_a(self) -> np.ndarray:
         """Projector onto admissible motion (Zana et al. 2018, eq. 27, with loops and new constraints in it)."""
-        gone = _t(self._loops) @ self._loops + _t(self._rows) @ self._rows
+        gone = _t(self._loops) @ self._loops + _t(self._parts[2]) @ self._parts[2]
         kept = np.eye(self.M.shape[-1]) - gone
         return np.linalg.solve(_t(self._L), kept @ _t(self._L))
 
@@ -150,7 +167,7 @@ class Decomposition:
         xi is 1 for the first `rank` columns, which span the constrained motion and are ordered by effective mass,
         lightest row combination last, and 0 for the rest. For a single configuration.
         """
-        first = self._rows[: int(self.rank)]
+        first = self._parts[2][: int(self.rank)]
         taken = np.vstack([self._loops[np.abs(self._loops).any(axis=-1)], first])
         _, s, rest = np.linalg.svd(taken) if len(taken) else (None, np.zeros(0), np.eye(self.M.shape[-1]))
         free = rest[int((s > 0.5).sum()) :]

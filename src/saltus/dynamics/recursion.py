@@ -28,9 +28,11 @@ FLOOR = 1e-14
 # Of the inverse of the largest mass that a coordinate of the loop carries, a floor likewise: where rods come to lie in
 # line, reactions along them are noise, round-off by the square of the distance, that error control creeps up to. Chains
 # of four-bars that pass such positions are right to 1e-8 rad; with 1e-10 those of 20 and 40 are not. Light links
-# do not feel it, and an inverse inertia a hundred times the floor is right to round-off. Rows of contacts, which may
-# depend on each other, have it as a penalty: of all reactions that give the motion those with least sum of f^2 / share.
+# do not feel it, and an inverse inertia a hundred times the floor is right to round-off.
 FADING = 1e-8
+# Of the same: the penalty of rows of contacts, which may depend on each other. Of all reactions that give the motion
+# those have the least sum of f^2 / share, and are known to round-off over this.
+SHARING = 1e-7
 # Of the machine's mass, what links without any are lent while coordinates that move nothing heavy leave: a pass is off
 # by this share, and by round-off over it, times the last one's error. Measured against a dense solve of a four-bar and
 # of a spatial linkage: 1e-10 leaves round-off times the condition number, 1e-9 and 1e-11 a hundred times as much.
@@ -95,6 +97,25 @@ class _Form:
         return _Form(out.labels, total)
 
 
+class _Shared(Positive):
+    """D x = b where rows may depend on each other, by penalties e: the third of x_k+1 = x_k + (D + e)^-1 (b - D x_k).
+
+    These go to the solution with the least x' e x; where D x = c x the third is off by (e / (c + e))^3 of it.
+    """
+
+    def __init__(self, D: SX, floor: SX | None, groups: Sequence[Hashable], e: SX) -> None:
+        super().__init__(D + ca.diag(e), floor, groups)
+        self.e = e
+
+    def solve(self, B: SX) -> SX:
+        """x."""
+        step = out = super().solve(B)
+        for _ in range(2 if self.e.nnz() else 0):
+            step = super().solve(ca.mtimes(ca.diag(self.e), step))  # b - D x is e times the last step
+            out = out + step
+        return out
+
+
 class Recursion:
     """The elimination for one machine and some of its constraint rows; `solve` serves any right-hand side."""
 
@@ -111,7 +132,7 @@ class Recursion:
         fading = {k: self._of_heaviest(carried, k) for k, row in enumerate(rows) if metres[row]}
         self._fading: dict[Label, SX] = {self.nv + k: x for k, x in fading.items() if rows[k] not in e.shares}
         self._shared: dict[Label, SX] = {
-            self.nv + k: x / e.shares[rows[k]] for k, x in fading.items() if rows[k] in e.shares
+            self.nv + k: SHARING / FADING * x / e.shares[rows[k]] for k, x in fading.items() if rows[k] in e.shares
         }
         self._gone: dict[Label, SX] = {
             self.nv + k: 1 - e.weights[row] for k, row in enumerate(rows) if row in e.weights
@@ -123,8 +144,16 @@ class Recursion:
 
     def solve(self, r: SX, s: SX) -> tuple[SX, SX]:
         """Accelerations a and reactions f, with one step of refinement where there are constraints."""
+        return self.refined(r, s, *self.once(r, s))
+
+    def once(self, r: SX, s: SX) -> tuple[SX, SX]:
+        """The same as near as the elimination gives them, unless links are lent mass."""
         a, f = self._pass(r, s)
-        for _ in range(2 if self._light else 1 if self.n else 0):
+        return self.refined(r, s, a, f) if self._light else (a, f)
+
+    def refined(self, r: SX, s: SX, a: SX, f: SX) -> tuple[SX, SX]:
+        """After a step of refinement."""
+        for _ in range(1 if self.n else 0):
             left = SX(self.nv, 1)
             if self._light:
                 left = r - self.e.times_mass(ca.densify(a)) + ca.mtimes(self.J.T, f)
@@ -219,7 +248,11 @@ class Recursion:
                 H[i, j] += J[k, :].T
                 H[j, i] += J[k, :]
             form = self._drop(_Form(form.labels, H), coordinates, 1)
-        return self._drop(form.widened(reactions), reactions, -1) if reactions else form  # some rows move with nothing
+        # Loops go before contacts: the mobility that is then left tells which of those depend on each other.
+        shared = [x for x in reactions if x in self._shared]
+        for gone in ([x for x in reactions if x not in self._shared], shared):
+            form = self._drop(form.widened(gone), gone, -1) if gone else form  # some rows move with nothing
+        return form
 
     def _drop(self, form: _Form, gone: Sequence[Label], sign: int) -> _Form:
         kept = [x for x in form.labels if x not in gone]
@@ -230,10 +263,9 @@ class Recursion:
                 ca.vertcat(*[own.get(x, SX(0)) for x in gone]) for own in (self._fading, self._shared, self._gone)
             )
             floor = self._floor(D, [self._group[x] for x in gone]) + fading
-            D += _penalty(D, [k for k, x in enumerate(gone) if x in self._shared], shared)
             D += ca.diag(absent)  # a row let go of has no reaction
             groups = [self._group[x] if x in self._fading else x for x in gone]
-        factor, K = Positive(D, floor, groups), form.H[i, j]
+        factor, K = _Shared(D, floor, groups, ca.sparsify(shared)) if sign < 0 else Positive(D), form.H[i, j]
         DK = sign * factor.solve(K)
         self._steps.append(_Drop(list(gone), kept, sign, factor, K, DK))
         return _Form(kept, symmetric(form.H[j, j] - ca.mtimes(K.T, DK)))
@@ -324,18 +356,6 @@ def _lent(e: Equations) -> SX:
     """What a link without mass is lent: a mass at its origin, and an inertia by the machine's length."""
     lent = LENT * mass(e.mechanism)
     return ca.diag(ca.vertcat(*[lent * length(e.mechanism) ** 2] * 3, *[lent] * 3))
-
-
-def _penalty(D: SX, rows: list[int], e: SX) -> SX:
-    """What added to D gives (D + P) x = b the second of x_k+1 = x_k + (D + e)^-1 (b - D x_k): P = e (D + 2 e)^-1 e.
-
-    These go to the solution with the least x' e x; where D x = c x the second is off by (e / (c + e))^2 of it.
-    """
-    out = SX(*D.shape)
-    if rows:
-        own = ca.diag(e[rows])
-        out[rows, rows] = ca.mtimes(own, Positive(D[rows, rows] + 2 * own).solve(own))
-    return out
 
 
 def symmetric(H: SX) -> SX:

@@ -9,7 +9,8 @@ and a contact that is closed and does not stick feels f_t = -friction N d, d the
 equations serves all modes, and nothing is derived or compiled again when one changes.
 
 A soft contact holds nothing. Closed, with depth h = -g, it pushes with N = max(k h (1 + D h'), 0) (Hunt and Crossley
-1975); sticking, with f_t = -k (x - x0) - k D h s, x0 where it took hold; slipping, with Coulomb's law as above.
+1975); sticking, with f_t = -k y - k D h s, y = x - x0 the stretch of its spring since it took hold at x0; slipping,
+with Coulomb's law as above, which its spring bears. It slips as long as its face does: while s is more than y' along d.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
 TINY = 1e-300
 LEAN = 1e-4  # share of friction in a load: with so little of it a contact leans
+GROWN = 10.0  # times the speed up to which a slip in 3D is given its direction: it has one of its own
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
 
@@ -77,6 +79,19 @@ class Element:
         return self.slips + int(self.normal)
 
     @property
+    def stiffness(self) -> SX:
+        """Of a soft contact (N/m)."""
+        assert not isinstance(self.part, Rub)
+        assert self.part.stiffness is not None
+        return number(self.part.stiffness)
+
+    @property
+    def damping(self) -> SX:
+        """Of a soft contact (s/m)."""
+        assert not isinstance(self.part, Rub)
+        return number(self.part.damping)
+
+    @property
     def slipping(self) -> SX:
         """1 where it is closed and does not stick."""
         return self.symbols["closed"] * (1 - self.symbols["stick"])
@@ -107,22 +122,23 @@ class Element:
         return Closure(self.name, rows[0], locks, contact=index, rate=rows[1], weight=rows[2], share=rows[3])
 
     def direction(self, slip: SX) -> SX:
-        """Unit direction of slip: in the plane that of the mode, in 3D that of the velocity, from rest on as given."""
+        """Unit direction of slip: in the plane that of the mode, in 3D that of the velocity, from rest on as given.
+
+        A soft contact in 3D that is slow has the one given: its face may slip on while its point goes back.
+        """
         d = self.symbols["direction"]
         if self.slips < 2:
             return d
         starts = self.symbols["starts"]
-        along = slip + d * starts**3 / (starts**2 + ca.sumsqr(slip))
-        along[0] += 1 - self.slipping  # whatever direction, but one: its series must exist
-        return along / ca.sqrt(ca.sumsqr(along) + TINY)
+        given = ca.sumsqr(d) * (ca.dot(slip, d) < GROWN * starts) if self.soft else SX(0)
+        along = slip + (1 - self.soft) * d * starts**3 / (starts**2 + ca.sumsqr(slip))
+        along[0] += 1 - self.slipping * (1 - given)  # whatever direction, but one: its series must exist
+        return given * d + (1 - given) * along / ca.sqrt(ca.sumsqr(along) + TINY)
 
     def push(self, g: Geometry) -> SX:
         """Forces of a soft contact along its rows: tangential, then normal."""
-        part, s = self.part, self.symbols
-        assert not isinstance(part, Rub)
-        assert part.stiffness is not None
-        k, D, slip = number(part.stiffness), number(part.damping), g.rates[: self.slips]
-        depth = -g.gap
+        s, slip, depth = self.symbols, g.rates[: self.slips], -g.gap
+        k, D = self.stiffness, self.damping
         normal = s["closed"] * ca.fmax(k * depth * (1 - D * g.rates[-1]), 0)
         if not self.slips:
             return normal

@@ -39,8 +39,10 @@ class _Made:
         t, x, p = (symbol.sym(name, flow.rhs.size1_in(i)) for i, name in enumerate(names))
         slope = ca.jacobian(flow.rhs(t, x, p), x)
         jacobian = ca.Function("jacobian", [t, x, p], [slope], names, ["slope"])
+        # rates are those on the manifold, off which CVODE's state drifts: what it drifts by must not act on the motion
+        rates = flow.rhs(t, x if flow.project is None else flow.project(t, x, p), p)
         made = cls(
-            Kernel(flow.rhs),
+            Kernel(ca.Function(flow.rhs.name(), [t, x, p], [rates], names, ["rates"])),
             # CVODE asks for it once in tens of steps: compiling so large a function would never pay
             Kernel(jacobian, native=False),
             Surroundings.of(flow, native=None),
@@ -177,8 +179,8 @@ class SundialsEngine:
     """CVODE (BDF) through scikit-sundae: what is stiff or has kinks.
 
     The Jacobian is CasADi's. Guards are looked for inside each step on CVODE's own interpolant (see `events`), grazes
-    included. All rtol count as their least. A projection acts on the recorded motion after every step, and on
-    CVODE's own state once it would move one by a hundred times its tolerance.
+    included. All rtol count as their least. A projection acts on the recorded motion after every step, within every
+    evaluation, and on CVODE's own state once it would move one by a hundred times its tolerance.
     """
 
     name = "sundials"

@@ -190,7 +190,8 @@ class Constrained:
 
     def mass(self, t: float, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Mass matrix."""
-        return np.asarray(self._mass(t, q, p)).reshape(self.equations.nv, self.equations.nv)
+        n = self.equations.nv
+        return np.asarray(self._mass(t, q, p)).reshape(n, n) if n else np.zeros((0, 0))
 
     def curvature(self, t: float, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Part of gamma that is quadratic in the velocities, phi'' = J a + gamma."""
@@ -342,7 +343,7 @@ class Constrained:
         N = self.normals
         if not N.numel():
             return list(expressions)
-        reaction = ode.reactions[[self.rows_of(i)[-1] for i in self.sliding]]
+        reaction = ode.unrefined[[self.rows_of(i)[-1] for i in self.sliding]]
         at_zero = ca.substitute(reaction, N, SX.zeros(N.numel()))
         solved = ca.solve(SX.eye(N.numel()) - ca.jacobian(reaction, N), at_zero)
         return list(ca.substitute(list(expressions), [N], [ca.densify(solved)]))

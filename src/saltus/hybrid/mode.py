@@ -26,7 +26,7 @@ from saltus.hybrid.response import Responses
 from saltus.hybrid.signals import commands, traced
 from saltus.hybrid.touched import Touched
 from saltus.model.parts import Frame
-from saltus.model.rank import scaled_rows
+from saltus.model.rank import positive, scaled_rows
 from saltus.model.symbols import SX
 from saltus.once import cached_property
 
@@ -374,7 +374,7 @@ class Mode:
     def _solved(self) -> ODE:
         """The formulation with symbols in place of the accelerations and reactions that it solves for."""
         a, reactions = SX.sym("a", self.equations.nv), SX.sym("reaction", self.ode.reactions.numel())
-        return replace(self.ode, a=a, reactions=reactions)
+        return replace(self.ode, a=a, reactions=reactions, unrefined=reactions)
 
     def _of_solved(self, name: str, *outputs: SX) -> ca.Function:
         """CasADi function of (t, x, p, accelerations, reactions)."""
@@ -487,9 +487,9 @@ class Mode:
         M = motions @ M @ motions.T
         size = np.sqrt(np.maximum(M.diagonal(), 0.0))
         scaled = np.divide(M, np.outer(size, size), out=np.zeros_like(M), where=np.outer(size, size) > 0)
-        values, vectors = np.linalg.eigh(scaled)
-        if not values.size or values[0] > NO_MASS:
+        if positive(scaled - NO_MASS * np.eye(len(scaled))):
             return []
+        vectors = np.linalg.eigh(scaled)[1]
         moved = np.abs(vectors[:, 0] @ motions)
         return [n for n, part in zip(self.mechanism.v_names, moved, strict=True) if part > 0.1]
 

@@ -11,7 +11,7 @@ import numpy as np
 from saltus.compile import Kernel
 from saltus.dynamics.equations import Equations
 from saltus.dynamics.formulations import ODE
-from saltus.dynamics.unilateral import Element, Geometry, elements, geometry
+from saltus.dynamics.unilateral import GROWN, Element, Geometry, elements, geometry
 from saltus.errors import BadModel
 from saltus.ground import Ground
 from saltus.hybrid.constrained import SLIP_ENDS, Constrained, rare
@@ -178,20 +178,39 @@ class Touched(Constrained):
                 limit = s["static"] * (normal if x.normal else 1)
                 cone = (limit - _size(tangential)) / (self.weight if x.normal else ca.fmax(s["static"], 1e-12))
                 slip = g.rates[: x.slips]
-                if x.slips == 1:
+                if x.soft:
+                    moving = self._slides(i, ode)
+                elif x.slips == 1:
                     moving = slip * s["direction"]
-                else:  # one that started from rest has ended when it goes against the direction it was given
+                else:  # one that started has the direction it was given until it goes against it, or has grown
                     young, along = ca.sumsqr(s["direction"]), ca.dot(slip, s["direction"])
-                    fast = ca.sqrt(ca.sumsqr(slip) + 1e-300) - s["stands"]
-                    moving = young * (along + s["starts"] / 2) + (1 - young) * fast
+                    speed = ca.sqrt(ca.sumsqr(slip) + 1e-300)
+                    starting = ca.fmin(along + s["stands"], GROWN * s["starts"] - speed)
+                    moving = young * starting + (1 - young) * (speed - s["stands"])
                 rests = ca.if_else(s["share"] > 0, cone, SLIP_ENDS - _size(slip))  # else others hold it at rest
                 out.append(s["closed"] * (s["stick"] * rests + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out
 
+    def _slides(self, i: int, ode: ODE) -> SX:
+        """What stays above zero while the face of a soft contact slips: of its slip what does not stretch its spring.
+
+        In m/s. The spring bears the friction at its limit, k y + k D h s = -f_t, and y' is that of the motion. In 3D a
+        slow slip is given its direction and a fast one has that of its velocity; one becomes the other between.
+        """
+        x, g, e = self.elements[i], self.geometry[i], ode.equations
+        slip, d = g.rates[: x.slips], x.symbols["direction"]
+        stretch = x.damping * g.gap * slip - x.push(g)[: x.slips] / x.stiffness
+        stretching = e.kinematics.rate(stretch) + ca.jtimes(stretch, e.v, ode.a)
+        face = ca.dot(x.direction(slip), slip - stretching)
+        if x.slips < 2:
+            return face
+        given, fast = ca.sumsqr(d), GROWN * x.symbols["starts"]
+        return ca.fmin(face, given * (fast - ca.dot(slip, d)) + (1 - given) * (_size(slip) - fast / 2))
+
     def _pivots(self, ode: ODE) -> SX:
         """Smallest pivot of N -> N - (normal forces by the friction that N causes): zero in Painleve's paradox."""
         N = self.normals
-        A = SX.eye(N.numel()) - ca.jacobian(ode.reactions[[self.rows_of(i)[-1] for i in self.sliding]], N)
+        A = SX.eye(N.numel()) - ca.jacobian(ode.unrefined[[self.rows_of(i)[-1] for i in self.sliding]], N)
         smallest, A = SX(1), ca.densify(A)
         for k in range(N.numel()):
             smallest = ca.fmin(smallest, A[k, k])
@@ -237,10 +256,10 @@ class Touched(Constrained):
         return rare("laws", [self.mechanism.p], [self._laws])
 
     @cached_property
-    def stiffness(self) -> Kernel:
-        """Stiffness (N/m) of every contact from the Params, zero of hard ones."""
-        given = [number(getattr(x.part, "stiffness", None) or 0.0) for x in self.elements]
-        return rare("stiffness", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *given))]))
+    def springs(self) -> Kernel:
+        """Stiffness (N/m) and damping (s/m) of every contact from the Params, zero of hard ones."""
+        given = [part for x in self.elements for part in ((x.stiffness, x.damping) if x.soft else (SX(0), SX(0)))]
+        return rare("springs", [self.mechanism.p], self.with_params([ca.densify(ca.vertcat(SX(0, 1), *given))]))
 
     @cached_property
     def law_slopes(self) -> Kernel:

@@ -98,12 +98,11 @@ def flow_rows(c: Constrained, t: float, q: np.ndarray, base: np.ndarray, wanted:
 
     Rows of contacts whose mode is given at run time all stay: what they hold changes without another choice.
     """
-    if not c.rows:
-        return ()
-    J = c.unitless(t, q, base)
-    n = c.loops if c.elements else len(J)
-    more = [i for i in range(n, len(J)) if not c.elements[c.rows[i].contact or 0].soft]
-    loops, alike = J[:n], c.equations.alike[:n]
+    n = c.loops if c.elements else len(c.rows)
+    more = [i for i in range(n, len(c.rows)) if not c.elements[c.rows[i].contact or 0].soft]
+    if not n:
+        return tuple(more)
+    loops, alike = c.unitless(t, q, base)[:n], c.equations.alike[:n]
     count = None if wanted is None else wanted - len(more)
     own = independent_rows(loops, alike) if count is None else pivots(scaled_rows(loops, alike).T, count)
     return (*own, *more)

@@ -165,7 +165,11 @@ class Assembler:
                     f"give all four numbers of the quaternion {m.q_names[b : b + 4]}, of length 1, not "
                     f"{q[b : b + 4].tolist()}"
                 )
-        q = self.close(self.unit(q), self._free(held), p, list(held))
+        q, free = self.unit(q), self._free(held)
+        unguessed = set(self._free(guess))
+        if guess:  # what was guessed picks the branch: the others come as near as they can before it may move
+            q, _ = self.newton(q, [i for i in free if i in unguessed], p)
+        q = self.close(q, free, p, list(held))
         return q, self.velocities(q, p, rates)
 
     def from_neighbour(

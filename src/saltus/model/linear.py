@@ -46,6 +46,11 @@ class Factored:
             out = ca.fmin(out, volume / product(lengths))
         return out
 
+    @property
+    def determinants(self) -> SX:
+        """Of every block: its sign changes where the block is singular and not elsewhere."""
+        return ca.vertcat(SX(0, 1), *[_determinant(self.A[r, c]) for r, c in self.blocks])
+
     def solve(self, B: SX) -> SX:
         """A \\ B."""
         X = SX(self.n, B.shape[1])
@@ -69,6 +74,19 @@ def product(entries: Iterable[SX]) -> SX:
     for entry in entries:
         out = out * entry
     return out
+
+
+def _determinant(A: SX) -> SX:
+    """By elimination; of two rows without a division."""
+    n, sign, out, A = A.shape[0], 1, SX(1), SX(A)
+    for k in range(n - 2):
+        pivot = next(i for i in range(k, n) if not A[i, k].is_zero())
+        if pivot != k:
+            A[[k, pivot], :], sign = A[[pivot, k], :], -sign
+        out *= A[k, k]
+        for i in range(k + 1, n):
+            A[i, :] -= A[i, k] / A[k, k] * A[k, :]
+    return sign * out * (A if n < 2 else ca.det(A[n - 2 :, n - 2 :]))
 
 
 def _back(R: SX, b: SX) -> SX:

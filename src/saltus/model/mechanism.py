@@ -414,8 +414,9 @@ class Mechanism(Packed, Shown, Loads):
     ) -> State[Mechanism]:
         """Close all loops with the given coordinates held, the others free to move from `near`.
 
-        `near` is a rough guess by name, or a State: then its branch is followed to the new values. Numbers may be
-        expressions of Params, which take the values of the state's.
+        `near` is a rough guess by name, which picks the branch: coordinates without a guess follow those that have
+        one. Or it is a State: then its branch is followed to the new values. Numbers may be expressions of Params,
+        which take the values of the state's.
 
         `rates` holds velocities; those not given follow from the loops, or are zero where they are free. Motions given
         in time are those at `time` (s): that of the state `near`, or zero.

@@ -42,10 +42,10 @@ def check_start(system: HybridSystem, start: Any) -> None:
     """Refuse a start that is none of this machine's."""
     state_of(start, "the start", system.mechanism.keyframes)
     if start.mechanism is not system.mechanism:
-        other = f"another machine {system.mechanism.name!r}: make it with that one's own assemble or keyframe"
         same = start.mechanism.name == system.mechanism.name
         raise BadModel(
-            f"the start state is of {start.mechanism.name!r}, not of {other if same else system.mechanism.name!r}"
+            f"the start state is of {start.mechanism.name!r}, not of {'another machine ' * same}"
+            f"{system.mechanism.name!r}: make it with that one's own assemble or keyframe"
         )
     sizes = start.positions.shape, start.velocities.shape
     names = start.mechanism.q_names, start.mechanism.v_names

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import accumulate, pairwise
 
 import casadi as ca
 import numpy as np
 
 from saltus.dynamics.contact_problem import NoForces
-from saltus.dynamics.unilateral import LEAN, Element
+from saltus.dynamics.unilateral import GROWN, LEAN, Element
 from saltus.errors import BadValue
-from saltus.ground import NONE, Ground, Patch
+from saltus.ground import Ground
 from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import WATCH, Armed
-from saltus.model.symbols import SX
+from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop
+from saltus.patches import NONE, Patch
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 SHARED = 5e-7  # of a machine's weight: what forces that contacts share are known to
@@ -27,9 +29,9 @@ STILL = 1e-9  # m/s: slower than this a contact does not slip
 STANDS, ROUGHLY = 1e-8, 10.0
 # m/s: a slip that starts in 3D is given its direction until it is as fast as this, or as the second number times the
 # root of the tolerance. It finds its direction the quicker the slower it is, with steps as short; what it turns
-# meanwhile is lost: by the square of this speed, measured on feet that slip in turns, 1e-9 m with 1e-5 m/s and 1e-7 m
-# with 1e-4 m/s, a tenth of the tolerance.
-STARTS, GENTLY = 1e-6, 0.1
+# meanwhile is lost. Measured on a second of the quadruped, in which a dozen slips start: 1e-9 m with 1e-5 m/s, 2e-9 m
+# with 3e-5, 2e-8 m with 1e-4 and 2e-7 m with 3e-4, so that it is a third of the tolerance.
+STARTS, GENTLY = 1e-6, 0.3
 
 Frictions = tuple[float | None, float | None]  # of slip and of rest; None: the ground's
 
@@ -52,6 +54,12 @@ class Now:
     bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # against that, per load: friction of one that leans
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
+
+    def __copy__(self) -> Now:
+        """The same for now: its arrays are replaced, never changed."""
+        out = object.__new__(Now)
+        out.__dict__.update(self.__dict__)
+        return out
 
     @property
     def mode(self) -> str:
@@ -78,31 +86,26 @@ class Now:
         """Whether it does the same as another, wherever it is held."""
         modes = [(x.closed, x.stick, x.friction, x.patch) for x in (self, other)]
         pairs = (self.direction, other.direction), (self.bears, other.bears)
-        near = all(np.allclose(*pair, rtol=0.0, atol=1e-9) for pair in pairs)
+        near = all(np.abs(a - b).max(initial=0.0) <= 1e-9 for a, b in pairs)
         return modes[0] == modes[1] and near and math.isclose(self.share, other.share, rel_tol=1e-3)
 
-    def block(self, felt: bool) -> np.ndarray:
-        """Its run-time parameters."""
-        x = self.element
-        out, leans = np.zeros(x.size), self.leans
-        bears = float(np.linalg.norm(self.bears)) if leans else 0.0
-        out[:5] = self.closed, self.stick, felt, bears if leans else self.friction, self.static  # as `Element` has them
-        values: dict[str, Any] = {
-            "share": self.share,
-            "direction": self.bears / max(bears, 1e-300) if leans else self.direction,
-            "anchor": self.anchor,
-            "stands": self.stands,
-            "starts": self.starts,
-        }
+    def block(self, felt: bool) -> list[float]:
+        """Its run-time parameters, in the order that `Element` has."""
+        x, way, size = self.element, self.direction, self.friction
+        if self.leans:
+            size = float(np.linalg.norm(self.bears))
+            way = np.zeros(x.slips) + self.bears / max(size, 1e-300)
+        out = [self.closed, self.stick, felt, size, self.static, *way.tolist(), *self.anchor.tolist()]
+        if x.slips:
+            out.append(self.share)
         if self.patch is not None:
-            point, up, corner, within = self.patch.point, self.patch.normal, self.patch.corner, self.patch.within
-            values |= {"point": point, "up": up, "corner": corner, "within": (*within[0], *within[1])}
-        if self.reference is not None:
-            values["reference"] = self.reference
-        for key, where in x.places.items():
-            if key in values:
-                out[where] = values[key]
-        return out
+            (first, second), corner = self.patch.within, self.patch.corner
+            out += [*self.patch.point, *self.patch.normal, corner, *first, *second]
+        elif "within" in x.places:
+            out += [0.0] * 11
+        if "reference" in x.places:
+            out += [0.0] * 3 if self.reference is None else self.reference.tolist()
+        return [*out, self.stands, self.starts] if x.slips == 2 else out
 
 
 class Contacts:
@@ -112,7 +115,7 @@ class Contacts:
         self.c, self.ground, self.params = c, ground, params
         laws = np.reshape(c.laws(params), (-1, 3))
         self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
-        self.stiffness = np.ravel(c.stiffness(params))  # N/m, zero of hard contacts
+        self.springs = np.reshape(c.springs(params), (-1, 2))  # stiffness (N/m) and damping (s/m) of soft contacts
         self.now = [
             Now(
                 x,
@@ -130,19 +133,24 @@ class Contacts:
         for one in self.now:
             if isinstance(one.element.part, Stop | Meeting | Rub):
                 _checked(one)
-        sizes = [x.rows for x in c.elements]
-        self._first = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-        slips = [x.slips for x in c.elements]
-        self._held = np.concatenate([[0], np.cumsum(slips)]).astype(int)
+        first, held, places = (
+            [0, *accumulate(getattr(x, size) for x in c.elements)] for size in ("rows", "slips", "size")
+        )
+        self._rows = [list(range(a, b)) for a, b in pairwise(first)]
+        self._held = [slice(a, b) for a, b in pairwise(held)]
+        self.hard = [at for at, x in zip(places, c.elements, strict=False) if not x.soft]  # where the block closes them
         self.felt = [one.closed for one in self.now]
         self.impacts: list[float] = []  # times
+        feet = [x.part for x in c.elements if isinstance(x.part, Foot)] if ground.patches > 1 else []
+        radii = ca.Function("radii", [c.mechanism.p], [ca.vertcat(SX(0, 1), *[number(foot.radius) for foot in feet])])
+        self._radii = dict(zip((foot.name for foot in feet), radii(params).full().ravel().tolist(), strict=True))
 
     # ---- keeping ------------------------------------------------------------------------------------------------
 
     @property
     def kept(self) -> tuple[Now, ...]:
         """All contacts as they are now."""
-        return tuple(replace(one, direction=one.direction.copy(), anchor=one.anchor.copy()) for one in self.now)
+        return tuple(copy(one) for one in self.now)
 
     def restore(self, kept: Sequence[Now]) -> None:
         """Go back to contacts as they were, with the friction and restitution of the present Params."""
@@ -197,20 +205,20 @@ class Contacts:
 
     def tangential(self, i: int) -> list[int]:
         """Rows along the face of a contact."""
-        return list(range(self._first[i], self._first[i] + self.c.elements[i].slips))
+        return self._rows[i][: self.c.elements[i].slips]
 
     def normal(self, i: int) -> int:
         """Row across it; a joint's dry friction has none."""
-        return int(self._first[i + 1] - 1)
+        return self._rows[i][-1]
 
     def rows(self, i: int) -> list[int]:
         """All of them, the normal one last."""
-        return list(range(self._first[i], self._first[i + 1]))
+        return self._rows[i]
 
     @property
     def block(self) -> np.ndarray:
         """Run-time parameters of all contacts."""
-        return np.concatenate([np.zeros(0), *(one.block(f) for one, f in zip(self.now, self.felt, strict=True))])
+        return np.array([x for one, f in zip(self.now, self.felt, strict=True) for x in one.block(f)], float)
 
     @property
     def base(self) -> np.ndarray:
@@ -231,7 +239,9 @@ class Contacts:
         for i, one in enumerate(self.now):
             if isinstance(one.element.part, Foot) and one.element.patch == 0:
                 mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
-                near = self.ground.near(float(places[i, 0]), float(places[i, up]))
+                near = self.ground.near(
+                    float(places[i, 0]), float(places[i, up]), self._radii.get(one.element.part.name, 0.0)
+                )
                 self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
         unknown = [one for one in self.now if "reference" in one.element.places and one.reference is None]
         if unknown:
@@ -297,7 +307,8 @@ class Contacts:
         """
         armed, watched = out.armed.copy(), dict(out.watched)
         for k, (what, i) in enumerate(self.c.watched):
-            turns = what == "slip" and self.slips(i) and self.c.elements[i].slips == 2  # a speed, not a side
+            x = self.c.elements[i]
+            turns = what == "slip" and self.slips(i) and x.slips == 2 and not x.soft  # a speed, not a side
             shares = what == "slip" and self.now[i].share not in (0.0, 1.0)
             room = max(rooms.get(k, WATCH), SHARED if shares else 0.0)
             if what != "wedge" and not turns and g[first + k] < room:
@@ -308,6 +319,15 @@ class Contacts:
     def slips(self, i: int) -> bool:
         """Whether a contact slips now."""
         return self.now[i].mode == "slip"
+
+    def grow(self, fired: Sequence[int], t: float, q: np.ndarray, v: np.ndarray) -> bool:
+        """Have slips go their own way that are about fast enough; whether guards fired for nothing else."""
+        u, grown = np.ravel(self.c.meeting(t, q, v, self.base)[1]), set()
+        for i, one in enumerate(self.now):
+            if one.young and not one.element.soft and math.hypot(*u[self.tangential(i)]) > GROWN / 2 * one.starts:
+                one.direction = np.zeros(2)
+                grown.add(("slip", i))
+        return grown.issuperset(self.c.watched[k] for k in fired)
 
     def ends(self, fired: Iterable[int]) -> tuple[list[int], dict[int, str]]:
         """Of guards that fired: contacts whose slip ends, and those that leave ("normal") or start to slip ("slip").
@@ -340,16 +360,15 @@ class Contacts:
         ratio = second / first if first > 0 else 0.0
         return float(second * ratio / (1 - ratio)) if 0 < ratio < 1 else 0.0
 
-    def hold(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
-        """Contacts that stick are held where they are."""
-        holds = self.c.meeting(t, q, v, self.base)[3]
+    def hold(self, holds: np.ndarray) -> None:
+        """Contacts that stick are held where they are: tangential places of all."""
         for i, one in enumerate(self.now):
             if one.mode == "stick" and not one.element.soft:
                 one.anchor = self.own(holds, i)
 
     def own(self, holds: np.ndarray, i: int) -> np.ndarray:
         """Tangential place of a contact, out of those of all."""
-        return np.ravel(holds)[self._held[i] : self._held[i + 1]].copy()
+        return np.ravel(holds)[self._held[i]].copy()
 
 
 def _given(x: Element, law: np.ndarray) -> Frictions:

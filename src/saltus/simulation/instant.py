@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, centred, rank, solve
+from saltus.dynamics.contact_problem import NoForces, solve
 from saltus.dynamics.impulse import Decomposition, Impact
-from saltus.dynamics.unilateral import LEAN
+from saltus.dynamics.shared_forces import FINE, Forces, Law
+from saltus.dynamics.unilateral import GROWN
 from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
-from saltus.simulation.contacts import SHARED, STILL, Contacts, Now
+from saltus.once import cached_property
+from saltus.simulation.contacts import STILL, Contacts, Now
+from saltus.simulation.sharing import Group, spread
 
 TOUCHING = 1e-9  # m: a contact so near touches
 REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
-SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
-LIGHT = 1e-3  # share of friction where loads are preferred to it
-SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
-GROWN = 100.0  # times the speed up to which a slip in 3D is given its direction: that plays no part any more
 NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 HALVINGS = 40
@@ -83,8 +82,12 @@ def settle(
     struck = impact is not None
     resting = [i for i in touching if abs(now.across(i)) <= stays[i]]
     rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
-    now.choose([*resting, *rubs], struck)
-    contacts.hold(t, q, now.v)
+    try:
+        now.choose([*resting, *rubs], struck)
+    except NoForces:
+        contacts.now = list(kept)
+        raise
+    contacts.hold(now.holds)
     if struck and any(contacts.now[i].closed and abs(now.across(i)) > slow for i in resting):
         rests = contacts.limit()  # it would have left once more, more slowly than counts
     hit = touching if struck else []
@@ -124,7 +127,6 @@ class _Instant:
     u: np.ndarray = field(init=False)
     A: np.ndarray = field(init=False)
     M: np.ndarray = field(init=False)
-    loops: np.ndarray = field(init=False)
     holds: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,7 +135,12 @@ class _Instant:
         self.gaps, self.u = np.ravel(gaps), np.ravel(u)
         self.A = np.reshape(A, (len(self.u), len(self.v)))
         self.M = c.mass(self.t, self.q, base)
-        self.loops = c.closure(self.t, self.q, base)[1][: c.loops]
+
+    @cached_property
+    def parts(self) -> Decomposition:
+        """What all rows do within the loops."""
+        c = self.contacts.c
+        return Decomposition(self.M, self.A, c.closure(self.t, self.q, self.contacts.base)[1][: c.loops])
 
     def across(self, i: int) -> float:
         """Velocity (m/s) across the face of a contact."""
@@ -149,8 +156,8 @@ class _Instant:
         for i in self.stopped:
             one, slip = self.contacts.now[i], self.along(i)
             speed = float(np.linalg.norm(slip))
-            if one.young and speed > 2 * max(one.starts, one.stands):
-                one.direction = slip / speed
+            if one.young and not one.element.soft and speed > 2 * max(one.starts, one.stands):
+                one.direction = slip / speed if speed < GROWN * one.starts else np.zeros(2)
             else:
                 ended.append(i)
         self.stopped = ended
@@ -158,7 +165,7 @@ class _Instant:
     def soften(self) -> None:
         """Set the modes of soft contacts, which follow from where they are and how they move.
 
-        One that comes to rest sticks with the stretch of its spring that leaves its force as it is.
+        One whose face comes to rest sticks with the stretch of its spring that leaves its force as it is.
         """
         contacts = self.contacts
         soft = [i for i, one in enumerate(contacts.now) if one.element.soft]
@@ -176,15 +183,31 @@ class _Instant:
             elif self.leaving.get(i) == "slip":
                 way = -pulls if pulls.any() else self.along(i)
                 one.stick, one.direction = False, way / np.linalg.norm(way)
+                self._goes_on(i)
+            elif i in self.stopped and self._goes_on(i):
+                continue
             elif i in self.stopped:
-                one.stick, one.anchor = True, place + pulls / contacts.stiffness[i]
+                k, D = contacts.springs[i]
+                one.stick, one.anchor = True, place + pulls / k - D * self.gaps[i] * self.along(i)
         contacts.felt = [one.closed for one in contacts.now]
+
+    def _goes_on(self, i: int) -> bool:
+        """Whether a soft contact in 3D slips on: given no direction once it is fast, its last one once it is slow."""
+        one, slip = self.contacts.now[i], self.along(i)
+        fast, speed = GROWN * one.starts, float(np.linalg.norm(slip))
+        if one.element.slips < 2 or (slip @ one.direction < 0.9 * fast if one.young else speed > 0.6 * fast):
+            return False
+        one.direction = np.zeros(2) if one.young else slip / speed
+        return True
 
     # ---- impacts ------------------------------------------------------------------------------------------------
 
     def stays(self, touching: Sequence[int]) -> dict[int, float]:
-        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least."""
-        a = self._free()
+        """Speeds (m/s) with which contacts would rise by LOW, pressed as they are; REST at least.
+
+        Others that touch may press a contact more than what moves it without them.
+        """
+        a = np.minimum(self._free(), self.response(self.q, self.v, self.contacts.block)[0])
         return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[self.contacts.normal(i)]), 0.0))) for i in touching}
 
     def collide(self, touching: Sequence[int], stays: Mapping[int, float]) -> tuple[Impact, float]:
@@ -207,7 +230,7 @@ class _Instant:
             fast = one.restitution * speed > stays[i]
             rests = rests or (one.restitution > 0 and speed > 0 and not fast)
             e += [0.0] * len(mine) + [one.restitution if fast else 0.0]
-        parts = Decomposition(self.M, self.A[rows], self.loops)
+        parts = self.parts.among(rows)
         G, arrive, bounce = parts.mobility, self.u[rows], np.array(e)
         T = float(self.v @ self.M @ self.v / 2)
 
@@ -244,13 +267,15 @@ class _Instant:
     def choose(self, candidates: Sequence[int], struck: bool) -> None:
         """Set the modes of all contacts from their accelerations."""
         contacts = self.contacts
-        slow = {i: STILL if x.slips < 2 else SLIP_ENDS / 2 for i, x in enumerate(contacts.c.elements)}
+        slow = [STILL if x.element.slips < 2 else max(SLIP_ENDS / 2, 2 * x.stands) for x in contacts.now]
+        for i in self.stopped:  # unless an impact at the same instant set it going again
+            one = contacts.now[i]
+            slow[i] = math.inf if not struck else slow[i] if one.element.slips < 2 else max(one.stands, one.starts)
         at_rest = {
             i: one.element.slips > 0
             and (
                 (one.mode == "stick" and not struck)
-                or i in self.stopped
-                or (float(np.linalg.norm(self.along(i))) <= slow[i] and (struck or not one.young))
+                or (math.hypot(*self.along(i)) <= slow[i] and (struck or i in self.stopped or not one.young))
             )
             for i, one in enumerate(contacts.now)
         }
@@ -263,7 +288,7 @@ class _Instant:
             row for i in candidates for row in contacts.rows(i)[0 if at_rest[i] else contacts.c.elements[i].slips :]
         ]
         if still:
-            off = Decomposition(self.M, self.A[still], self.loops).constrained_velocity(self.u[still])
+            off = self.parts.among(still).constrained_velocity(self.u[still])
             if np.abs(off).max() <= LEVER * np.abs(self.u[still]).max():  # a dead centre makes much of what is nothing
                 return self.v - off
         return self.v
@@ -282,7 +307,7 @@ class _Instant:
             normal = place + len(mine) if one.element.normal else None
             along = tuple(range(place, place + len(mine)))
             laws.append(Law(along, normal, one.friction, one.static, way, one.element.name))
-        G = Decomposition(self.M, self.A[rows], self.loops).mobility if rows else np.zeros((0, 0))
+        G = self.parts.among(rows).mobility if rows else np.zeros((0, 0))
         plain, fixed = G.copy(), np.diag(G) == 0
         _load(G, [x.normal for x in laws if x.normal is not None])
         for one in contacts.now:
@@ -302,19 +327,14 @@ class _Instant:
                 break
             contacts.felt = felt
         if forces is not None:
-            self._spread(_Group(contacts, candidates, laws, rows, plain), v, forces, float(np.abs(b).max()))
+            group = Group(contacts, candidates, laws, rows, plain)
+            spread(group, forces, float(np.abs(b).max()), lambda: self.response(self.q, v, contacts.block))
 
     def _free(self, v: np.ndarray | None = None) -> np.ndarray:
         """Accelerations along all rows with no hard contact closed and no dry friction."""
-        now = self.contacts.now
-        kept = [(one.closed, one.stick) for one in now]
-        for one in now:
-            one.closed = one.closed and one.element.soft
-        try:
-            return self.response(self.q, self.v if v is None else v, self.contacts.block)[0]
-        finally:
-            for one, (closed, stick) in zip(now, kept, strict=True):
-                one.closed, one.stick = closed, stick
+        block = self.contacts.block
+        block[self.contacts.hard] = 0.0
+        return self.response(self.q, self.v if v is None else v, block)[0]
 
     def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law], moves: np.ndarray) -> None:
         """Modes of a solution; one that is at its limit and does not start to slip is held, by others too.
@@ -339,44 +359,6 @@ class _Instant:
             if laws[k].normal is not None and not moves[laws[k].normal]:
                 one.closed = one.stick = False
 
-    def _spread(self, group: _Group, v: np.ndarray, forces: Forces, size: float) -> None:
-        """Shares with which the forces of the run meet the laws too, where rows depend on each other.
-
-        Those have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull is
-        open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
-        use is as small as can be. If that does not do, all lean by their loads as forces far from all limits do; then
-        who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are preferred
-        to friction. Where nothing will do, the best is kept.
-        """
-        first = best = [replace(one) for one in group.now]
-        least, wanted, borne = math.inf, None, forces.f
-        shared = 1.0, lambda: None, group.weigh, SHARINGS
-        leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
-        idling = 1.0, lambda: None, group.idle(forces.f), 2 * len(first)
-        loaded = LIGHT, lambda: None, group.weigh, SHARINGS
-        for share, prepare, mend, times in (shared, leaning, idling, loaded):
-            group.put(first)
-            group.begin(share)
-            prepare()
-            before = None
-            for _ in range(times):
-                w, f = (x[group.rows] for x in self.response(self.q, v, self.contacts.block))
-                wanted = w if wanted is None else wanted
-                k, pulled, beyond = group.worst(f)
-                if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
-                    best, least, borne = [replace(one) for one in group.now], beyond, f
-                if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
-                    break
-                if pulled:
-                    group.now[k].closed = group.now[k].stick = False
-                else:
-                    mend(k, f)
-                before = f
-            if least == 0:
-                break
-        group.put(best)
-        group.relieve(borne)
-
 
 def _load(G: np.ndarray, normals: list[int]) -> None:
     """Make mobilities such that loads which contacts could bear in any shares are those of the run: the least ones."""
@@ -385,95 +367,3 @@ def _load(G: np.ndarray, normals: list[int]) -> None:
         sizes, ways = np.linalg.eigh(G[own])
         free = ways[:, sizes <= NULL * sizes[-1]]
         G[own] += FINE * sizes[-1] * free @ free.T
-
-
-@dataclass(eq=False)
-class _Group:
-    """Contacts that may bear something at an instant, with their laws and rows; laws count in these rows."""
-
-    contacts: Contacts
-    candidates: Sequence[int]
-    laws: Sequence[Law]
-    rows: Sequence[int]
-    G: np.ndarray  # mobility of these
-    weights: np.ndarray | None = None  # of Lawson's method
-    least: float = 1.0  # of the shares
-
-    @property
-    def now(self) -> list[Now]:
-        """Each as it is."""
-        return [self.contacts.now[i] for i in self.candidates]
-
-    def put(self, known: Sequence[Now]) -> None:
-        """Have them be as they were."""
-        for i, one in zip(self.candidates, known, strict=True):
-            self.contacts.now[i] = replace(one)
-
-    def begin(self, share: float) -> None:
-        """Give those that stick one share, by which others are measured."""
-        self.weights, self.least = None, share
-        for one in self.now:
-            one.share *= share if one.stick else 1.0
-
-    def lean(self, found: Forces) -> None:
-        """Have friction of those that stick grow with their loads as in forces that are far from all limits."""
-        f = centred(self.G, self.laws, found)
-        for one, x in zip(self.now, self.laws, strict=True):
-            if f is not None and one.stick and one.share > 0 and x.normal is not None and f[x.normal] > 0:
-                one.bears = -f[list(x.tangential)] / f[x.normal]
-
-    def relieve(self, f: np.ndarray) -> None:
-        """Open those that bear nothing, as far as forces are known, where others hold all that they would."""
-        largest = float(np.abs(f).max(initial=0.0))
-        for k, (one, x) in enumerate(zip(self.now, self.laws, strict=True)):
-            if one.closed and x.normal is not None and f[x.normal] <= SHARED * largest:
-                others = [row for j in range(len(self.laws)) if j != k for row in self._held(j, True)]
-                if rank(self.G, others) == rank(self.G, [*others, *self._held(k, True)]):
-                    one.closed = one.stick = False
-
-    def idle(self, solved: np.ndarray) -> Callable[[int, np.ndarray], None]:
-        """Have one that sticks bear what it does of the forces `solved`, and hold nothing; if others hold it."""
-
-        def let(k: int, _: np.ndarray) -> None:
-            one, x = self.now[k], self.laws[k]
-            held = [row for j in range(len(self.laws)) for row in self._held(j, j != k)]
-            if rank(self.G, held) == rank(self.G, [*held, *x.tangential]):
-                load = float(solved[x.normal]) if x.normal is not None else 1.0
-                one.share, one.bears = 0.0, -solved[list(x.tangential)] / load if load > 0 else np.zeros(1)
-
-        return let
-
-    def _held(self, j: int, along: bool) -> list[int]:
-        """Rows that a contact holds, those along its face too or not."""
-        one, x = self.now[j], self.laws[j]
-        own = list(x.tangential) if along and one.stick and one.share > 0 else []
-        return [*own, *([] if x.normal is None else [x.normal])] if one.closed else []
-
-    def weigh(self, _: int, f: np.ndarray) -> None:
-        """Give those that stick other shares for the forces f that come of present ones."""
-        limits, drags = self.limits(f), self.drags(f)
-        limits = np.maximum(limits, LEAST * max(limits.max(), drags.max()))
-        more = limits if self.weights is None else self.weights * np.maximum(drags / limits, LEAST)
-        self.weights = np.maximum(more, LEAST**2 * more.max())
-        shares = limits**2 / self.weights
-        for one, share in zip(self.now, shares / shares[drags > 0].min(), strict=True):
-            if one.stick and one.share > 0:
-                one.share = self.least * min(max(float(share), 1.0), 1 / LEAST)
-
-    def drags(self, f: np.ndarray) -> np.ndarray:
-        """Tangential force of each that sticks, zero of the others."""
-        pairs = zip(self.now, self.laws, strict=True)
-        return np.array([float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0 for one, x in pairs])
-
-    def limits(self, f: np.ndarray) -> np.ndarray:
-        """What friction at rest allows each."""
-        return np.array([x.static * (max(f[x.normal], 0.0) if x.normal is not None else 1.0) for x in self.laws])
-
-    def worst(self, f: np.ndarray) -> tuple[int, bool, float]:
-        """Contact whose forces break the laws most, whether they pull it, and by how much (N); -1 if none does."""
-        most, found = SPREAD * float(np.abs(f).max(initial=0.0)), (-1, False, 0.0)
-        for k, (one, x, slides) in enumerate(zip(self.now, self.laws, self.drags(f) - self.limits(f), strict=True)):
-            for off, pulls in ((-f[x.normal] if x.normal is not None else 0.0, True), (slides, False)):
-                if one.closed and off > most:
-                    most, found = off, (k, pulls, float(off))
-        return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from saltus.hybrid.mode import Mode
-from saltus.simulation.log import Log
+from saltus.simulation.log import Log, Stay
 from saltus.simulation.trajectory import Trajectory
 
 JUMP = 0.1  # of the largest speed of a coordinate
@@ -20,7 +20,7 @@ SUDDEN = 1e-7  # s: no contact that a run resolves is so short
 MOST = 50  # intervals between samples that are looked at more closely
 DRIFTED = 10.0  # loops that are off by d decide where they go on within s of a singular position, s^2 < 10 d (lengths)
 
-Part = tuple[Mode, np.ndarray, np.ndarray, np.ndarray]  # a mode, times of steps in it, their polynomials, parameters
+Part = tuple[Stay, np.ndarray, np.ndarray, np.ndarray]  # a stay, times of steps in it, their polynomials, parameters
 
 
 def jump(log: Log, run: Trajectory) -> tuple[float, str, float] | None:
@@ -34,7 +34,7 @@ def jump(log: Log, run: Trajectory) -> tuple[float, str, float] | None:
     suspect = np.flatnonzero(missed.any(axis=1) & eventless & (h[:, 0] > 0))
     if not len(suspect):
         return None
-    parts = [(s.mode, *part) for s in log.stays for part in zip(s.breaks, s.coefficients, s.parameters, strict=True)]
+    parts = [(s, *part) for s in log.stays for part in zip(s.breaks, s.coefficients, s.parameters, strict=True)]
     first, last = (np.array([part[1][k] for part in parts]) for k in (0, -1))
     for i in suspect[:MOST]:
         own = slice(np.searchsorted(last, t[i], "right"), np.searchsorted(first, t[i + 1], "left"))
@@ -49,7 +49,7 @@ def _within(parts: list[Part], begin: float, end: float, limit: np.ndarray) -> t
     """The steps that overlap an interval: sudden changes, and all against Simpson's rule for the accelerations."""
     times, speeds, explained = [np.zeros(0)], [np.zeros((0, len(limit)))], np.zeros(len(limit))
     drifted = False
-    for mode, breaks, coefficients, p in parts:
+    for stay, breaks, coefficients, p in parts:
         steps = np.flatnonzero((breaks[1:] > begin) & (breaks[:-1] < end))
         if not len(steps):
             continue
@@ -57,13 +57,13 @@ def _within(parts: list[Part], begin: float, end: float, limit: np.ndarray) -> t
         x = np.einsum("sj,kjn->ksn", s[:, None] ** np.arange(coefficients.shape[1]), coefficients[steps])
         h = np.diff(breaks)[steps]
         t = breaks[steps][:, None] + s * h[:, None]
-        v, a, *_ = mode.outputs(t.ravel(), x.reshape(-1, x.shape[2]), p)
+        v, a, *_ = stay.mode.outputs(t.ravel(), x.reshape(-1, x.shape[2]), p, stay.look)
         times.append(t.ravel())
         speeds.append(v)
         a = a.reshape(len(steps), 3, -1)
         explained += (h[:, None] * (a[:, 0] + 4 * a[:, 1] + a[:, 2]) / 6).sum(axis=0)
         fastest = int(np.abs(a[:, 1] / np.maximum(limit, 1e-300)).max(axis=1).argmax())
-        drifted |= _drift_decides(mode, float(t[fastest, 0]), x[fastest, 0], p)
+        drifted |= _drift_decides(stay.mode, float(t[fastest, 0]), x[fastest, 0], p)
     t, v = np.concatenate(times), np.vstack(speeds)
     if not len(t):
         return None

@@ -64,6 +64,7 @@ from saltus.simulation.reasons import slip_ended, why
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
 
+SAMPLES = 5_000_000  # recorded at most
 CHUNK = 4000  # steps between looks at progress and Ctrl-C
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
 HOPS, HOPPING = 1000, 0.9  # events of contacts, and of their time the next as many take at least if they lead nowhere
@@ -132,6 +133,12 @@ def simulate(
         raise BadValue(f"tolerance is {tolerance}; give a number between 1e-14 and 1e-2", given=tolerance)
     if not rate > 0:
         raise BadValue(f"rate is {rate}; give recorded samples per second, above zero", given=rate)
+    if (until - begin) * rate > SAMPLES:
+        raise BadValue(
+            f"rate is {rate:g}: until {until:g} s that is more than {SAMPLES:,} samples, which take gigabytes; give "
+            "fewer per second, run.at(t) is exact at any instant",
+            given=rate,
+        )
     if max_steps < 1:
         raise BadValue(f"max_steps is {max_steps}; give a number of steps, at least one", given=max_steps)
     check_events(system, terrain, stop_after or {})
@@ -192,7 +199,7 @@ class _Run:
         self.entered: Entry | None = None
         self._due: list[tuple[float, str]] = []  # names of events that have a time already
         self.held = Held(control, system.mechanism, self.params)
-        self._entries: dict[Mode, Kernel] = {}
+        self._entries: dict[Mode, tuple[Kernel, Entry | None, np.ndarray]] = {}
         self._modes: dict[tuple[str, Choice], Mode] = {}  # what was found once is not looked up again in the run
         self._domains: dict[str, tuple[Constrained, Entrance]] = {}
         self._steppers: dict[int, Any] = {}
@@ -317,11 +324,20 @@ class _Run:
         """Settle the contacts at this instant: impacts, modes, and the state onto what holds."""
         assert self.contacts is not None
         self.base = self.contacts.base
-        now = self._mode(c, self._choice(c), law_in(self.control, c.domain.name))
-        p, law = self._parameters(now), law_in(self.control, c.domain.name)
+        law, stays = law_in(self.control, c.domain.name), self.log.stays
+        now = stays[-1].mode if stays else self._mode(c, self._choice(c), law)
+        p = self._parameters(now)
         self._command(now, p, law.table(c, 0).entered(self._entry()) if isinstance(law, Schedule) else None, math.inf)
         felt = response(now, self.t, p, self.z, self._stepper(now).look)
-        out = settle(self.contacts, self.t, self.q, self.v, felt, fired)
+        x = now.state_vector(self.q, self.v, None, self.z)
+        try:
+            out = settle(self.contacts, self.t, self.q, self.v, felt, fired)
+        except NoForces as problem:
+            if problem.data["solutions"] is None:
+                self._bound(now, x, p)
+            raise
+        if fired and not out.changes and out.impact is None:
+            self._bound(now, x, p)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
@@ -518,9 +534,11 @@ class _Run:
     def _parameters(self, now: Mode) -> np.ndarray:
         """Run-time parameters at entry; contacts at rest get the direction in which they start to slip."""
         entered = self._entry()
-        if now not in self._entries:
-            self._entries[now] = entry(now)
-        p = np.ravel(self._entries[now](entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params)).copy()
+        kernel, before, values = self._entries.get(now) or (entry(now), None, np.zeros(0))
+        if entered is not before:
+            values = np.ravel(kernel(entered.t, np.array([*entered.q]), np.array([*entered.v]), self.params))
+            self._entries[now] = kernel, entered, values
+        p = values.copy()
         p[now.layout.slice("anchors")] = self.base[len(self.params) :]
         if not now.constrained.elements:
             start_slips(now, self.t, self.q, self.v, p)
@@ -587,7 +605,11 @@ class _Run:
                     return now.edges[min(edges)], None
                 met = [i - len(now.edges) for i in segment.fired if i < now.n_own]
                 if met and self.contacts is not None:
-                    return Met(tuple(met)), None
+                    if not self.contacts.grow(met, self.t, self.q, self.v):
+                        return Met(tuple(met)), None
+                    self.base = self.contacts.base
+                    p[layout.slice("anchors")] = self.contacts.block
+                    continue
                 slips = met
                 if slips:
                     log.outcome = slip_ended(now, slips[0], self.t)
@@ -595,7 +617,7 @@ class _Run:
                 choice = self._better_choice(now)
                 if choice is not None:
                     return None, choice
-                p[layout.slice("smallest_volume")] *= 0.1
+                p[layout.slice("smallest_volume")] *= 0.5
                 armed = self._armed(now, x, p).armed
             elif segment.stop is Stop.END and self.t >= until:
                 return None, None
@@ -641,6 +663,12 @@ class _Run:
         first, watched = len(now.edges), self.contacts.c.watched
         own = zip(watched, self._guards(now, x, p)[first:], strict=False)
         return next((Met((k,)) for k, ((what, _), g) in enumerate(own) if what == "wedge" and g < WEDGED), None)
+
+    def _bound(self, now: Mode, x: np.ndarray, p: np.ndarray) -> None:
+        """NoForces if those that slip have next to no bound: then none are found, or others that change nothing."""
+        assert self.contacts is not None
+        if "slip" in self.contacts.modes and (stuck := self._wedged(now, x, p)) is not None:
+            self.contacts.ends(stuck.fired)
 
     def _guards(self, now: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """All guards."""

@@ -297,7 +297,7 @@ class Trajectory(Shown):
 
         Twice the largest difference from the same call at a hundredth of the tolerance, and ten tolerances.
         """
-        if not self.meta["error"]:
+        if self.meta["q_names"] and not self.meta["error"]:
             raise BadValue(f"this run of {self.meta['name']!r} was not checked; simulate it with check=True")
         return Named(list(self.meta["error"]), np.array(list(self.meta["error"].values())))
 

@@ -160,7 +160,7 @@ static Batch one(void) {
 
 static int run(NAME_state *s, double h, int times) {
   Batch a = one();
-  double none;
+  double none, along[SIZE(ROWS)];
   long long steps = 0, happened = 0;
   a.step = h;
   a.tolerance = s->tolerance;
@@ -173,6 +173,7 @@ static int run(NAME_state *s, double h, int times) {
   a.v = s->v;
   a.contact = s->force;
   a.measured = a.events = &none;
+  a.force = along;
   a.steps = &steps;
   a.over = &s->over;
   a.fresh = &s->fresh;

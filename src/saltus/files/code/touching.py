@@ -56,10 +56,10 @@ class Touching(Machine):
 
     @cached_property
     def _laws(self) -> dict[int, SX]:
-        """What of p follows from the Params, by its place: friction, restitution and stiffness of every contact."""
+        """What of p follows from the Params, by its place: friction, restitution and springs of every contact."""
         motion, p = self.motion, self.mechanism.p
         c = motion.c
-        given, stiff = (c.laws.function(p), c.stiffness.function(p)) if isinstance(c, Touched) else (SX(0, 1), SX(0, 1))
+        given, springs = (c.laws.function(p), c.springs.function(p)) if isinstance(c, Touched) else (SX(0, 1), SX(0, 1))
         at = motion.slice("block").start
         out: dict[int, SX] = {}
         for i, x in enumerate(motion.elements):
@@ -72,9 +72,10 @@ class Touching(Machine):
                 own[:2] = [ca.if_else(f < 0, rough, ca.fmin(f, rough)) for f in own[:2]]
             out[at + x.places["friction"].start] = own[0]
             out[at + x.places["static"].start] = ca.fmax(own[0], own[1])
-            for block, value in (("restitution", own[2]), ("friction", own[0]), ("stiffness", stiff[i])):
+            for block, value in (("restitution", own[2]), ("friction", own[0])):
                 if block in motion.blocks:
                     out[motion.slice(block).start + i] = value
+            out |= {motion.slice("springs").start + 2 * i + k: springs[2 * i + k] for k in range(2)}
             at += x.size
         return out
 
@@ -85,8 +86,8 @@ class Touching(Machine):
 
     @cached_property
     def laws(self) -> Routine:
-        """Friction, restitution and stiffness from the Params."""
-        doc = "Friction, static friction, restitution and stiffness of every contact."
+        """Friction, restitution and springs from the Params."""
+        doc = "Friction, static friction, restitution, stiffness and damping of every contact."
         return routine("laws", doc, [self.mechanism.p], [ca.vertcat(SX(0, 1), *self._laws.values())], "params", "law")
 
     @property
