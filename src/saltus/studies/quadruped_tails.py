@@ -57,8 +57,8 @@ def study(starts: float = 128, phases: float = 6, exact: float = 1, only: str = 
     info = STUDIES["quadruped-tails"]
     notes = [
         f"A push is half a sine of {PUSHED} s to the left, after {AT} strides from rest; it stands {AFTER} s after it.",
-        "Gains of legs and tail were sought for each kind by `quadruped_search`, with LQR its weights only; with it and with "
-        "the learnt policy the legs have the trot's own.",
+        "Gains of legs and tail were sought for each kind by `quadruped_search`, of LQR the weights only; with it and "
+        "with the policy the legs have the trot's own gains.",
         f"Starts at random are about the trot in the air, within {AWAY}; they have to run for {LASTS:g} s.",
     ]
     figures = {"tails": _figure(rows), "pushes": _maps(maps, sizes)}
