@@ -500,10 +500,11 @@ def test_random_batches_follow_the_event_exact_run(seed):
     assert (found.verdict, found.copies) == ("right", {"right": 4})
 
 
-def test_a_jam_that_may_also_open_is_doubted():
-    """After an impact a contact that may jam by friction may open as well; `simulate` lets it open."""
+@pytest.mark.parametrize("seed", [39, 73, 80])
+def test_random_batches_are_right_or_say_that_they_are_not(seed):
+    """Contacts that may jam or open after an impact, or at the start; feet of which loops hold some rows."""
     batches = pytest.importorskip("robust.batches")
-    assert batches.trial(39).copies == {"right": 3, "doubted": 1}
+    assert batches.trial(seed).verdict == "right"
 
 
 @pytest.mark.parametrize(("step", "tolerance"), [(1e-3, math.inf), (1e-3, 1e-5), (1e-4, 1e-9)])

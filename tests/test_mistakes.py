@@ -10,6 +10,7 @@ import pytest
 
 import saltus as sl
 from saltus import errors
+from saltus.model.assembly import FORWARD
 
 
 def leg():
@@ -1034,3 +1035,13 @@ def test_pythons_math_is_refused_of_time_and_params_wherever_they_stand():
         with pytest.raises(errors.BadValue, match=r"a float was taken of the symbol .* take sl\.math\.sin"):
             call()
     assert float(sl.SX(2.5)) == 2.5
+
+
+def test_a_state_says_who_knows_its_energy():
+    """Every word of the hint is an answer of sl.forward."""
+    state = leg().assemble()
+    for name in FORWARD:
+        with pytest.raises(AttributeError, match=rf"sl\.forward\(state\)\.{name} has it"):
+            getattr(state, name)
+        assert hasattr(sl.forward(state), name)
+    assert not hasattr(state, "colour")

@@ -47,7 +47,7 @@ static inline double dot(const double *a, const double *b, int n) {
    Returned is the rank; n less the rank vectors of unit length that A takes to nothing go to `kernel`, if it is wanted. */
 static int shortest(int n, double A[SIZE(ROWS)][SIZE(ROWS)], double *y, double fine, double (*kernel)[SIZE(ROWS)]) {
   double N[SIZE(ROWS) + 1][SIZE(ROWS)], first = 0.0;
-  int column[SIZE(ROWS)], rank = 0;
+  int column[SIZE(ROWS)] = {0}, rank = 0;
   for (int k = 0; k < n; ++k) column[k] = k;
   for (; rank < n; ++rank) {
     int r = rank, c = rank;

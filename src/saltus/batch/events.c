@@ -229,8 +229,9 @@ static void asked(const Batch *batch, const Meeting *m, const V *p, int l, const
 }
 
 /* Modes of a solution; one that is at its limit and does not start to slip is held by others. Rows that do not move, since
-   loops hold them, are left to the loops. */
-static void taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int l) {
+   loops hold them, are left to the loops; 1 where these bear a load that friction hangs on, which is not known then. */
+static int taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int l) {
+  int unknown = 0;
   const double small = FINE * fmax(largest(g->w, a->rows), 1.0);
   for (int i = 0; i < ELEMENTS; ++i) {
     if (elements[i].soft) continue;
@@ -258,8 +259,12 @@ static void taken(const Meeting *m, const Problem *a, const Forces *g, V *p, int
       BORNE(i) = DIRECTION(i, 0) = 1.0;
       if (slips > 1) DIRECTION(i, 1) = 0.0;
     }
-    if (elements[i].normal && !(a->G[up][up] > 0.0)) CLOSED(i) = STICK(i) = 0.0;
+    if (elements[i].normal && !(a->G[up][up] > 0.0)) {
+      CLOSED(i) = STICK(i) = 0.0;
+      unknown |= moves > 0.0 && x->limit > 0.0;
+    }
   }
+  return unknown;
 }
 
 /* Contact of a problem whose forces break the laws most, and whether they pull it; NEVER if none does. */
@@ -350,8 +355,10 @@ static int moves_so(const Problem *a, const double *w, const V *p, int l, double
 /* Change modes until the forces of the flow meet the laws where rows depend on each other, of the lanes whose `event` is set.
    A contact that they would pull is open, and one that they put outside of its cone bears what its limit allows; if others
    cannot bear the rest, what it has in the solution. None of this changes the motion if it can be helped: where contacts with
-   unlike frictions share a load, shares as lawful as those of the solution may. Else all stays as it is. */
-static void spread(const State *s, V *p, const int *event, const Problem *posed_, const Forces *solutions) {
+   unlike frictions share a load, or jam, shares as lawful as those of the solution may; `doubts` counts that. Else all stays as
+   it is. */
+static void spread(
+    const State *s, V *p, const int *event, const Problem *posed_, const Forces *solutions, const long long *copy, long long *doubts) {
   V kept[SIZE(NP)];
   double wanted[LANES][SIZE(ROWS)];
   int todo[LANES], left = 0;
@@ -379,6 +386,7 @@ static void spread(const State *s, V *p, const int *event, const Problem *posed_
         const int n = worst(a, f, p, l, &pulled);
         if (n == NEVER && (change <= SPREAD * a->size || (otherwise && moves_so(a, w, p, l, SPREAD * a->size)))) {
           todo[l] = trying[l] = 0;
+          doubts[copy[l]] += change > APART * a->size;
         } else if (n == NEVER || round == 2 * a->n) {
           for (int k = 0; k < NP; ++k) p[k][l] = kept[k][l];
           trying[l] = 0;
@@ -508,14 +516,14 @@ static void changed(
     EACH(l) if (event[l]) {
       if (!round) asked(a, &m, p, l, touching[l], cause[l], hit[l], &asks[l]);
       moving(&m, l, 0, &asks[l]);
-      const int doubt = solved(&asks[l], &gives[l], 1) || hit[l] > 1;
-      taken(&m, &asks[l], &gives[l], p, l);
+      int doubt = solved(&asks[l], &gives[l], 1) || hit[l] > 1;
+      doubt |= taken(&m, &asks[l], &gives[l], p, l);
       if (!round) a->doubts[copy[l]] += doubt;
       for (int i = 0; i < ELEMENTS; ++i) felt |= FELT(i) != CLOSED(i), FELT(i) = CLOSED(i);
     }
     if (!FEELS || !felt) break;
   }
-  if (ELEMENTS > 1) spread(s, p, event, asks, gives);
+  if (ELEMENTS > 1) spread(s, p, event, asks, gives, copy, a->doubts);
   EACH(l) if (event[l]) calmed(&m, &asks[l], p, l, s->w);
   after = *s;
   holds(p, h);

@@ -32,11 +32,13 @@ static const double STILL = 1e-9, SLOW = 5e-7; /* m/s: slower than this nothing 
 static const double YOUNG = 1e-6, TOLERANCES = 300.0, COARSEST = 1e-5; /* m/s; and how it grows with the tolerance, up to one */
 static const double MOVES = 1e-6;      /* m/s: what others hold and what is as fast is held no longer */
 static const double SPREAD = 1e-9;     /* of the largest force or motion: what rows that depend on others are known to */
+static const double APART = 1e-6;      /* of the largest motion: motions that differ by more are not the same */
 static const double GAINS = 1e-9;      /* of the energy of approach: an impact that gains more is not one */
 static const double FIXED = 1e-18;     /* times gravity by the weight (1/kg): rows that move less easily do not move */
 static const double LEVER = 1e3;       /* by so much a velocity may change for one along rows that are at rest */
 static const double SHORTEST = 1e-6;   /* of a step: its parts are not shorter, whatever their error */
 static const double FAR_SIDE = 1e300;  /* of what kinks compare: beyond all of it */
+static const double FIRM = 1e-12;      /* of the largest mobility of a row: those with less do not move */
 static const double SHARED = 1e-13;    /* of the mobility of a contact row: rows that depend on each other share their forces */
 enum { ROUNDS = 4, EVENTS = 8, TRIES = 20 };
 
@@ -209,7 +211,7 @@ static void eliminated(int n, V K[SIZE(LINES)][SIZE(LINES)], V x[SIZE(LINES)][3]
    to rest, as changes of the independent coordinates and velocities: forces without friction. */
 static void held_by(const Holds *h, const Flow *f, V *w_dot, V *force, const V *rate, V *shift, V *dw) {
   V Y[SIZE(NW)][WIDTH], Z[SIZE(NW)][WIDTH], G[SIZE(LINES)][SIZE(LINES)], K[SIZE(LINES)][SIZE(LINES)];
-  V weight[SIZE(LINES)], x[SIZE(LINES)][3]; /* of accelerations, places, velocities */
+  V weight[SIZE(LINES)], x[SIZE(LINES)][3], most = v_all(0.0); /* of accelerations, places, velocities */
   const int n = h->n, wanted = shift ? 3 : 1;
   for (int i = 0; i < ROWS; ++i) force[i] = v_all(0.0);
   for (int i = 0; i < ELEMENTS; ++i)
@@ -219,17 +221,24 @@ static void held_by(const Holds *h, const Flow *f, V *w_dot, V *force, const V *
   if (!n) return;
   mobility(f, h->line, n, Y, G);
   for (int i = 0; i < n; ++i) {
-    const int line = h->line[i], row = lines[line].row, twin = lines[line].twin;
-    V turn = f->turn[line];
-    for (int k = 0; k < NW; ++k) turn += f->A[line * NW + k] * f->w_dot[k];
+    const int row = lines[h->line[i]].row, twin = lines[h->line[i]].twin;
     weight[i] = h->weight[row];
     x[i][1] = -h->weight[row] * f->off[row];
     if (twin != NEVER) {
       weight[i] += h->weight[twin];
       x[i][1] += h->weight[twin] * f->off[twin];
     }
+    most = v_fmax(most, v_where(weight[i] != 0.0, G[i][i], v_all(0.0)));
+  }
+  for (int i = 0; i < n; ++i) {
+    const int line = h->line[i];
+    const L moves = G[i][i] > FIRM * most; /* what loops hold no contact needs to */
+    V turn = f->turn[line];
+    for (int k = 0; k < NW; ++k) turn += f->A[line * NW + k] * f->w_dot[k];
+    weight[i] = v_where(moves, weight[i], v_all(0.0));
     x[i][0] = -weight[i] * turn;
-    x[i][2] = -weight[i] * rate[row];
+    x[i][1] = v_where(moves, x[i][1], v_all(0.0));
+    x[i][2] = -weight[i] * rate[lines[line].row];
   }
   if (h->sliding) { /* a normal force of a contact that slips acts with its friction */
     int slip[SIZE(LINES)], m = 0;
@@ -349,8 +358,10 @@ static V attempt(const State *s, const Holds *h, const V *p, V dt, State *out) {
   out->t = s->t + dt;
   moved(s, sq, sw, sz, dt / 6, out->q, out->w, out->z);
   arrived(out, h, p);
-  V worst = v_all(0.0);
+  V worst = v_all(0.0), sum = v_all(0.0);
   for (int i = 0; i < NQ; ++i) worst = v_fmax(v_fabs(dq[i] - out->q_dot[i]), worst);
   for (int i = 0; i < NW; ++i) worst = v_fmax(v_fabs(dw[i] - out->w_dot[i]) / (1.0 + v_fabs(out->w[i])), worst);
-  return worst * dt / 6;
+  for (int i = 0; i < NQ; ++i) sum += out->q[i];
+  for (int i = 0; i < NW; ++i) sum += out->w[i];
+  return worst * dt / 6 + 0.0 * sum; /* not a number where any of them is none */
 }

@@ -46,6 +46,7 @@ from saltus.once import cached_property
 from saltus.simulation.touches import MODES
 
 NEWTON = 2  # steps onto the loops after each step of the integration; it starts within the step's error of them
+FIRM = 1e-12  # of the largest mobility of a contact row: those with less do not move
 SOFT = 1e-13  # of the mobility of a contact row: rows that depend on each other share their forces
 
 
@@ -306,12 +307,13 @@ class Motion:
                     fixed[own] = push[own]
             at += x.rows
         W, P, G = ca.vertcat(*weights), self._along, self._mobility[1]
-        line, n = ca.mtimes((P * P).T, W), G.shape[0]
+        moves = ca.diag(G) > FIRM * ca.mmax(ca.diag(G)) if G.numel() else SX(0, 1)  # else loops hold the row
+        line, n = ca.mtimes((P * P).T, W) * moves, G.shape[0]
         acts = SX.eye(n) + ca.mtimes([P.T, slips, P])
 
         def solved(K: SX, b: SX) -> SX:
             held = ca.repmat(line, 1, n) * K + ca.diag(1 - line + SOFT * ca.diag(G))
-            return W * ca.mtimes(P, _solve(held, -ca.mtimes(P.T, W * b)))
+            return W * ca.mtimes(P, _solve(held, -moves * ca.mtimes(P.T, W * b)))
 
         def forces(b: SX, friction: bool) -> SX:
             if not friction:

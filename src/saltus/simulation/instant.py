@@ -20,6 +20,7 @@ from saltus.simulation.contacts import STILL, Contacts, Now
 from saltus.simulation.sharing import Group, spread
 
 TOUCHING = 1e-9  # m: a contact so near touches
+SOON = 1e-6  # s: and it strikes now if it would be there within this
 REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 NULL = 1e-12  # of the largest mobility: none
@@ -75,7 +76,7 @@ def settle(
     hard = [i for i, one in enumerate(contacts.now) if one.element.normal and not one.element.soft]
     touching = [i for i in hard if contacts.now[i].closed or now.gaps[i] <= TOUCHING]
     slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
-    strikes = any(now.across(i) < -slow for i in touching)
+    strikes = any(now.across(i) < -max(slow, now.gaps[i] / SOON) for i in touching)
     moves = strikes or any(abs(now.across(i)) > REST for i in touching)
     stays = now.stays(touching) if moves else dict.fromkeys(touching, REST)  # else all stay
     impact, rests = now.collide(touching, stays) if strikes else (None, 0.0)

@@ -140,6 +140,7 @@ def _row(m: sl.Mechanism, runs: Runs, k: int, gait: str, tail: str, strides: int
     roll, pitch, _ = (np.degrees(x[late]) for x in angles(runs.q[:, k, 3:]))
     across, along = runs.forces[late, :, k, 2], np.hypot(*runs.forces[late, :, k, :2].transpose(2, 0, 1))
     pressed = across > 0.01 * weight(m)
+    used = float((along[pressed] / across[pressed]).max(initial=0.0))
     speed = float(runs.speed()[k])
     done = int(max(0.0, runs.ends[k] - m.params["ramp"].value) / period(m, gait) + 1e-6)
     gone = bool(runs.ends[k] < seconds - 0.01)
@@ -153,10 +154,10 @@ def _row(m: sl.Mechanism, runs: Runs, k: int, gait: str, tail: str, strides: int
         "pitch_range_deg": [float(pitch.min()), float(pitch.max())],
         "roll_range_deg": [float(roll.min()), float(roll.max())],
         "cost_of_transport": float(runs.power[late, k].mean() / (weight(m) * max(speed, 1e-3))),
-        "friction_used_max": float((along[pressed] / across[pressed]).max(initial=0.0)),
+        "friction_used_max": used,
         "multipliers_max": None,
         "growth_per_stride": None,
-        "ok": not gone and done >= strides and bool(runs.tip[live, k].min() > 0),
+        "ok": not gone and done >= strides and bool(runs.tip[live, k].min() > 0) and used < 1.01 * m.params["mu"].value,
         "by": "batch",
     }
 

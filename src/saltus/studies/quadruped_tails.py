@@ -25,11 +25,12 @@ LASTS = 5.0  # s for which a start at random has to run
 AWAY = {"roll": 15.0, "pitch": 8.0, "yaw": 15.0, "wx": 2.0, "wy": 1.5, "wz": 1.5, "vy": 0.6}
 
 
-def study(starts: float = 256, phases: float = 6, exact: float = 1, only: str = "") -> StudyResult:
+def study(starts: float = 128, phases: float = 6, exact: float = 1, only: str = "") -> StudyResult:
     """Run the trot at 22.5 rad/s with every kind of tail: calm, pushed at so many `phases`, and from so many `starts`.
 
     All run in batches; unless `exact` is 0, the push that each just stands at its weakest phase, and a harder one, run
-    again event by event. `only` names one kind: fixed, passive, PD, PFL, LQR or learnt.
+    again event by event. `only` names one kind: fixed, passive, PD, PFL, LQR or learnt. A kind takes one to two minutes
+    of the processor, LQR four: all of them some ten minutes.
     """
     if only and only not in LAWS:
         raise sl.errors.UnknownName("kind of tail", only, LAWS)
@@ -56,8 +57,8 @@ def study(starts: float = 256, phases: float = 6, exact: float = 1, only: str = 
     info = STUDIES["quadruped-tails"]
     notes = [
         f"A push is half a sine of {PUSHED} s to the left, after {AT} strides from rest; it stands {AFTER} s after it.",
-        "Gains of legs and tail were sought for each kind by as many runs: `quadruped_search.tail_gains`; with LQR and "
-        "the learnt policy the legs have the trot's own.",
+        "Gains of legs and tail were sought for each kind by `quadruped_search`, of LQR the weights only; with it and "
+        "with the policy the legs have the trot's own gains.",
         f"Starts at random are about the trot in the air, within {AWAY}; they have to run for {LASTS:g} s.",
     ]
     figures = {"tails": _figure(rows), "pushes": _maps(maps, sizes)}

@@ -50,7 +50,7 @@ def study(angle: float = 15.0, starts: float = 256) -> StudyResult:
     follow = flight.Follower(m, best, math.radians(-angle))
     learnt = flight.learn(follow, int(starts))
     runs = flight.flown(follow, learnt, strides, REAL)
-    data = {"angle_deg": angle, "strides": strides, **said(m, best), **judged(follow, runs, strides)}
+    data = {"angle_deg": angle, "strides": strides, **said(best), **judged(follow, runs, strides)}
     data |= {"open_loop_max": learnt.grows, "closed_loop_max": learnt.shrinks, "starts": int(starts)}
     data["stood"] = flight.stood(follow, learnt, strides, int(starts))
     comparisons = [
@@ -200,7 +200,7 @@ def planned(m: sl.Mechanism, angle: float) -> sl.plan.Planned:
 # ---- what is said of it ---------------------------------------------------------------------------------------------
 
 
-def said(m: sl.Mechanism, best: sl.plan.Planned) -> dict[str, Any]:
+def said(best: sl.plan.Planned) -> dict[str, Any]:
     """Of the plan on its finest mesh: how large it is, how long a stride takes, which friction it needs."""
     needs = [0.0]
     for leg in STANCES:
