@@ -2,7 +2,7 @@
 
 Derivatives of a step that crosses one are wrong by the order of the step: its stages are on either side. So the side is
 a number of its own: each comparison x < y becomes x - y < side, and with a side of plus or minus `FAR` the branch is
-chosen, and the expression smooth. With a side of zero it is what it was. Sizes and signs are left as they are: where one
+chosen, and the expression smooth; with a side of zero it is what it was. Sizes and signs stay as they are: where one
 stands below a fraction, its other branch has a pole.
 """
 
