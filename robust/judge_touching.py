@@ -145,22 +145,23 @@ class Touching:
         distance = float(np.linalg.norm(away))
         return distance - x.radius - more, away / distance
 
-    def _slip(self, x: Touch, one: Near | None, h: float) -> tuple[np.ndarray, np.ndarray]:
-        """Velocity of one surface against the other along the face, and where they touch."""
+    def _moving(self, x: Touch, one: Near | None, h: float) -> tuple[float, np.ndarray, np.ndarray]:
+        """Rate of the gap, velocity of one surface against the other along the face, and where they touch."""
         _, n = self._gap(x, one, h)
         touch = self._place(x, h) - x.radius * n
         u = _velocity(self._pose(x.link, h), touch)
         if x.face is not None:
             u = u - _velocity(self._pose(x.face[1], h), touch)
-        return u - n * (n @ u), touch
+        return float(n @ u), u - n * (n @ u), touch
 
     def _side(self, x: Touch, one: Near | None) -> Side:
         h, now = self.step, self.now
-        (gap, n), ahead, behind = self._gap(x, one, 0), self._gap(x, one, h)[0], self._gap(x, one, -h)[0]
-        gaps = np.array([gap, (ahead - behind) / (2 * h), (ahead - 2 * gap + behind) / h**2])
+        gap, n = self._gap(x, one, 0)
+        rising, slip, touch = self._moving(x, one, 0)
+        ahead, behind = self._moving(x, one, h), self._moving(x, one, -h)
+        gaps = np.array([gap, rising, (ahead[0] - behind[0]) / (2 * h)])
         along = across([n]) if now.machine.spatial else np.array([[n[1], -n[0], 0.0]])
-        slip, touch = self._slip(x, one, 0)
-        rate = (self._slip(x, one, h)[0] - self._slip(x, one, -h)[0]) / (2 * h)
+        rate = (ahead[1] - behind[1]) / (2 * h)
         rows = np.array([self._push(x, touch, d) for d in (n, *along)])
         force = self._force(x)
         mu, static = self._friction(x)

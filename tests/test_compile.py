@@ -12,6 +12,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
+import saltus as sl
 from saltus.compile import (
     CompileError,
     Kernel,
@@ -437,3 +438,25 @@ def test_a_terminal_is_told_of_long_compilations(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     progress._aloud(news)
     assert "compiling leg (5,000 instructions)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("does", "said"), [("exit 1", "without a word"), ("echo no licence >&2; exit 2", "no licence")]
+)
+def test_a_broken_compiler_on_the_path_is_told(does, said, tmp_path, monkeypatch):
+    """Nobody asked for it by name, so the run goes on without, and says why it is slow."""
+    for name in ("cc", "gcc", "clang"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("SALTUS_CC", "CC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("saltus.compile.toolchain._broken", {})
+    m = sl.zoo.five_bar()
+    run = sl.simulate(m, m.keyframe("stand"), until=0.01)
+    assert run.meta["engine"] == "scipy"
+    assert run.outcome.ok
+    (note,) = run.meta["notes"]
+    assert f"{tmp_path}/cc" in note
+    assert said in note
+    assert "set SALTUS_CC" in note

@@ -344,3 +344,12 @@ def test_engines_are_imported_when_chosen():
     code = "import sys, saltus.engines; print({'heyoka', 'sksundae'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_guard_at_its_pole_warns_of_nothing(engine, recwarn):
+    """1 / (1 - t) jumps from plus to minus infinity at one second: it fires there, and NumPy is not heard."""
+    stepper = engine.prepare(flow("pole", ca.vertcat(1, 0), 1 / (1 - X[0])))
+    segment = stepper.run(request([0, 0], 2, [-1], [True]))
+    assert segment.stop is Stop.EVENT
+    assert abs(segment.breaks[-1] - 1.0) < 1e-9
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

@@ -71,6 +71,44 @@ def test_round_an_edge_a_smooth_circle_leaves_at_two_thirds():
     assert np.hypot(left.q[0], left.q[1]) == pytest.approx(0.1, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("x", "heights", "radius", "rests"),
+    [
+        ([-1, 0, 0, 0.02, 0.02, 1], [0, 0, -0.2, -0.2, 0, 0], 0.03, math.sqrt(0.03**2 - 0.01**2)),
+        ([-1, -0.01, 0.03, 1.02], [0.99, 0, 0, 0.99], 0.1, 0.1 * math.sqrt(2) - 0.02),
+        ([-1, -0.02, 0.04, 1.02], [0.98, 0, 0, 0.98], 0.05, 0.05),
+        ([-1, 0, 0.01, 0.02, 1], [0, 0, -0.001, 0, 0], 0.05, 0.05 * math.sqrt(1.01) - 0.001),
+    ],
+)
+def test_a_round_foot_rests_on_what_it_reaches(x, heights, radius, rests):
+    """On both edges of a slot, on both sides of a groove or at its bottom, on both sides of a scratch."""
+    m = point(radius=radius)
+    run = sl.simulate(m, m.assemble(at=(0.01, 0.3)), until=0.6, ground=sl.ground.Profile(x, heights))
+    assert run.outcome.ok, run.outcome
+    assert run.q.at.y[-1] == pytest.approx(rests, abs=1e-9)
+
+
+def test_a_round_foot_goes_over_a_step_lower_than_its_radius():
+    """Smooth, r = 0.1 m against a step of 0.02 m: it meets the edge at n = (-0.6, 0.8), which leaves 0.8 v along it."""
+    m = point(radius=0.1)
+    run = sl.simulate(
+        m, m.assemble(at=(-0.5, 0.1), rates={"at": (3.0, 0)}), until=0.4, ground=sl.ground.Stairs(0.02, 2.0, 1)
+    )
+    assert run.outcome.ok, run.outcome
+    hit = next(e for e in run.events if e.impact is not None)
+    assert hit.t == pytest.approx((0.5 - 0.06) / 3, abs=1e-9)
+    assert hit.v == pytest.approx([3 * 0.8 * 0.8, 3 * 0.8 * 0.6], abs=1e-9)
+
+
+def test_a_run_in_which_a_foot_passed_a_wall_is_not_ok():
+    """A point that flies from wall to wall of a shaft: what it is nearest to changes where no patch of it ends."""
+    m = point(restitution=1.0)
+    shaft = sl.ground.Profile([-1, 0, 0, 0.1, 0.1, 1], [0, 0, -3, -3, 0, 0])
+    run = sl.simulate(m, m.assemble(at=(0.05, -0.3), rates={"at": (2.0, 0)}), until=0.4, ground=shaft)
+    inside = (run.q.at.x > -1e-6) & (run.q.at.x < 0.1 + 1e-6) | (run.q.at.y > 0)
+    assert run.outcome.ok == bool(inside.all())
+
+
 @pytest.mark.parametrize("radius", [0.0, 0.05])
 def test_on_smooth_waves_it_swings_as_its_own_equation_says(radius):
     """Along h = 0.1 cos(2 x) the centre of a circle follows the parallel curve; scipy integrates its arc length."""
@@ -435,6 +473,15 @@ def test_slips_in_3d_without_a_solution_are_counted():
     laws = [Law((3 * i, 3 * i + 1), 3 * i + 2, mu[i], mu[i], d) for i in range(2)]
     with pytest.raises(NoForces, match="no solution"):
         solve(G_, b, laws, count=True)
+
+
+def test_what_parts_without_forces_is_not_jammed_by_friction():
+    """One freedom between two faces that friction 2 could hold by any forces: it moves off both and needs none."""
+    way = np.array([0.9, 0.1, -0.8, 0.2])  # along and across each of two faces, of 1 kg that moves along one line
+    laws = [Law((0,), 1, 2.0, 2.0), Law((2,), 3, 2.0, 2.0)]
+    found = solve(np.outer(way, way), 3.0 * way, laws)
+    assert found.modes == ("open", "open")
+    assert not found.f.any()
 
 
 def test_several_solutions_are_counted():

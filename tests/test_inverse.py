@@ -424,3 +424,22 @@ def test_forces_beyond_all_numbers_are_refused_by_name():
     m.joint_spring("spring", "x", stiffness=1e308)
     with pytest.raises(BadValue, match="equations of 'block' are not finite"):
         _ = sl.forward(m.assemble(x=100.0)).a
+
+
+@pytest.mark.parametrize("engine", ["native", "scipy", "heyoka", "sundials"])
+def test_a_crank_at_a_given_speed_alone(engine, tmp_path):
+    """A rod of 2 kg and 0.5 m that turns at 10 rad/s: torque m g (l / 2) cos, pin force m w^2 l / 2 inwards and m g."""
+    m = sl.Mechanism("crank alone")
+    rod = m.rod("rod", mass=2.0, length=0.5)
+    m.revolute("crank", m.ground.at(0, 0), rod.start, motion=10 * m.time)
+    m.point("tip", rod.end)
+    run = sl.simulate(m, m.assemble(), until=1.0, engine=engine)
+    assert run.outcome.ok
+    assert np.allclose(run.point("tip")[-1], [0.5 * np.cos(10), 0.5 * np.sin(10)], atol=1e-12)
+    assert np.allclose(run.arrays["motion_efforts"][:, 0], 2.0 * G * 0.25 * np.cos(10 * run.t), atol=1e-9)
+    assert np.isclose(run.energy_account["work of motion crank"], 2.0 * G * 0.25 * np.sin(10), atol=1e-7)
+    load = sl.forward(m.assemble()).load("crank")
+    assert np.allclose(load.vector, [-2.0 * 100 * 0.25, 2.0 * G])
+    assert np.isclose(load.moment, 2.0 * G * 0.25)
+    if engine == "native":
+        sl.view.report(run, tmp_path / "crank.html")

@@ -10,6 +10,7 @@ import pytest
 
 import saltus as sl
 from saltus import errors
+from saltus.model.assembly import FORWARD
 
 
 def leg():
@@ -120,7 +121,7 @@ def _():
     m.assemble(pin=0.1)
 
 
-@mistake("torque 'wind'", "sl.math.sin")
+@mistake("the symbol hip", "take sl.math.sin")
 def _():
     """math.sin of a symbol"""
     m = leg()
@@ -1019,3 +1020,28 @@ def test_a_mistake_is_told_with_its_remedy(what, tmp_path, monkeypatch):
             told = str(problem)
     for word in words:
         assert word in told, told
+
+
+def test_pythons_math_is_refused_of_time_and_params_wherever_they_stand():
+    """CasADi's float of a symbol is NaN, of which math.copysign and math.pow(1, x) made plain numbers."""
+    m = sl.Mechanism("machine")
+    length = m.param("length", 1.0)
+    for call in (
+        lambda: math.copysign(1.0, m.time),
+        lambda: math.pow(1.0, 2 * length),
+        lambda: math.sin(m.time),
+        lambda: math.isnan(2 * length),
+    ):
+        with pytest.raises(errors.BadValue, match=r"a float was taken of the symbol .* take sl\.math\.sin"):
+            call()
+    assert float(sl.SX(2.5)) == 2.5
+
+
+def test_a_state_says_who_knows_its_energy():
+    """Every word of the hint is an answer of sl.forward."""
+    state = leg().assemble()
+    for name in FORWARD:
+        with pytest.raises(AttributeError, match=rf"sl\.forward\(state\)\.{name} has it"):
+            getattr(state, name)
+        assert hasattr(sl.forward(state), name)
+    assert not hasattr(state, "colour")

@@ -39,7 +39,7 @@ def test_a_plan_takes_over_in_the_air_at_full_speed(twin, bound):
 def test_the_gap_begins_ahead_of_the_last_print(bound):
     ground = leap.ground(bound, 0.5)
     edge = bound.print + leap.MARGIN
-    for x, height in ((edge - 0.01, 0.0), (edge + 0.01, -leap.DEPTH), (edge + 0.49, -leap.DEPTH), (edge + 0.51, 0.0)):
+    for x, height in ((edge - 0.01, 0.0), (edge + 0.25, -leap.DEPTH), (edge + 0.5, 0.0), (edge + 0.51, 0.0)):
         assert ground.height(x) == pytest.approx(height, abs=1e-9)
 
 

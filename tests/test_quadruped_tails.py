@@ -11,6 +11,7 @@ import pytest
 import saltus as sl
 from saltus.studies import quadruped_laws as laws
 from saltus.studies import quadruped_orbits as orbits
+from saltus.studies import quadruped_runs as runs
 from saltus.studies import quadruped_tails as tails
 from saltus.zoo.quadruped import LEGS
 
@@ -55,14 +56,14 @@ def test_starts_at_random_have_their_lowest_toe_where_it_was():
     m = laws.machine()
     home = m.keyframe("trot")
     lowest = min(home.position(f"{leg}_toe")[2] for leg in LEGS)
-    away = tails.scattered(m, home, 12)
+    away = runs.scattered(m, home, 12, tails.AWAY)
     for start in away:
         assert min(start.position(f"{leg}_toe")[2] for leg in LEGS) == pytest.approx(lowest, abs=1e-12)
         w, x, y, z = start.positions[3:7]
         assert np.linalg.norm(start.positions[3:7]) == pytest.approx(1.0)
         assert abs(math.degrees(math.asin(2 * (w * y - x * z)))) <= tails.AWAY["pitch"] + 1e-9
         assert start.gap < 1e-9
-    again = tails.scattered(m, home, 12)
+    again = runs.scattered(m, home, 12, tails.AWAY)
     assert all(np.array_equal(a.positions, b.positions) for a, b in zip(away, again, strict=True))
 
 
@@ -81,7 +82,7 @@ def test_quaternions_multiply_as_turns_follow_each_other():
 
     rng = np.random.default_rng(0)
     a, b = (q / np.linalg.norm(q) for q in rng.normal(size=(2, 4)))
-    assert matrix(tails.product(a, b)) == pytest.approx(matrix(a) @ matrix(b))
+    assert matrix(runs.product(a, b)) == pytest.approx(matrix(a) @ matrix(b))
 
 
 @pytest.mark.parametrize(

@@ -452,3 +452,45 @@ def test_dead_centres_are_passed_whatever_axes_the_rows_are_along(plane):
         run = sl.simulate(m, start, until=1.0, tolerance=tolerance, max_steps=3000)
         assert run.outcome.ok
         assert run.q.foot0[-1] == pytest.approx(0.7 + 8.8, abs=1e-6)
+
+
+def hung():
+    m = sl.Mechanism("pendulum")
+    m.revolute("joint", m.ground.at(0, 0), m.rod("rod", mass=1.0, length=1.0).start)
+    return m
+
+
+def test_more_samples_than_memory_holds_are_fewer_and_said(monkeypatch):
+    monkeypatch.setattr("saltus.simulation.record.MOST", 400)
+    m = hung()
+    start = m.assemble(joint=0.3)
+    run = sl.simulate(m, start, until=1.0)
+    assert len(run.t) == 101
+    assert run.outcome.ok
+    assert any("would not fit into memory" in note for note in run.meta["notes"])
+    assert len(sl.simulate(m, start, until=0.01).t) == 11
+
+
+@pytest.mark.parametrize("begin", [0.1, 1e5 + 0.1, 1e6 + 0.7])
+def test_late_samples_lie_on_the_grid_and_none_twice(begin):
+    """The spacing of numbers near 1e6 s is 1e-10 s: an end that is a sample of the grid is one sample."""
+    m = hung()
+    run = sl.simulate(m, m.assemble(joint=0.3), begin=begin, until=begin + 0.6)
+    assert len(run.t) == 601
+    assert np.abs(np.diff(run.t) - 1e-3).max() < 1e-9
+
+
+@pytest.mark.parametrize("formulation", [sl.formulations.Minimal(), sl.formulations.SPF()], ids=str)
+def test_velocities_between_few_samples_of_a_body_that_turns(formulation):
+    """Spins come from the dense quaternions, not from samples, of which there are two a second here: 1.9 rad/s off."""
+    m = sl.Mechanism("arm on two balls", spatial=True)
+    a = m.link("a", mass=1.0, inertia=(0.02, 0.03, 0.04))
+    b = m.link("b", mass=0.5, inertia=(0.01, 0.01, 0.02))
+    m.free("at", m.ground, a)
+    m.revolute("elbow", a.at(0.3, 0, 0), b.at(0, 0, 0), axis="z")
+    m.spherical("ball", b.at(0.3, 0, 0), m.ground.at(0.6, 0, 0))
+    start = m.assemble(rates={"elbow": 2.0})
+    exact = sl.simulate(m, start, until=1.0, tolerance=1e-12)
+    run = sl.simulate(m, start, until=1.0, formulation=formulation, rate=2.0)
+    times = np.linspace(0.01, 0.99, 57)
+    np.testing.assert_allclose(run.at(times).velocities, exact.at(times).velocities, atol=1e-6)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
@@ -14,30 +13,12 @@ import numpy as np
 from saltus.errors import BadValue
 from saltus.model.symbols import SX
 from saltus.once import cached_property
+from saltus.patches import NONE, Patch, patches
 
 __all__ = ["Ground", "Level", "Profile", "Slope", "Stairs", "Terrain"]
 
 FAR = 1e6  # m: how far the first and the last piece of a profile go on
 DRAWN = 401  # points with which a smooth ground is drawn
-
-
-@dataclass(frozen=True)
-class Patch:
-    """The ground near a foot, in the plane of x and up: a straight piece, or (`corner`) an edge that it goes round.
-
-    A piece lies at `point` and looks along the unit `normal`; of an edge the normal is that towards the foot. It
-    is the nearest one as long as `within`, two rows (a, b, c), have a x + b y >= c. `key` tells patches apart.
-    """
-
-    point: tuple[float, float]
-    normal: tuple[float, float]
-    friction: float | None
-    corner: bool = False
-    within: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, -1.0), (0.0, 0.0, -1.0))
-    key: int = 0
-
-
-NONE = Patch((0.0, -1e9), (0.0, 1.0), None, key=-1)  # nothing that a foot could touch
 
 
 class Ground:
@@ -47,8 +28,8 @@ class Ground:
     kind = "plane"
     level = False
 
-    def near(self, x: float, up: float) -> list[Patch]:
-        """Patches nearest to a place, as many as `patches`, the nearest first."""
+    def near(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
+        """Patches nearest to the centre of a foot of a radius (m), as many as `patches`, the nearest first."""
         raise NotImplementedError
 
     @property
@@ -102,7 +83,7 @@ class Slope(Ground):
         """Whether it rises nowhere."""
         return self.angle == 0.0
 
-    def near(self, x: float, up: float) -> list[Patch]:
+    def near(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
         """The plane."""
         return [Patch((0.0, self.offset), (-math.sin(self.angle), math.cos(self.angle)), self.friction)]
 
@@ -161,75 +142,38 @@ class Profile(Ground):
         return corners, [self.frictions[0], *self.frictions, self.frictions[-1]]
 
     @cached_property
-    def _features(self) -> list[Patch]:
-        """Pieces, and between two of them the edge if it sticks out, in order along the ground."""
-        corners, frictions = self._line
-        along = np.diff(corners, axis=0)
-        lengths = np.linalg.norm(along, axis=1)
-        t = along / lengths[:, None]
-        n = np.column_stack([-t[:, 1], t[:, 0]])
-        points, normals = ([(float(a), float(b)) for a, b in rows] for rows in (corners, n))
-        out: list[Patch] = []
-        for i in range(len(t)):
-            ends = []
-            for at, other, sign in ((corners[i], i - 1, 1.0), (corners[i + 1], i + 1, -1.0)):
-                border = t[i] * sign
-                if 0 <= other < len(t):
-                    turn = t[min(i, other)][0] * t[max(i, other)][1] - t[min(i, other)][1] * t[max(i, other)][0]
-                    if turn > 0:  # a corner that goes in: as near to one piece as to the other
-                        border = n[i] - n[other]
-                        border = border / np.linalg.norm(border) * (1.0 if border @ t[i] * sign > 0 else -1.0)
-                ends.append((float(border[0]), float(border[1]), float(border @ at)))
-            middle = (corners[i] + corners[i + 1]) / 2
-            key = 4 * i
-            for half, sign in ((0, -1.0), (1, 1.0)):
-                halfway = (float(sign * t[i][0]), float(sign * t[i][1]), float(sign * t[i] @ middle))
-                within = (ends[half], halfway)
-                out.append(Patch(points[i], normals[i], frictions[i], False, within, key + half))
-            if i + 1 < len(t) and t[i][0] * t[i + 1][1] - t[i][1] * t[i + 1][0] < 0:
-                at = corners[i + 1]
-                cone = tuple(
-                    (float(s * d[0]), float(s * d[1]), float(s * d @ at)) for s, d in ((1, t[i]), (-1, t[i + 1]))
-                )
-                out.append(Patch(points[i + 1], normals[i], frictions[i], True, cone, key + 2))
-        return out
+    def _known(self) -> dict[float, list[Patch]]:
+        """Patches by the radius of feet."""
+        return {}
 
-    def near(self, x: float, up: float) -> list[Patch]:
-        """The nearest patch, and the piece that it meets on that side in a corner that goes in."""
-        features, place = self._features, np.array([x, up])
+    def _features(self, radius: float) -> list[Patch]:
+        if radius not in self._known:
+            self._known[radius] = patches(*self._line, radius)
+        return self._known[radius]
+
+    def near(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
+        """The nearest patch, and the one that it meets on that side in a corner that goes in."""
+        features, place = self._features(radius), np.array([x, up])
         distance = []
         for f in features:
             inside = min(a * x + b * up - c for a, b, c in f.within)
             gap = float(np.linalg.norm(place - f.point) if f.corner else (place - f.point) @ f.normal)
             distance.append((max(0.0, -inside), abs(gap)))
         best = min(range(len(features)), key=lambda i: (distance[i][0] > 1e-12, distance[i][0] + distance[i][1]))
-        beside = self._beside(best)
+        beside = features[best].beside
         return [features[best], NONE if beside < 0 else features[beside]]
-
-    def _beside(self, i: int) -> int:
-        """Number of the piece that a piece meets on its side in a corner that goes in; -1 if there is none."""
-        features = self._features
-        other = i - 1 if features[i].key % 4 == 0 else i + 1
-        none = features[i].corner or not 0 <= other < len(features) or not self._meet(features[i], features[other])
-        return -1 if none else other
 
     @cached_property
     def table(self) -> np.ndarray:
         """All patches, a row each: point, normal, friction (NaN: none), corner, within, row of a second patch or -1."""
-        rough = [math.nan if f.friction is None else f.friction for f in self._features]
+        pointed = self._features(0.0)
+        rough = [math.nan if f.friction is None else f.friction for f in pointed]
         return np.array(
             [
-                [*f.point, *f.normal, rough[i], f.corner, *(x for row in f.within for x in row), self._beside(i)]
-                for i, f in enumerate(self._features)
+                [*f.point, *f.normal, rough[i], f.corner, *(x for row in f.within for x in row), f.beside]
+                for i, f in enumerate(pointed)
             ]
         )
-
-    @staticmethod
-    def _meet(a: Patch, b: Patch) -> bool:
-        """Whether two pieces meet in a corner that goes in, where a foot may touch both."""
-        left, right = (a, b) if a.key < b.key else (b, a)
-        turn = left.normal[0] * right.normal[1] - left.normal[1] * right.normal[0]
-        return not b.corner and turn > 1e-12
 
     def height(self, x: Any, y: Any = 0.0) -> Any:
         """Height (m) at a place."""
@@ -335,7 +279,7 @@ class Terrain(Ground):
             self.expression(x, y, False)  # raises
         return "terrain " + hashlib.sha256("".join(texts).encode()).hexdigest()
 
-    def near(self, x: float, up: float) -> list[Patch]:
+    def near(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
         """Its friction; place and normal follow from the function."""
         return [Patch((0.0, 0.0), (0.0, 1.0), self.friction)]
 

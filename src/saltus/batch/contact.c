@@ -317,8 +317,11 @@ static int free_of(const Problem *a, const Forces *g, const int *some) {
 /* The solution in which nothing changes but that contacts at their limit are let go, if there is one. */
 static int released(const Problem *a, Forces *g) {
   Forces at;
-  int any = 0;
-  for (int i = 0; i < a->n; ++i) any |= a->laws[i].active && a->laws[i].leaving != STAYS;
+  int any = 0, lifts = 0;
+  for (int i = 0; i < a->n; ++i) {
+    any |= a->laws[i].active && a->laws[i].leaving != STAYS;
+    lifts |= a->laws[i].active && a->laws[i].leaving == NORMAL;
+  }
   if (!any) return 0;
   still(a, &at);
   held(a, &at, NULL);
@@ -327,7 +330,8 @@ static int released(const Problem *a, Forces *g) {
     for (int i = 0; i < a->n; ++i) {
       const double *f = at.f + a->of[i].row, bears = a->of[i].normal ? f[a->of[i].slips] : 1.0;
       const int spent = at.mode[i] == STICKS && sqrt(dot(f, f, a->of[i].slips)) >= (1.0 - NEARLY) * a->laws[i].limit * bears;
-      some[i] = a->laws[i].leaving != STAYS ? a->laws[i].leaving : spent && !few ? ALONG : STAYS;
+      const int light = lifts && a->of[i].normal && bears <= NEARLY * largest(at.f, a->rows);
+      some[i] = a->laws[i].leaving != STAYS ? a->laws[i].leaving : few ? STAYS : light ? NORMAL : spent ? ALONG : STAYS;
     }
     if (!free_of(a, &at, some)) continue;
     *g = at;

@@ -2,7 +2,16 @@
 
 from saltus.compile.kernel import Bound, EvaluationError, Kernel, c_source, densified
 from saltus.compile.progress import Progress, compiling, on_progress
-from saltus.compile.toolchain import LIGHT, CompileError, Compiler, build, cache_dir, find_compiler, left_as_it_is
+from saltus.compile.toolchain import (
+    LIGHT,
+    CompileError,
+    Compiler,
+    broken_compilers,
+    build,
+    cache_dir,
+    find_compiler,
+    left_as_it_is,
+)
 
 __all__ = [
     "LIGHT",
@@ -12,6 +21,7 @@ __all__ = [
     "EvaluationError",
     "Kernel",
     "Progress",
+    "broken_compilers",
     "build",
     "c_source",
     "cache_dir",

@@ -200,7 +200,9 @@ class Kernel:
         except AttributeError:
             bound, before = self.bind(), None
         fitted = [
-            value if getattr(value, "shape", None) == target.shape else self._fit(i, value)
+            value
+            if isinstance(value, np.ndarray) and value.dtype == np.float64 and value.shape == target.shape
+            else self._fit(i, value)
             for i, (value, target) in enumerate(zip(args, bound.args, strict=True))
         ]
         given = [value.tobytes() for value in fitted]
@@ -301,7 +303,10 @@ class Kernel:
         )
 
     def _run_virtual(self, count: int, inputs: list[Array], many: list[bool], outputs: list[Array]) -> None:
-        bound = self.bind()
+        try:
+            bound = self._local.batch
+        except AttributeError:
+            bound = self._local.batch = self.bind()
         moving = [(target.T, array) for target, array, m in zip(bound.args, inputs, many, strict=True) if m]
         for target, array, m in zip(bound.args, inputs, many, strict=True):
             if not m:

@@ -52,6 +52,7 @@ PATIENCE = 300.0  # s, for one run of the compiler; SALTUS_COMPILE_SECONDS chang
 _PROBE_PATIENCE = 30.0  # s, for a source of one line
 
 _hung: set[str] = set()  # compilers that once took longer than that, and are not asked again by this process
+_broken: dict[str, str] = {}  # compilers that were found and did not build that source, and why
 
 
 class CompileError(SaltusError):
@@ -96,6 +97,15 @@ def _find(wish: str, habit: str, path: str) -> Compiler | None:
     return next((compiler for compiler in candidates if compiler), None)
 
 
+def broken_compilers() -> list[str]:
+    """A note for a run that has to do without a compiler though some were found."""
+    found = "; ".join(f"{path}: {why}" for path, why in _broken.items())
+    return [
+        f"no C compiler that was found can build a library ({found}), so nothing is compiled and runs take tens of "
+        "times as long: mend it, set SALTUS_CC to one that works, or to 'none' to be told no more"
+    ][: len(found)]
+
+
 def _examine(command: str) -> Compiler | None:
     """Return the compiler a command line names if it builds and loads a small library."""
     program, *arguments = shlex.split(command)
@@ -104,10 +114,12 @@ def _examine(command: str) -> Compiler | None:
         return None
     try:
         said = subprocess.run([path, *arguments, "--version"], capture_output=True, text=True, timeout=30)
-    except OSError:
+    except OSError as error:
+        _broken[path] = str(error)
         return None
     except subprocess.TimeoutExpired:
         _hung.add(path)
+        _broken[path] = "did not answer within 30 s"
         return None
     version = (said.stdout or said.stderr).partition("\n")[0].strip()
     for tuning in ("-march=native", "-mcpu=native", ""):
@@ -117,6 +129,7 @@ def _examine(command: str) -> Compiler | None:
         except CompileError as error:
             if error.data["full"]:  # that is not the compiler's fault: builds will say so where notes are read
                 return Compiler(path, version, tuple(arguments))
+            _broken[path] = str(error).strip().splitlines()[-1]
             if path in _hung:
                 return None
             continue

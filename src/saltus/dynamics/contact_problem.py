@@ -18,10 +18,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from saltus.dynamics.shared_forces import FINE, Forces, Law, centred, rank
 from saltus.errors import SaltusError
 
 GUESSES = 100  # that follow from each other
@@ -33,46 +34,10 @@ MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
 RANK = 1e-11  # of the largest mobility: none
 NEARLY = 1e-6  # of a limit: contacts that share it come to it together
-FINE = 1e-9  # of the largest force or motion
-NULL, FAR = 1e-10, 10.0  # of the largest motion: none; times the largest force: what contacts need not bear
 
 
 class NoForces(SaltusError):
     """No forces, or several sets of them, meet the laws of contact; `solutions` is None where none were found only."""
-
-
-@dataclass(frozen=True, eq=False)
-class Law:
-    """One contact: its rows, its friction of slip and of rest; `direction` if it slips already.
-
-    Without a normal row `friction` and `static` are the forces themselves.
-    """
-
-    tangential: tuple[int, ...]
-    normal: int | None
-    friction: float = 0.0
-    static: float = 0.0
-    direction: np.ndarray | None = None
-    name: str = ""  # in messages
-
-    @property
-    def rough(self) -> bool:
-        """Whether it may stick."""
-        return bool(self.tangential) and self.direction is None and self.static > 0
-
-
-@dataclass(frozen=True, eq=False)
-class Forces:
-    """A solution: forces f, motions w, and of every contact "open", "stick" or "slip" with its direction.
-
-    `gone` are contacts that were let go of at their limit, where nothing moves yet.
-    """
-
-    f: np.ndarray
-    w: np.ndarray
-    modes: tuple[str, ...]
-    directions: tuple[np.ndarray | None, ...]
-    gone: frozenset[int] = frozenset()
 
 
 def solve(
@@ -90,7 +55,7 @@ def solve(
         if len(found) != 1:
             raise NoForces(problem.paradox(found), solutions=len(found))
         return found[0]
-    found_one = problem.released(leaving) if leaving else None
+    found_one = problem.free() or (problem.released(leaving) if leaving else None)
     if found_one is None:
         found_one = problem.swept(FEW) or problem.changed() or problem.one_way()
         found_one = found_one or problem.swept(MANY) or problem.around()
@@ -102,75 +67,6 @@ def solve(
             solutions=None,
         )
     return found_one
-
-
-def rank(G: np.ndarray, rows: Sequence[int]) -> int:
-    """How many of some rows are independent, by their mobility G."""
-    size = np.sqrt(np.abs(np.diag(G)[list(rows)])) + 1e-100
-    return int(np.linalg.matrix_rank(G[np.ix_(rows, rows)] / np.outer(size, size), tol=1e-9)) if rows else 0
-
-
-def centred(G: np.ndarray, laws: Sequence[Law], found: Forces) -> np.ndarray | None:
-    """Forces that move all as a solution does and keep farthest from their limits; None if it has the only ones.
-
-    Greatest s with static f_n - |f_t| >= s at all that stick and f_n >= s at all that are closed.
-    """
-    from scipy.optimize import minimize  # loads slowly, and few instants need it
-
-    columns, loads, rest = [], [], []
-    small = FINE * float(np.abs(found.w).max(initial=1.0))
-    for x, mode, way in zip(laws, found.modes, found.directions, strict=True):
-        if mode == "open":
-            continue
-        t = list(x.tangential)
-        holds = x.rough and (mode == "stick" or float(np.linalg.norm(found.w[t])) <= small)
-        if x.normal is not None:
-            column = np.eye(len(G))[x.normal]
-            if t and not holds and way is not None:
-                column[t] = -x.friction * way
-            columns.append(column)
-            loads.append(x.normal)
-        if holds:
-            rest.append(x)
-            columns += [np.eye(len(G))[row] for row in t]
-    if not rest:
-        return None
-    C = np.array(columns).T
-    _, sizes, ways = np.linalg.svd(G @ C)
-    free = C @ ways[int((sizes > NULL * sizes[0]).sum()) :].T
-    size = float(np.abs(found.f).max())
-    if not free.size or size == 0:
-        return None
-
-    limits = np.array([x.static * (1.0 if x.normal is None else 0.0) for x in rest]) / size
-    by_load = np.array([np.zeros(len(G)) if x.normal is None else x.static * np.eye(len(G))[x.normal] for x in rest])
-
-    def drags(f: np.ndarray) -> list[tuple[list[int], float]]:
-        return [(list(x.tangential), math.hypot(*f[list(x.tangential)], FINE)) for x in rest]
-
-    def margins(z: np.ndarray) -> np.ndarray:
-        f = found.f / size + free @ z[:-1]
-        rooms = limits + by_load @ f - [drag for _, drag in drags(f)]
-        return np.concatenate([f[loads], rooms]) - z[-1]
-
-    def slopes(z: np.ndarray) -> np.ndarray:
-        f = found.f / size + free @ z[:-1]
-        rooms = by_load.copy()
-        for row, (t, drag) in zip(rooms, drags(f), strict=True):
-            row[t] -= f[t] / drag
-        return np.column_stack([np.vstack([free[loads], rooms @ free]), -np.ones(len(loads) + len(rest))])
-
-    weights = np.append(np.full(free.shape[1], FINE), 0.0)
-    best = minimize(
-        lambda z: weights @ z**2 - z[-1],
-        np.zeros(free.shape[1] + 1),
-        jac=lambda z: 2 * weights * z - np.eye(len(z))[-1],
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 200},
-        constraints={"type": "ineq", "fun": margins, "jac": slopes},
-        bounds=[(-FAR, FAR)] * free.shape[1] + [(None, 1.0)],
-    )
-    return found.f + size * free @ best.x[:-1]
 
 
 class _Problem:
@@ -245,6 +141,12 @@ class _Problem:
         return tuple("stick" if x.rough else "slip" for x in self.laws), [x.direction for x in self.laws]
 
     # ---- guesses ------------------------------------------------------------------------------------------------
+
+    def free(self) -> Forces | None:
+        """No forces, if all contacts part without any: friction could jam some by forces that nothing asks for."""
+        if any(x.normal is None or self.b[x.normal] <= FINE * self.size for x in self.laws):
+            return None
+        return Forces(np.zeros(self.n), self.b, ("open",) * len(self.laws), (None,) * len(self.laws))
 
     def all(self) -> list[Forces]:
         """Every solution with motions of its own, where slips in 3D have directions."""
@@ -423,7 +325,11 @@ class _Problem:
         f = self._held(np.zeros(self.n), modes, ways)
         if f is None:
             return None
-        near = {k: "slip" for k, x in enumerate(self.laws) if modes[k] == "stick" and self._spent(x, f)} | dict(leaving)
+        near = {k: "slip" for k, x in enumerate(self.laws) if modes[k] == "stick" and self._spent(x, f)}
+        if "normal" in leaving.values():
+            least = NEARLY * float(np.abs(f).max())
+            near |= {k: "normal" for k, x in enumerate(self.laws) if x.normal is not None and f[x.normal] <= least}
+        near |= leaving
         for which in (near, leaving):
             if not self._alone(which, modes) or self._spares(which, f, modes):
                 continue
@@ -462,7 +368,7 @@ class _Problem:
         if rank(self.G, own) == len(own):
             return False
         still = Forces(f, self.G @ f + self.b, tuple(modes), tuple(x.direction for x in self.laws))
-        other = centred(self.G, self.laws, still)
+        other = centred(self.G, self.laws, still, NEARLY)
         return other is not None and not any(self._spent(self.laws[i], other) for i in which)
 
     # ---- a guess made exact ---------------------------------------------------------------------------------------
@@ -478,7 +384,7 @@ class _Problem:
         w = self.G @ found + self.b
         judged = self._judged(found, w, modes, ways)
         if judged is None and lean and "stick" in modes:
-            other = centred(self.G, self.laws, Forces(found, w, tuple(modes), tuple(ways)))
+            other = centred(self.G, self.laws, Forces(found, w, tuple(modes), tuple(ways)), -NEARLY)
             judged = None if other is None else self._judged(other, self.G @ other + self.b, modes, ways)
         return judged
 

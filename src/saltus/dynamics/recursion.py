@@ -103,7 +103,7 @@ class _Shared(Positive):
     These go to the solution with the least x' e x; where D x = c x the third is off by (e / (c + e))^3 of it.
     """
 
-    def __init__(self, D: SX, floor: SX, groups: Sequence[Hashable], e: SX) -> None:
+    def __init__(self, D: SX, floor: SX | None, groups: Sequence[Hashable], e: SX) -> None:
         super().__init__(D + ca.diag(e), floor, groups)
         self.e = e
 

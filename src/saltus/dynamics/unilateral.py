@@ -32,7 +32,7 @@ from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
 TINY = 1e-300
 LEAN = 1e-4  # share of friction in a load: with so little of it a contact leans
-GROWN = 100.0  # times the speed up to which a slip in 3D is given its direction: that plays no part any more
+GROWN = 10.0  # times the speed up to which a slip in 3D is given its direction: it has one of its own
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from saltus import errors
-from saltus.compile import find_compiler
+from saltus.compile import broken_compilers, find_compiler
 from saltus.engines.port import Engine
 
 NAMES = ("native", "scipy", "heyoka", "sundials")
@@ -14,8 +16,10 @@ def choose(name: str | None = None) -> Engine:
 
     Without a name: native where there is a C compiler, else scipy.
     """
+    notes: list[str] = []
     if name is None:
         name = "scipy" if find_compiler() is None else "native"
+        notes = broken_compilers() if name == "scipy" and not os.environ.get("SALTUS_CC") else []
     if name == "native":
         from saltus.engines.native import NativeEngine
 
@@ -23,7 +27,7 @@ def choose(name: str | None = None) -> Engine:
     if name == "scipy":
         from saltus.engines.interpreted import ScipyEngine
 
-        return ScipyEngine()
+        return ScipyEngine(notes)
     if name == "heyoka":
         with errors.naming_extras():
             from saltus.engines.taylor import TaylorEngine

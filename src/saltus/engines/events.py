@@ -52,6 +52,7 @@ class Watch:
         g, _ = self._look(np.array([request.t]), request.x[None], np.zeros((1, len(request.x))))
         self.armed: Mask = request.armed | away(g[0], request)
 
+    @np.errstate(invalid="ignore")  # a guard at its pole is infinite, and so are its slopes
     def first(self, t: float, h: float, piece: Array) -> tuple[float, tuple[int, ...]] | None:
         """The first event of the step x(t + s h) = sum_j piece[j] s**j: its s, and the guards that fire there.
 

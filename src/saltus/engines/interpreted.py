@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ class ScipyStepper:
 
     engine = "scipy"
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, notes: Sequence[str] = ()) -> None:
         self.flow = flow
         self.look = flow.look
         self._rhs: Kernel
@@ -30,10 +31,10 @@ class ScipyStepper:
         self._rhs, self._around = _KEPT.once(
             flow, "made", lambda: (Kernel(flow.rhs, native=False), Surroundings.of(flow, native=False))
         )
-        self.notes: list[str] = []
+        self.notes = list(notes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ScipyStepper, (self.flow,)
+        return ScipyStepper, (self.flow, self.notes)
 
     def run(self, request: Request) -> Segment:
         """Integrate until the first event, the end, or a limit."""
@@ -120,8 +121,11 @@ class ScipyEngine:
 
     name = "scipy"
 
+    def __init__(self, notes: Sequence[str] = ()) -> None:
+        self._notes = notes
+
     def prepare(self, flow: Flow, **options: Any) -> ScipyStepper:
         """Make the flow ready; there are no options."""
         for name in options:
             raise errors.UnknownName("option of engine 'scipy'", name, ())
-        return ScipyStepper(flow)
+        return ScipyStepper(flow, self._notes)

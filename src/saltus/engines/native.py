@@ -163,11 +163,15 @@ class NativeStepper:
 
     def look(self, t: Array, x: Array, p: Array) -> tuple[Array, ...]:
         """Derivatives, guards and forces of the flow: one row per time, p one for all of them or one row each."""
-        out = tuple(np.empty((len(t), size)) for size in self._looks)
-        given = [np.ascontiguousarray(value, np.float64) for value in (t, x, p)]
-        places = [ctypes.c_void_p(array.ctypes.data) for array in (*given, *out)]
-        self._look(ctypes.c_longlong(len(t)), ctypes.c_longlong(p.ndim - 1), ctypes.c_longlong(p.shape[-1]), *places)
-        return out
+        count, (n, guards, forces) = len(t), self._looks
+        given = np.concatenate([t, np.ravel(x), np.ravel(p)], dtype=np.float64)  # one block of each kind, as in `run`
+        out = np.empty(count * (n + guards + forces))
+        into, at = given.ctypes.data, out.ctypes.data
+        first, second = count * n, count * (n + guards)
+        places = into, into + 8 * count, into + 8 * (count + first), at, at + 8 * first, at + 8 * second
+        sizes = (ctypes.c_longlong(size) for size in (count, p.ndim - 1, p.shape[-1]))
+        self._look(*sizes, *(ctypes.c_void_p(place) for place in places))
+        return tuple(part.reshape(count, -1) for part in (out[:first], out[first:second], out[second:]))
 
 
 def _copied(address: int | None, shape: tuple[int, ...]) -> Array:

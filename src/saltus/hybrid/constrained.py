@@ -98,6 +98,7 @@ class Constrained:
         self._places: dict[int, tuple[Frame, Kernel]] = {}
         self._known: tuple[bytes | None, Any] = None, None  # Params of the run asked for last, and those of the domain
         self._known_sizes: tuple[bytes | None, Any] = None, None  # Params asked for last, and what `sizes` gave
+        self._known_loads: tuple[ODE | None, Any] = None, None  # ODE asked for last, and what `loads` gave
 
     elements: Sequence[Element] = ()  # contacts whose mode is given at run time
 
@@ -190,7 +191,8 @@ class Constrained:
 
     def mass(self, t: float, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Mass matrix."""
-        return np.asarray(self._mass(t, q, p)).reshape(self.equations.nv, self.equations.nv)
+        n = self.equations.nv
+        return np.asarray(self._mass(t, q, p)).reshape(n, n) if n else np.zeros((0, 0))
 
     def curvature(self, t: float, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Part of gamma that is quadratic in the velocities, phi'' = J a + gamma."""
@@ -342,7 +344,16 @@ class Constrained:
         N = self.normals
         if not N.numel():
             return list(expressions)
-        reaction = ode.unrefined[[self.rows_of(i)[-1] for i in self.sliding]]
-        at_zero = ca.substitute(reaction, N, SX.zeros(N.numel()))
-        solved = ca.solve(SX.eye(N.numel()) - ca.jacobian(reaction, N), at_zero)
+        load, slope = self.loads(ode)
+        solved = ca.solve(SX.eye(N.numel()) - slope, load)
         return list(ca.substitute(list(expressions), [N], [ca.densify(solved)]))
+
+    def loads(self, ode: ODE) -> tuple[SX, SX]:
+        """Normal forces of sliding contacts without their friction, and what the friction of each adds to them."""
+        known, out = self._known_loads
+        if known is not ode:
+            reaction = ode.unrefined[[self.rows_of(i)[-1] for i in self.sliding]]
+            at_zero = ca.substitute(reaction, self.normals, SX.zeros(self.normals.numel()))
+            out = at_zero, ca.jacobian(reaction, self.normals)
+            self._known_loads = ode, out  # every function of a mode asks
+        return out

@@ -5,18 +5,16 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
 from saltus.errors import BadModel, BadValue, SaltusError, UnknownName
 from saltus.model.mechanism import Mechanism
 from saltus.model.parts import Frame
-from saltus.model.symbols import SX, Named
+from saltus.model.symbols import SX, Named, NoFloat
 from saltus.once import LOCK
 
 
@@ -112,10 +110,7 @@ def called(function: Callable[..., Any], *arguments: Any, what: str) -> Any:
 
 
 def traced(function: Callable[..., Any], *arguments: Any, what: str, instead: str = "") -> Any:
-    """What a user's function returns for symbols; BadValue says which function cannot be traced, and what to do.
-
-    Python's `math` takes floats of symbols, which CasADi lets it do and which leaves nothing of them: refused here.
-    """
+    """What a user's function returns for symbols; BadValue says which function cannot be traced, and what to do."""
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError as problem:
@@ -124,11 +119,13 @@ def traced(function: Callable[..., Any], *arguments: Any, what: str, instead: st
     except ValueError:
         pass  # one that Python cannot look into is called all the same
     try:
-        with _no_floats():
+        # CasADi tells of NumPy's functions at length, which give what they should; filters are the process's
+        with LOCK, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "\ncasadi: a numpy function", FutureWarning)
             return function(*arguments)
-    except SaltusError:
-        raise
     except Exception as problem:
+        if isinstance(problem, SaltusError) and not isinstance(problem, NoFloat):
+            raise
         raise BadValue(
             f"{what} cannot be traced into symbols ({_reason(problem)}); use sl.math.where in place of if, "
             f"sl.math.fmax in place of max, sl.math.sin in place of math.sin{instead}"
@@ -143,26 +140,6 @@ def _reason(problem: Exception) -> str:
     if isinstance(problem, AttributeError) and text.startswith(("'function'", "'method'")):
         return f"{text}: such signals are called with a name, as in s.position('foot').y"
     return f"{type(problem).__name__}: {text.rpartition('.cpp:')[2].partition(': ')[2] or text}"
-
-
-@contextmanager
-def _no_floats() -> Iterator[None]:
-    """Make float(symbol) an error for a while; CasADi gives NaN."""
-    with LOCK:
-        plain = ca.SX.__float__
-
-        def refuse(symbol: SX) -> float:
-            if symbol.is_constant():
-                return plain(symbol)
-            raise TypeError("a float was taken of a symbol, as math.sin and other functions of Python's math module do")
-
-        ca.SX.__float__ = refuse  # type: ignore[method-assign]
-        try:
-            with warnings.catch_warnings():  # CasADi tells of NumPy's functions at length, which give what they should
-                warnings.filterwarnings("ignore", "\ncasadi: a numpy function", FutureWarning)
-                yield
-        finally:
-            ca.SX.__float__ = plain  # type: ignore[method-assign]
 
 
 def commands(mechanism: Mechanism, given: Any, what: str) -> list[Any]:

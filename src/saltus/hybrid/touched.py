@@ -182,10 +182,11 @@ class Touched(Constrained):
                     moving = self._slides(i, ode)
                 elif x.slips == 1:
                     moving = slip * s["direction"]
-                else:  # one that started from rest has ended when it goes against the direction it was given
+                else:  # one that started has the direction it was given until it goes against it, or has grown
                     young, along = ca.sumsqr(s["direction"]), ca.dot(slip, s["direction"])
-                    fast = ca.sqrt(ca.sumsqr(slip) + 1e-300) - s["stands"]
-                    moving = young * (along + s["starts"] / 2) + (1 - young) * fast
+                    speed = ca.sqrt(ca.sumsqr(slip) + 1e-300)
+                    starting = ca.fmin(along + s["stands"], GROWN * s["starts"] - speed)
+                    moving = young * starting + (1 - young) * (speed - s["stands"])
                 rests = ca.if_else(s["share"] > 0, cone, SLIP_ENDS - _size(slip))  # else others hold it at rest
                 out.append(s["closed"] * (s["stick"] * rests + (1 - s["stick"]) * moving) + (1 - s["closed"]))
         return out
@@ -209,8 +210,7 @@ class Touched(Constrained):
     def _pivots(self, ode: ODE) -> SX:
         """Smallest pivot of N -> N - (normal forces by the friction that N causes): zero in Painleve's paradox."""
         N = self.normals
-        A = SX.eye(N.numel()) - ca.jacobian(ode.unrefined[[self.rows_of(i)[-1] for i in self.sliding]], N)
-        smallest, A = SX(1), ca.densify(A)
+        smallest, A = SX(1), ca.densify(SX.eye(N.numel()) - self.loads(ode)[1])
         for k in range(N.numel()):
             smallest = ca.fmin(smallest, A[k, k])
             for i in range(k + 1, N.numel()):

@@ -26,6 +26,10 @@ __all__ = ["CLOSED", "State", "assembler"]
 M = TypeVar("M", bound=Structure)
 
 
+# what `sl.forward` tells of a state
+FORWARD = ("a", "acceleration", "energy", "kinetic_energy", "potential_energy", "momentum", "load", "force")
+
+
 @dataclass(frozen=True, eq=False)
 class State(Shown, Generic[M]):
     """Positions and velocities of a mechanism, with the Param values they belong to.
@@ -41,6 +45,11 @@ class State(Shown, Generic[M]):
     params: Mapping[str, float]
     z: np.ndarray | None = None
     time: float = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        """Only what there is not: what depends on masses and forces is an answer of `sl.forward`."""
+        where = f"; sl.forward(state).{name} has it" if name in FORWARD else ""
+        raise AttributeError(f"'State' object has no attribute {name!r}{where}", name=name, obj=self)
 
     @property
     def q(self) -> Named:

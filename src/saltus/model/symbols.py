@@ -14,6 +14,24 @@ from saltus.errors import BadValue, UnknownName
 
 SX = ca.SX
 Number = Any  # float | Param | SX expression of Params
+_float = SX.__float__
+
+
+class NoFloat(BadValue, TypeError):
+    """What Python expects where there is no float, as an error of Saltus."""
+
+
+def _no_float(symbol: SX) -> float:
+    """A float of what is a number. CasADi gives NaN for what is none, of which math.copysign makes 1.0."""
+    if symbol.is_constant():
+        return _float(symbol)
+    raise NoFloat(
+        f"a float was taken of the symbol {symbol}, as math.sin and other functions of Python's math module do; "
+        "take sl.math.sin"
+    )
+
+
+SX.__float__ = _no_float  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, eq=False)

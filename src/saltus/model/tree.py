@@ -77,7 +77,7 @@ class Tree:
                 links=loose,
             )
         self._check_masses(links, turning)
-        if not self.book.v:
+        if not self.book.v and not any(x.joint.motion is not None for x in self.placements):
             raise BadModel(f"{name!r} has no coordinate: nothing in it can move; add a joint", name=name)
 
     def idle(self, links: Mapping[str, Link], turning: Set[str]) -> list[Placement]:

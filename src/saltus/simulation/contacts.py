@@ -12,13 +12,14 @@ import casadi as ca
 import numpy as np
 
 from saltus.dynamics.contact_problem import NoForces
-from saltus.dynamics.unilateral import LEAN, Element
+from saltus.dynamics.unilateral import GROWN, LEAN, Element
 from saltus.errors import BadValue
-from saltus.ground import NONE, Ground, Patch
+from saltus.ground import Ground
 from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import WATCH, Armed
-from saltus.model.symbols import SX
+from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop
+from saltus.patches import NONE, Patch
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 SHARED = 5e-7  # of a machine's weight: what forces that contacts share are known to
@@ -28,9 +29,9 @@ STILL = 1e-9  # m/s: slower than this a contact does not slip
 STANDS, ROUGHLY = 1e-8, 10.0
 # m/s: a slip that starts in 3D is given its direction until it is as fast as this, or as the second number times the
 # root of the tolerance. It finds its direction the quicker the slower it is, with steps as short; what it turns
-# meanwhile is lost: by the square of this speed, measured on feet that slip in turns, 1e-9 m with 1e-5 m/s and 1e-7 m
-# with 1e-4 m/s, a tenth of the tolerance.
-STARTS, GENTLY = 1e-6, 0.1
+# meanwhile is lost. Measured on a second of the quadruped, in which a dozen slips start: 1e-9 m with 1e-5 m/s, 2e-9 m
+# with 3e-5, 2e-8 m with 1e-4 and 2e-7 m with 3e-4, so that it is a third of the tolerance.
+STARTS, GENTLY = 1e-6, 0.3
 
 Frictions = tuple[float | None, float | None]  # of slip and of rest; None: the ground's
 
@@ -53,6 +54,12 @@ class Now:
     bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # against that, per load: friction of one that leans
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
+
+    def __copy__(self) -> Now:
+        """The same for now: its arrays are replaced, never changed."""
+        out = object.__new__(Now)
+        out.__dict__.update(self.__dict__)
+        return out
 
     @property
     def mode(self) -> str:
@@ -134,6 +141,9 @@ class Contacts:
         self.hard = [at for at, x in zip(places, c.elements, strict=False) if not x.soft]  # where the block closes them
         self.felt = [one.closed for one in self.now]
         self.impacts: list[float] = []  # times
+        feet = [x.part for x in c.elements if isinstance(x.part, Foot)] if ground.patches > 1 else []
+        radii = ca.Function("radii", [c.mechanism.p], [ca.vertcat(SX(0, 1), *[number(foot.radius) for foot in feet])])
+        self._radii = dict(zip((foot.name for foot in feet), radii(params).full().ravel().tolist(), strict=True))
 
     # ---- keeping ------------------------------------------------------------------------------------------------
 
@@ -229,7 +239,9 @@ class Contacts:
         for i, one in enumerate(self.now):
             if isinstance(one.element.part, Foot) and one.element.patch == 0:
                 mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
-                near = self.ground.near(float(places[i, 0]), float(places[i, up]))
+                near = self.ground.near(
+                    float(places[i, 0]), float(places[i, up]), self._radii.get(one.element.part.name, 0.0)
+                )
                 self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
         unknown = [one for one in self.now if "reference" in one.element.places and one.reference is None]
         if unknown:
@@ -307,6 +319,15 @@ class Contacts:
     def slips(self, i: int) -> bool:
         """Whether a contact slips now."""
         return self.now[i].mode == "slip"
+
+    def grow(self, fired: Sequence[int], t: float, q: np.ndarray, v: np.ndarray) -> bool:
+        """Have slips go their own way that are about fast enough; whether guards fired for nothing else."""
+        u, grown = np.ravel(self.c.meeting(t, q, v, self.base)[1]), set()
+        for i, one in enumerate(self.now):
+            if one.young and not one.element.soft and math.hypot(*u[self.tangential(i)]) > GROWN / 2 * one.starts:
+                one.direction = np.zeros(2)
+                grown.add(("slip", i))
+        return grown.issuperset(self.c.watched[k] for k in fired)
 
     def ends(self, fired: Iterable[int]) -> tuple[list[int], dict[int, str]]:
         """Of guards that fired: contacts whose slip ends, and those that leave ("normal") or start to slip ("slip").

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from saltus.dynamics.contact_problem import FINE, Forces, Law, NoForces, centred, rank, solve
+from saltus.dynamics.contact_problem import NoForces, solve
 from saltus.dynamics.impulse import Decomposition, Impact
-from saltus.dynamics.unilateral import GROWN, LEAN
+from saltus.dynamics.shared_forces import FINE, Forces, Law
+from saltus.dynamics.unilateral import GROWN
 from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
 from saltus.once import cached_property
-from saltus.simulation.contacts import SHARED, STILL, Contacts, Now
+from saltus.simulation.contacts import STILL, Contacts, Now
+from saltus.simulation.sharing import Group, spread
 
 TOUCHING = 1e-9  # m: a contact so near touches
+SOON = 1e-6  # s: and it strikes now if it would be there within this
 REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
-SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
-LIGHT = 1e-3  # share of friction where loads are preferred to it
-SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
@@ -77,14 +76,18 @@ def settle(
     hard = [i for i, one in enumerate(contacts.now) if one.element.normal and not one.element.soft]
     touching = [i for i in hard if contacts.now[i].closed or now.gaps[i] <= TOUCHING]
     slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
-    strikes = any(now.across(i) < -slow for i in touching)
+    strikes = any(now.across(i) < -max(slow, now.gaps[i] / SOON) for i in touching)
     moves = strikes or any(abs(now.across(i)) > REST for i in touching)
     stays = now.stays(touching) if moves else dict.fromkeys(touching, REST)  # else all stay
     impact, rests = now.collide(touching, stays) if strikes else (None, 0.0)
     struck = impact is not None
     resting = [i for i in touching if abs(now.across(i)) <= stays[i]]
     rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
-    now.choose([*resting, *rubs], struck)
+    try:
+        now.choose([*resting, *rubs], struck)
+    except NoForces:
+        contacts.now = list(kept)
+        raise
     contacts.hold(now.holds)
     if struck and any(contacts.now[i].closed and abs(now.across(i)) > slow for i in resting):
         rests = contacts.limit()  # it would have left once more, more slowly than counts
@@ -155,7 +158,7 @@ class _Instant:
             one, slip = self.contacts.now[i], self.along(i)
             speed = float(np.linalg.norm(slip))
             if one.young and not one.element.soft and speed > 2 * max(one.starts, one.stands):
-                one.direction = slip / speed
+                one.direction = slip / speed if speed < GROWN * one.starts else np.zeros(2)
             else:
                 ended.append(i)
         self.stopped = ended
@@ -265,13 +268,15 @@ class _Instant:
     def choose(self, candidates: Sequence[int], struck: bool) -> None:
         """Set the modes of all contacts from their accelerations."""
         contacts = self.contacts
-        slow = {i: STILL if x.slips < 2 else SLIP_ENDS / 2 for i, x in enumerate(contacts.c.elements)}
+        slow = [STILL if x.element.slips < 2 else max(SLIP_ENDS / 2, 2 * x.stands) for x in contacts.now]
+        for i in self.stopped:  # unless an impact at the same instant set it going again
+            one = contacts.now[i]
+            slow[i] = math.inf if not struck else slow[i] if one.element.slips < 2 else max(one.stands, one.starts)
         at_rest = {
             i: one.element.slips > 0
             and (
                 (one.mode == "stick" and not struck)
-                or i in self.stopped
-                or (math.hypot(*self.along(i)) <= slow[i] and (struck or not one.young))
+                or (math.hypot(*self.along(i)) <= slow[i] and (struck or i in self.stopped or not one.young))
             )
             for i, one in enumerate(contacts.now)
         }
@@ -323,7 +328,8 @@ class _Instant:
                 break
             contacts.felt = felt
         if forces is not None:
-            self._spread(_Group(contacts, candidates, laws, rows, plain), v, forces, float(np.abs(b).max()))
+            group = Group(contacts, candidates, laws, rows, plain)
+            spread(group, forces, float(np.abs(b).max()), lambda: self.response(self.q, v, contacts.block))
 
     def _free(self, v: np.ndarray | None = None) -> np.ndarray:
         """Accelerations along all rows with no hard contact closed and no dry friction."""
@@ -354,44 +360,6 @@ class _Instant:
             if laws[k].normal is not None and not moves[laws[k].normal]:
                 one.closed = one.stick = False
 
-    def _spread(self, group: _Group, v: np.ndarray, forces: Forces, size: float) -> None:
-        """Shares with which the forces of the run meet the laws too, where rows depend on each other.
-
-        Those have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull is
-        open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
-        use is as small as can be. If that does not do, all lean by their loads as forces far from all limits do; then
-        who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are preferred
-        to friction. Where nothing will do, the best is kept.
-        """
-        first = best = [copy(one) for one in group.now]
-        least, wanted, borne = math.inf, None, forces.f
-        shared = 1.0, lambda: None, group.weigh, SHARINGS
-        leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
-        idling = 1.0, lambda: None, group.idle(forces.f), 2 * len(first)
-        loaded = LIGHT, lambda: None, group.weigh, SHARINGS
-        for share, prepare, mend, times in (shared, leaning, idling, loaded):
-            group.put(first)
-            group.begin(share)
-            prepare()
-            before = None
-            for _ in range(times):
-                w, f = (x[group.rows] for x in self.response(self.q, v, self.contacts.block))
-                wanted = w if wanted is None else wanted
-                k, pulled, beyond = group.worst(f)
-                if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
-                    best, least, borne = [copy(one) for one in group.now], beyond, f
-                if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
-                    break
-                if pulled:
-                    group.now[k].closed = group.now[k].stick = False
-                else:
-                    mend(k, f)
-                before = f
-            if least == 0:
-                break
-        group.put(best)
-        group.relieve(borne)
-
 
 def _load(G: np.ndarray, normals: list[int]) -> None:
     """Make mobilities such that loads which contacts could bear in any shares are those of the run: the least ones."""
@@ -400,95 +368,3 @@ def _load(G: np.ndarray, normals: list[int]) -> None:
         sizes, ways = np.linalg.eigh(G[own])
         free = ways[:, sizes <= NULL * sizes[-1]]
         G[own] += FINE * sizes[-1] * free @ free.T
-
-
-@dataclass(eq=False)
-class _Group:
-    """Contacts that may bear something at an instant, with their laws and rows; laws count in these rows."""
-
-    contacts: Contacts
-    candidates: Sequence[int]
-    laws: Sequence[Law]
-    rows: Sequence[int]
-    G: np.ndarray  # mobility of these
-    weights: np.ndarray | None = None  # of Lawson's method
-    least: float = 1.0  # of the shares
-
-    @property
-    def now(self) -> list[Now]:
-        """Each as it is."""
-        return [self.contacts.now[i] for i in self.candidates]
-
-    def put(self, known: Sequence[Now]) -> None:
-        """Have them be as they were."""
-        for i, one in zip(self.candidates, known, strict=True):
-            self.contacts.now[i] = copy(one)
-
-    def begin(self, share: float) -> None:
-        """Give those that stick one share, by which others are measured."""
-        self.weights, self.least = None, share
-        for one in self.now:
-            one.share *= share if one.stick else 1.0
-
-    def lean(self, found: Forces) -> None:
-        """Have friction of those that stick grow with their loads as in forces that are far from all limits."""
-        f = centred(self.G, self.laws, found)
-        for one, x in zip(self.now, self.laws, strict=True):
-            if f is not None and one.stick and one.share > 0 and x.normal is not None and f[x.normal] > 0:
-                one.bears = -f[list(x.tangential)] / f[x.normal]
-
-    def relieve(self, f: np.ndarray) -> None:
-        """Open those that bear nothing, as far as forces are known, where others hold all that they would."""
-        largest = float(np.abs(f).max(initial=0.0))
-        for k, (one, x) in enumerate(zip(self.now, self.laws, strict=True)):
-            if one.closed and x.normal is not None and f[x.normal] <= SHARED * largest:
-                others = [row for j in range(len(self.laws)) if j != k for row in self._held(j, True)]
-                if rank(self.G, others) == rank(self.G, [*others, *self._held(k, True)]):
-                    one.closed = one.stick = False
-
-    def idle(self, solved: np.ndarray) -> Callable[[int, np.ndarray], None]:
-        """Have one that sticks bear what it does of the forces `solved`, and hold nothing; if others hold it."""
-
-        def let(k: int, _: np.ndarray) -> None:
-            one, x = self.now[k], self.laws[k]
-            held = [row for j in range(len(self.laws)) for row in self._held(j, j != k)]
-            if rank(self.G, held) == rank(self.G, [*held, *x.tangential]):
-                load = float(solved[x.normal]) if x.normal is not None else 1.0
-                one.share, one.bears = 0.0, -solved[list(x.tangential)] / load if load > 0 else np.zeros(1)
-
-        return let
-
-    def _held(self, j: int, along: bool) -> list[int]:
-        """Rows that a contact holds, those along its face too or not."""
-        one, x = self.now[j], self.laws[j]
-        own = list(x.tangential) if along and one.stick and one.share > 0 else []
-        return [*own, *([] if x.normal is None else [x.normal])] if one.closed else []
-
-    def weigh(self, _: int, f: np.ndarray) -> None:
-        """Give those that stick other shares for the forces f that come of present ones."""
-        limits, drags = self.limits(f), self.drags(f)
-        limits = np.maximum(limits, LEAST * max(limits.max(), drags.max()))
-        more = limits if self.weights is None else self.weights * np.maximum(drags / limits, LEAST)
-        self.weights = np.maximum(more, LEAST**2 * more.max())
-        shares = limits**2 / self.weights
-        for one, share in zip(self.now, shares / shares[drags > 0].min(), strict=True):
-            if one.stick and one.share > 0:
-                one.share = self.least * min(max(float(share), 1.0), 1 / LEAST)
-
-    def drags(self, f: np.ndarray) -> np.ndarray:
-        """Tangential force of each that sticks, zero of the others."""
-        pairs = zip(self.now, self.laws, strict=True)
-        return np.array([float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0 for one, x in pairs])
-
-    def limits(self, f: np.ndarray) -> np.ndarray:
-        """What friction at rest allows each."""
-        return np.array([x.static * (max(f[x.normal], 0.0) if x.normal is not None else 1.0) for x in self.laws])
-
-    def worst(self, f: np.ndarray) -> tuple[int, bool, float]:
-        """Contact whose forces break the laws most, whether they pull it, and by how much (N); -1 if none does."""
-        most, found = SPREAD * float(np.abs(f).max(initial=0.0)), (-1, False, 0.0)
-        for k, (one, x, slides) in enumerate(zip(self.now, self.laws, self.drags(f) - self.limits(f), strict=True)):
-            for off, pulls in ((-f[x.normal] if x.normal is not None else 0.0, True), (slides, False)):
-                if one.closed and off > most:
-                    most, found = off, (k, pulls, float(off))
-        return found

@@ -10,6 +10,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from saltus.engines.port import TIE
 from saltus.errors import BadValue
 from saltus.ground import Ground, Level, Terrain
 from saltus.hybrid.constrained import tree_of
@@ -26,6 +27,8 @@ from saltus.simulation.touches import summary
 from saltus.simulation.trajectory import Piece, Trajectory
 from saltus.simulation.verdict import faults
 
+MOST = 50_000_000  # numbers of positions, velocities and accelerations: about 3 GB with what else is recorded
+
 
 def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Trajectory:
     """Sample a finished run, which ended at (t, q), and add up its accounts.
@@ -33,6 +36,10 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
     Samples lie at begin + k / rate, and twice at every event, just before and just after it.
     """
     system, m = log.system, log.system.mechanism
+    fits = MOST / (len(m.q_names) + 2 * len(m.v_names) + 1) / (t - begin) if t > begin else rate
+    if rate > fits:
+        log.note(f"recorded at {fits:.3g} samples per second: {rate:g} for {t - begin:g} s would not fit into memory")
+        rate = fits
     d = 3 if m.spatial else 2
     places, elements = contacts_of(system), log.stays[0].mode.constrained.elements
     channels = list(dict.fromkeys(n for stay in log.stays for n in stay.mode.power_names))
@@ -156,7 +163,8 @@ class _Samples:
         k = np.arange(np.ceil((first - begin) * rate - 1e-9), np.floor((end - begin) * rate + 1e-9) + 1)
         grid = begin + k / rate
         # a change of coordinates is no event: its instant is sampled if it lies on the grid, by the part that follows
-        inside = grid[(grid > first + (-1e-12 if continues else 1e-12)) & (grid < end - 1e-12)]
+        near = TIE * max(1.0, abs(first), abs(end))
+        inside = grid[(grid > first + (-near if continues else near)) & (grid < end - near)]
         self.t = np.concatenate([[] if continues else [first], inside, [end] if last or not stay.goes_on else []])
         if not len(self.t):
             self.t = np.array([first])
@@ -319,9 +327,10 @@ def _feet(log: Log, arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, flo
     system, m = log.system, log.system.mechanism
     depth: dict[str, np.ndarray] = {}
     if system.terrain is not None:
-        feet = [part.name for part in m.touching.values() if isinstance(part, Foot)]  # have gaps of their own
+        ground, feet = log.ground, {part.name: part for part in m.touching.values() if isinstance(part, Foot)}
         own = [(n, f, 0.0) for n, f in m.points.items() if feet and n not in feet and f.link is not m.ground]
-        ground = log.ground
+        if ground.patches > 1:  # of which a foot has gaps to some alone; on other ground those are all
+            own += [(n, foot.point, foot.radius) for n, foot in feet.items() if foot.stiffness is None]
     else:
         own, ground = system.feet, Level(system.ground)
     values = dict(zip(m.params, map(float, log.params), strict=True))

@@ -329,7 +329,15 @@ class _Run:
         p = self._parameters(now)
         self._command(now, p, law.table(c, 0).entered(self._entry()) if isinstance(law, Schedule) else None, math.inf)
         felt = response(now, self.t, p, self.z, self._stepper(now).look)
-        out = settle(self.contacts, self.t, self.q, self.v, felt, fired)
+        x = now.state_vector(self.q, self.v, None, self.z)
+        try:
+            out = settle(self.contacts, self.t, self.q, self.v, felt, fired)
+        except NoForces as problem:
+            if problem.data["solutions"] is None:
+                self._bound(now, x, p)
+            raise
+        if fired and not out.changes and out.impact is None:
+            self._bound(now, x, p)
         self.v, self.base = out.v, self.contacts.base
         self._settle(c, max(MOVED, self._known) * max(1.0, float(np.abs(self.v).max(initial=0.0))))
         return out
@@ -597,7 +605,11 @@ class _Run:
                     return now.edges[min(edges)], None
                 met = [i - len(now.edges) for i in segment.fired if i < now.n_own]
                 if met and self.contacts is not None:
-                    return Met(tuple(met)), None
+                    if not self.contacts.grow(met, self.t, self.q, self.v):
+                        return Met(tuple(met)), None
+                    self.base = self.contacts.base
+                    p[layout.slice("anchors")] = self.contacts.block
+                    continue
                 slips = met
                 if slips:
                     log.outcome = slip_ended(now, slips[0], self.t)
@@ -651,6 +663,12 @@ class _Run:
         first, watched = len(now.edges), self.contacts.c.watched
         own = zip(watched, self._guards(now, x, p)[first:], strict=False)
         return next((Met((k,)) for k, ((what, _), g) in enumerate(own) if what == "wedge" and g < WEDGED), None)
+
+    def _bound(self, now: Mode, x: np.ndarray, p: np.ndarray) -> None:
+        """NoForces if those that slip have next to no bound: then none are found, or others that change nothing."""
+        assert self.contacts is not None
+        if "slip" in self.contacts.modes and (stuck := self._wedged(now, x, p)) is not None:
+            self.contacts.ends(stuck.fired)
 
     def _guards(self, now: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """All guards."""

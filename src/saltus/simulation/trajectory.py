@@ -297,7 +297,7 @@ class Trajectory(Shown):
 
         Twice the largest difference from the same call at a hundredth of the tolerance, and ten tolerances.
         """
-        if not self.meta["error"]:
+        if self.meta["q_names"] and not self.meta["error"]:
             raise BadValue(f"this run of {self.meta['name']!r} was not checked; simulate it with check=True")
         return Named(list(self.meta["error"]), np.array(list(self.meta["error"].values())))
 
@@ -331,26 +331,26 @@ class Trajectory(Shown):
             q[mine] = x[:, :nq]
             if self.meta["all_velocities"]:
                 v[mine] = x[:, nq : nq + nv]
-            elif self.meta["q_names"] == self.meta["v_names"]:
-                v[mine] = piece.rate(times[mine])[:, :nq]
-            else:  # quaternions, whose rates are no velocities
-                v[mine] = self._velocities(piece.phase, times[mine])
+            else:
+                v[mine] = self._velocities(q[mine], piece.rate(times[mine])[:, :nq])
         found = Instants(times, q, v, tuple(self.meta["q_names"]), tuple(self.meta["v_names"]))
         if np.ndim(t) == 0 and self.mechanism is not None:
             return State(self.mechanism, q[0], v[0], self.params, self._memory(times[0]), float(times[0]))
         return found
 
-    def _velocities(self, stay: int, times: np.ndarray) -> np.ndarray:
-        """Velocities in a stay by the cubics through recorded velocities and accelerations."""
-        mine = np.flatnonzero(self.arrays["phase"] == stay)
-        t, v, a = (self.arrays[name][mine] for name in ("t", "v", "a"))
-        if len(t) < 2:
-            return np.repeat(v[:1], len(times), axis=0)
-        k = np.clip(np.searchsorted(t, times, side="right") - 1, 0, len(t) - 2)
-        h = (t[k + 1] - t[k])[:, None]
-        s = (times - t[k])[:, None] / h
-        ahead, back = (1 + 2 * s) * (1 - s) ** 2 * v[k] + s * (1 - s) ** 2 * h * a[k], s**2 * (3 - 2 * s) * v[k + 1]
-        return np.asarray(ahead + back + s**2 * (s - 1) * h * a[k + 1])
+    def _velocities(self, q: np.ndarray, rates: np.ndarray) -> np.ndarray:
+        """Velocities from rates of positions; of a quaternion (w, u) the spin 2 (w u' - w' u - u x u') / |q|^2."""
+        names, v_names = list(self.meta["q_names"]), list(self.meta["v_names"])
+        out = np.empty((len(q), len(v_names)))
+        for j, name in enumerate(v_names):
+            if name in names:
+                out[:, j] = rates[:, names.index(name)]
+        for i in (i for i, name in enumerate(names) if name.endswith("qw") and name not in v_names):
+            w, u, w_rate, u_rate = q[:, i, None], q[:, i + 1 : i + 4], rates[:, i, None], rates[:, i + 1 : i + 4]
+            j = v_names.index(names[i][:-2] + "wx")
+            spin = w * u_rate - w_rate * u - np.cross(u, u_rate)
+            out[:, j : j + 3] = 2 * spin / (q[:, i : i + 4] ** 2).sum(axis=1, keepdims=True)
+        return out
 
     def __repr__(self) -> str:
         outcome = self.outcome

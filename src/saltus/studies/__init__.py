@@ -196,6 +196,12 @@ STUDIES = {
             "saltus.studies.quadruped_turn",
         ),
         Study(
+            "quadruped-turn-plan",
+            "The tailed quadruped turns by 90 degrees: a stride planned in 3D in the friction cone, flown",
+            f"{LIU}, fig. 1: a drawing; machine and plans are ours",
+            "saltus.studies.quadruped_turn_plan",
+        ),
+        Study(
             "quadruped-leap",
             "The quadruped's planar twin leaps over a gap from its bound: planned in the friction cone, flown",
             f"{LIU}, fig. 1: a drawing; machine and plans are ours",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -81,6 +82,32 @@ def start(m: sl.Mechanism, gait: str, roll: float = ROLL) -> sl.State:
     """At rest above the ground, rolled (deg) to the right."""
     half, pose = math.radians(roll) / 2, m.keyframes[gait]
     return m.assemble(**pose | {"body": (*pose["body"][:3], math.cos(half), math.sin(half), 0.0, 0.0)})
+
+
+def scattered(m: sl.Mechanism, home: sl.State, count: int, away: Mapping[str, float], seed: int = 1) -> list[sl.State]:
+    """Starts about a state in the air, uniform within: roll, pitch, yaw (deg), speeds vx, ... and rates wx, ....
+
+    The body is moved up or down so that its lowest toe stays as high as it was.
+    """
+    toes, out = [f"{leg}_toe" for leg in LEGS], []
+    lowest = min(home.position(x)[2] for x in toes)
+    for row in np.random.default_rng(seed).uniform(-1, 1, (count, len(away))):
+        off = dict(zip(away, row * list(away.values()), strict=True))
+        roll, pitch, yaw = (math.radians(off[n]) / 2 for n in ("roll", "pitch", "yaw"))
+        q, v = home.positions.copy(), home.velocities.copy()
+        turns = ((math.cos(a), *(math.sin(a) * np.eye(3)[k])) for k, a in ((2, yaw), (1, pitch), (0, roll)))
+        q[3:7] = functools.reduce(product, (*turns, tuple(q[3:7])))
+        v[:6] += [off.get(f"{kind}{c}", 0.0) for kind in "vw" for c in "xyz"]
+        q[2] += lowest - min(sl.State(m, q, v, home.params).position(x)[2] for x in toes)
+        out.append(sl.State(m, q, v, home.params))
+    return out
+
+
+def product(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:
+    """Product of two quaternions."""
+    w, x, y, z = a
+    rows = ((w, -x, -y, -z), (x, w, -z, y), (y, z, w, -x), (z, -y, x, w))
+    return tuple(float(np.dot(row, b)) for row in rows)
 
 
 def fell(_: Any, s: sl.Signals) -> Any:

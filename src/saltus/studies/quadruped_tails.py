@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,11 +12,10 @@ import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies.quadruped_laws import BEGUN, EACH, LAWS, STEPS, Trot, down, lqr, machine
 from saltus.studies.quadruped_orbits import IN_THE_AIR
-from saltus.studies.quadruped_runs import PUSHED, REGULAR, ROLL, angles, start
+from saltus.studies.quadruped_runs import PUSHED, REGULAR, ROLL, angles, scattered, start
 from saltus.studies.result import Comparison, StudyResult
 from saltus.view.colours import PALETTE
 from saltus.view.style import new_figure, styled
-from saltus.zoo.quadruped import LEGS
 
 AT = 9  # strides from rest after which the trot is pushed
 AFTER = 1.5  # s for which it has to stand after that
@@ -28,17 +25,18 @@ LASTS = 5.0  # s for which a start at random has to run
 AWAY = {"roll": 15.0, "pitch": 8.0, "yaw": 15.0, "wx": 2.0, "wy": 1.5, "wz": 1.5, "vy": 0.6}
 
 
-def study(starts: float = 256, phases: float = 6, exact: float = 1, only: str = "") -> StudyResult:
+def study(starts: float = 128, phases: float = 6, exact: float = 1, only: str = "") -> StudyResult:
     """Run the trot at 22.5 rad/s with every kind of tail: calm, pushed at so many `phases`, and from so many `starts`.
 
     All run in batches; unless `exact` is 0, the push that each just stands at its weakest phase, and a harder one, run
-    again event by event. `only` names one kind: fixed, passive, PD, PFL, LQR or learnt.
+    again event by event. `only` names one kind: fixed, passive, PD, PFL, LQR or learnt. A kind takes one to two minutes
+    of the processor, LQR four: all of them some ten minutes.
     """
     if only and only not in LAWS:
         raise sl.errors.UnknownName("kind of tail", only, LAWS)
     m, sizes = machine(), np.linspace(0.0, LARGEST, 8)
     begin = BEGUN * STEPS // EACH + round(IN_THE_AIR * STEPS / EACH)
-    away = scattered(m, settled(Trot(m, "PD"), begin), int(starts))
+    away = scattered(m, settled(Trot(m, "PD"), begin), int(starts), AWAY)
     rows, maps = list[dict[str, Any]](), {}
     for kind in [only] if only else LAWS:
         trot = Trot(m, kind, feedback=lqr(m) if kind == "LQR" else None)
@@ -59,8 +57,8 @@ def study(starts: float = 256, phases: float = 6, exact: float = 1, only: str = 
     info = STUDIES["quadruped-tails"]
     notes = [
         f"A push is half a sine of {PUSHED} s to the left, after {AT} strides from rest; it stands {AFTER} s after it.",
-        "Gains of legs and tail were sought for each kind by as many runs: `quadruped_search.tail_gains`; with LQR and "
-        "the learnt policy the legs have the trot's own.",
+        "Gains of legs and tail were sought for each kind by `quadruped_search`, of LQR the weights only; with it and "
+        "with the policy the legs have the trot's own gains.",
         f"Starts at random are about the trot in the air, within {AWAY}; they have to run for {LASTS:g} s.",
     ]
     figures = {"tails": _figure(rows), "pushes": _maps(maps, sizes)}
@@ -142,30 +140,6 @@ def settled(trot: Trot, begin: int) -> sl.State:
     return sl.State(
         trot.m, state.q[0].copy(), state.v[0].copy(), dict(zip(trot.m.params, trot.m.values(trot.given), strict=True))
     )
-
-
-def scattered(m: sl.Mechanism, home: sl.State, count: int, seed: int = 1) -> list[sl.State]:
-    """Starts about a state in the air, uniform within AWAY; the body is lifted as far as its lowest toe needs it."""
-    rng, toes, out = np.random.default_rng(seed), [f"{leg}_toe" for leg in LEGS], []
-    lowest = min(home.position(x)[2] for x in toes)
-    for row in rng.uniform(-1, 1, (count, len(AWAY))):
-        off = dict(zip(AWAY, row * list(AWAY.values()), strict=True))
-        roll, pitch, yaw = (math.radians(off[n]) / 2 for n in ("roll", "pitch", "yaw"))
-        q, v = home.positions.copy(), home.velocities.copy()
-        turns = ((math.cos(a), *(math.sin(a) * np.eye(3)[k])) for k, a in ((2, yaw), (1, pitch), (0, roll)))
-        q[3:7] = functools.reduce(product, (*turns, tuple(q[3:7])))
-        v[1] += off["vy"]
-        v[3:6] += [off[f"w{c}"] for c in "xyz"]
-        q[2] += lowest - min(sl.State(m, q, v, home.params).position(x)[2] for x in toes)
-        out.append(sl.State(m, q, v, home.params))
-    return out
-
-
-def product(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:
-    """Product of two quaternions."""
-    w, x, y, z = a
-    rows = ((w, -x, -y, -z), (x, w, -z, y), (y, z, w, -x), (z, -y, x, w))
-    return tuple(float(np.dot(row, b)) for row in rows)
 
 
 def basin(trot: Trot, starts: Sequence[sl.State], begin: int) -> np.ndarray:

@@ -106,10 +106,12 @@ def crowd(
     return [(runs.t[live], runs.q[live, k]) for k, live in enumerate(runs.live().T)]
 
 
-def alone(m: sl.Mechanism, given: Mapping[str, float], roll: float) -> sl.Trajectory:
+def alone(
+    m: sl.Mechanism, given: Mapping[str, float], roll: float, until: float = UNTIL, rate: float = 200.0
+) -> sl.Trajectory:
     """Turn event by event."""
     law = m.controls["run"]
-    return sl.simulate(m, start(m, "trot", roll), until=UNTIL, control=law, params=given, tolerance=EXACT, rate=200.0)
+    return sl.simulate(m, start(m, "trot", roll), until=until, control=law, params=given, tolerance=EXACT, rate=rate)
 
 
 def _body(run: sl.Trajectory) -> np.ndarray:

@@ -54,7 +54,8 @@ def makers(
     if points:
         point = next((p for p in (*run.meta["forces"], "foot") if p in points), points[-1])
         out["path"] = lambda: plot_path(run, point)
-    out["coordinates"] = lambda: plot_coordinates(run)
+    if run.meta["q_names"]:
+        out["coordinates"] = lambda: plot_coordinates(run)
     driver = next((n for n in run.meta["inputs"] if n in run.meta["v_names"]), None)
     height = next((n for n in run.meta["v_names"] if n.endswith((".y", ".z"))), None)
     portraits = list(coordinates) or [n for n in (height, driver) if n]

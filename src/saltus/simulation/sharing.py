@@ -1,0 +1,150 @@
+"""How contacts share a load where their rows depend on each other: nothing of it changes the motion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from saltus.dynamics.shared_forces import Forces, Law, centred, rank
+from saltus.dynamics.unilateral import LEAN
+from saltus.simulation.contacts import SHARED, Contacts, Now
+
+SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
+LIGHT = 1e-3  # share of friction where loads are preferred to it
+SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
+
+
+def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tuple[np.ndarray, np.ndarray]]) -> None:
+    """Shares with which the forces of the run meet the laws too, where rows depend on each other.
+
+    `respond` gives accelerations and forces of all rows as the contacts are, and `size` is that of free accelerations.
+    Those forces have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull
+    is open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
+    use is as small as can be. If that does not do, all lean by their loads as forces far from all limits do; then
+    who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are preferred to
+    friction. Where nothing will do, the best is kept.
+    """
+    first = best = [copy(one) for one in group.now]
+    least, wanted, borne = math.inf, None, forces.f
+    shared = 1.0, lambda: None, group.weigh, SHARINGS
+    leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
+    idling = 1.0, lambda: None, group.idle(forces.f), 2 * len(first)
+    loaded = LIGHT, lambda: None, group.weigh, SHARINGS
+    for share, prepare, mend, times in (shared, leaning, idling, loaded):
+        group.put(first)
+        group.begin(share)
+        prepare()
+        before = None
+        for _ in range(times):
+            w, f = (x[group.rows] for x in respond())
+            wanted = w if wanted is None else wanted
+            k, pulled, beyond = group.worst(f)
+            if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
+                best, least, borne = [copy(one) for one in group.now], beyond, f
+            if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
+                break
+            if pulled:
+                group.now[k].closed = group.now[k].stick = False
+            else:
+                mend(k, f)
+            before = f
+        if least == 0:
+            break
+    group.put(best)
+    group.relieve(borne)
+
+
+@dataclass(eq=False)
+class Group:
+    """Contacts that may bear something at an instant, with their laws and rows; laws count in these rows."""
+
+    contacts: Contacts
+    candidates: Sequence[int]
+    laws: Sequence[Law]
+    rows: Sequence[int]
+    G: np.ndarray  # mobility of these
+    weights: np.ndarray | None = None  # of Lawson's method
+    least: float = 1.0  # of the shares
+
+    @property
+    def now(self) -> list[Now]:
+        """Each as it is."""
+        return [self.contacts.now[i] for i in self.candidates]
+
+    def put(self, known: Sequence[Now]) -> None:
+        """Have them be as they were."""
+        for i, one in zip(self.candidates, known, strict=True):
+            self.contacts.now[i] = copy(one)
+
+    def begin(self, share: float) -> None:
+        """Give those that stick one share, by which others are measured."""
+        self.weights, self.least = None, share
+        for one in self.now:
+            one.share *= share if one.stick else 1.0
+
+    def lean(self, found: Forces) -> None:
+        """Have friction of those that stick grow with their loads as in forces that are far from all limits."""
+        f = centred(self.G, self.laws, found)
+        for one, x in zip(self.now, self.laws, strict=True):
+            if f is not None and one.stick and one.share > 0 and x.normal is not None and f[x.normal] > 0:
+                one.bears = -f[list(x.tangential)] / f[x.normal]
+
+    def relieve(self, f: np.ndarray) -> None:
+        """Open those that bear nothing, as far as forces are known, where others hold all that they would."""
+        largest = float(np.abs(f).max(initial=0.0))
+        for k, (one, x) in enumerate(zip(self.now, self.laws, strict=True)):
+            if one.closed and x.normal is not None and f[x.normal] <= SHARED * largest:
+                others = [row for j in range(len(self.laws)) if j != k for row in self._held(j, True)]
+                if rank(self.G, others) == rank(self.G, [*others, *self._held(k, True)]):
+                    one.closed = one.stick = False
+
+    def idle(self, solved: np.ndarray) -> Callable[[int, np.ndarray], None]:
+        """Have one that sticks bear what it does of the forces `solved`, and hold nothing; if others hold it."""
+
+        def let(k: int, _: np.ndarray) -> None:
+            one, x = self.now[k], self.laws[k]
+            held = [row for j in range(len(self.laws)) for row in self._held(j, j != k)]
+            if rank(self.G, held) == rank(self.G, [*held, *x.tangential]):
+                load = float(solved[x.normal]) if x.normal is not None else 1.0
+                one.share, one.bears = 0.0, -solved[list(x.tangential)] / load if load > 0 else np.zeros(1)
+
+        return let
+
+    def _held(self, j: int, along: bool) -> list[int]:
+        """Rows that a contact holds, those along its face too or not."""
+        one, x = self.now[j], self.laws[j]
+        own = list(x.tangential) if along and one.stick and one.share > 0 else []
+        return [*own, *([] if x.normal is None else [x.normal])] if one.closed else []
+
+    def weigh(self, _: int, f: np.ndarray) -> None:
+        """Give those that stick other shares for the forces f that come of present ones."""
+        limits, drags = self.limits(f), self.drags(f)
+        limits = np.maximum(limits, LEAST * max(limits.max(), drags.max()))
+        more = limits if self.weights is None else self.weights * np.maximum(drags / limits, LEAST)
+        self.weights = np.maximum(more, LEAST**2 * more.max())
+        shares = limits**2 / self.weights
+        for one, share in zip(self.now, shares / shares[drags > 0].min(), strict=True):
+            if one.stick and one.share > 0:
+                one.share = self.least * min(max(float(share), 1.0), 1 / LEAST)
+
+    def drags(self, f: np.ndarray) -> np.ndarray:
+        """Tangential force of each that sticks, zero of the others."""
+        pairs = zip(self.now, self.laws, strict=True)
+        return np.array([float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0 for one, x in pairs])
+
+    def limits(self, f: np.ndarray) -> np.ndarray:
+        """What friction at rest allows each."""
+        return np.array([x.static * (max(f[x.normal], 0.0) if x.normal is not None else 1.0) for x in self.laws])
+
+    def worst(self, f: np.ndarray) -> tuple[int, bool, float]:
+        """Contact whose forces break the laws most, whether they pull it, and by how much (N); -1 if none does."""
+        most, found = SPREAD * float(np.abs(f).max(initial=0.0)), (-1, False, 0.0)
+        for k, (one, x, slides) in enumerate(zip(self.now, self.laws, self.drags(f) - self.limits(f), strict=True)):
+            for off, pulls in ((-f[x.normal] if x.normal is not None else 0.0, True), (slides, False)):
+                if one.closed and off > most:
+                    most, found = off, (k, pulls, float(off))
+        return found
