@@ -219,6 +219,7 @@ static void held_by(const Holds *h, const Flow *f, V *w_dot, V *force, const V *
       force[elements[i].row + k] = f->push[elements[i].row + k];
   memcpy(w_dot, f->w_dot, NW * sizeof *w_dot);
   if (!n) return;
+  memset(weight, 0, sizeof weight);
   mobility(f, h->line, n, Y, G);
   for (int i = 0; i < n; ++i) {
     const int row = lines[h->line[i]].row, twin = lines[h->line[i]].twin;

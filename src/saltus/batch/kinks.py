@@ -2,7 +2,8 @@
 
 Derivatives of a step that crosses one are wrong by the order of the step: its stages are on either side. So the side is
 a number of its own: each comparison x < y becomes x - y < side, and with a side of plus or minus `FAR` the branch is
-chosen, and the expression smooth. With a side of zero it is what it was.
+chosen, and the expression smooth; with a side of zero it is what it was. Sizes and signs stay as they are: where one
+stands below a fraction, its other branch has a pole.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import casadi as ca
 from saltus.model.symbols import SX
 
 FAR = 1e300
-_COMPARED = (ca.OP_LT, ca.OP_LE, ca.OP_FMIN, ca.OP_FMAX, ca.OP_FABS, ca.OP_SIGN)
+_COMPARED = (ca.OP_LT, ca.OP_LE, ca.OP_FMIN, ca.OP_FMAX)
+SMALL = 1e-6  # a limit that is smaller keeps a quotient finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,7 @@ def sided(expression: SX, state: SX) -> Sided:
             work[given[0]] = SX(f.instruction_constant(k))
         else:
             x, y = work[taken[0]], work[taken[1]] if len(taken) > 1 else SX(0)
-            if op in _COMPARED and ca.depends_on(x - y, state):
+            if op in _COMPARED and ca.depends_on(x - y, state) and not (_small(x) or _small(y)):
                 sides.append(SX.sym(f"side_{len(sides)}"))
                 values.append((x - y) / (1 + ca.fabs(x) + ca.fabs(y)))
                 work[given[0]] = _chosen(op, x, y, x - y < sides[-1])
@@ -56,5 +58,9 @@ def sided(expression: SX, state: SX) -> Sided:
 
 def _chosen(op: int, x: SX, y: SX, less: SX) -> SX:
     """What an operation gives where x < y, and where not."""
-    by_operation = {ca.OP_FMIN: (x, y), ca.OP_FMAX: (y, x), ca.OP_FABS: (-x, x), ca.OP_SIGN: (SX(-1), SX(1))}
+    by_operation = {ca.OP_FMIN: (x, y), ca.OP_FMAX: (y, x)}
     return ca.if_else(less, *by_operation.get(op, (SX(1), SX(0))))
+
+
+def _small(x: SX) -> bool:
+    return x.is_constant() and 0 < abs(float(x)) < SMALL
