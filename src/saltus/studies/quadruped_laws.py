@@ -145,7 +145,7 @@ class Holding:
         side, off = sided(k)
         if off == 0 and k >= ALONE * STEPS // EACH:
             states = batch.state
-            for i in np.flatnonzero(~batch.done):
+            for i in map(int, np.flatnonzero(~batch.done)):
                 at = sl.State(batch.machine, states.q[i], states.v[i], self.feedbacks[i].orbit.params)
                 self.now[i] = held(self.feedbacks[i], at, side)
         return self.now
