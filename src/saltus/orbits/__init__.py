@@ -9,13 +9,14 @@ from saltus.orbits.find import find_orbit
 from saltus.orbits.folds import follow_fold
 from saltus.orbits.monodromy import monodromy, saltations, shooting_estimate, shooting_matrix
 from saltus.orbits.orbit import Orbit
-from saltus.orbits.stride_feedback import stabilise
+from saltus.orbits.stride_feedback import Feedback, stabilise
 
 __all__ = [
     "Basin",
     "Bifurcation",
     "Cascade",
     "Family",
+    "Feedback",
     "Orbit",
     "Push",
     "Survival",

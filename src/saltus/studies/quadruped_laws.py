@@ -11,7 +11,6 @@ import casadi as ca
 import numpy as np
 
 import saltus as sl
-from saltus.orbits.stride_feedback import Feedback
 from saltus.studies import quadruped_runs
 from saltus.studies.quadruped_orbits import IN_THE_AIR, in_the_air, search
 from saltus.studies.quadruped_runs import (
@@ -122,7 +121,7 @@ def linearised(m: sl.Mechanism) -> Callable[[Any, sl.Signals], dict[str, Any]]:
 # ---- LQR on the map of half a stride --------------------------------------------------------------------------------
 
 
-def lqr(m: sl.Mechanism) -> Feedback:
+def lqr(m: sl.Mechanism) -> sl.orbits.Feedback:
     """Discrete LQR on the map of half a stride of the trot whose tail is held by a spring only, with its orbit."""
     given, law = params("LQR"), plain(m)
     T = period(m, "trot", given)
@@ -138,7 +137,7 @@ class Holding:
     Torques of the mirror image push to the other side.
     """
 
-    def __init__(self, feedbacks: Sequence[Feedback]) -> None:
+    def __init__(self, feedbacks: Sequence[sl.orbits.Feedback]) -> None:
         self.feedbacks, self.now = feedbacks, np.zeros((len(feedbacks), 2))
 
     def __call__(self, batch: sl.Batch, k: int) -> np.ndarray:
@@ -146,7 +145,7 @@ class Holding:
         side, off = sided(k)
         if off == 0 and k >= ALONE * STEPS // EACH:
             states = batch.state
-            for i in np.flatnonzero(~batch.done):
+            for i in map(int, np.flatnonzero(~batch.done)):
                 at = sl.State(batch.machine, states.q[i], states.v[i], self.feedbacks[i].orbit.params)
                 self.now[i] = held(self.feedbacks[i], at, side)
         return self.now
@@ -159,7 +158,7 @@ def sided(k: int) -> tuple[bool, int]:
     return bool(n % 2), off
 
 
-def held(feedback: Feedback, state: sl.State, mirrored: bool) -> np.ndarray:
+def held(feedback: sl.orbits.Feedback, state: sl.State, mirrored: bool) -> np.ndarray:
     """Torques (Nm) upwards and sidewards that are held for half a stride."""
     found = np.clip(feedback.changes(state, mirrored=mirrored), -HELD, HELD)
     return found * (1, -1) if mirrored else found
@@ -221,7 +220,7 @@ class Trot:
         m: sl.Mechanism,
         kind: str,
         tolerance: float = quadruped_runs.TOLERANCE,
-        feedback: Feedback | None = None,
+        feedback: sl.orbits.Feedback | None = None,
     ) -> None:
         self.m, self.kind, self.tolerance, self.given, self.feedback = m, kind, tolerance, params(kind), feedback
         self.T = period(m, "trot", self.given)
@@ -241,7 +240,7 @@ class Trot:
         given: Sequence[Mapping[str, float]],
         seconds: float,
         begin: int = 0,
-        feedbacks: Sequence[Feedback] | None = None,
+        feedbacks: Sequence[sl.orbits.Feedback] | None = None,
     ) -> Runs:
         """Run all starts side by side, each with more Params and maybe its own LQR, from the sample `begin` on."""
         crowd = self.crowd(len(starts))
