@@ -287,12 +287,6 @@ def _():
     sl.simulate(m, start(m), until=-1.0)
 
 
-@mistake("rate is 1e+09", "5,000,000 samples", "run.at(t)")
-def _():
-    """samples every nanosecond"""
-    run(leg(), rate=1e9)
-
-
 @mistake("tolerance is 1.0", "between 1e-14 and 1e-2")
 def _():
     """a tolerance of one"""

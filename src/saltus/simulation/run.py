@@ -64,7 +64,6 @@ from saltus.simulation.reasons import slip_ended, why
 from saltus.simulation.record import record
 from saltus.simulation.trajectory import Event, Outcome, Trajectory
 
-SAMPLES = 5_000_000  # recorded at most
 CHUNK = 4000  # steps between looks at progress and Ctrl-C
 ZENO_EVENTS, ZENO_GAP = 10, 1e-5  # so many events in a row, all within so many seconds each or ever quicker up to that
 HOPS, HOPPING = 1000, 0.9  # events of contacts, and of their time the next as many take at least if they lead nowhere
@@ -133,12 +132,6 @@ def simulate(
         raise BadValue(f"tolerance is {tolerance}; give a number between 1e-14 and 1e-2", given=tolerance)
     if not rate > 0:
         raise BadValue(f"rate is {rate}; give recorded samples per second, above zero", given=rate)
-    if (until - begin) * rate > SAMPLES:
-        raise BadValue(
-            f"rate is {rate:g}: until {until:g} s that is more than {SAMPLES:,} samples, which take gigabytes; give "
-            "fewer per second, run.at(t) is exact at any instant",
-            given=rate,
-        )
     if max_steps < 1:
         raise BadValue(f"max_steps is {max_steps}; give a number of steps, at least one", given=max_steps)
     check_events(system, terrain, stop_after or {})

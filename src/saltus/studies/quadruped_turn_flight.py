@@ -178,7 +178,8 @@ class Turning:
 
     def run(self, feedback: Feedback, strides: int, seed: int, tried: float = 0.0) -> list[tuple[np.ndarray, ...]]:
         """States, shifts and states a stride later, of those that are near the plan, stride by stride."""
-        n, random, out = self.batch.copies, np.random.default_rng(seed), []
+        n, random = self.batch.copies, np.random.default_rng(seed)
+        out: list[tuple[np.ndarray, ...]] = []
         starts = scattered(self.follow.m, self.follow.home, n, AWAY, seed)
         self.batch.reset(starts, begin=self.follow.begin)
         x = self.off(0)
