@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import casadi as ca
@@ -17,6 +18,7 @@ from saltus.patches import NONE, Patch, patches
 
 __all__ = ["Ground", "Level", "Profile", "Slope", "Stairs", "Terrain"]
 
+SPARE, NEAREST = 0.9, 1e-6  # of the distance of what a foot may come to touch, and m: ways on which it does not look
 FAR = 1e6  # m: how far the first and the last piece of a profile go on
 DRAWN = 401  # points with which a smooth ground is drawn
 
@@ -36,6 +38,10 @@ class Ground:
     def table(self) -> np.ndarray:
         """All patches, a row each: point, normal, friction (NaN: none), corner, within, row of a second patch or -1."""
         raise NotImplementedError
+
+    def meets(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
+        """The same with what is not next to the nearest along the ground, and how far such is away."""
+        return self.near(x, up, radius)
 
     def height(self, x: Any, y: Any = 0.0) -> Any:
         """Height (m) at a place."""
@@ -154,14 +160,33 @@ class Profile(Ground):
     def near(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
         """The nearest patch, and the one that it meets on that side in a corner that goes in."""
         features, place = self._features(radius), np.array([x, up])
-        distance = []
-        for f in features:
-            inside = min(a * x + b * up - c for a, b, c in f.within)
-            gap = float(np.linalg.norm(place - f.point) if f.corner else (place - f.point) @ f.normal)
-            distance.append((max(0.0, -inside), abs(gap)))
-        best = min(range(len(features)), key=lambda i: (distance[i][0] > 1e-12, distance[i][0] + distance[i][1]))
-        beside = features[best].beside
-        return [features[best], NONE if beside < 0 else features[beside]]
+
+        def order(f: Patch) -> tuple[bool, float]:
+            inside, gap = f.away(place)
+            return inside < -1e-12, max(0.0, -inside) + abs(gap)
+
+        first = min(features, key=order)
+        return [first, NONE if first.beside < 0 else features[first.beside]]
+
+    def meets(self, x: float, up: float, radius: float = 0.0) -> list[Patch]:
+        """The same with what is not next to the nearest along the line, such as the other wall of a gap.
+
+        It is the second one where the first meets none in a corner. `free` ends before anything else can be touched:
+        the distance of what is nearest among its neighbours changes by no more than the way of the foot.
+        """
+        first, second = self.near(x, up, radius)
+        others, place = list[tuple[float, float, Patch]](), np.array([x, up])
+        for f in self._features(radius):
+            inside, gap = f.away(place)
+            if inside > 0 and gap > 0 and abs(f.part - first.part) > 1 and f is not second:
+                others.append((SPARE * (gap - radius), inside, f))
+        others.sort(key=lambda one: one[0])
+        rooms = [FAR]
+        if others and second is NONE:
+            clear, inside, second = others.pop(0)
+            rooms.append(max(clear, inside))
+        rooms += [clear for clear, *_ in others[:1]]
+        return [replace(first, free=(x, up, max(min(rooms), NEAREST))), second]
 
     @cached_property
     def table(self) -> np.ndarray:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 Row = tuple[float, float, float]
+FREE = (0.0, 0.0, 1e9)  # a circle that no foot leaves
 BEHIND = 1e-12  # m: a part whose end lies so far before its beginning has fallen out
 STRAIGHT = 1e-12  # rad: a corner that turns by less is none
 
@@ -24,8 +25,9 @@ class Patch:
     """The ground near a foot, in the plane of x and up: a straight piece, or (`corner`) an edge that it goes round.
 
     A piece lies at `point` and looks along the unit `normal`; of an edge the normal is that towards the foot. It
-    is the nearest one as long as `within`, two rows (a, b, c), have a x + b y >= c. There it meets patch number
-    `beside` in a corner that goes in, if that is not below zero.
+    is nearer than what is next to it along the line as long as `within`, two rows (a, b, c), have a x + b y >= c. There
+    it meets patch number `beside` in a corner that goes in, if that is not below zero. `part` counts along the line.
+    Nothing else can be touched as long as the foot is in the circle `free`, (x, y, radius).
     """
 
     point: tuple[float, float]
@@ -34,6 +36,14 @@ class Patch:
     corner: bool = False
     within: tuple[Row, Row] = ((0.0, 0.0, -1.0), (0.0, 0.0, -1.0))
     beside: int = -1
+    part: int = 0
+    free: Row = FREE
+
+    def away(self, place: np.ndarray) -> tuple[float, float]:
+        """How far (m) a place is inside of `within`, and its distance from the piece's line or from the edge."""
+        inside = min(a * place[0] + b * place[1] - c for a, b, c in self.within)
+        gap = np.linalg.norm(place - self.point) if self.corner else (place - self.point) @ self.normal
+        return float(inside), float(gap)
 
 
 NONE = Patch((0.0, -1e9), (0.0, 1.0), None)  # nothing that a foot could touch
@@ -168,7 +178,7 @@ def _made(parts: list[_Part], joints: list[np.ndarray], corners: np.ndarray, r: 
         (x, y), (nx, ny) = part.point.tolist(), part.normal.tolist()
         fields = (x, y), (nx, ny), part.friction, part.edge
         if whole[k]:
-            out.append(Patch(*fields, (borders[0], borders[1])))
+            out.append(Patch(*fields, (borders[0], borders[1]), part=k))
             continue
         place, way = (ends[k] + ends[k + 1]) / 2, part.along
         if part.edge:
@@ -178,5 +188,5 @@ def _made(parts: list[_Part], joints: list[np.ndarray], corners: np.ndarray, r: 
             middle = float(sign * way[0]), float(sign * way[1]), float(sign * way @ place)
             meets = 0 <= other < len(parts) and corner[min(k, other)]
             beside = -1 if not meets else first[other + 1] - 1 if half == 0 else first[other]
-            out.append(Patch(*fields, (borders[half], middle), beside))
+            out.append(Patch(*fields, (borders[half], middle), beside, part=k))
     return out

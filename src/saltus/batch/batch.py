@@ -282,7 +282,8 @@ class Batch:
             if isinstance(x.part, Foot):
                 patches = [found[i][x.patch] for found in near]
                 friction = _rough(x.part.name, friction, patches)
-                for key, of in (("point", "point"), ("up", "normal"), ("corner", "corner"), ("within", "within")):
+                names = {"point": "point", "up": "normal", "corner": "corner", "within": "within", "free": "free"}
+                for key, of in names.items():
                     p[:, place[key]] = np.reshape([getattr(o, of) for o in patches], (n, -1))
             p[:, place["friction"]], p[:, place["static"]] = friction[:, :1], friction.max(1, keepdims=True)
             p[:, motion.slice("friction").start + i] = friction[:, 0]

@@ -61,7 +61,7 @@ class Element:
         sizes = {"closed": 1, "stick": 1, "felt": 1, "friction": 1, "static": 1, "direction": slips, "anchor": slips}
         sizes["share"] = int(slips > 0)  # of a load that others bear too; 0: others hold it
         if isinstance(part, Foot):
-            sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6}
+            sizes |= {"point": 2, "up": 2, "corner": 1, "within": 6, "free": 3}
         if isinstance(part, Meeting) and isinstance(part.face, Round) and d == 3:
             sizes |= {"reference": 3}
         # m/s, of slips in 3D: a slower one has come to rest; a slower one that starts has the direction it started in,
@@ -220,7 +220,10 @@ def _foot(element: Element, foot: Foot, e: Equations, ground: Ground) -> Geometr
     inside = None
     if ground.patches > 1 and element.patch == 0:
         w = s["within"]
-        inside = ca.fmin(*[w[3 * i] * place[0] + w[3 * i + 1] * place[1] - w[3 * i + 2] for i in range(2)])
+        near = [w[3 * i] * place[0] + w[3 * i + 1] * place[1] - w[3 * i + 2] for i in range(2)]
+        free = s["free"]  # a circle, by the square of the way from its centre, which has a slope there too
+        alone = (free[2] ** 2 - ca.sumsqr(place - free[:2])) / (2 * free[2])
+        inside = ca.fmin(ca.fmin(*near), alone)
     return Geometry(gap, ca.vertcat(*slip, k.rate(gap)), hold, normal, tangents, inside)
 
 

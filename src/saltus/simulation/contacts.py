@@ -19,7 +19,7 @@ from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import WATCH, Armed
 from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop
-from saltus.patches import NONE, Patch
+from saltus.patches import FREE, NONE, Patch
 
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 SHARED = 5e-7  # of a machine's weight: what forces that contacts share are known to
@@ -84,7 +84,7 @@ class Now:
 
     def like(self, other: Now) -> bool:
         """Whether it does the same as another, wherever it is held."""
-        modes = [(x.closed, x.stick, x.friction, x.patch) for x in (self, other)]
+        modes = [(x.closed, x.stick, x.friction, x.patch and replace(x.patch, free=FREE)) for x in (self, other)]
         pairs = (self.direction, other.direction), (self.bears, other.bears)
         near = all(np.abs(a - b).max(initial=0.0) <= 1e-9 for a, b in pairs)
         return modes[0] == modes[1] and near and math.isclose(self.share, other.share, rel_tol=1e-3)
@@ -100,9 +100,9 @@ class Now:
             out.append(self.share)
         if self.patch is not None:
             (first, second), corner = self.patch.within, self.patch.corner
-            out += [*self.patch.point, *self.patch.normal, corner, *first, *second]
+            out += [*self.patch.point, *self.patch.normal, corner, *first, *second, *self.patch.free]
         elif "within" in x.places:
-            out += [0.0] * 11
+            out += [*([0.0] * 11), *FREE]
         if "reference" in x.places:
             out += [0.0] * 3 if self.reference is None else self.reference.tolist()
         return [*out, self.stands, self.starts] if x.slips == 2 else out
@@ -239,7 +239,7 @@ class Contacts:
         for i, one in enumerate(self.now):
             if isinstance(one.element.part, Foot) and one.element.patch == 0:
                 mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
-                near = self.ground.near(
+                near = self.ground.meets(
                     float(places[i, 0]), float(places[i, up]), self._radii.get(one.element.part.name, 0.0)
                 )
                 self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
