@@ -41,12 +41,19 @@ class NoForces(SaltusError):
 
 
 def solve(
-    G: np.ndarray, b: np.ndarray, laws: Sequence[Law], *, count: bool = False, leaving: Mapping[int, str] | None = None
+    G: np.ndarray,
+    b: np.ndarray,
+    laws: Sequence[Law],
+    *,
+    count: bool = False,
+    leaving: Mapping[int, str] | None = None,
+    pressed: bool = False,
 ) -> Forces:
     """Forces that meet the laws. With `count`, NoForces also where there are several solutions.
 
     `leaving` are contacts that have just come to the end of what they bear, "normal" or "slip": as far as round-off
-    tells, they may stay as they were or go on to be open or to slip, and they go on.
+    tells, they may stay as they were or go on to be open or to slip, and they go on. With `pressed` contacts have borne
+    loads up to now, and may go on to do so although all would part without any forces.
     """
     problem = _Problem(G, b, laws)
     if count and problem.doubtful:
@@ -55,7 +62,8 @@ def solve(
         if len(found) != 1:
             raise NoForces(problem.paradox(found), solutions=len(found))
         return found[0]
-    found_one = problem.free() or (problem.released(leaving) if leaving else None)
+    found_one = None if pressed else problem.free()
+    found_one = found_one or (problem.released(leaving) if leaving else None)
     if found_one is None:
         found_one = problem.swept(FEW) or problem.changed() or problem.one_way()
         found_one = found_one or problem.swept(MANY) or problem.around()

@@ -70,7 +70,7 @@ def settle(
     stopped, leaving = contacts.ends(fired)
     kept = contacts.kept
     contacts.look(t, q, v)
-    now = _Instant(contacts, t, q, v, response, stopped, leaving)
+    now = _Instant(contacts, t, q, v, response, stopped, leaving, pressed=bool(fired))
     now.turn()
     now.soften()
     hard = [i for i, one in enumerate(contacts.now) if one.element.normal and not one.element.soft]
@@ -124,6 +124,7 @@ class _Instant:
     response: Response
     stopped: Sequence[int]  # contacts whose slip ends
     leaving: Mapping[int, str]  # contacts that leave ("normal") or start to slip ("slip")
+    pressed: bool  # whether contacts have borne loads up to now: a motion goes on
     gaps: np.ndarray = field(init=False)
     u: np.ndarray = field(init=False)
     A: np.ndarray = field(init=False)
@@ -321,7 +322,7 @@ class _Instant:
                 break  # the law does not mind who touches
             if rows:
                 going = {k: self.leaving[i] for k, i in enumerate(candidates) if i in self.leaving}
-                forces = solve(G, b, laws, count=True, leaving=going)
+                forces = solve(G, b, laws, count=True, leaving=going, pressed=self.pressed)
                 self._take(candidates, forces, laws, ~fixed)
             felt = [one.closed for one in contacts.now]
             if felt == contacts.felt:
