@@ -303,7 +303,7 @@ class _Instant:
             one, mine = contacts.now[i], contacts.tangential(i)
             way = None
             if mine and not at_rest[i]:
-                way = one.way(u[mine])
+                way = one.way(u[mine] if u[mine].any() else self.along(i))  # what others hold at rest still has a way
             place = len(rows)
             rows += contacts.rows(i)
             normal = place + len(mine) if one.element.normal else None
