@@ -221,17 +221,22 @@ def judged(best: sl.plan.Planned, run: sl.Trajectory) -> dict[str, Any]:
     }
 
 
+def cone_kept(data: dict[str, Any]) -> Comparison:
+    """Friction that a plan needs against what it may use."""
+    return Comparison(
+        "friction that the plan needs",
+        f"{PLANNED} or less",
+        f"{data['friction_planned']:.3f}",
+        holds=data["friction_planned"] <= 1.001 * PLANNED,
+        why=f"the ground has {REAL}: what feedback adds needs room",
+    )
+
+
 def said(data: dict[str, Any]) -> list[Comparison]:
     """Planned against flown until it lands: events, their places, the height; then toes slip, which no plan does."""
     rows = data["events"][:LANDING]
     return [
-        Comparison(
-            "friction that the plan needs",
-            f"{PLANNED} or less",
-            f"{data['friction_planned']:.3f}",
-            holds=data["friction_planned"] <= 1.001 * PLANNED,
-            why=f"the ground has {REAL}: what feedback adds needs room",
-        ),
+        cone_kept(data),
         *(Comparison(f"{e['event']} after", e["planned_s"], e["flown_s"], "s", NEAR["time"]) for e in rows),
         *(Comparison(f"{e['event']} at", e["planned_x_m"], e["flown_x_m"], "m", NEAR["place"]) for e in rows),
         Comparison("highest place of the body", data["apex_planned_m"], data["apex_flown_m"], "m", NEAR["height"]),

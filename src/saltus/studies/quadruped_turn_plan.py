@@ -15,6 +15,7 @@ import numpy as np
 import saltus as sl
 from saltus.studies import STUDIES
 from saltus.studies import quadruped_turn_flight as flight
+from saltus.studies.quadruped_plans import PLANNED, REAL, cone_kept
 from saltus.studies.quadruped_runs import ROLL, angles, machine
 from saltus.studies.quadruped_turn import RIGHT, alone
 from saltus.studies.result import Comparison, StudyResult
@@ -24,7 +25,6 @@ from saltus.view.plots import strips
 from saltus.view.style import new_figure, styled
 from saltus.zoo.quadruped import LEGS
 
-PLANNED, REAL = 0.65, 0.8  # friction: a plan keeps to less than there is, for what feedback adds
 STANCES = ("hind_left", "front_left", "hind_right")  # who stands, one after the other; the front right leg hangs
 BEGUN = 1.5  # s: the run that is the guess turns, and runs on these three legs
 AIR, DOWN = (0.02, 0.06), (0.02, 0.08)  # s: least and most of a flight, and of a stance
@@ -54,13 +54,7 @@ def study(angle: float = 15.0, starts: float = 256) -> StudyResult:
     data |= {"open_loop_max": learnt.grows, "closed_loop_max": learnt.shrinks, "starts": int(starts)}
     data["stood"] = flight.stood(follow, learnt, strides, int(starts))
     comparisons = [
-        Comparison(
-            "friction that the plan needs",
-            f"{PLANNED} or less",
-            f"{data['friction_planned']:.3f}",
-            holds=data["friction_planned"] <= 1.001 * PLANNED,
-            why=f"the ground has {REAL}: what feedback adds needs room",
-        ),
+        cone_kept(data),
         Comparison(
             f"turn by {QUARTER:g} degrees on real ground, event by event",
             f"{strides} strides, within {NEAR['angle']:g} degrees",
