@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -34,6 +35,14 @@ TINY = 1e-300
 LEAN = 1e-4  # share of friction in a load: with so little of it a contact leans
 GROWN = 10.0  # times the speed up to which a slip in 3D is given its direction: it has one of its own
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
+
+
+def given_speed(starts: Any, square: Any) -> Any:
+    """Speed (m/s) along its given direction that a slip in 3D has beside its own, whose square is given.
+
+    It fades with the sixth power: where the direction is given up, at GROWN times `starts`, none of it is left.
+    """
+    return starts / (1 + square / starts**2) ** 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +140,7 @@ class Element:
             return d
         starts = self.symbols["starts"]
         given = ca.sumsqr(d) * (ca.dot(slip, d) < GROWN * starts) if self.soft else SX(0)
-        along = slip + (1 - self.soft) * d * starts**3 / (starts**2 + ca.sumsqr(slip))
+        along = slip + (1 - self.soft) * d * given_speed(starts, ca.sumsqr(slip))
         along[0] += 1 - self.slipping * (1 - given)  # whatever direction, but one: its series must exist
         return given * d + (1 - given) * along / ca.sqrt(ca.sumsqr(along) + TINY)
 

@@ -12,7 +12,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.dynamics.contact_problem import NoForces
-from saltus.dynamics.unilateral import GROWN, LEAN, Element
+from saltus.dynamics.unilateral import GROWN, LEAN, Element, given_speed
 from saltus.errors import BadValue
 from saltus.ground import Ground
 from saltus.hybrid.touched import Touched
@@ -79,7 +79,7 @@ class Now:
     def way(self, slip: np.ndarray) -> np.ndarray:
         """Unit direction of a slip with this velocity, as `Element.direction` has it."""
         if self.young:
-            slip = slip + self.direction * self.starts**3 / (self.starts**2 + slip @ slip)
+            slip = slip + self.direction * given_speed(self.starts, slip @ slip)
         return slip / np.linalg.norm(slip)
 
     def like(self, other: Now) -> bool:
