@@ -8,9 +8,10 @@ with, for every contact,
 a contact that slips already has f_t = -friction f_n d with its direction d. A guess of who is open, sticks or slips
 gives forces by a linear solve to round-off, and only a solution that meets every condition is returned. Projected
 sweeps over the contacts give guesses; where a few of them do not lead there, guesses change the mode of a contact
-whose law they break, one after the other; of one or two contacts in 3D slips are tried all around. In the plane,
-and of contacts that slip already, where friction is so strong that there may be none or several solutions (Painleve),
-all guesses are looked at.
+whose law they break, one after the other; then slips of one contact in 3D are tried all around, and last all
+modes with slips that start anywhere. In the plane, and of contacts that slip already, where friction is so strong that
+there may be none or several solutions (Painleve), all guesses are looked at. Where motions are given that leave
+contacts no way but inwards, no forces can help.
 """
 
 from __future__ import annotations
@@ -28,16 +29,22 @@ from saltus.errors import SaltusError
 GUESSES = 100  # that follow from each other
 FEW, MANY = (0, 3, 10, 30), (100, 300, 1000, 3000)  # sweeps, after each of which the guess is tried
 TURNS, HALVINGS, TURNED = 30, 20, 1e-14  # steps, halvings of one and its least (rad): how slips in 3D find their way
-RAYS, SCAN = 24, 720  # directions around contacts from which slips are looked for, of two and of one
+SCAN = 720  # directions around a contact from which slips are looked for
+SCATTERED = 1000  # guesses of modes with slips that start anywhere
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
+TINY = 1e-300
 RANK = 1e-11  # of the largest mobility: none
 NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 
 
 class NoForces(SaltusError):
-    """No forces, or several sets of them, meet the laws of contact; `solutions` is None where none were found only."""
+    """No forces, or several sets of them, meet the laws of contact.
+
+    `kind` is "painleve", "jammed" where motions that are given leave contacts no way but inwards, or "unresolved" where
+    forces were not found only.
+    """
 
 
 def solve(
@@ -60,19 +67,21 @@ def solve(
         found = problem.all()
         found = [one for one in found if not any(problem.ends(i, one) for i in leaving or ())] or found
         if len(found) != 1:
-            raise NoForces(problem.paradox(found), solutions=len(found))
+            if not found and problem.jammed:
+                raise NoForces(problem.jam, kind="jammed")
+            raise NoForces(problem.paradox(found), kind="painleve")
         return found[0]
     found_one = None if pressed else problem.free()
     found_one = found_one or (problem.released(leaving) if leaving else None)
     if found_one is None:
         found_one = problem.swept(FEW) or problem.changed() or problem.one_way()
-        found_one = found_one or problem.swept(MANY) or problem.around()
-    if found_one is None and len(laws) <= MOST and problem.listed:
-        found_one = next(iter(problem.all()), None)
+    if found_one is None and problem.jammed:
+        raise NoForces(problem.jam, kind="jammed")
+    found_one = found_one or problem.swept(MANY) or problem.scattered()
     if found_one is None:
         raise NoForces(
             "no forces were found that meet the laws of contact, though there may be some; try another tolerance",
-            solutions=None,
+            kind="unresolved",
         )
     return found_one
 
@@ -250,18 +259,47 @@ class _Problem:
                     before, start = off, float(angle)
         return None
 
-    def around(self) -> Forces | None:
-        """A solution in which one or two contacts start to slip in 3D, wherever to: Newton's method may miss it."""
-        modes, own = self._still
-        turning, angles = self._turning, 2 * math.pi * np.arange(RAYS) / RAYS
-        for start in itertools.product(angles, repeat=len(turning)) if turning else ():
-            ways, after = list(own), list(modes)
-            for i, a in zip(turning, start, strict=True):
-                ways[i], after[i] = np.array([math.cos(a), math.sin(a)]), "slip"
-            found = self._tried(np.zeros(self.n), after, ways)
+    def scattered(self) -> Forces | None:
+        """A solution in any modes, with slips that start in 3D tried from all around: Newton's method may miss them."""
+        choices = [
+            (["open"] if x.normal is not None else []) + (["stick"] if x.rough else []) + ["slip"] * bool(x.tangential)
+            for x in self.laws
+        ]
+        choices = [own or ["slip"] for own in choices]
+        steps = np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0])  # turns, of which no multiples meet
+        guesses = itertools.product(range(SCATTERED), itertools.product(*choices))
+        for turn, modes in itertools.islice(guesses, SCATTERED):
+            ways = [x.direction for x in self.laws]
+            turning = [i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough]
+            for k, i in enumerate(turning):
+                angle = 2 * math.pi * (turn * steps[k % len(steps)] + i / len(self.laws))
+                way = np.array([math.cos(angle), math.sin(angle)][: len(self.laws[i].tangential)])
+                ways[i] = way / np.linalg.norm(way)
+            found = self._tried(np.zeros(self.n), modes, ways, lean=True) if turning or not turn else None
             if found is not None:
                 return found
         return None
+
+    @property
+    def jammed(self) -> bool:
+        """Whether no forces at all leave every contact a way outwards: loads in a balance that motions work against."""
+        rows = [x.normal for x in self.laws if x.normal is not None]
+        A = np.vstack([self.G[rows].T / max(float(np.abs(self.G).max()), TINY), self.b[None, rows] / self.size])
+        wanted = np.append(np.zeros(self.n), -1.0)
+
+        from scipy.optimize import nnls  # loads slowly, and few instants need it
+
+        loads, left = nnls(A, wanted, maxiter=1000)
+        return bool(left < FINE * max(1.0, float(loads.sum())))
+
+    @property
+    def jam(self) -> str:
+        """What is the matter there."""
+        inwards = [x.name for x in self.laws if x.normal is not None and self.b[x.normal] < 0]
+        return (
+            f"motions that are given press {', '.join(inwards)} inwards, and nothing can give way: no force holds it; "
+            "give motions that leave room, or a motor with limits in their place"
+        )
 
     def swept(self, counts: Sequence[int]) -> Forces | None:
         """The solution that projected sweeps lead to; before the first one all that is at rest stays so."""

@@ -32,7 +32,7 @@ from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
 TINY = 1e-300
-LEAN = 1e-4  # share of friction in a load: with so little of it a contact leans
+LEAN, STEADY = 1e-4, 5e-5  # share of friction in a load: with so little of it a contact leans, by its load or not
 GROWN = 10.0  # times the speed up to which a slip in 3D is given its direction: it has one of its own
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
@@ -107,11 +107,17 @@ class Element:
 
     @property
     def leaning(self) -> SX:
-        """1 where it is at rest with a friction whose direction and size by the load it is given, beside what holds it.
+        """1 where it is at rest with a friction that it is given, beside what holds it: see `steady`.
 
         With a share of zero nothing else holds it.
         """
         return self.symbols["closed"] * self.symbols["stick"] * (self.symbols["share"] <= LEAN)
+
+    @property
+    def steady(self) -> SX:
+        """1 where that friction is a force; else it is given by the load."""
+        share = self.symbols["share"]
+        return self.leaning * (share > 0) * (share <= STEADY)
 
     def closure(self, g: Geometry, index: int) -> Closure:
         """Its rows, weighted by the mode."""

@@ -51,7 +51,7 @@ class Now:
     patch: Patch | None = None
     reference: np.ndarray | None = None
     share: float = 1.0  # of a load at rest that others bear too; 0: others hold it; LEAN or less: it leans
-    bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # against that, per load: friction of one that leans
+    bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # against that, per load or (N): of one that leans
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
 
@@ -341,7 +341,7 @@ class Contacts:
                 f"normal forces of {who} grow without bound with the friction that they cause (Painleve's paradox): "
                 "friction is too strong for this configuration of rigid links; give less, or contacts that give way "
                 "(stiffness=)",
-                solutions=0,
+                kind="painleve",
             )
         leaving: dict[int, str] = {}
         for what, i in watched:

@@ -227,7 +227,8 @@ class _Instant:
             mine = contacts.tangential(i) if one.friction > 0 else []
             place = len(rows)
             rows += [*mine, n]
-            laws.append(Law(tuple(range(place, place + len(mine))), place + len(mine), one.friction, one.friction))
+            along = tuple(range(place, place + len(mine)))
+            laws.append(Law(along, place + len(mine), one.friction, one.friction, name=one.element.name))
             speed = max(-float(self.u[n]), 0.0)
             fast = one.restitution * speed > stays[i]
             rests = rests or (one.restitution > 0 and speed > 0 and not fast)
@@ -302,8 +303,8 @@ class _Instant:
         for i in candidates:
             one, mine = contacts.now[i], contacts.tangential(i)
             way = None
-            if mine and not at_rest[i]:
-                way = one.way(u[mine] if u[mine].any() else self.along(i))  # what others hold at rest still has a way
+            if mine and not at_rest[i] and (one.young or math.hypot(*u[mine]) > STILL):  # others hold what stands still
+                way = one.way(u[mine])
             place = len(rows)
             rows += contacts.rows(i)
             normal = place + len(mine) if one.element.normal else None
