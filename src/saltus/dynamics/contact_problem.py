@@ -34,7 +34,7 @@ SCATTERED = 1000  # guesses of modes with slips that start anywhere
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
-TINY = 1e-300
+TINY, HUGE = 1e-300, 1e100
 RANK = 1e-11  # of the largest mobility: none
 NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 
@@ -424,8 +424,9 @@ class _Problem:
     ) -> Forces | None:
         """The solution of a guess, if it has one; to `lean`, others of the forces with its motion are looked for."""
         ways = list(directions)
-        found = self._forces(f, modes, ways)
-        if found is None:
+        with np.errstate(over="ignore", invalid="ignore"):  # what hardly moves may need forces without bound
+            found = self._forces(f, modes, ways)
+        if found is None or not np.abs(found).max(initial=0.0) < HUGE:
             return None
         w = self.G @ found + self.b
         judged = self._judged(found, w, modes, ways)

@@ -315,9 +315,10 @@ class _Instant:
         _load(G, [x.normal for x in laws if x.normal is not None])
         for one in contacts.now:
             one.closed = one.closed and (one.element.soft or not one.element.normal)
-        forces, b = None, np.zeros(0)
+        forces, b, size = None, np.zeros(0), 0.0
         for _ in range(4):
-            before, b = b, self._free(v)[rows]
+            free = self._free(v)
+            before, b, size = b, free[rows], float(np.abs(free).max(initial=0.0))
             b[fixed & (np.abs(b) <= FINE * np.abs(b).max(initial=1.0))] = 0.0  # round-off that nothing could hold
             if np.array_equal(b, before):
                 break  # the law does not mind who touches
@@ -331,7 +332,7 @@ class _Instant:
             contacts.felt = felt
         if forces is not None:
             group = Group(contacts, candidates, laws, rows, plain)
-            spread(group, forces, float(np.abs(b).max()), lambda: self.response(self.q, v, contacts.block))
+            spread(group, forces, size, lambda: self.response(self.q, v, contacts.block))
 
     def _free(self, v: np.ndarray | None = None) -> np.ndarray:
         """Accelerations along all rows with no hard contact closed and no dry friction."""
