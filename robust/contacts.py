@@ -106,7 +106,8 @@ inwards, friction within its cone and against the slip or the slip that starts, 
 energy from friction or impacts; and of every impact, impulses by Moreau's law with restitution that give its change of
 velocity.
 *Named* means refused with an error, *painleve* that the run ended where the laws have no solution or several, *jammed*
-that motions given in time left contacts no way but inwards, which the judge finds too, *unfinished* any other ending before time. `python -m robust contacts --seed N` shows one machine again."""
+that motions given in time left contacts no way but inwards, which the judge finds too, *unfinished* any other ending
+before time. `python -m robust contacts --seed N` shows one machine again."""
 
 
 def section(records: list[dict[str, Any]]) -> str:

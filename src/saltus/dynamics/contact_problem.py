@@ -35,6 +35,7 @@ PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
 TINY, HUGE = 1e-300, 1e100
+UNLIKE = 1e-6  # of the largest mobility: less of it is measured by itself, since links may be light beyond measure
 RANK = 1e-11  # of the largest mobility: none
 NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 
@@ -92,6 +93,9 @@ class _Problem:
         self.n = len(b)
         self.listed = all(len(x.tangential) < 2 or x.direction is not None for x in laws)  # its guesses are a few
         self.size = max(float(np.abs(b).max(initial=0.0)), 1e-12)
+        own = np.abs(np.diag(G))
+        least = UNLIKE * own.max(initial=0.0)
+        self.units = np.where(own > 0, np.sqrt(np.maximum(1.0, least / np.maximum(own, TINY))), 1.0)  # of the rows
 
     @property
     def doubtful(self) -> bool:
@@ -284,7 +288,9 @@ class _Problem:
     def jammed(self) -> bool:
         """Whether no forces at all leave every contact a way outwards: loads in a balance that motions work against."""
         rows = [x.normal for x in self.laws if x.normal is not None]
-        A = np.vstack([self.G[rows].T / max(float(np.abs(self.G).max()), TINY), self.b[None, rows] / self.size])
+        G = self.G * np.outer(self.units, self.units)
+        b = self.units * self.b
+        A = np.vstack([G[rows].T / max(float(np.abs(G).max()), TINY), b[None, rows] / np.abs(b).max()])
         wanted = np.append(np.zeros(self.n), -1.0)
 
         from scipy.optimize import nnls  # loads slowly, and few instants need it
@@ -509,15 +515,16 @@ class _Problem:
                 C[list(x.tangential), rest.index(x.normal)] = -x.friction * way
         if not rest:
             return fixed, C, lambda r: r, rest
-        first, G = f[rest], self.G[rest]
+        first, G, units = f[rest], self.G[rest], self.units[rest]
         try:
-            U, sizes, V = np.linalg.svd(G @ C)
+            U, sizes, V = np.linalg.svd(G @ C * np.outer(units, units))
         except np.linalg.LinAlgError:
             return None
         kept = int((sizes > RANK * sizes[0]).sum())
 
         def solved(r: np.ndarray) -> np.ndarray:
-            return V[:kept].T @ ((U[:, :kept].T @ r).T / sizes[:kept]).T  # in this order what is left over is round-off
+            scaled = V[:kept].T @ ((U[:, :kept].T @ (r.T * units).T).T / sizes[:kept]).T  # in this order, what is left
+            return (scaled.T * units).T  # over is round-off
 
         y = first - solved(G @ (C @ first + fixed) + self.b[rest])
         return C @ y + fixed, C, solved, rest
