@@ -80,7 +80,7 @@ def solve(
 class _Problem:
     def __init__(self, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]) -> None:
         self.G, self.b, self.laws = G, b, laws
-        self.n = len(b)
+        self.n, self._unit = len(b), np.eye(len(b))
         self.listed = all(len(x.tangential) < 2 or x.direction is not None for x in laws)  # its guesses are a few
         self.size = max(float(np.abs(b).max(initial=0.0)), 1e-12)
 
@@ -315,7 +315,7 @@ class _Problem:
                 mode = "slip"
             else:
                 limit = x.static * (f[x.normal] if x.normal is not None else 1.0)
-                size = float(np.linalg.norm(f[t]))
+                size = math.hypot(*f[t])
                 mode = "slip" if size >= limit * (1 - 1e-7) else "stick"
                 direction = -f[t] / size if size > 0 else None
             modes.append(mode)
@@ -338,7 +338,7 @@ class _Problem:
             least = NEARLY * float(np.abs(f).max())
             near |= {k: "normal" for k, x in enumerate(self.laws) if x.normal is not None and f[x.normal] <= least}
         near |= leaving
-        for which in (near, leaving):
+        for which in (near, leaving) if near != leaving else (near,):
             if not self._alone(which, modes) or self._spares(which, f, modes):
                 continue
             after, turned = list(modes), list(ways)
@@ -358,7 +358,7 @@ class _Problem:
     def _spent(x: Law, f: np.ndarray) -> bool:
         """Whether friction of a contact that sticks is all used."""
         limit = x.static * (f[x.normal] if x.normal is not None else 1.0)
-        return bool(np.linalg.norm(f[list(x.tangential)]) >= (1 - NEARLY) * limit)
+        return bool(math.hypot(*f[list(x.tangential)]) >= (1 - NEARLY) * limit)
 
     def _rows(self, i: int, modes: Sequence[str]) -> list[int]:
         x = self.laws[i]
@@ -459,8 +459,7 @@ class _Problem:
         for x, mode in zip(self.laws, modes, strict=True):
             if mode != "open":
                 rest += ([] if x.normal is None else [x.normal]) + (list(x.tangential) if mode == "stick" else [])
-        C = np.zeros((self.n, len(rest)))
-        C[rest, np.arange(len(rest))] = 1.0
+        C = self._unit[:, rest]
         for x, mode, way in zip(self.laws, modes, ways, strict=True):
             if mode != "slip" or way is None or not x.tangential:
                 continue
@@ -487,24 +486,30 @@ class _Problem:
         self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
     ) -> Forces | None:
         """The solution if it meets every law."""
-        round_off = ROUND_OFF * float((np.abs(self.G) @ np.abs(f)).max(initial=0.0))
-        small_w, small_f = FINE * self.size + round_off, FINE * float(np.abs(f).max(initial=0.0))
-        for i, x in enumerate(self.laws):
-            t = list(x.tangential)
+        sizes = np.abs(f)
+        round_off = ROUND_OFF * float((np.abs(self.G) @ sizes).max(initial=0.0))
+        small_w, small_f = FINE * self.size + round_off, FINE * float(sizes.max(initial=0.0))
+        forces, motions = f.tolist(), w.tolist()  # of numbers alone Python is quicker
+        for x, mode, way in zip(self.laws, modes, ways, strict=True):
+            load = 1.0
             if x.normal is not None:
-                if modes[i] == "open":
-                    if w[x.normal] < -small_w:
+                load, parts = forces[x.normal], motions[x.normal]
+                if mode == "open":
+                    if parts < -small_w:
                         return None
                     continue
-                if f[x.normal] < -small_f or abs(w[x.normal]) > small_w:
+                if load < -small_f or abs(parts) > small_w:
                     return None
-            size = f[x.normal] if x.normal is not None else 1.0
-            if modes[i] == "stick" and (
-                np.linalg.norm(f[t]) > x.static * size + small_f or np.abs(w[t]).max(initial=0.0) > small_w
+            slip = [motions[row] for row in x.tangential]
+            if mode == "stick" and (
+                math.hypot(*[forces[row] for row in x.tangential]) > x.static * load + small_f
+                or any(abs(part) > small_w for part in slip)
             ):
                 return None
-            if modes[i] == "slip" and x.rough and (way := ways[i]) is not None:
-                along = float(w[t] @ way)
-                if along < -small_w or np.linalg.norm(w[t] - along * way) > PARALLEL * along + small_w:
+            if mode == "slip" and x.rough and way is not None:
+                own = way.tolist()
+                along = sum(a * b for a, b in zip(slip, own, strict=True))
+                across = math.hypot(*[a - along * b for a, b in zip(slip, own, strict=True)])
+                if along < -small_w or across > PARALLEL * along + small_w:
                     return None
         return Forces(f, w, tuple(modes), tuple(ways))

@@ -368,4 +368,5 @@ def _load(G: np.ndarray, normals: list[int]) -> None:
         own = np.ix_(normals, normals)
         sizes, ways = np.linalg.eigh(G[own])
         free = ways[:, sizes <= NULL * sizes[-1]]
-        G[own] += FINE * sizes[-1] * free @ free.T
+        if free.size:
+            G[own] += FINE * sizes[-1] * free @ free.T
