@@ -409,11 +409,14 @@ class _Problem:
         angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
         rows = np.array([self.laws[i].tangential for i in turning])
 
+        def put(d: np.ndarray) -> None:
+            for i, way in zip(turning, d, strict=True):
+                ways[i] = way
+
         def off(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             """d x w, and its derivative by the angles; nothing finite where there are no forces."""
             d, e = np.column_stack([np.cos(at), np.sin(at)]), np.column_stack([-np.sin(at), np.cos(at)])
-            for i, way in zip(turning, d, strict=True):
-                ways[i] = way
+            put(d)
             held = self._hold(f, modes, ways)
             if held is None:
                 return np.full(len(at), np.nan), np.zeros((len(at), len(at)))
@@ -444,7 +447,7 @@ class _Problem:
             else:
                 break
             angle, now, slope = angle + step, ahead, its_slope
-        off(angle)
+        put(np.column_stack([np.cos(angle), np.sin(angle)]))
 
     def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f with w = 0 along the rows that are held."""

@@ -52,7 +52,7 @@ def rank(G: np.ndarray, rows: Sequence[int]) -> int:
         return 0
     own = G[list(rows)][:, list(rows)]
     size = np.sqrt(np.abs(own.diagonal())) + 1e-100
-    return int((np.linalg.svd(own / (size[:, None] * size), compute_uv=False) > 1e-9).sum())
+    return int((np.abs(np.linalg.eigvalsh(own / (size[:, None] * size))) > 1e-9).sum())
 
 
 def centred(G: np.ndarray, laws: Sequence[Law], found: Forces, spare: float | None = None) -> np.ndarray | None:

@@ -396,6 +396,15 @@ class Mode:
         return rates[:, self.layout.nq : self.layout.nq + self.layout.nw], reactions
 
     @cached_property
+    def unheeded(self) -> list[int]:
+        """Places in p of who is felt to touch, where the law does not mind."""
+        c = self.constrained
+        starts = accumulate((x.size for x in c.elements), initial=self.layout.slice("anchors").start)
+        felt = [SX(0, 1), *(x.symbols["felt"] for x in c.elements)]
+        heeded = ca.depends_on(self.action.u, ca.vertcat(*felt))
+        return [] if heeded else [at + x.places["felt"].start for at, x in zip(starts, c.elements, strict=False)]
+
+    @cached_property
     def contact_response(self) -> Kernel:
         """Of all rows of the contacts whose mode is given: second rates, held or not, and forces."""
         e, c = self.equations, self.constrained

@@ -142,9 +142,12 @@ class Contacts:
         self.hard = [at for at, x in zip(places, c.elements, strict=False) if not x.soft]  # where the block closes them
         self.felt = [one.closed for one in self.now]
         self.impacts: list[float] = []  # times
-        feet = [x.part for x in c.elements if isinstance(x.part, Foot)] if ground.patches > 1 else []
-        radii = ca.Function("radii", [c.mechanism.p], [ca.vertcat(SX(0, 1), *[number(foot.radius) for foot in feet])])
-        self._radii = dict(zip((foot.name for foot in feet), radii(params).full().ravel().tolist(), strict=True))
+        self._radii: dict[str, float] = {}
+        if ground.patches > 1:
+            feet = [x.part for x in c.elements if isinstance(x.part, Foot)]
+            sizes = ca.vertcat(SX(0, 1), *[number(foot.radius) for foot in feet])
+            radii = ca.Function("radii", [c.mechanism.p], [sizes])(params).full().ravel().tolist()
+            self._radii = dict(zip((foot.name for foot in feet), radii, strict=True))
 
     # ---- keeping ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
     who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are preferred to
     friction. Where nothing will do, the best is kept.
     """
-    first = best = group.kept
+    first = best = [copy(one) for one in group.now]
     least, wanted, borne = math.inf, None, forces.f
     shared = 1.0, lambda: None, group.weigh, SHARINGS
     leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
@@ -43,7 +44,7 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
             wanted = w if wanted is None else wanted
             k, pulled, beyond = group.worst(f)
             if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
-                best, least, borne = group.kept, beyond, f
+                best, least, borne = [copy(one) for one in group.now], beyond, f
             if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
                 break
             if pulled:
@@ -74,15 +75,10 @@ class Group:
         """Each as it is."""
         return [self.contacts.now[i] for i in self.candidates]
 
-    @property
-    def kept(self) -> list[Now]:
-        """Each as it is, to come back to."""
-        return [one.__copy__() for one in self.now]
-
     def put(self, known: Sequence[Now]) -> None:
         """Have them be as they were."""
         for i, one in zip(self.candidates, known, strict=True):
-            self.contacts.now[i] = one.__copy__()
+            self.contacts.now[i] = copy(one)
 
     def begin(self, share: float) -> None:
         """Give those that stick one share, by which others are measured."""
@@ -138,7 +134,7 @@ class Group:
     def drags(self, f: np.ndarray) -> np.ndarray:
         """Tangential force of each that sticks, zero of the others."""
         pairs = zip(self.now, self.laws, strict=True)
-        return np.array([math.hypot(*f[list(x.tangential)]) if one.stick else 0.0 for one, x in pairs])
+        return np.array([float(np.linalg.norm(f[list(x.tangential)])) if one.stick else 0.0 for one, x in pairs])
 
     def limits(self, f: np.ndarray) -> np.ndarray:
         """What friction at rest allows each."""
