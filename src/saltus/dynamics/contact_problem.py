@@ -90,7 +90,7 @@ def solve(
 class _Problem:
     def __init__(self, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]) -> None:
         self.G, self.b, self.laws = G, b, laws
-        self.n = len(b)
+        self.n, self._unit = len(b), np.eye(len(b))
         self.listed = all(len(x.tangential) < 2 or x.direction is not None for x in laws)  # its guesses are a few
         self.size = max(float(np.abs(b).max(initial=0.0)), 1e-12)
         own = np.abs(np.diag(G))
@@ -359,7 +359,7 @@ class _Problem:
                 mode = "slip"
             else:
                 limit = x.static * (f[x.normal] if x.normal is not None else 1.0)
-                size = float(np.linalg.norm(f[t]))
+                size = math.hypot(*f[t])
                 mode = "slip" if size >= limit * (1 - 1e-7) else "stick"
                 direction = -f[t] / size if size > 0 else None
             modes.append(mode)
@@ -382,7 +382,7 @@ class _Problem:
             least = NEARLY * float(np.abs(f).max())
             near |= {k: "normal" for k, x in enumerate(self.laws) if x.normal is not None and f[x.normal] <= least}
         near |= leaving
-        for which in (near, leaving):
+        for which in (near, leaving) if near != leaving else (near,):
             if not self._alone(which, modes) or self._spares(which, f, modes):
                 continue
             after, turned = list(modes), list(ways)
@@ -402,7 +402,7 @@ class _Problem:
     def _spent(x: Law, f: np.ndarray) -> bool:
         """Whether friction of a contact that sticks is all used."""
         limit = x.static * (f[x.normal] if x.normal is not None else 1.0)
-        return bool(np.linalg.norm(f[list(x.tangential)]) >= (1 - NEARLY) * limit)
+        return bool(math.hypot(*f[list(x.tangential)]) >= (1 - NEARLY) * limit)
 
     def _rows(self, i: int, modes: Sequence[str]) -> list[int]:
         x = self.laws[i]
@@ -454,11 +454,14 @@ class _Problem:
         angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
         rows = np.array([self.laws[i].tangential for i in turning])
 
+        def put(d: np.ndarray) -> None:
+            for i, way in zip(turning, d, strict=True):
+                ways[i] = way
+
         def off(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             """d x w, and its derivative by the angles; nothing finite where there are no forces."""
             d, e = np.column_stack([np.cos(at), np.sin(at)]), np.column_stack([-np.sin(at), np.cos(at)])
-            for i, way in zip(turning, d, strict=True):
-                ways[i] = way
+            put(d)
             held = self._hold(f, modes, ways)
             if held is None:
                 return np.full(len(at), np.nan), np.zeros((len(at), len(at)))
@@ -489,7 +492,7 @@ class _Problem:
             else:
                 break
             angle, now, slope = angle + step, ahead, its_slope
-        off(angle)
+        put(np.column_stack([np.cos(angle), np.sin(angle)]))
 
     def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f with w = 0 along the rows that are held."""
@@ -504,8 +507,7 @@ class _Problem:
         for x, mode in zip(self.laws, modes, strict=True):
             if mode != "open":
                 rest += ([] if x.normal is None else [x.normal]) + (list(x.tangential) if mode == "stick" else [])
-        C = np.zeros((self.n, len(rest)))
-        C[rest, np.arange(len(rest))] = 1.0
+        C = self._unit[:, rest]
         for x, mode, way in zip(self.laws, modes, ways, strict=True):
             if mode != "slip" or way is None or not x.tangential:
                 continue
@@ -533,24 +535,30 @@ class _Problem:
         self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
     ) -> Forces | None:
         """The solution if it meets every law."""
-        round_off = ROUND_OFF * float((np.abs(self.G) @ np.abs(f)).max(initial=0.0))
-        small_w, small_f = FINE * self.size + round_off, FINE * float(np.abs(f).max(initial=0.0))
-        for i, x in enumerate(self.laws):
-            t = list(x.tangential)
+        sizes = np.abs(f)
+        round_off = ROUND_OFF * float((np.abs(self.G) @ sizes).max(initial=0.0))
+        small_w, small_f = FINE * self.size + round_off, FINE * float(sizes.max(initial=0.0))
+        forces, motions = f.tolist(), w.tolist()  # of numbers alone Python is quicker
+        for x, mode, way in zip(self.laws, modes, ways, strict=True):
+            load = 1.0
             if x.normal is not None:
-                if modes[i] == "open":
-                    if w[x.normal] < -small_w:
+                load, parts = forces[x.normal], motions[x.normal]
+                if mode == "open":
+                    if parts < -small_w:
                         return None
                     continue
-                if f[x.normal] < -small_f or abs(w[x.normal]) > small_w:
+                if load < -small_f or abs(parts) > small_w:
                     return None
-            size = f[x.normal] if x.normal is not None else 1.0
-            if modes[i] == "stick" and (
-                np.linalg.norm(f[t]) > x.static * size + small_f or np.abs(w[t]).max(initial=0.0) > small_w
+            slip = [motions[row] for row in x.tangential]
+            if mode == "stick" and (
+                math.hypot(*[forces[row] for row in x.tangential]) > x.static * load + small_f
+                or any(abs(part) > small_w for part in slip)
             ):
                 return None
-            if modes[i] == "slip" and x.rough and (way := ways[i]) is not None:
-                along = float(w[t] @ way)
-                if along < -small_w or np.linalg.norm(w[t] - along * way) > PARALLEL * along + small_w:
+            if mode == "slip" and x.rough and way is not None:
+                own = way.tolist()
+                along = sum(a * b for a, b in zip(slip, own, strict=True))
+                across = math.hypot(*[a - along * b for a, b in zip(slip, own, strict=True)])
+                if along < -small_w or across > PARALLEL * along + small_w:
                     return None
         return Forces(f, w, tuple(modes), tuple(ways))

@@ -18,6 +18,8 @@
 #define SAMPLES 5 /* points of a step, ends included, at which the guards are looked at */
 #define SHARE 3e-5 /* of a step: the width of differences of guards */
 #define FAR 1e-7 /* a guard so far from its surface has left it */
+#define FOUND 1e-10 /* of itself: what a root is looked for to; `land` makes it exact */
+#define TIED 1e-4 /* of a step: guards with roots so near may fire together */
 
 enum { END, EVENT, LIMIT, NOT_FINITE, STEP_TOO_SMALL, NO_MEMORY };
 
@@ -321,17 +323,41 @@ static Point sample(const Work *w, int i, int k) {
 
 /* ---- events ---- */
 
-/* The root of guard i between a (sign * g < 0) and b (sign * g >= 0): false position; of an end that stays for a second
-   time half the value counts (Illinois). */
-static double root(Work *w, int i, double sign, Point a, Point b) {
-  double value_a = a.g, value_b = b.g, s = b.s;
+/* Guard i and its slope by s at s, of the polynomial through the samples (Newton's forward differences). */
+static Point through_samples(const Work *w, int i, double s) {
+  const double u = (SAMPLES - 1) * s;
+  double d[SAMPLES], value, slope = 0;
+  for (int k = 0; k < SAMPLES; ++k) d[k] = w->g[k][i];
+  for (int j = 1; j < SAMPLES; ++j)
+    for (int k = SAMPLES - 1; k >= j; --k) d[k] = (d[k] - d[k - 1]) / j;
+  value = d[SAMPLES - 1];
+  for (int j = SAMPLES - 2; j >= 0; --j) slope = slope * (u - j) + value, value = value * (u - j) + d[j];
+  return (Point){s, value, slope * (SAMPLES - 1)};
+}
+
+/* The root of guard i between a (sign * g < 0) and b (sign * g >= 0), infinity if it is seen to lie beyond `last`.
+
+   From the root of the polynomial through the samples on by secants; where these lead out of what is left, or nowhere,
+   by false position: of an end that stays for a second time half the value counts (Illinois). A jump or a pole, where
+   values do not fall, is halved down to. */
+static double root(Work *w, int i, double sign, Point a, Point b, double last) {
+  const double least = fmin(fabs(a.g), fabs(b.g));
+  double value_a = a.g, value_b = b.g, low = a.s, high = b.s, s = a.s + (b.s - a.s) * (a.g / (a.g - b.g));
+  Point before = {0, 0, 0};
   int moved = 0;
+  if (b.g == 0 && b.s <= last) return b.s;
+  for (int pass = 0; pass < 8; ++pass) {
+    if (!(s > low && s < high)) s = 0.5 * (low + high);
+    before = through_samples(w, i, s);
+    *(sign * before.g < 0 ? &low : &high) = s;
+    s -= before.g / before.rate;
+  }
+  if (!(s > a.s && s < b.s)) s = 0.5 * (a.s + b.s);
+  if (s > last && b.s > last) s = last;
   for (int pass = 0; pass < 100 && b.g != 0; ++pass) {
-    const double before = s;
-    s = a.s + (b.s - a.s) * (value_a / (value_a - value_b));
-    if (!(s > a.s && s < b.s)) s = 0.5 * (a.s + b.s);
-    if (fabs(s - before) <= DBL_EPSILON * s) return s;
     const Point m = probe(w, i, s);
+    if (sign * m.g < 0 && s >= last) return INFINITY;
+    const double secant = pass ? (m.g - before.g) / (m.s - before.s) : before.rate;
     if (sign * m.g < 0) {
       a = m, value_a = m.g;
       if (moved < 0) value_b *= 0.5;
@@ -341,6 +367,12 @@ static double root(Work *w, int i, double sign, Point a, Point b) {
       if (moved > 0) value_a *= 0.5;
       moved = 1;
     }
+    before = m;
+    s = pass < 6 ? m.s - m.g / secant : NAN;
+    if (!(s > a.s && s < b.s)) s = a.s + (b.s - a.s) * (value_a / (value_a - value_b));
+    if (fabs(s - m.s) <= FOUND * s && fabs(m.g) <= least) return s;
+    if (b.s - a.s <= DBL_EPSILON * b.s) return b.s;
+    if (!(s > a.s && s < b.s) || fabs(m.g) > least) s = 0.5 * (a.s + b.s);
   }
   return b.g == 0 ? b.s : s;
 }
@@ -365,11 +397,12 @@ static Point top(Work *w, int i, double sign, Point a, Point b, double level) {
   return best;
 }
 
-/* The first root of guard i in the step, in s (infinity: none). Sets armed_at[i] and sign[i]. */
-static double scan(Work *w, int i) {
+/* The first root of guard i in the step up to `last`, in s (infinity: none). Sets armed_at[i] and sign[i]. */
+static double scan(Work *w, int i, double last) {
   const int direction = w->run->directions[i];
   for (int k = 0; k + 1 < SAMPLES; ++k) {
     Point a = sample(w, i, k);
+    if (a.s >= last) break;
     const Point b = sample(w, i, k + 1);
     const double margin = w->armed_at[i] <= a.s ? 0 : w->run->arm_tol;
     int ready = direction ? direction * a.g < -margin : fabs(a.g) > margin;
@@ -392,10 +425,10 @@ static double scan(Work *w, int i) {
       continue;
     }
     w->armed_at[i] = fmin(w->armed_at[i], a.s);
-    if (sign * b.g >= 0) return root(w, i, sign, a, b);
+    if (sign * b.g >= 0) return root(w, i, sign, a, b, last);
     if (sign * a.rate > 0 && sign * b.rate < 0) {
       const Point m = top(w, i, sign, a, b, 0);
-      if (sign * m.g >= 0) return root(w, i, sign, a, m);
+      if (sign * m.g >= 0) return root(w, i, sign, a, m, last);
     }
   }
   return INFINITY;
@@ -481,7 +514,7 @@ static double find_events(Work *w, double t, const double *x, double h) {
     bounds(w, i, &low, &high);
     w->range[i] = high - low;
     w->armed_at[i] = w->run->armed[i] ? 0 : INFINITY;
-    w->root[i] = scan(w, i);
+    w->root[i] = scan(w, i, first + TIED);
     first = fmin(first, w->root[i]);
   }
   return first;
@@ -518,7 +551,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     soonest = INFINITY;
     for (int i = 0; i < G; ++i) {
       /* Only guards with a root here; the interpolant may have swapped those that are very near. */
-      w->delay[i] = w->root[i] - first > 1e-4 ? INFINITY
+      w->delay[i] = w->root[i] - first > TIED ? INFINITY
                     : w->sign[i] * g_rate[i] > 0 ? -g[i] / g_rate[i]
                                                  : (w->root[i] - first) * h;
       if (w->delay[i] < soonest) soonest = w->delay[nearest = i];

@@ -169,8 +169,7 @@ class NativeStepper:
         into, at = given.ctypes.data, out.ctypes.data
         first, second = count * n, count * (n + guards)
         places = into, into + 8 * count, into + 8 * (count + first), at, at + 8 * first, at + 8 * second
-        sizes = (ctypes.c_longlong(size) for size in (count, p.ndim - 1, p.shape[-1]))
-        self._look(*sizes, *(ctypes.c_void_p(place) for place in places))
+        self._look(count, p.ndim - 1, p.shape[-1], *places)
         return tuple(part.reshape(count, -1) for part in (out[:first], out[first:second], out[second:]))
 
 
@@ -187,6 +186,7 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
     source = _source(flow, dense)
     library = ctypes.CDLL(str(build(source, _FLAGS, flow.name, LIGHT)))
     library.saltus_run.restype = library.saltus_free.restype = library.saltus_look.restype = None
+    library.saltus_look.argtypes = [ctypes.c_longlong] * 3 + [ctypes.c_void_p] * 6
     if not left_as_it_is(source):
         return library, ()
     return library, (

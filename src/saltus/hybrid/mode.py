@@ -365,8 +365,9 @@ class Mode:
 
     @cached_property
     def volume(self) -> Kernel:
-        """Measure of how far the choice of coordinates is from singular."""
-        return self._kernel("volume", SX(1) if self.ode.volume is None else self.ode.volume)
+        """Measure of how far the choice of coordinates is from singular, where there is one."""
+        assert self.ode.volume is not None
+        return self._kernel("volume", self.ode.volume)
 
     # ---- what follows from accelerations and reactions ----------------------------------------------------------
 
@@ -393,6 +394,15 @@ class Mode:
             return a.reshape(len(t), -1), reactions.reshape(len(t), -1)
         rates, _, reactions = look(t, x, p)
         return rates[:, self.layout.nq : self.layout.nq + self.layout.nw], reactions
+
+    @cached_property
+    def unheeded(self) -> list[int]:
+        """Places in p of who is felt to touch, where the law does not mind."""
+        c = self.constrained
+        starts = accumulate((x.size for x in c.elements), initial=self.layout.slice("anchors").start)
+        felt = [SX(0, 1), *(x.symbols["felt"] for x in c.elements)]
+        heeded = ca.depends_on(self.action.u, ca.vertcat(*felt))
+        return [] if heeded else [at + x.places["felt"].start for at, x in zip(starts, c.elements, strict=False)]
 
     @cached_property
     def contact_response(self) -> Kernel:
@@ -436,7 +446,7 @@ class Mode:
         self, q: np.ndarray, v: np.ndarray, work: np.ndarray | None = None, z: np.ndarray | None = None
     ) -> np.ndarray:
         """Return x from all positions and velocities."""
-        w = v[list(self.ode.independent)]
+        w = v[list(self.ode.independent)] if self.formulation.reduced else v
         work = np.zeros(self.layout.n_work) if work is None else work
         return np.concatenate([q, w, work, np.zeros(self.layout.n_z) if z is None else z])
 
@@ -447,7 +457,7 @@ class Mode:
     def check_regular(self, t: float, x: np.ndarray, p: np.ndarray) -> float:
         """Volume now; Singular if the coordinates cannot carry the motion, or move nothing heavy."""
         q, base, c = x[: self.layout.nq], self.base(p), self.constrained
-        volume = float(np.ravel(self.volume(t, x, p))[0])
+        volume = 1.0 if self.ode.volume is None else float(np.ravel(self.volume(t, x, p))[0])
         if self.formulation.reduced and self.choice.rows and not volume > 0:
             names = [self.mechanism.v_names[i] for i in self.choice.independent]
             raise Singular(
