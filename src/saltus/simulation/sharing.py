@@ -26,9 +26,9 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
     `respond` gives accelerations and forces of all rows as the contacts are, and `size` is that of free accelerations.
     Those forces have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull
     is open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
-    use is as small as can be. If that does not do, all lean as forces far from all limits do, by their loads or steadily;
-    then who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are preferred to
-    friction. Where nothing will do, the best is kept.
+    use is as small as can be. If that does not do, all lean as forces far from all limits do, by their loads or
+    steadily; then who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are
+    preferred to friction. Where nothing will do, the best is kept.
     """
     first = best = [copy(one) for one in group.now]
     least, wanted, borne = math.inf, None, forces.f
@@ -93,8 +93,8 @@ class Group:
     def lean(self, found: Forces) -> None:
         """Have friction of those that stick grow with their loads as in forces that are well within all limits.
 
-        Those are as near to the ones found as half of the room that there is at most allows: a wedge could bear loads of
-        any size, and the larger they are, the less friction by them says of what each bears.
+        Those are as near to the ones found as half of the room that there is at most allows: a wedge could bear loads
+        of any size, and the larger they are, the less friction by them says of what each bears.
         """
         far = centred(self.G, self.laws, found)
         if far is None:
