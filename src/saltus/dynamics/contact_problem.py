@@ -453,15 +453,19 @@ class _Problem:
             return
         angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
         rows = np.array([self.laws[i].tangential for i in turning])
+        own = rows.ravel()
+        moved, given = self.G[own], self.b[own]
 
-        def put(d: np.ndarray) -> None:
+        def put(at: np.ndarray) -> np.ndarray:
+            d = np.array([(math.cos(a), math.sin(a)) for a in at.tolist()])
             for i, way in zip(turning, d, strict=True):
                 ways[i] = way
+            return d
 
         def off(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             """d x w, and its derivative by the angles; nothing finite where there are no forces."""
-            d, e = np.column_stack([np.cos(at), np.sin(at)]), np.column_stack([-np.sin(at), np.cos(at)])
-            put(d)
+            d = put(at)
+            e = np.array([(-y, x) for x, y in d.tolist()])
             held = self._hold(f, modes, ways)
             if held is None:
                 return np.full(len(at), np.nan), np.zeros((len(at), len(at)))
@@ -471,8 +475,8 @@ class _Problem:
                 x = self.laws[i]
                 change[rows[k], k] = -x.friction * (found[x.normal] if x.normal is not None else 1.0) * e[k]
             change -= C @ solved(self.G[rest] @ change)
-            w = (self.G[rows.ravel()] @ found + self.b[rows.ravel()]).reshape(-1, 2)
-            by = (self.G[rows.ravel()] @ change).reshape(len(at), 2, len(at))
+            w = (moved @ found + given).reshape(-1, 2)
+            by = (moved @ change).reshape(len(at), 2, len(at))
             slope = d[:, :1] * by[:, 1] - d[:, 1:] * by[:, 0] + np.diag(e[:, 0] * w[:, 1] - e[:, 1] * w[:, 0])
             return d[:, 0] * w[:, 1] - d[:, 1] * w[:, 0], slope
 
@@ -492,7 +496,7 @@ class _Problem:
             else:
                 break
             angle, now, slope = angle + step, ahead, its_slope
-        put(np.column_stack([np.cos(angle), np.sin(angle)]))
+        put(angle)
 
     def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f with w = 0 along the rows that are held."""

@@ -111,16 +111,18 @@ def centred(G: np.ndarray, laws: Sequence[Law], found: Forces, spare: float | No
         if (np.abs(slope) <= FINE).all(axis=1).any() or (slope.shape[1] == 1 and len({*np.sign(slope[:, 0])}) > 1):
             return None
 
-    from scipy.optimize import minimize  # loads slowly, and few instants need it
+    from scipy.optimize import fmin_slsqp  # loads slowly, and few instants need it
 
     weights = np.append(np.full(free.shape[1], FINE), 0.0)
-    best = minimize(
+    best = fmin_slsqp(
         lambda z: weights @ z**2 - z[-1],
         np.zeros(free.shape[1] + 1),
-        jac=lambda z: 2 * weights * z - np.eye(len(z))[-1],
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 200},
-        constraints={"type": "ineq", "fun": margins, "jac": slopes},
-        bounds=[(-FAR, FAR)] * free.shape[1] + [(None, 1.0)],
+        fprime=lambda z: 2 * weights * z - np.eye(len(z))[-1],
+        f_ieqcons=margins,
+        fprime_ieqcons=slopes,
+        bounds=[(-FAR, FAR)] * free.shape[1] + [(-math.inf, 1.0)],
+        acc=1e-14,
+        iter=200,
+        iprint=0,
     )
-    return found.f + size * free @ best.x[:-1]
+    return found.f + size * free @ best[:-1]

@@ -7,6 +7,7 @@
 
    Written in front of this text, by native.py: the C of the flow as CasADi gives it,
      saltus_flow(t, x, p) -> (f, g, forces), derivatives, guards and more,  saltus_project(t, x, p) -> x,
+     saltus_alone, the same as saltus_flow where the IDLE entries IDLE_AT of p are zero, if there are any,
    and N (states), G (guards), F (forces), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite). */
 
 #include <float.h>
@@ -127,11 +128,28 @@ static int finite_all(const double *v, int n) {
   return 1;
 }
 
+/* Whether most of the flow falls away. */
+static int idle(const double *p) {
+#if IDLE
+  for (int i = 0; i < IDLE; ++i)
+    if (p[IDLE_AT[i]] != 0) return 0;
+  return 1;
+#else
+  (void)p;
+  return 0;
+#endif
+}
+
+#if !IDLE
+#define saltus_alone saltus_flow
+#define saltus_alone_work saltus_flow_work
+#endif
+
 /* Derivatives and guards. A function that reports failure (a solver inside it) counts as not finite. */
 static void flow(Work *w, double t, const double *x, double *f, double *g) {
   w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = f, w->res[1] = g, w->res[2] = w->forces;
   ++w->run->evaluations;
-  if (saltus_flow(w->arg, w->res, w->iw, w->w, 0) && N > 0) f[0] = NAN;
+  if ((idle(w->run->p) ? saltus_alone : saltus_flow)(w->arg, w->res, w->iw, w->w, 0) && N > 0) f[0] = NAN;
 }
 
 static void rhs(Work *w, double t, const double *x, double *f) { flow(w, t, x, f, w->spare_g); }
@@ -712,6 +730,7 @@ static void shut(Work *w) {
 static Work *opened(Run *r) {
   casadi_int most[4] = {1, 1, 1, 1};
   grow_work(saltus_flow_work, most);
+  grow_work(saltus_alone_work, most);
 #if PROJECT
   grow_work(saltus_project_work, most);
 #endif

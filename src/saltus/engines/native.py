@@ -197,12 +197,14 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
 
 def _source(flow: Flow, dense: bool) -> str:
     """The whole translation unit: sizes, the flow in C, the integrator."""
-    functions = [flow.together]
+    functions = [flow.together, *([flow.alone] if flow.idle else [])]
     if flow.project is not None:
         functions.append(densified(flow.project, "saltus_project"))
     sizes = {"N": flow.n, "G": flow.n_guards, "F": flow.n_forces}
-    sizes |= {"PROJECT": int(flow.project is not None), "DENSE": int(dense)}
+    sizes |= {"PROJECT": int(flow.project is not None), "DENSE": int(dense), "IDLE": len(flow.idle)}
     defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
+    if flow.idle:
+        defines += f"static const int IDLE_AT[] = {{{', '.join(map(str, flow.idle))}}};\n"
     integrator = Path(__file__).with_name("dop853.c").read_text()
     # The sizes come after the flow's C, whose own names they must not touch.
     flow_in_c = _ABSENT_OUTPUT.sub("", _ABSENT_INPUT.sub(r"\2", c_source(functions)))

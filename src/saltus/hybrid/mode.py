@@ -291,7 +291,20 @@ class Mode:
         project = None
         if self.ode.project is not None:
             project = self.function("project", ca.vertcat(self.ode.project, self.work, e.z))
-        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, whole)
+        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, whole, self._closing)
+
+    @property
+    def _closing(self) -> tuple[int, ...]:
+        """Places in p of which contacts are closed, where all of them may be open."""
+        c = self.constrained
+        always = any(not x.normal for x in c.elements)  # joints that rub do so all the time
+        return () if always else self._in_block("closed")
+
+    def _in_block(self, key: str) -> tuple[int, ...]:
+        """Places in p of one number of every contact whose mode is given."""
+        elements = self.constrained.elements
+        starts = accumulate((x.size for x in elements), initial=self.layout.slice("anchors").start)
+        return tuple(at + x.places[key].start for at, x in zip(starts, elements, strict=False))
 
     @cached_property
     def _guards(self) -> list[SX]:
@@ -398,11 +411,8 @@ class Mode:
     @cached_property
     def unheeded(self) -> list[int]:
         """Places in p of who is felt to touch, where the law does not mind."""
-        c = self.constrained
-        starts = accumulate((x.size for x in c.elements), initial=self.layout.slice("anchors").start)
-        felt = [SX(0, 1), *(x.symbols["felt"] for x in c.elements)]
-        heeded = ca.depends_on(self.action.u, ca.vertcat(*felt))
-        return [] if heeded else [at + x.places["felt"].start for at, x in zip(starts, c.elements, strict=False)]
+        felt = [SX(0, 1), *(x.symbols["felt"] for x in self.constrained.elements)]
+        return [] if ca.depends_on(self.action.u, ca.vertcat(*felt)) else list(self._in_block("felt"))
 
     @cached_property
     def contact_response(self) -> Kernel:
