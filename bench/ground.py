@@ -23,10 +23,12 @@ WORLD = """<mujoco><option timestep="{step}" integrator="implicitfast" cone="ell
 <inertial pos="0 0 0" mass="10" diaginertia="0.1 0.3 0.35"/>{legs}</body></worldbody></mujoco>"""
 TEXT = """End off: of the body's place after a second, from Saltus at 1e-12. Steps of the others are of first order at
 a contact, and which foot slips or lifts first hangs on them: none of their runs comes as near as Saltus, so that
-there is no comparison at the same accuracy, only with the nearest they come. Of Saltus's time two fifths go into the
+there is no comparison at the same accuracy, only with the nearest they come. Of Saltus's time a third goes into the
 motion, half into what becomes of contacts at twenty instants, a tenth into recording. The machine is symmetric, and
 feet that touch or lift in pairs do so at one instant: at some tolerances pairs come apart by round-off, and a foot
-that touches alone drags the other. Such a run takes long and is not ok."""
+that touches alone drags the other. Then one sticks near its limit while the other creeps, at 1e-7 with 1e-6 to
+2e-5 m/s, under its full friction: such a run takes long and is not ok. At 1e-5 nearly half of the time is one search
+for forces, at an instant with four feet on the ground."""
 LEG = """<body pos="{x} {y} -0.1"><joint type="slide" axis="0 0 1" stiffness="6000" damping="10"/>
 <inertial pos="0 0 0" mass="0.5" diaginertia="1e-3 1e-3 1e-3"/>
 <geom type="sphere" size="0.02" pos="0 0 -0.25" friction="0.8 0 0" condim="3" solref="{soft} 1"/></body>"""

@@ -378,9 +378,8 @@ class Mode:
 
     @cached_property
     def volume(self) -> Kernel:
-        """Measure of how far the choice of coordinates is from singular, where there is one."""
-        assert self.ode.volume is not None
-        return self._kernel("volume", self.ode.volume)
+        """Measure of how far the choice of coordinates is from singular."""
+        return self._kernel("volume", SX(1) if self.ode.volume is None else self.ode.volume)
 
     # ---- what follows from accelerations and reactions ----------------------------------------------------------
 
