@@ -653,3 +653,67 @@ def test_where_stick_ends_and_slip_has_no_solution_there_is_one_left():
     with pytest.raises(NoForces, match="2 solutions"):
         solve(G_, b, law, count=True)
     assert solve(G_, b, law, count=True, leaving={0: "slip"}).modes == ("open",)
+
+
+def test_a_foot_that_a_given_motion_drives_into_the_ground_is_jammed():
+    """Height 0.1 - 0.5 t of all that stands on a slide: it is there after 0.2 s, and nothing gives way."""
+    m = sl.Mechanism("driven")
+    car, body = m.link("car", mass=1, inertia=0.1), m.link("body", mass=1, inertia=0.1)
+    m.slide("way", m.ground, car, axes="x")
+    m.slide("lift", car, body, axes="y", motion=m.motion("lift", 0.1 - 0.5 * m.time))
+    m.foot("sole", body.at(0, 0), friction=0.5)
+    run = sl.simulate(m, m.assemble(), until=1.0)
+    assert run.outcome.kind == "jammed"
+    assert not run.outcome.ok
+    assert "sole" in run.outcome.detail
+    assert run.outcome.t == pytest.approx(0.2, abs=1e-9)
+
+
+def test_a_wedge_holds_a_pendulum_as_a_fixed_pivot_does():
+    """Two faces 15 degrees from upright, friction 1: both cones hold the line between the points, so nothing moves."""
+    m = sl.Mechanism("wedge")
+    body, bob = m.link("body", mass=0.05, inertia=1e-3), m.link("bob", mass=2, inertia=0.0, com=(0.3, 0))
+    m.planar("base", m.ground, body)
+    m.revolute("pin", body.at(0, 0.05), bob)
+    lean = np.radians(15)
+    for name, side in (("left", -1), ("right", 1)):
+        face = m.ground.plane(0.1 * side, 0, normal=[-side * np.cos(lean), np.sin(lean)])
+        m.touch(name, body.at(0.1 * side, 0), face, friction=1.0)
+    start = m.assemble(base=(0, 0, 0), pin=np.radians(-30))
+    run = sl.simulate(m, start, until=3.0, tolerance=1e-10)
+    assert run.outcome.ok, run.outcome
+    exact = solve_ivp(
+        lambda _, y: [y[1], -9.81 / 0.3 * np.cos(y[0])], (0, 3), [np.radians(-30), 0], rtol=1e-12, atol=1e-12
+    )
+    assert run["pin"][-1] == pytest.approx(exact.y[0, -1], abs=1e-7)
+    assert abs(run["base.x"]).max() + abs(run["base.y"]).max() < 1e-9
+
+
+def test_an_impact_of_feet_whose_freedoms_hardly_differ_has_its_impulses():
+    """Two feet in 3D on light links, at which sweeps and Newton's method from anywhere fail; checked law by law."""
+    A = np.array(
+        [
+            [37.68227, -134.152, -61.16609, -0.4126065, -0.1316538, 0.4922672],
+            [-134.152, 479.458, 218.8289, 0.8013629, 0.5797722, -2.019626],
+            [-61.16609, 218.8289, 100.2094, 0.09899828, 0.440569, -1.510649],
+            [-0.4126065, 0.8013629, 0.09899828, 2.220042, -0.2292538, 0.7325928],
+            [-0.1316538, 0.5797722, 0.440569, -0.2292538, 0.3012827, -0.8875859],
+            [0.4922672, -2.019626, -1.510649, 0.7325928, -0.8875859, 2.971929],
+        ]
+    )
+    b = np.array([-0.1518805, 0.002378966, 0.0, -0.9999601, -0.5284641, -0.5825088])
+    found = solve(A, b, [Law((0, 1), 2, 1.5219, 1.5219), Law((3, 4), 5, 0.33373, 0.33373)])
+    w = A @ found.f + b
+    for t, n, mu in (([0, 1], 2, 1.5219), ([3, 4], 5, 0.33373)):
+        assert found.f[n] > 0
+        assert abs(w[n]) < 1e-9
+        slip = np.linalg.norm(w[t])
+        assert slip > 1e-3
+        np.testing.assert_allclose(found.f[t], -mu * found.f[n] * w[t] / slip, rtol=1e-7, atol=1e-9)
+
+
+def test_mobilities_that_differ_beyond_measure_are_both_heeded():
+    """A stop of a link of next to no mass beside a foot: by themselves each is stopped by -b / G."""
+    G_, b = np.diag([5e12, 0.75]), np.array([-0.3, -1.0])
+    found = solve(G_, b, [Law((), 0), Law((), 1)])
+    np.testing.assert_allclose(found.f, -b / np.diag(G_), rtol=1e-12)
