@@ -37,7 +37,7 @@ MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
 TINY, HUGE = 1e-300, 1e100
 UNLIKE = 1e-6  # of the largest mobility: less of it is measured by itself, since links may be light beyond measure
-RANK = 1e-11  # of the largest mobility: none
+RANK = 1e-9  # of the largest mobility: none
 NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 
 
