@@ -201,14 +201,17 @@ def judged(
 
 
 def footfalls(run: sl.Trajectory, T: float) -> list[float]:
-    """When each toe touches in the second half, as a share of the stride after the front left one.
+    """When each toe is on the ground in the second half, as a share of the stride after the front left one.
 
-    A trot has diagonal pairs (0, 0.5, 0.5, 0), an amble four beats (0, 0.5, 0.75, 0.25), a pace (0, 0.5, 0, 0.5).
+    It is the mean angle of the clock over the time on the ground, the integral of exp(2 pi i t / T), so that a toe that
+    touches twice in a stride counts by how long. A trot has diagonal pairs (0, 0.5, 0.5, 0), an amble four beats (0,
+    0.5, 0.75, 0.25), a pace (0, 0.5, 0, 0.5).
     """
     means = []
     for leg in LEGS:
-        begun = [e.t for e in run.events if e.name == f"{leg}_toe touches" and e.t > run.t[-1] / 2]
-        means.append(np.exp(2j * math.pi * np.array(begun) / T).mean())
+        stands = [x for x in run.contacts[f"{leg}_toe"] if x.mode != "open" and x.begin > run.t[-1] / 2]
+        turns = np.exp(2j * math.pi / T * np.array([(x.begin, x.end) for x in stands]))
+        means.append((turns[:, 1] - turns[:, 0]).sum())
     return [float(x) for x in np.angle(np.array(means) / means[0]) / (2 * math.pi) % 1]
 
 
