@@ -136,7 +136,7 @@ def test_runs_are_measured_over_ground():
 
 @pytest.mark.parametrize("beats", [(0.0, 0.5, 0.5, 0.0), (0.0, 0.5, 0.75, 0.25)])
 def test_footfalls_tell_which_gait_it_is(beats):
-    """On the ground for a fifth of strides of 0.2 s about given shares, now early and now late, once more for an instant."""
+    """On the ground for a fifth of strides of 0.2 s about given shares, early or late, and again for an instant."""
     early = (-0.01, 0.01)
     contacts = {
         f"{leg}_toe": [

@@ -243,8 +243,8 @@ def tail_gains(
 def tail_policy(tell: Callable[[str], None] | None = None) -> list[Any]:
     """Learn the policy of `quadruped_laws` by PPO, for as many seconds of motion as the gains of other kinds had.
 
-    These ran CANDIDATES in each of the ROUNDS, then the best of each round, the first and the last mean in a finer batch.
-    Samples are rounded up to whole batches, of 2048.
+    These ran CANDIDATES in each of the ROUNDS, then the best of each round, the first and the last mean in a finer
+    batch. Samples are rounded up to whole batches, of 2048.
     """
     from saltus.learn.training import policy_of, train  # needs the extra `learn`
 

@@ -84,7 +84,7 @@ def is_angle(run: Trajectory, name: str) -> bool:
 def plot_coordinates(
     run: Trajectory, names: Sequence[str] | None = None, *, rates: bool = False, turns: bool = False
 ) -> Figure:
-    """Draw coordinates (or their rates) over time: lengths, quaternions, angles that turn fully, and others, a panel each.
+    """Draw coordinates (or rates) over time: lengths, quaternions, angles that turn fully, and others, a panel each.
 
     Angles that turn fully are folded into 0 ... 360 degrees, as in fig. 13 of Liu and Ben-Tzvi (2020); `turns` True
     counts their turns instead.
