@@ -56,7 +56,7 @@ FIELDS = (  # of every run; what else is known of it is listed beside
     "ok",
 )
 SLOWER = "slower trot"  # name of the trot with the Params REGULAR
-APART, SMALL = 0.01, 0.02  # deg of roll between starts whose growing apart is measured; rad up to which it is
+APART, SMALL = 1e-4, 0.02  # deg of roll between starts whose growing apart is measured; rad up to which it is
 
 
 def study(strides: float = 50, exact: float = 1) -> StudyResult:
@@ -222,11 +222,12 @@ def turns(run: sl.Trajectory) -> np.ndarray:
 
 def growth(
     m: sl.Mechanism, run: sl.Trajectory, gait: str, more: Mapping[str, float] | None = None, strides: int = 12
-) -> float:
+) -> float | None:
     """By how much a small difference grows per stride: a number above 1 says that the gait is not periodic and stable.
 
-    A second run starts with 0.01 deg more roll. The distance d of roll and pitch (rad) from the first, the largest in
-    each stride, grows as g^n: g is fitted to log d in the strides n from the second on, as long as d < 0.02.
+    A second run starts with 1e-4 deg more roll. The distance d of roll and pitch (rad) from the first, the largest in
+    each stride, grows as g^n: g is fitted to log d in the strides n from the second on, as long as d < 0.02. None if that
+    lasts for less than three strides.
     """
     other, T = alone(m, gait, strides, ROLL + APART, more), period(m, gait, more)
     both = zip(angles(turns(run))[:2], angles(turns(other))[:2], strict=True)
@@ -235,7 +236,7 @@ def growth(
     largest = np.array([d[stride == n].max() for n in range(2, stride[-1])])
     near = np.flatnonzero(largest > SMALL)
     last = near[0] if len(near) else len(largest)
-    return float(np.exp(np.polyfit(np.arange(last), np.log(largest[:last]), 1)[0])) if last > 2 else math.inf
+    return float(np.exp(np.polyfit(np.arange(last), np.log(largest[:last]), 1)[0])) if last > 2 else None
 
 
 def clocks(m: sl.Mechanism, strides: int = 70) -> list[dict[str, Any]]:
