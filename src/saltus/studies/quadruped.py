@@ -223,7 +223,7 @@ def turns(run: sl.Trajectory) -> np.ndarray:
 def growth(
     m: sl.Mechanism, run: sl.Trajectory, gait: str, more: Mapping[str, float] | None = None, strides: int = 12
 ) -> float | None:
-    """By how much a small difference grows per stride: a number above 1 says that the gait is not periodic and stable.
+    """By how much a small difference of starts grows per stride, in the first twelve: how irregular a run from rest is.
 
     A second run starts with 1e-4 deg more roll. The distance d of roll and pitch (rad) from the first, the largest in
     each stride, grows as g^n: g is fitted to log d in the strides n from the second on, as long as d < 0.02. None if that
