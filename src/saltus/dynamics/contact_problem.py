@@ -8,10 +8,10 @@ with, for every contact,
 a contact that slips already has f_t = -friction f_n d with its direction d. A guess of who is open, sticks or slips
 gives forces by a linear solve to round-off, and only a solution that meets every condition is returned. Projected
 sweeps over the contacts give guesses; where a few of them do not lead there, guesses change the mode of a contact
-whose law they break, one after the other; then slips of one contact in 3D are tried all around, and last all
-modes with slips that start anywhere. In the plane, and of contacts that slip already, where friction is so strong that
-there may be none or several solutions (Painleve), all guesses are looked at. Where motions are given that leave
-contacts no way but inwards, no forces can help.
+whose law they break, one after the other; then follow a fixed point of convex problems, slips of one contact in 3D
+all around, and last all modes with slips that start anywhere. In the plane, and of contacts that slip already, where
+friction is so strong that there may be none or several solutions (Painleve), all guesses are looked at. Where motions
+are given that leave contacts no way but inwards, no forces can help.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ GUESSES = 100  # that follow from each other
 FEW, MANY = (0, 3, 10, 30), (100, 300, 1000, 3000)  # sweeps, after each of which the guess is tried
 TURNS, HALVINGS, TURNED = 30, 20, 1e-14  # steps, halvings of one and its least (rad): how slips in 3D find their way
 SCAN = 720  # directions around a contact from which slips are looked for
+FIXED, DESCENTS = 20, 500  # convex problems that follow from each other, and steps in each
 SCATTERED = 1000  # guesses of modes with slips that start anywhere
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
@@ -75,7 +76,7 @@ def solve(
     found_one = None if pressed else problem.free()
     found_one = found_one or (problem.released(leaving) if leaving else None)
     if found_one is None:
-        found_one = problem.swept(FEW) or problem.changed() or problem.one_way()
+        found_one = problem.swept(FEW) or problem.changed() or problem.convex() or problem.one_way()
     if found_one is None and problem.jammed:
         raise NoForces(problem.jam, kind="jammed")
     found_one = found_one or problem.swept(MANY) or problem.scattered()
@@ -262,6 +263,43 @@ class _Problem:
                             return found
                     before, start = off, float(angle)
         return None
+
+    def convex(self) -> Forces | None:
+        """The solution that a fixed point of convex problems leads to (Cadoux 2009), of contacts that may all stick.
+
+        With w_n + friction |w_t| for w_n the laws say that forces within cones have the least f' G f / 2 + b f. That
+        is sought by projected gradients with momentum (Nesterov 1983), each time for the slips found last.
+        """
+        if any(x.direction is not None for x in self.laws):
+            return None
+        normals = [x.normal for x in self.laws if x.normal is not None]
+        rubs = [(x.static, list(x.tangential)) for x in self.laws if x.normal is not None]
+        f, step = np.zeros(self.n), 1 / max(float(np.linalg.norm(self.G, 2)), TINY)
+        for _ in range(FIXED):
+            w, b = self.G @ f + self.b, self.b.copy()
+            b[normals] += [mu * math.hypot(*w[t]) for mu, t in rubs]
+            ahead, momentum = f, 1.0
+            for _ in range(DESCENTS):
+                after = self._within(ahead - step * (self.G @ ahead + b))
+                more = (1 + math.sqrt(1 + 4 * momentum**2)) / 2 if (ahead - after) @ (after - f) <= 0 else 1.0
+                ahead, f, momentum = after + (momentum - 1) / more * (after - f), after, more
+            found = self._tried(f, *self._guess(f))
+            if found is not None:
+                return found
+        return None
+
+    def _within(self, f: np.ndarray) -> np.ndarray:
+        """The nearest forces within all cones."""
+        out = f.copy()
+        for x in self.laws:
+            t, mu = list(x.tangential), x.static
+            drag = math.hypot(*f[t])
+            if x.normal is None:
+                out[t] *= min(1.0, mu / max(drag, TINY))
+            elif drag > mu * f[x.normal]:
+                out[x.normal] = load = max(0.0, (f[x.normal] + mu * drag) / (1 + mu**2))
+                out[t] *= mu * load / max(drag, TINY)
+        return out
 
     def scattered(self) -> Forces | None:
         """A solution in any modes, with slips that start in 3D tried from all around: Newton's method may miss them."""
