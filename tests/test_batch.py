@@ -601,3 +601,17 @@ def test_a_start_below_the_ground_is_refused():
     high, low = (m.assemble(boom=(0, y), q1=1.75, near=NEAR) for y in (0.6, 0.2))
     with pytest.raises(sl.errors.BadValue, match=r"copy 1 starts with 'toe'"):
         batch.reset([high, low])
+
+
+def test_more_feet_than_a_few_may_land_in_one_step():
+    """Twelve points on slides of their own fall from 1 to 12 mm, and all lie on the ground after a step of 60 ms."""
+    m, heights = sl.Mechanism("dozen"), 1e-3 * np.arange(1, 13)
+    for k in range(len(heights)):
+        body = m.link(f"body{k}", mass=1.0)
+        m.slide(f"slide{k}", m.ground, body, axes="y")
+        m.foot(f"foot{k}", body.at(0, 0), friction=0.5)
+    batch = sl.Batch(m, 2, step=0.06)
+    batch.reset(m.assemble(**{f"slide{k}": h for k, h in enumerate(heights)}))
+    batch.step()
+    assert np.abs(batch.state.q).max() < 1e-9
+    assert not batch.doubts.any()

@@ -111,6 +111,26 @@ def test_strips_are_the_intervals_of_the_run():
     assert LOOKS["slip"]["hatch"]
 
 
+def test_a_path_shows_when_its_own_foot_is_on_the_ground():
+    """A body in 3D that falls flat on a low foot and a high one: the high one is never marked, heights are z."""
+    m = sl.Mechanism("box", spatial=True, gravity=G)
+    body = m.link("body", mass=2.0, inertia=(0.02, 0.02, 0.02))
+    m.free("body", m.ground, body)
+    for name, up in (("low", -0.1), ("high", 0.1)):
+        m.foot(name, body.at(0, 0, up), friction=0.5)
+    run = sl.simulate(m, m.assemble(body=(0, 0, 0.2, 1, 0, 0, 0)), until=0.3)
+    marked = {}
+    for name in ("low", "high"):
+        ax = sl.view.plot_path(run, name).axes[0]
+        assert ax.get_ylabel() == "z (m)"
+        marked[name] = [line for line in ax.lines if line.get_label() == "on the ground"]
+    assert not marked["high"]
+    heights = marked["low"][0].get_ydata()
+    assert np.nanmax(np.abs(heights)) < 1e-9 < np.isfinite(heights).sum()
+    turned = [ax for ax in sl.view.plot_coordinates(run).axes if ax.get_ylabel() == "quaternion (1)"]
+    assert max(np.nanmax(line.get_ydata()) for line in turned[0].lines) == pytest.approx(1.0)
+
+
 def test_the_drawn_ground_is_the_ground(sliding):
     line = between(sliding.meta["ground"], -3.0, 7.0)
     assert line[:, 1] == pytest.approx(line[:, 0] * math.tan(math.pi / 6))

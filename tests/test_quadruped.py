@@ -136,14 +136,18 @@ def test_runs_are_measured_over_ground():
 
 @pytest.mark.parametrize("beats", [(0.0, 0.5, 0.5, 0.0), (0.0, 0.5, 0.75, 0.25)])
 def test_footfalls_tell_which_gait_it_is(beats):
-    """Touches at given shares of a stride of 0.2 s, now early and now late."""
+    """On the ground for a fifth of strides of 0.2 s about given shares, early or late, and again for an instant."""
     early = (-0.01, 0.01)
-    events = [
-        SimpleNamespace(name=f"{leg}_toe touches", t=0.2 * (n + beat) + early[n % 2])
+    contacts = {
+        f"{leg}_toe": [
+            SimpleNamespace(mode=mode, begin=at, end=at + long)
+            for n in range(40)
+            for at in [0.2 * (n + beat) + early[n % 2]]
+            for mode, at, long in (("stick", at - 0.02, 0.04), ("open", at + 0.02, 0.03), ("slip", at + 0.05, 0.001))
+        ]
         for leg, beat in zip(LEGS, beats, strict=True)
-        for n in range(40)
-    ]
-    found = np.array(quadruped.footfalls(SimpleNamespace(events=events, t=np.array([0.0, 8.0])), 0.2))
+    }
+    found = np.array(quadruped.footfalls(SimpleNamespace(contacts=contacts, t=np.array([0.0, 8.0])), 0.2))
     apart = (found - np.array(beats) + 0.5) % 1 - 0.5
     assert np.abs(apart).max() < 0.03
 

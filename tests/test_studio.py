@@ -32,6 +32,7 @@ from saltus.studio.gate import Gate
 from saltus.studio.grips import grips
 from saltus.studio.keeping import checked
 from saltus.studio.pose import Posing, drivers
+from saltus.studio.run_panel import works
 from saltus.studio.scene import LEFT, RIGHT, Placed, colours, quaternions, side, solid
 from saltus.studio.session import FRAME
 from saltus.studio.units import Units, unit_of
@@ -978,3 +979,14 @@ def test_report_and_gallery_commands(tmp_path):
     assert "portraits" in done.output
     assert call(app, ["plot", str(tmp_path / "some")]).exit_code == 2
     assert call(app, ["studio", "blot", "--no-browser"]).exit_code == 2
+
+
+def test_works_of_many_channels_are_summed_by_kind():
+    work = np.arange(10.0).reshape(2, 5)
+    names = ["spring", "motor a", "motor b", "friction a", "friction b"]
+    assert {n: x.tolist() for n, x in works(names, work).items()} == {
+        "other": [0.0, 5.0],
+        "motor": [3.0, 13.0],
+        "friction": [7.0, 17.0],
+    }
+    assert list(works(names[:3], work[:, :3])) == ["spring", "a", "b"]

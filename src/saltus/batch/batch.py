@@ -409,7 +409,7 @@ class Batch:
 
     @property
     def doubts(self) -> np.ndarray:
-        """How often the motion of each copy may be another: Painleve's paradox, 8 events in a step, one not located."""
+        """How often a copy's motion may be another: Painleve's paradox, 64 events in a step, one not located."""
         return self.engine.column(self.engine.doubts).copy()
 
 

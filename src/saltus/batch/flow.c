@@ -40,7 +40,7 @@ static const double SHORTEST = 1e-6;   /* of a step: its parts are not shorter, 
 static const double FAR_SIDE = 1e300;  /* of what kinks compare: beyond all of it */
 static const double FIRM = 1e-12;      /* of the largest mobility of a row: those with less do not move */
 static const double SHARED = 1e-13;    /* of the mobility of a contact row: rows that depend on each other share their forces */
-enum { ROUNDS = 4, EVENTS = 8, TRIES = 20 };
+enum { ROUNDS = 4, EVENTS = 64, TRIES = 20 };
 
 typedef struct {
   double step, tolerance, rest, weight; /* s, error of a part of a step, m/s below which nothing bounces, N */

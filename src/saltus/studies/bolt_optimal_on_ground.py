@@ -110,7 +110,7 @@ def machine() -> sl.Mechanism:
     m = bolt_linkage(torque=2 * TORQUE)
     sprung_toe(m)
     m.param("q_off", 0.0, "rad")
-    omega, K_P, K_D, h, b = GUESS
+    omega, K_P, K_D, h, b = GUESS[: len(clocks.NAMES)]
     m.controls["clock"] = clock(m, {"q1": 0.0}, omega=omega, K_P=K_P, K_D=K_D, h=h, b=b)
     return m
 

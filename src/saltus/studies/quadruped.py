@@ -56,7 +56,7 @@ FIELDS = (  # of every run; what else is known of it is listed beside
     "ok",
 )
 SLOWER = "slower trot"  # name of the trot with the Params REGULAR
-APART, SMALL = 0.01, 0.02  # deg of roll between starts whose growing apart is measured; rad up to which it is
+APART, SMALL = 1e-4, 0.02  # deg of roll between starts whose growing apart is measured; rad up to which it is
 
 
 def study(strides: float = 50, exact: float = 1) -> StudyResult:
@@ -201,14 +201,17 @@ def judged(
 
 
 def footfalls(run: sl.Trajectory, T: float) -> list[float]:
-    """When each toe touches in the second half, as a share of the stride after the front left one.
+    """When each toe is on the ground in the second half, as a share of the stride after the front left one.
 
-    A trot has diagonal pairs (0, 0.5, 0.5, 0), an amble four beats (0, 0.5, 0.75, 0.25), a pace (0, 0.5, 0, 0.5).
+    It is the mean angle of the clock over the time on the ground, the integral of exp(2 pi i t / T), so that a toe that
+    touches twice in a stride counts by how long. A trot has diagonal pairs (0, 0.5, 0.5, 0), an amble four beats (0,
+    0.5, 0.75, 0.25), a pace (0, 0.5, 0, 0.5).
     """
     means = []
     for leg in LEGS:
-        begun = [e.t for e in run.events if e.name == f"{leg}_toe touches" and e.t > run.t[-1] / 2]
-        means.append(np.exp(2j * math.pi * np.array(begun) / T).mean())
+        stands = [x for x in run.contacts[f"{leg}_toe"] if x.mode != "open" and x.begin > run.t[-1] / 2]
+        turns = np.exp(2j * math.pi / T * np.array([(x.begin, x.end) for x in stands]))
+        means.append((turns[:, 1] - turns[:, 0]).sum())
     return [float(x) for x in np.angle(np.array(means) / means[0]) / (2 * math.pi) % 1]
 
 
@@ -219,11 +222,12 @@ def turns(run: sl.Trajectory) -> np.ndarray:
 
 def growth(
     m: sl.Mechanism, run: sl.Trajectory, gait: str, more: Mapping[str, float] | None = None, strides: int = 12
-) -> float:
-    """By how much a small difference grows per stride: a number above 1 says that the gait is not periodic and stable.
+) -> float | None:
+    """By how much a small difference of starts grows per stride, in the first twelve: how irregular a run from rest is.
 
-    A second run starts with 0.01 deg more roll. The distance d of roll and pitch (rad) from the first, the largest in
-    each stride, grows as g^n: g is fitted to log d in the strides n from the second on, as long as d < 0.02.
+    A second run starts with 1e-4 deg more roll. The distance d of roll and pitch (rad) from the first, the largest in
+    each stride, grows as g^n: g is fitted to log d in the strides n from the second on, as long as d < 0.02. None if that
+    lasts for less than three strides.
     """
     other, T = alone(m, gait, strides, ROLL + APART, more), period(m, gait, more)
     both = zip(angles(turns(run))[:2], angles(turns(other))[:2], strict=True)
@@ -232,7 +236,7 @@ def growth(
     largest = np.array([d[stride == n].max() for n in range(2, stride[-1])])
     near = np.flatnonzero(largest > SMALL)
     last = near[0] if len(near) else len(largest)
-    return float(np.exp(np.polyfit(np.arange(last), np.log(largest[:last]), 1)[0])) if last > 2 else math.inf
+    return float(np.exp(np.polyfit(np.arange(last), np.log(largest[:last]), 1)[0])) if last > 2 else None
 
 
 def clocks(m: sl.Mechanism, strides: int = 70) -> list[dict[str, Any]]:

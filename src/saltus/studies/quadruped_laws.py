@@ -24,6 +24,7 @@ from saltus.studies.quadruped_runs import (
     TAILS,
     Crowd,
     Runs,
+    alone,
     fell,
     period,
     start,
@@ -122,11 +123,13 @@ def linearised(m: sl.Mechanism) -> Callable[[Any, sl.Signals], dict[str, Any]]:
 
 
 def lqr(m: sl.Mechanism) -> sl.orbits.Feedback:
-    """Discrete LQR on the map of half a stride of the trot whose tail is held by a spring only, with its orbit."""
-    given, law = params("LQR"), plain(m)
-    T = period(m, "trot", given)
-    run = sl.simulate(m, start(m, "trot"), until=BEGUN * T, control=law, params=given, tolerance=EXACT, rate=200.0)
-    orbit = search(m, run.at(in_the_air(run, T)), run.params, law)
+    """Discrete LQR on the map of half a stride of the trot whose tail is held by a spring only, with its orbit.
+
+    That orbit is not stable: a run sways about it. It is sought from the trot of the machine's own law, which settles.
+    """
+    given = params("LQR")
+    run = alone(m, "trot", BEGUN, more=REGULAR)
+    orbit = search(m, run.at(in_the_air(run, period(m, "trot", given))), run.params | given, plain(m))
     weights = FOUND["tails"]["LQR"]
     return sl.orbits.stabilise(orbit, list(weights), input_weights=list(weights.values()))
 

@@ -14,7 +14,7 @@ from saltus.studies.result import Comparison, StudyResult
 from saltus.view import animate
 
 GAP, WIDER = 0.5, 0.3  # m: the gap, and by how much another one is wider
-MARGIN, DEPTH = 0.05, 0.15  # m from the middle of a toe to the edge, on both sides; how deep the gap is in its middle
+MARGIN, DEPTH = 0.05, 1.0  # m from the middle of a toe to the edge, on both sides; how deep the gap is
 FIRST, STEP = 0.5, 0.2  # m: the first leap, and from one leap to a longer one on the way to the one wanted
 
 
@@ -62,10 +62,10 @@ def lowest(run: sl.Trajectory) -> float:
 
 
 def ground(bound: Bound, gap: float) -> sl.ground.Profile:
-    """Level, with a ditch that begins MARGIN ahead of the last print of the front toes."""
-    edge = bound.print + MARGIN
-    x = [edge - 2.0, edge, edge + gap / 2, edge + gap, edge + gap + 2.0]
-    return sl.ground.Profile(x, [0.0, 0.0, -DEPTH, 0.0, 0.0])
+    """Level, with a gap between upright walls that begins MARGIN ahead of the last print of the front toes."""
+    near = bound.print + MARGIN
+    far = near + gap
+    return sl.ground.Profile([near - 2.0, near, near, far, far, far + 2.0], [0.0, 0.0, -DEPTH, -DEPTH, 0.0, 0.0])
 
 
 def planned(m: sl.Mechanism, bound: Bound, gap: float, mesh: list[int] = MESH) -> sl.plan.Planned:

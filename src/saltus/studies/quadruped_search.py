@@ -151,15 +151,20 @@ def search(
 ) -> dict[str, float]:
     """Return Params of a gait that run well from several starts, beginning with `SOUGHT`: see `adapt`.
 
-    The last mean and the cheapest candidates of the last rounds run from eight starts, twice as long; the best of
-    them is returned. Hind legs lag (rad) by no more than `lag` behind the gait's phases: without a bound the search may
-    leave one gait for another.
+    The last mean and the cheapest candidates of the last rounds run from eight starts, twice as long, in a finer batch;
+    the best of them is returned. Hind legs lag (rad) by no more than `lag` behind the gait's phases: without a bound
+    the search may leave one gait for another.
     """
     m, names = machine(), list(SOUGHT)
     phases = {f"phase_{leg}": a for leg, a in zip(LEGS, GAITS[gait], strict=True)}
-    crowd = Crowd(m, candidates * len(TRIALS), COARSE)
+    crowd, finer = (Crowd(m, candidates * len(TRIALS), x) for x in (COARSE, TOLERANCE))
 
-    def costs(X: np.ndarray, trials: tuple[tuple[float, float], ...] = TRIALS, seconds: float = seconds) -> np.ndarray:
+    def costs(
+        X: np.ndarray,
+        crowd: Crowd = crowd,
+        trials: tuple[tuple[float, float], ...] = TRIALS,
+        seconds: float = seconds,
+    ) -> np.ndarray:
         given = [phases | dict(zip(names, map(float, x), strict=True)) | {"push": p} for x in X for _, p in trials]
         starts = {roll: start(m, gait, roll) for roll, _ in trials}
         runs = crowd.run([starts[roll] for _ in X for roll, _ in trials], given, seconds)
@@ -169,7 +174,7 @@ def search(
     X = adapt(costs, first, widths, bounds, rounds=rounds, candidates=candidates, seed=seed, keep=keep, tell=tell)
     many = tuple((roll, push) for roll in (2.0, 1.0, -1.0, -2.0) for push in (4.0, -4.0))
     X = X[np.arange(candidates * len(TRIALS) // len(many)) % len(X)]
-    J = costs(X, many, 2 * seconds)
+    J = costs(X, finer, many, 2 * seconds)
     if tell:
         tell("from eight starts: " + ", ".join(f"{x:.2f}" for x in J))
     return dict(zip(names, map(float, X[np.argmin(J)]), strict=True))
@@ -227,7 +232,7 @@ def tail_gains(
     first, wide, bounds = box(sought, TAIL_BOUNDS)
     budget = {"rounds": ROUNDS, "candidates": CANDIDATES}
     X = adapt(costs, first, wide, bounds, seed=seed, keep=keep, tell=tell, **budget)
-    X = np.vstack([first, X])[:CANDIDATES]
+    X = np.vstack([first, X])
     J = costs(X, TOLERANCE)
     if tell:
         tell("in a finer batch, the first gains first: " + ", ".join(f"{x:.2f}" for x in J))
@@ -236,11 +241,15 @@ def tail_gains(
 
 
 def tail_policy(tell: Callable[[str], None] | None = None) -> list[Any]:
-    """Learn the policy of `quadruped_laws` by PPO, for as many seconds of motion as the gains of other kinds had."""
+    """Learn the policy of `quadruped_laws` by PPO, for as many seconds of motion as the gains of other kinds had.
+
+    These ran CANDIDATES in each of the ROUNDS, then the best of each round, the first and the last mean in a finer
+    batch. Samples are rounded up to whole batches, of 2048.
+    """
     from saltus.learn.training import policy_of, train  # needs the extra `learn`
 
     task = laws.learning(laws.machine())
-    samples = round(ROUNDS * CANDIDATES * len(PUSHES) * laws.EPISODE / (task.step * task.times))
+    samples = round((ROUNDS * (CANDIDATES + 1) + 2) * len(PUSHES) * laws.EPISODE / (task.step * task.times))
     options: dict[str, Any] = {"seconds": math.inf, "samples": samples, "copies": 64, "shape": (16, 16)}
     with tempfile.TemporaryDirectory() as folder:
         model = train(task, folder, tell=lambda row: tell(str(row)) if tell else None, **options)
@@ -346,7 +355,7 @@ def twin(
 
 SEARCHES: dict[str, dict[str, Callable[..., Any]]] = {
     "gaits": {
-        "amble": functools.partial(search, "amble", lag=0.3, rounds=10),
+        "amble": functools.partial(search, "amble", lag=0.3, rounds=14, goal=1.7),
         "pace": functools.partial(search, "pace", lag=0.5, rounds=14),
         "bound": functools.partial(search, "bound", lag=0.5, rounds=7),
     },

@@ -12,7 +12,7 @@ import numpy as np
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM = 300, 150, 46, 8, 20, 30
 MOST = 500  # points of a curve
-CURVES, LETTERS = 6, 15  # curves of a chart, and letters of their names
+CURVES, LETTERS, LINE = 6, 15, 10  # curves of a chart, letters of their names, height of a line of these
 
 
 @dataclass
@@ -37,6 +37,12 @@ class Chart:
             side = max(self.box[1] - self.box[0], self.box[3] - self.box[2]) / 2
             cx, cy = (self.box[0] + self.box[1]) / 2, (self.box[2] + self.box[3]) / 2
             self.box = (cx - side, cx + side, cy - side, cy + side)
+        else:  # names stand above the curves
+            lines = LINE * -(-sum(bool(name) for name, _, _ in curves) // 3)
+            self.box = (
+                *self.box[:3],
+                self.box[3] + (self.box[3] - self.box[2]) * lines / (HIGH - TOP - BOTTOM - lines),
+            )
         parts = [self._axes()]
         for t in self.marks[:400]:
             x, _ = self.place(t, self.box[2])
@@ -49,7 +55,7 @@ class Chart:
             colour = COLOURS[k % len(COLOURS)]
             parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.3" points="{points}"/>')
             parts.append(
-                f'<text x="{LEFT + 4 + 82 * (k % 3)}" y="{TOP + 9 + 10 * (k // 3)}" font-size="9" '
+                f'<text x="{LEFT + 4 + 82 * (k % 3)}" y="{TOP + 9 + LINE * (k // 3)}" font-size="9" '
                 f'fill="{colour}">{html.escape(name[:LETTERS])}</text>'
             )
         self._static = "".join(parts)

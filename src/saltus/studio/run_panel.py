@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -223,13 +224,15 @@ class RunPanel:
         if not len(film.force_at):
             return
         ends = np.stack([film.force_at[row], film.force_at[row] + film.forces[row]], axis=1)
+        pressed = np.linalg.norm(film.forces[row], axis=1) > 1e-3 * self.session.size  # others are heads without shafts
         if self._arrows is None:
             width = 0.012 * self.session.size
             self._arrows = self.session.client.scene.add_arrows(
                 "/plane/machine/forces", ends, FORCE, shaft_radius=width, head_radius=2.2 * width, head_length=4 * width
             )
-        self._arrows.points = ends.astype(np.float32)
-        self._arrows.visible = bool(np.abs(film.forces[row]).max(initial=0.0) > 1e-3 * self.session.size)
+        self._arrows.visible = bool(pressed.any())
+        if pressed.any():
+            self._arrows.points = ends[pressed].astype(np.float32)
 
     def keep_ghost(self) -> None:
         """Show the present run pale beside the next ones, or no longer."""
@@ -244,6 +247,14 @@ class RunPanel:
             self.ghost = (self.film, body)
             body.place(self.film.shots, self.film.row(float(self.time.value)))
             self.keep.label = "Remove ghost"
+
+
+def works(channels: Sequence[str], work: np.ndarray) -> dict[str, np.ndarray]:
+    """Work (J) over time of each channel by name; of more than three the sums of motors, friction and the rest."""
+    if len(channels) <= 3:
+        return {n.removeprefix("motor "): work[:, i] for i, n in enumerate(channels)}
+    kinds = [n.split(" ")[0] if n.startswith(("motor ", "friction ")) else "other" for n in channels]
+    return {kind: work[:, [k == kind for k in kinds]].sum(axis=1) for kind in dict.fromkeys(kinds)}
 
 
 class Film:
@@ -287,8 +298,7 @@ class Film:
         run = self.run
         marks = [float(e.t) for e in run.events]
         energy = [(n, run.t, e) for n, e in run.energy.items()]
-        channels = [n.removeprefix("motor ") for n in run.meta["channels"][:3]]
-        energy += [(f"work {n}", run.t, run.arrays["work"][:, i]) for i, n in enumerate(channels)]
+        energy += [(f"work {n}", run.t, work) for n, work in works(run.meta["channels"], run.arrays["work"]).items()]
         out = [Chart("energy", "t (s)", "(J)", energy, marks)]
         if run.arrays["gap"].shape[1]:
             gap = np.abs(run.arrays["gap"]).max(axis=1)

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from saltus.errors import BadValue, UnknownName
 from saltus.view.colours import COLOURS, PALETTE, STANCE
 from saltus.view.placing import check_run, grounded_samples, has_contacts
-from saltus.view.style import TOP, legend_width, logarithmic, panel_of, panels, styled
+from saltus.view.style import LEFT, TOP, legend_width, logarithmic, panel_of, panels, styled
 
 if TYPE_CHECKING:
     from saltus.hybrid.graph import HybridSystem
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SHOWN = 2500  # samples drawn of a curve
 UNLIMITED = 1e8  # Nm, W: a limit above this is none
+QUATERNION = ("qw", "qx", "qy", "qz")  # last parts of names of coordinates
+LINE = 0.16  # inches of a line of a legend
 
 # ---- over time ----------------------------------------------------------------------------------------------------
 
@@ -75,14 +77,14 @@ def is_angle(run: Trajectory, name: str) -> bool:
             names = list(joint.q_names)
             if "Ball" not in kinds and name in names:
                 return kinds[names.index(name)] in ("Turn", "Bend")
-    return last not in ("x", "y", "z")
+    return last not in ("x", "y", "z", *QUATERNION)
 
 
 @styled
 def plot_coordinates(
     run: Trajectory, names: Sequence[str] | None = None, *, rates: bool = False, turns: bool = False
 ) -> Figure:
-    """Draw coordinates (or their rates) over time: lengths, angles that turn fully, and the others, a panel each.
+    """Draw coordinates (or rates) over time: lengths, quaternions, angles that turn fully, and others, a panel each.
 
     Angles that turn fully are folded into 0 ... 360 degrees, as in fig. 13 of Liu and Ben-Tzvi (2020); `turns` True
     counts their turns instead.
@@ -94,23 +96,27 @@ def plot_coordinates(
         if name not in known:
             raise UnknownName("velocity" if rates else "coordinate", name, known)
     chosen = list(names) if names is not None else list(known)
-    lengths, angles = [n for n in chosen if not is_angle(run, n)], [n for n in chosen if is_angle(run, n)]
+    angles = [n for n in chosen if is_angle(run, n)]
+    turned = [n for n in chosen if n.split(".")[-1] in QUATERNION and n not in angles]
+    lengths = [n for n in chosen if n not in angles and n not in turned]
     turning = [] if rates else [n for n in angles if np.ptp(source[n]) > 2 * np.pi]
     swinging = [n for n in angles if n not in turning]
     groups = [
         (lengths, "m/s" if rates else "m", 1.0),
+        (turned, "1", 1.0),
         (turning, "deg", 180 / np.pi),
         (swinging, "deg/s" if rates else "deg", 180 / np.pi),
     ]
     groups = [g for g in groups if g[0]]
-    figure, axes = panels(len(groups), height=0.9 + 1.7 * len(groups), right=legend_width(chosen))
+    heights = [max(1.7, LINE * len(members)) for members, _, _ in groups]
+    figure, axes = panels(len(groups), height=0.9 + sum(heights), right=legend_width(chosen), heights=heights)
     for ax, (members, unit, scale) in zip(axes, groups, strict=True):
         for name in members:
             t, values = curve(run, source[name] * scale)
             if members is turning and not turns:
                 values = _folded(values)
             ax.plot(t, values, label=name)
-        what = {"m": "position", "m/s": "velocity", "deg": "angle", "deg/s": "angular rate"}[unit]
+        what = {"m": "position", "m/s": "velocity", "deg": "angle", "deg/s": "angular rate", "1": "quaternion"}[unit]
         ax.set_ylabel(f"{what} ({unit})")
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
         _time_axis(ax, run)
@@ -132,14 +138,15 @@ def plot_path(
     """Draw the path of a named point in the world, or `relative` to the base (m)."""
     check_run(run)
     figure, ax = panel_of(ax, 6.5, 3.0)
-    xy = run.point(point)
-    xy = xy[:, [0, -1]].copy()
+    places = run.point(point)
+    xy, up = places[:, [0, -1]].copy(), "xyz"[places.shape[1] - 1]
     base = [n for n in run.meta["q_names"] if n.endswith((".x", ".y", ".z"))]
     if relative and base:
         xy[:, 0] -= run[base[0]]
         xy[:, 1] -= run[base[-1]]
     keep = run.t >= since
-    grounded = grounded_samples(run)
+    own = point in run.contacts.names  # of several feet each stands at times of its own
+    grounded = run.contacts.of(point)["closed"] > 0.5 if own else grounded_samples(run)
     ax.plot(*np.where(keep[:, None], xy, np.nan).T, color=PALETTE["blue"], label=f"path of {point}")
     if grounded.any():
         ax.plot(
@@ -154,7 +161,7 @@ def plot_path(
     if relative:
         ax.set_aspect("equal", adjustable="datalim")
     ax.set_xlabel("x relative to the base (m)" if relative else "x (m)")
-    ax.set_ylabel("y relative to the base (m)" if relative else "y (m)")
+    ax.set_ylabel(f"{up} relative to the base (m)" if relative else f"{up} (m)")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
@@ -346,7 +353,8 @@ def _plot_touches(run: Trajectory) -> Figure:
     names = [n for n in touches.names if touches.touched(n)] or list(touches.names)
     room = max(legend_width(f"{n}: tangential" for n in names), legend_width(f"{n}: given" for n in names))
     tall = 0.35 + 0.24 * len(names)
-    figure, axes = panels(3, height=4.6 + tall, right=room, heights=(tall, 1.7, 1.7))
+    left = max(LEFT, 0.2 + 0.075 * max(map(len, names)))
+    figure, axes = panels(3, height=4.6 + tall, left=left, right=room, heights=(tall, 1.7, 1.7))
     strips(axes[0], {n: touches[n] for n in names}, float(run.t[0]), float(run.t[-1]))
     for k, name in enumerate(names):
         own = touches.of(name)

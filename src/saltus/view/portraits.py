@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 FLIGHT, GROUND, JUMP = PALETTE["blue"], PALETTE["vermillion"], "#888888"
 MARKERS = "osD^v"  # of the kinds of events
-LEGEND = 0.5  # inches above the axes
+LINES = ("flight", "on the ground", "impact")
+LEGEND, LINE = 0.5, 0.17  # inches above the axes, at least, and of each line of the legend
+WIDE = 3.7  # inches of a portrait with its labels
 
 
 @styled
@@ -42,7 +44,8 @@ def plot_phase_portrait(
     """
     if name not in run.meta["v_names"]:
         raise UnknownName("coordinate", name, run.meta["v_names"])
-    figure, ax = panel_of(ax, 4.2, 3.8, top=LEGEND)
+    columns, top = _room(run)
+    figure, ax = panel_of(ax, 4.2, 3.3 + top, top=top)
     scale = 180 / np.pi if is_angle(run, name) else 1.0
     keep = run.t >= since
     phase = run.arrays["phase"][keep]
@@ -69,18 +72,29 @@ def plot_phase_portrait(
     ax.set_ylabel(f"rate of {name} ({'rad/s' if scale != 1.0 else 'm/s'})")
     lines: list[tuple[str, str, Any]] = []
     if has_contacts(run):
-        lines = [("flight", FLIGHT, "-"), ("on the ground", GROUND, "-"), ("impact", JUMP, ":")]
+        lines = list(zip(LINES, (FLIGHT, GROUND, JUMP), "--:", strict=True))
     handles = [Line2D([], [], color=colour, linestyle=line, label=label) for label, colour, line in lines]
     if handles or marks:
         ax.legend(
             handles=[*handles, *marks],
-            loc="lower center",
-            bbox_to_anchor=(0.5, 1.0),
-            ncols=3,
+            loc="lower right",
+            bbox_to_anchor=(1.04, 1.0),
+            ncols=columns,
             columnspacing=1.0,
             handlelength=1.3,
         )
     return figure
+
+
+def _room(run: Trajectory) -> tuple[int, float]:
+    """Columns of the legend that fit above a portrait, three at most, and the room that it takes there (inches)."""
+    kinds = list(dict.fromkeys(event.name for event in run.events))[: len(MARKERS)]
+    labels = [*(LINES if has_contacts(run) else ()), *kinds]
+    for columns in (3, 2, 1):
+        longest = [max(map(len, part), default=0) for part in np.array_split(labels, columns)]
+        if sum(0.3 + 0.06 * n for n in longest) <= WIDE:
+            break
+    return columns, max(LEGEND, LINE * (1 + -(-len(labels) // columns)))
 
 
 def _mark_events(ax: Axes, run: Trajectory, phase: np.ndarray, q: np.ndarray, v: np.ndarray) -> list[Line2D]:
@@ -114,7 +128,8 @@ def _draw_surfaces(ax: Axes, surfaces: Mapping[str, tuple[Any, Any]], scale: flo
 @styled
 def plot_portraits(run: Trajectory, names: Sequence[str]) -> Figure:
     """Draw phase portraits of several coordinates side by side."""
-    figure, axes = panels(1, len(names), width=3.7 * len(names), height=3.8, top=LEGEND)
+    top = _room(run)[1]
+    figure, axes = panels(1, len(names), width=WIDE * len(names), height=3.3 + top, top=top)
     for ax, name in zip(axes, names, strict=True):
         plot_phase_portrait(run, name, wrap=is_angle(run, name), ax=ax)
     return figure

@@ -57,7 +57,7 @@ def makers(
     if run.meta["q_names"]:
         out["coordinates"] = lambda: plot_coordinates(run)
     driver = next((n for n in run.meta["inputs"] if n in run.meta["v_names"]), None)
-    height = next((n for n in run.meta["v_names"] if n.endswith((".y", ".z"))), None)
+    height = next((n for up in (".z", ".y") for n in run.meta["v_names"] if n.endswith(up)), None)
     portraits = list(coordinates) or [n for n in (height, driver) if n]
     if portraits:
         out["portraits"] = lambda: plot_portraits(run, portraits)

@@ -101,6 +101,7 @@ def panels(
     *,
     width: float = 7.0,
     height: float = 3.4,
+    left: float = LEFT,
     right: float = RIGHT,
     top: float = TOP,
     gap: float = GAP,
@@ -112,13 +113,13 @@ def panels(
     see `legend_width`. `heights` are the rows' shares of the height, the same unless given.
     """
     figure = Drawing(figsize=(width, height))
-    aside = LEFT + RIGHT
-    wide = (width - LEFT - right - (columns - 1) * aside) / columns
+    aside = left + RIGHT
+    wide = (width - left - right - (columns - 1) * aside) / columns
     high = (height - top - BOTTOM - (rows - 1) * gap) / rows
     grid = figure.add_gridspec(
         rows,
         columns,
-        left=LEFT / width,
+        left=left / width,
         right=1 - right / width,
         top=1 - top / height,
         bottom=BOTTOM / height,
