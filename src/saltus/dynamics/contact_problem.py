@@ -35,6 +35,7 @@ SCATTERED = 1000  # guesses of modes with slips that start anywhere
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
+STILL = 1e-4  # m/s, m/s2: less is measured by this, since in a balance all that is left is round-off
 TINY, HUGE = 1e-300, 1e100
 UNLIKE = 1e-6  # of the largest mobility: less of it is measured by itself, since links may be light beyond measure
 RANK = 1e-9  # of the largest mobility: none
@@ -93,7 +94,7 @@ class _Problem:
         self.G, self.b, self.laws = G, b, laws
         self.n, self._unit = len(b), np.eye(len(b))
         self.listed = all(len(x.tangential) < 2 or x.direction is not None for x in laws)  # its guesses are a few
-        self.size = max(float(np.abs(b).max(initial=0.0)), 1e-12)
+        self.size = max(float(np.abs(b).max(initial=0.0)), STILL)
         own = np.abs(np.diag(G))
         least = UNLIKE * own.max(initial=0.0)
         self.units = np.where(own > 0, np.sqrt(np.maximum(1.0, least / np.maximum(own, TINY))), 1.0)  # of the rows
