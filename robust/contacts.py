@@ -20,7 +20,7 @@ TWICE = 7  # every so many machines are run twice: the same bits must come out
 
 @dataclass(frozen=True)
 class Result(TouchTrial):
-    """How a trial ended: "right", "named" (refused), "painleve", "unfinished" or "wrong"."""
+    """How a trial ended: "right", "named" (refused), "painleve", "jammed", "unfinished" or "wrong"."""
 
     impacts: int
     seconds: float
@@ -82,6 +82,8 @@ def _judged(given: Toucher, first: Any) -> tuple[str, str, str, int, int]:
         return "wrong", outcome.kind, "; ".join(wrong), *counts
     if outcome.kind == "painleve" and "Painleve" in outcome.detail:
         return "painleve", outcome.kind, outcome.detail, *counts
+    if outcome.kind == "jammed":
+        return "jammed", outcome.kind, outcome.detail, *counts
     if not outcome.ok:
         end = f"{outcome.kind}, not ok" if outcome.kind == "finished" else outcome.kind
         return "unfinished", end, "; ".join([*outcome.faults, outcome.detail]), *counts
@@ -91,7 +93,7 @@ def _judged(given: Toucher, first: Any) -> tuple[str, str, str, int, int]:
 # ---- telling --------------------------------------------------------------------------------------------------------
 
 HEAD = "## Contacts"
-VERDICTS = ("right", "named", "painleve", "unfinished", "wrong")
+VERDICTS = ("right", "named", "painleve", "jammed", "unfinished", "wrong")
 ABOUT = """Written by `python -m robust contacts`. A seed gives a random machine that touches, ten to a structure
 (`robust/draw_touching.py`): planar or spatial, 1 to 5 links, a third with closed loops, 1 to 6 feet (points, circles,
 balls), joint stops, faces of links and dry joint friction, friction from none to 100 in the extreme ones, static above
@@ -103,8 +105,9 @@ random instants: no gap below zero, no normal force below zero or across a gap, 
 inwards, friction within its cone and against the slip or the slip that starts, M a = h + J' f with those forces, no
 energy from friction or impacts; and of every impact, impulses by Moreau's law with restitution that give its change of
 velocity.
-*Named* means refused with an error, *painleve* that the run ended where the laws have no solution or several,
-*unfinished* any other ending before time. `python -m robust contacts --seed N` shows one machine again."""
+*Named* means refused with an error, *painleve* that the run ended where the laws have no solution or several, *jammed*
+that motions given in time left contacts no way but inwards, which the judge finds too, *unfinished* any other ending
+before time. `python -m robust contacts --seed N` shows one machine again."""
 
 
 def section(records: list[dict[str, Any]]) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import linprog, nnls
 
 from robust.judge import Instant, null_space
 from robust.machines import q_at
@@ -237,12 +237,14 @@ def of_run(given: Toucher, run: Any) -> list[str]:
     around = sorted({0, len(phase) - 1, *borders.tolist(), *(borders + 1).tolist()})
     picked = {*r.permutation(around)[:EVENTS].tolist(), *r.permutation(len(phase))[:INSTANTS].tolist()}
     ends = {*borders.tolist()}
-    if run.outcome.kind == "painleve":
+    if run.outcome.kind in ("painleve", "jammed"):
         picked = {i for i in picked if run.t[i] < run.outcome.t - 1e-9}  # there forces have no bound
     order = sorted(picked)
     for index, here in zip(order, _instants(given, run, order), strict=True):
         faults += _of_instant(given, run, here, index, ends=index in ends)
     faults += _gaps(given, run, order)
+    if run.outcome.kind == "jammed" and not _jammed(_instants(given, run, [-1])[0]):
+        faults.append(f"not all contacts are jammed at {run.outcome.t:.6g} s")
     if "without bound" in run.outcome.detail and not _wedged(_instants(given, run, [-1])[0]):
         faults.append(f"no contact is wedged at {run.outcome.t:.6g} s")
     seen = set()
@@ -328,7 +330,8 @@ def _laws(s: Side, small: float, wide: float, tolerance: float, ends: bool) -> l
     drag = float(np.linalg.norm(s.dragged))
     if drag > max(s.static, s.mu) * N + small:
         out.append(f"has a friction of {drag:.4g} N, limit {s.static * N:.4g} N")
-    if speed > max(1e-5, 1e3 * tolerance):  # below, a slip that starts may keep the direction it started in
+    # Below, a slip that starts may keep the direction it started in: under 10 m/s2 it has not gone a tolerance yet.
+    if speed > max(1e-5, 1e3 * tolerance, 2 * tolerance**0.5):
         off = float(np.linalg.norm(s.dragged + s.mu * N * s.slip[0] / speed))
         if off > small + s.mu * N * (FINE + 1e-8 / speed):
             out.append(f"slips at {speed:.2g} m/s and its friction is off by {off:.3g} of {s.mu * N:.3g} N")
@@ -385,6 +388,26 @@ def _wedged(here: Touching) -> bool:
     size = np.linalg.det(plain / scale)
     forces = (np.array(c).T for c in itertools.islice(itertools.product(*choices), 2000))
     return bool(size < 1e-9 or any(np.linalg.det(np.array(held) @ G @ C / scale) < 1e-3 * size for C in forces))
+
+
+def _jammed(here: Touching) -> bool:
+    """Whether no velocities, or with them no accelerations, that loops and given motions allow lead outwards."""
+    free = null_space(here.now.constraints(False)[1])
+    sides = [s for s in here.all_sides if s.normal_row is not None and s.gap[0] < NEAR]
+    if free is None:
+        return True  # no opinion
+    rests = [s for s in sides if abs(s.gap[1]) < 1e-6]
+    return any(
+        linprog(
+            np.zeros(len(free)),
+            A_ub=-np.array([s.normal_row @ free.T for s in some]),
+            b_ub=[s.gap[k] for s in some],
+            bounds=(None, None),
+        ).status
+        == 2
+        for k, some in ((1, sides), (2, rests))
+        if some
+    )
 
 
 # ---- impacts --------------------------------------------------------------------------------------------------------

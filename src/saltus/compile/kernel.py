@@ -23,6 +23,7 @@ from saltus.once import cached_property
 Array = NDArray[np.float64]
 
 _NAME = "saltus_kernel"
+TOGETHER = 32  # sets that the virtual machine evaluates per call
 
 # CasADi's helpers such as casadi_sq are visible from outside, so that no compiler may put them in place of their calls.
 _HELPER = re.compile(r"^(?:void|int|casadi_int|casadi_real) casadi_\w+\(", re.MULTILINE)
@@ -304,21 +305,36 @@ class Kernel:
 
     def _run_virtual(self, count: int, inputs: list[Array], many: list[bool], outputs: list[Array]) -> None:
         try:
-            bound = self._local.batch
+            bounds = self._local.batch
         except AttributeError:
-            bound = self._local.batch = self.bind()
-        moving = [(target.T, array) for target, array, m in zip(bound.args, inputs, many, strict=True) if m]
-        for target, array, m in zip(bound.args, inputs, many, strict=True):
-            if not m:
-                target.T[...] = array[0]
-        for k in range(count):
-            for target, array in moving:
-                target[...] = array[k]
-            bound.evaluate()
-            if self._can_fail and bound.failed:
-                raise self._failure()
-            for output, result in zip(outputs, bound.results, strict=True):
-                output[k] = result.T
+            bounds = self._local.batch = {}
+        done = 0
+        for size in (TOGETHER, 1):
+            if count - done < size:
+                continue
+            if size not in bounds:
+                bounds[size] = self.bind() if size == 1 else Bound(self.runnable.map(size))
+            bound = bounds[size]
+            sets = [
+                target.T.reshape(size, *shape[::-1]) for target, shape in zip(bound.args, self._shapes_in, strict=True)
+            ]
+            found = [
+                result.T.reshape(size, *shape[::-1])
+                for result, shape in zip(bound.results, self._shapes_out, strict=True)
+            ]
+            moving = [(target, array) for target, array, m in zip(sets, inputs, many, strict=True) if m]
+            for target, array, m in zip(sets, inputs, many, strict=True):
+                if not m:
+                    target[...] = array
+            for k in range(done, count - size + 1, size):
+                for target, array in moving:
+                    target[...] = array[k : k + size]
+                bound.evaluate()
+                if self._can_fail and bound.failed:
+                    raise self._failure()
+                for output, result in zip(outputs, found, strict=True):
+                    output[k : k + size] = result
+            done = count - count % size
 
     def _fit(self, i: int, value: ArrayLike) -> Array:
         """Bring one argument to its shape without ever changing its size."""

@@ -8,9 +8,10 @@ with, for every contact,
 a contact that slips already has f_t = -friction f_n d with its direction d. A guess of who is open, sticks or slips
 gives forces by a linear solve to round-off, and only a solution that meets every condition is returned. Projected
 sweeps over the contacts give guesses; where a few of them do not lead there, guesses change the mode of a contact
-whose law they break, one after the other; of one or two contacts in 3D slips are tried all around. In the plane,
-and of contacts that slip already, where friction is so strong that there may be none or several solutions (Painleve),
-all guesses are looked at.
+whose law they break, one after the other; then follow a fixed point of convex problems, slips of one contact in 3D
+all around, and last all modes with slips that start anywhere. In the plane, and of contacts that slip already, where
+friction is so strong that there may be none or several solutions (Painleve), all guesses are looked at. Where motions
+are given that leave contacts no way but inwards, no forces can help.
 """
 
 from __future__ import annotations
@@ -28,16 +29,24 @@ from saltus.errors import SaltusError
 GUESSES = 100  # that follow from each other
 FEW, MANY = (0, 3, 10, 30), (100, 300, 1000, 3000)  # sweeps, after each of which the guess is tried
 TURNS, HALVINGS, TURNED = 30, 20, 1e-14  # steps, halvings of one and its least (rad): how slips in 3D find their way
-RAYS, SCAN = 24, 720  # directions around contacts from which slips are looked for, of two and of one
+SCAN = 720  # directions around a contact from which slips are looked for
+FIXED, DESCENTS = 20, 500  # convex problems that follow from each other, and steps in each
+SCATTERED = 1000  # guesses of modes with slips that start anywhere
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
+TINY, HUGE = 1e-300, 1e100
+UNLIKE = 1e-6  # of the largest mobility: less of it is measured by itself, since links may be light beyond measure
 RANK = 1e-11  # of the largest mobility: none
 NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 
 
 class NoForces(SaltusError):
-    """No forces, or several sets of them, meet the laws of contact; `solutions` is None where none were found only."""
+    """No forces, or several sets of them, meet the laws of contact.
+
+    `kind` is "painleve", "jammed" where motions that are given leave contacts no way but inwards, or "unresolved" where
+    forces were not found only.
+    """
 
 
 def solve(
@@ -60,19 +69,21 @@ def solve(
         found = problem.all()
         found = [one for one in found if not any(problem.ends(i, one) for i in leaving or ())] or found
         if len(found) != 1:
-            raise NoForces(problem.paradox(found), solutions=len(found))
+            if not found and problem.jammed:
+                raise NoForces(problem.jam, kind="jammed")
+            raise NoForces(problem.paradox(found), kind="painleve")
         return found[0]
     found_one = None if pressed else problem.free()
     found_one = found_one or (problem.released(leaving) if leaving else None)
     if found_one is None:
-        found_one = problem.swept(FEW) or problem.changed() or problem.one_way()
-        found_one = found_one or problem.swept(MANY) or problem.around()
-    if found_one is None and len(laws) <= MOST and problem.listed:
-        found_one = next(iter(problem.all()), None)
+        found_one = problem.swept(FEW) or problem.changed() or problem.convex() or problem.one_way()
+    if found_one is None and problem.jammed:
+        raise NoForces(problem.jam, kind="jammed")
+    found_one = found_one or problem.swept(MANY) or problem.scattered()
     if found_one is None:
         raise NoForces(
             "no forces were found that meet the laws of contact, though there may be some; try another tolerance",
-            solutions=None,
+            kind="unresolved",
         )
     return found_one
 
@@ -80,9 +91,12 @@ def solve(
 class _Problem:
     def __init__(self, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]) -> None:
         self.G, self.b, self.laws = G, b, laws
-        self.n = len(b)
+        self.n, self._unit = len(b), np.eye(len(b))
         self.listed = all(len(x.tangential) < 2 or x.direction is not None for x in laws)  # its guesses are a few
         self.size = max(float(np.abs(b).max(initial=0.0)), 1e-12)
+        own = np.abs(np.diag(G))
+        least = UNLIKE * own.max(initial=0.0)
+        self.units = np.where(own > 0, np.sqrt(np.maximum(1.0, least / np.maximum(own, TINY))), 1.0)  # of the rows
 
     @property
     def doubtful(self) -> bool:
@@ -250,18 +264,86 @@ class _Problem:
                     before, start = off, float(angle)
         return None
 
-    def around(self) -> Forces | None:
-        """A solution in which one or two contacts start to slip in 3D, wherever to: Newton's method may miss it."""
-        modes, own = self._still
-        turning, angles = self._turning, 2 * math.pi * np.arange(RAYS) / RAYS
-        for start in itertools.product(angles, repeat=len(turning)) if turning else ():
-            ways, after = list(own), list(modes)
-            for i, a in zip(turning, start, strict=True):
-                ways[i], after[i] = np.array([math.cos(a), math.sin(a)]), "slip"
-            found = self._tried(np.zeros(self.n), after, ways)
+    def convex(self) -> Forces | None:
+        """The solution that a fixed point of convex problems leads to (Cadoux 2009), of contacts that may all stick.
+
+        With w_n + friction |w_t| for w_n the laws say that forces within cones have the least f' G f / 2 + b f. That
+        is sought by projected gradients with momentum (Nesterov 1983), each time for the slips found last.
+        """
+        if any(x.direction is not None for x in self.laws):
+            return None
+        normals = [x.normal for x in self.laws if x.normal is not None]
+        rubs = [(x.static, list(x.tangential)) for x in self.laws if x.normal is not None]
+        f, step = np.zeros(self.n), 1 / max(float(np.linalg.norm(self.G, 2)), TINY)
+        for _ in range(FIXED):
+            w, b = self.G @ f + self.b, self.b.copy()
+            b[normals] += [mu * math.hypot(*w[t]) for mu, t in rubs]
+            ahead, momentum = f, 1.0
+            for _ in range(DESCENTS):
+                after = self._within(ahead - step * (self.G @ ahead + b))
+                more = (1 + math.sqrt(1 + 4 * momentum**2)) / 2 if (ahead - after) @ (after - f) <= 0 else 1.0
+                ahead, f, momentum = after + (momentum - 1) / more * (after - f), after, more
+            found = self._tried(f, *self._guess(f))
             if found is not None:
                 return found
         return None
+
+    def _within(self, f: np.ndarray) -> np.ndarray:
+        """The nearest forces within all cones."""
+        out = f.copy()
+        for x in self.laws:
+            t, mu = list(x.tangential), x.static
+            drag = math.hypot(*f[t])
+            if x.normal is None:
+                out[t] *= min(1.0, mu / max(drag, TINY))
+            elif drag > mu * f[x.normal]:
+                out[x.normal] = load = max(0.0, (f[x.normal] + mu * drag) / (1 + mu**2))
+                out[t] *= mu * load / max(drag, TINY)
+        return out
+
+    def scattered(self) -> Forces | None:
+        """A solution in any modes, with slips that start in 3D tried from all around: Newton's method may miss them."""
+        choices = [
+            (["open"] if x.normal is not None else []) + (["stick"] if x.rough else []) + ["slip"] * bool(x.tangential)
+            for x in self.laws
+        ]
+        choices = [own or ["slip"] for own in choices]
+        steps = np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0])  # turns, of which no multiples meet
+        guesses = itertools.product(range(SCATTERED), itertools.product(*choices))
+        for turn, modes in itertools.islice(guesses, SCATTERED):
+            ways = [x.direction for x in self.laws]
+            turning = [i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough]
+            for k, i in enumerate(turning):
+                angle = 2 * math.pi * (turn * steps[k % len(steps)] + i / len(self.laws))
+                way = np.array([math.cos(angle), math.sin(angle)][: len(self.laws[i].tangential)])
+                ways[i] = way / np.linalg.norm(way)
+            found = self._tried(np.zeros(self.n), modes, ways, lean=True) if turning or not turn else None
+            if found is not None:
+                return found
+        return None
+
+    @property
+    def jammed(self) -> bool:
+        """Whether no forces at all leave every contact a way outwards: loads in a balance that motions work against."""
+        rows = [x.normal for x in self.laws if x.normal is not None]
+        G = self.G * np.outer(self.units, self.units)
+        b = self.units * self.b
+        A = np.vstack([G[rows].T / max(float(np.abs(G).max()), TINY), b[None, rows] / np.abs(b).max()])
+        wanted = np.append(np.zeros(self.n), -1.0)
+
+        from scipy.optimize import nnls  # loads slowly, and few instants need it
+
+        loads, left = nnls(A, wanted, maxiter=1000)
+        return bool(left < FINE * max(1.0, float(loads.sum())))
+
+    @property
+    def jam(self) -> str:
+        """What is the matter there."""
+        inwards = [x.name for x in self.laws if x.normal is not None and self.b[x.normal] < 0]
+        return (
+            f"motions that are given press {', '.join(inwards)} inwards, and nothing can give way: no force holds it; "
+            "give motions that leave room, or a motor with limits in their place"
+        )
 
     def swept(self, counts: Sequence[int]) -> Forces | None:
         """The solution that projected sweeps lead to; before the first one all that is at rest stays so."""
@@ -315,7 +397,7 @@ class _Problem:
                 mode = "slip"
             else:
                 limit = x.static * (f[x.normal] if x.normal is not None else 1.0)
-                size = float(np.linalg.norm(f[t]))
+                size = math.hypot(*f[t])
                 mode = "slip" if size >= limit * (1 - 1e-7) else "stick"
                 direction = -f[t] / size if size > 0 else None
             modes.append(mode)
@@ -338,7 +420,7 @@ class _Problem:
             least = NEARLY * float(np.abs(f).max())
             near |= {k: "normal" for k, x in enumerate(self.laws) if x.normal is not None and f[x.normal] <= least}
         near |= leaving
-        for which in (near, leaving):
+        for which in (near, leaving) if near != leaving else (near,):
             if not self._alone(which, modes) or self._spares(which, f, modes):
                 continue
             after, turned = list(modes), list(ways)
@@ -358,7 +440,7 @@ class _Problem:
     def _spent(x: Law, f: np.ndarray) -> bool:
         """Whether friction of a contact that sticks is all used."""
         limit = x.static * (f[x.normal] if x.normal is not None else 1.0)
-        return bool(np.linalg.norm(f[list(x.tangential)]) >= (1 - NEARLY) * limit)
+        return bool(math.hypot(*f[list(x.tangential)]) >= (1 - NEARLY) * limit)
 
     def _rows(self, i: int, modes: Sequence[str]) -> list[int]:
         x = self.laws[i]
@@ -386,8 +468,9 @@ class _Problem:
     ) -> Forces | None:
         """The solution of a guess, if it has one; to `lean`, others of the forces with its motion are looked for."""
         ways = list(directions)
-        found = self._forces(f, modes, ways)
-        if found is None:
+        with np.errstate(over="ignore", invalid="ignore"):  # what hardly moves may need forces without bound
+            found = self._forces(f, modes, ways)
+        if found is None or not np.abs(found).max(initial=0.0) < HUGE:
             return None
         w = self.G @ found + self.b
         judged = self._judged(found, w, modes, ways)
@@ -408,12 +491,19 @@ class _Problem:
             return
         angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
         rows = np.array([self.laws[i].tangential for i in turning])
+        own = rows.ravel()
+        moved, given = self.G[own], self.b[own]
+
+        def put(at: np.ndarray) -> np.ndarray:
+            d = np.array([(math.cos(a), math.sin(a)) for a in at.tolist()])
+            for i, way in zip(turning, d, strict=True):
+                ways[i] = way
+            return d
 
         def off(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             """d x w, and its derivative by the angles; nothing finite where there are no forces."""
-            d, e = np.column_stack([np.cos(at), np.sin(at)]), np.column_stack([-np.sin(at), np.cos(at)])
-            for i, way in zip(turning, d, strict=True):
-                ways[i] = way
+            d = put(at)
+            e = np.array([(-y, x) for x, y in d.tolist()])
             held = self._hold(f, modes, ways)
             if held is None:
                 return np.full(len(at), np.nan), np.zeros((len(at), len(at)))
@@ -423,8 +513,8 @@ class _Problem:
                 x = self.laws[i]
                 change[rows[k], k] = -x.friction * (found[x.normal] if x.normal is not None else 1.0) * e[k]
             change -= C @ solved(self.G[rest] @ change)
-            w = (self.G[rows.ravel()] @ found + self.b[rows.ravel()]).reshape(-1, 2)
-            by = (self.G[rows.ravel()] @ change).reshape(len(at), 2, len(at))
+            w = (moved @ found + given).reshape(-1, 2)
+            by = (moved @ change).reshape(len(at), 2, len(at))
             slope = d[:, :1] * by[:, 1] - d[:, 1:] * by[:, 0] + np.diag(e[:, 0] * w[:, 1] - e[:, 1] * w[:, 0])
             return d[:, 0] * w[:, 1] - d[:, 1] * w[:, 0], slope
 
@@ -444,7 +534,7 @@ class _Problem:
             else:
                 break
             angle, now, slope = angle + step, ahead, its_slope
-        off(angle)
+        put(angle)
 
     def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
         """Forces near f with w = 0 along the rows that are held."""
@@ -459,8 +549,7 @@ class _Problem:
         for x, mode in zip(self.laws, modes, strict=True):
             if mode != "open":
                 rest += ([] if x.normal is None else [x.normal]) + (list(x.tangential) if mode == "stick" else [])
-        C = np.zeros((self.n, len(rest)))
-        C[rest, np.arange(len(rest))] = 1.0
+        C = self._unit[:, rest]
         for x, mode, way in zip(self.laws, modes, ways, strict=True):
             if mode != "slip" or way is None or not x.tangential:
                 continue
@@ -470,15 +559,16 @@ class _Problem:
                 C[list(x.tangential), rest.index(x.normal)] = -x.friction * way
         if not rest:
             return fixed, C, lambda r: r, rest
-        first, G = f[rest], self.G[rest]
+        first, G, units = f[rest], self.G[rest], self.units[rest]
         try:
-            U, sizes, V = np.linalg.svd(G @ C)
+            U, sizes, V = np.linalg.svd(G @ C * np.outer(units, units))
         except np.linalg.LinAlgError:
             return None
         kept = int((sizes > RANK * sizes[0]).sum())
 
         def solved(r: np.ndarray) -> np.ndarray:
-            return V[:kept].T @ ((U[:, :kept].T @ r).T / sizes[:kept]).T  # in this order what is left over is round-off
+            scaled = V[:kept].T @ ((U[:, :kept].T @ (r.T * units).T).T / sizes[:kept]).T  # in this order, what is left
+            return (scaled.T * units).T  # over is round-off
 
         y = first - solved(G @ (C @ first + fixed) + self.b[rest])
         return C @ y + fixed, C, solved, rest
@@ -487,24 +577,30 @@ class _Problem:
         self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
     ) -> Forces | None:
         """The solution if it meets every law."""
-        round_off = ROUND_OFF * float((np.abs(self.G) @ np.abs(f)).max(initial=0.0))
-        small_w, small_f = FINE * self.size + round_off, FINE * float(np.abs(f).max(initial=0.0))
-        for i, x in enumerate(self.laws):
-            t = list(x.tangential)
+        sizes = np.abs(f)
+        round_off = ROUND_OFF * float((np.abs(self.G) @ sizes).max(initial=0.0))
+        small_w, small_f = FINE * self.size + round_off, FINE * float(sizes.max(initial=0.0))
+        forces, motions = f.tolist(), w.tolist()  # of numbers alone Python is quicker
+        for x, mode, way in zip(self.laws, modes, ways, strict=True):
+            load = 1.0
             if x.normal is not None:
-                if modes[i] == "open":
-                    if w[x.normal] < -small_w:
+                load, parts = forces[x.normal], motions[x.normal]
+                if mode == "open":
+                    if parts < -small_w:
                         return None
                     continue
-                if f[x.normal] < -small_f or abs(w[x.normal]) > small_w:
+                if load < -small_f or abs(parts) > small_w:
                     return None
-            size = f[x.normal] if x.normal is not None else 1.0
-            if modes[i] == "stick" and (
-                np.linalg.norm(f[t]) > x.static * size + small_f or np.abs(w[t]).max(initial=0.0) > small_w
+            slip = [motions[row] for row in x.tangential]
+            if mode == "stick" and (
+                math.hypot(*[forces[row] for row in x.tangential]) > x.static * load + small_f
+                or any(abs(part) > small_w for part in slip)
             ):
                 return None
-            if modes[i] == "slip" and x.rough and (way := ways[i]) is not None:
-                along = float(w[t] @ way)
-                if along < -small_w or np.linalg.norm(w[t] - along * way) > PARALLEL * along + small_w:
+            if mode == "slip" and x.rough and way is not None:
+                own = way.tolist()
+                along = sum(a * b for a, b in zip(slip, own, strict=True))
+                across = math.hypot(*[a - along * b for a, b in zip(slip, own, strict=True)])
+                if along < -small_w or across > PARALLEL * along + small_w:
                     return None
         return Forces(f, w, tuple(modes), tuple(ways))

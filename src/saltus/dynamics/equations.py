@@ -302,7 +302,7 @@ class Equations:
         second = ca.jtimes(self.phi_dot, ca.vertcat(self.q, self.t), ca.vertcat(self.q_dot, 1))
         return ca.cse(second)
 
-    @property
+    @cached_property
     def alike(self) -> list[tuple[int, bool]]:
         """Label of every row: those of one joint that have one unit share it."""
         return [(i, lock.split()[0] in DIRECTIONS) for i, c in enumerate(self.closures) for lock in c.locks]

@@ -48,8 +48,11 @@ class Forces:
 
 def rank(G: np.ndarray, rows: Sequence[int]) -> int:
     """How many of some rows are independent, by their mobility G."""
-    size = np.sqrt(np.abs(np.diag(G)[list(rows)])) + 1e-100
-    return int(np.linalg.matrix_rank(G[np.ix_(rows, rows)] / np.outer(size, size), tol=1e-9)) if rows else 0
+    if not rows:
+        return 0
+    own = G[list(rows)][:, list(rows)]
+    size = np.sqrt(np.abs(own.diagonal())) + 1e-100
+    return int((np.abs(np.linalg.eigvalsh(own / (size[:, None] * size))) > 1e-9).sum())
 
 
 def centred(G: np.ndarray, laws: Sequence[Law], found: Forces, spare: float | None = None) -> np.ndarray | None:
@@ -58,22 +61,22 @@ def centred(G: np.ndarray, laws: Sequence[Law], found: Forces, spare: float | No
     Greatest s with static f_n - |f_t| >= s at all that stick and f_n >= s at all that are closed. None too where a look
     at the slopes of these margins, which are concave, shows that some stays short of `spare`, a share of its limit.
     """
-    columns, loads, rest = [], [], []
+    columns, loads, rest, unit = [], [], [], np.eye(len(G))
     small = FINE * float(np.abs(found.w).max(initial=1.0))
     for x, mode, way in zip(laws, found.modes, found.directions, strict=True):
         if mode == "open":
             continue
         t = list(x.tangential)
-        holds = x.rough and (mode == "stick" or float(np.linalg.norm(found.w[t])) <= small)
+        holds = x.rough and (mode == "stick" or math.hypot(*found.w[t]) <= small)
         if x.normal is not None:
-            column = np.eye(len(G))[x.normal]
+            column = unit[x.normal].copy()
             if t and not holds and way is not None:
                 column[t] = -x.friction * way
             columns.append(column)
             loads.append(x.normal)
         if holds:
             rest.append(x)
-            columns += [np.eye(len(G))[row] for row in t]
+            columns += [unit[row] for row in t]
     if not rest:
         return None
     C = np.array(columns).T
@@ -84,7 +87,7 @@ def centred(G: np.ndarray, laws: Sequence[Law], found: Forces, spare: float | No
         return None
 
     limits = np.array([x.static * (1.0 if x.normal is None else 0.0) for x in rest]) / size
-    by_load = np.array([np.zeros(len(G)) if x.normal is None else x.static * np.eye(len(G))[x.normal] for x in rest])
+    by_load = np.array([0 * unit[0] if x.normal is None else x.static * unit[x.normal] for x in rest])
 
     def drags(f: np.ndarray) -> list[tuple[list[int], float]]:
         return [(list(x.tangential), math.hypot(*f[list(x.tangential)], FINE)) for x in rest]
@@ -108,16 +111,18 @@ def centred(G: np.ndarray, laws: Sequence[Law], found: Forces, spare: float | No
         if (np.abs(slope) <= FINE).all(axis=1).any() or (slope.shape[1] == 1 and len({*np.sign(slope[:, 0])}) > 1):
             return None
 
-    from scipy.optimize import minimize  # loads slowly, and few instants need it
+    from scipy.optimize import fmin_slsqp  # loads slowly, and few instants need it
 
     weights = np.append(np.full(free.shape[1], FINE), 0.0)
-    best = minimize(
+    best = fmin_slsqp(
         lambda z: weights @ z**2 - z[-1],
         np.zeros(free.shape[1] + 1),
-        jac=lambda z: 2 * weights * z - np.eye(len(z))[-1],
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 200},
-        constraints={"type": "ineq", "fun": margins, "jac": slopes},
-        bounds=[(-FAR, FAR)] * free.shape[1] + [(None, 1.0)],
+        fprime=lambda z: 2 * weights * z - np.eye(len(z))[-1],
+        f_ieqcons=margins,
+        fprime_ieqcons=slopes,
+        bounds=[(-FAR, FAR)] * free.shape[1] + [(-math.inf, 1.0)],
+        acc=1e-14,
+        iter=200,
+        iprint=0,
     )
-    return found.f + size * free @ best.x[:-1]
+    return found.f + size * free @ best[:-1]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -31,9 +32,17 @@ from saltus.model.symbols import SX, cross, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 
 TINY = 1e-300
-LEAN = 1e-4  # share of friction in a load: with so little of it a contact leans
+LEAN, STEADY = 1e-4, 5e-5  # share of friction in a load: with so little of it a contact leans, by its load or not
 GROWN = 10.0  # times the speed up to which a slip in 3D is given its direction: it has one of its own
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
+
+
+def given_speed(starts: Any, square: Any) -> Any:
+    """Speed (m/s) along its given direction that a slip in 3D has beside its own, whose square is given.
+
+    It fades with the sixth power: where the direction is given up, at GROWN times `starts`, none of it is left.
+    """
+    return starts / (1 + square / starts**2) ** 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +107,17 @@ class Element:
 
     @property
     def leaning(self) -> SX:
-        """1 where it is at rest with a friction whose direction and size by the load it is given, beside what holds it.
+        """1 where it is at rest with a friction that it is given, beside what holds it: see `steady`.
 
         With a share of zero nothing else holds it.
         """
         return self.symbols["closed"] * self.symbols["stick"] * (self.symbols["share"] <= LEAN)
+
+    @property
+    def steady(self) -> SX:
+        """1 where that friction is a force; else it is given by the load."""
+        share = self.symbols["share"]
+        return self.leaning * (share > 0) * (share <= STEADY)
 
     def closure(self, g: Geometry, index: int) -> Closure:
         """Its rows, weighted by the mode."""
@@ -131,7 +146,7 @@ class Element:
             return d
         starts = self.symbols["starts"]
         given = ca.sumsqr(d) * (ca.dot(slip, d) < GROWN * starts) if self.soft else SX(0)
-        along = slip + (1 - self.soft) * d * starts**3 / (starts**2 + ca.sumsqr(slip))
+        along = slip + (1 - self.soft) * d * given_speed(starts, ca.sumsqr(slip))
         along[0] += 1 - self.slipping * (1 - given)  # whatever direction, but one: its series must exist
         return given * d + (1 - given) * along / ca.sqrt(ca.sumsqr(along) + TINY)
 

@@ -7,6 +7,7 @@
 
    Written in front of this text, by native.py: the C of the flow as CasADi gives it,
      saltus_flow(t, x, p) -> (f, g, forces), derivatives, guards and more,  saltus_project(t, x, p) -> x,
+     saltus_alone, the same as saltus_flow where the IDLE entries IDLE_AT of p are zero, if there are any,
    and N (states), G (guards), F (forces), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite). */
 
 #include <float.h>
@@ -18,6 +19,8 @@
 #define SAMPLES 5 /* points of a step, ends included, at which the guards are looked at */
 #define SHARE 3e-5 /* of a step: the width of differences of guards */
 #define FAR 1e-7 /* a guard so far from its surface has left it */
+#define FOUND 1e-10 /* of itself: what a root is looked for to; `land` makes it exact */
+#define TIED 1e-4 /* of a step: guards with roots so near may fire together */
 
 enum { END, EVENT, LIMIT, NOT_FINITE, STEP_TOO_SMALL, NO_MEMORY };
 
@@ -125,11 +128,28 @@ static int finite_all(const double *v, int n) {
   return 1;
 }
 
+/* Whether most of the flow falls away. */
+static int idle(const double *p) {
+#if IDLE
+  for (int i = 0; i < IDLE; ++i)
+    if (p[IDLE_AT[i]] != 0) return 0;
+  return 1;
+#else
+  (void)p;
+  return 0;
+#endif
+}
+
+#if !IDLE
+#define saltus_alone saltus_flow
+#define saltus_alone_work saltus_flow_work
+#endif
+
 /* Derivatives and guards. A function that reports failure (a solver inside it) counts as not finite. */
 static void flow(Work *w, double t, const double *x, double *f, double *g) {
   w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = f, w->res[1] = g, w->res[2] = w->forces;
   ++w->run->evaluations;
-  if (saltus_flow(w->arg, w->res, w->iw, w->w, 0) && N > 0) f[0] = NAN;
+  if ((idle(w->run->p) ? saltus_alone : saltus_flow)(w->arg, w->res, w->iw, w->w, 0) && N > 0) f[0] = NAN;
 }
 
 static void rhs(Work *w, double t, const double *x, double *f) { flow(w, t, x, f, w->spare_g); }
@@ -321,17 +341,41 @@ static Point sample(const Work *w, int i, int k) {
 
 /* ---- events ---- */
 
-/* The root of guard i between a (sign * g < 0) and b (sign * g >= 0): false position; of an end that stays for a second
-   time half the value counts (Illinois). */
-static double root(Work *w, int i, double sign, Point a, Point b) {
-  double value_a = a.g, value_b = b.g, s = b.s;
+/* Guard i and its slope by s at s, of the polynomial through the samples (Newton's forward differences). */
+static Point through_samples(const Work *w, int i, double s) {
+  const double u = (SAMPLES - 1) * s;
+  double d[SAMPLES], value, slope = 0;
+  for (int k = 0; k < SAMPLES; ++k) d[k] = w->g[k][i];
+  for (int j = 1; j < SAMPLES; ++j)
+    for (int k = SAMPLES - 1; k >= j; --k) d[k] = (d[k] - d[k - 1]) / j;
+  value = d[SAMPLES - 1];
+  for (int j = SAMPLES - 2; j >= 0; --j) slope = slope * (u - j) + value, value = value * (u - j) + d[j];
+  return (Point){s, value, slope * (SAMPLES - 1)};
+}
+
+/* The root of guard i between a (sign * g < 0) and b (sign * g >= 0), infinity if it is seen to lie beyond `last`.
+
+   From the root of the polynomial through the samples on by secants; where these lead out of what is left, or nowhere,
+   by false position: of an end that stays for a second time half the value counts (Illinois). A jump or a pole, where
+   values do not fall, is halved down to. */
+static double root(Work *w, int i, double sign, Point a, Point b, double last) {
+  const double least = fmin(fabs(a.g), fabs(b.g));
+  double value_a = a.g, value_b = b.g, low = a.s, high = b.s, s = a.s + (b.s - a.s) * (a.g / (a.g - b.g));
+  Point before = {0, 0, 0};
   int moved = 0;
+  if (b.g == 0 && b.s <= last) return b.s;
+  for (int pass = 0; pass < 8; ++pass) {
+    if (!(s > low && s < high)) s = 0.5 * (low + high);
+    before = through_samples(w, i, s);
+    *(sign * before.g < 0 ? &low : &high) = s;
+    s -= before.g / before.rate;
+  }
+  if (!(s > a.s && s < b.s)) s = 0.5 * (a.s + b.s);
+  if (s > last && b.s > last) s = last;
   for (int pass = 0; pass < 100 && b.g != 0; ++pass) {
-    const double before = s;
-    s = a.s + (b.s - a.s) * (value_a / (value_a - value_b));
-    if (!(s > a.s && s < b.s)) s = 0.5 * (a.s + b.s);
-    if (fabs(s - before) <= DBL_EPSILON * s) return s;
     const Point m = probe(w, i, s);
+    if (sign * m.g < 0 && s >= last) return INFINITY;
+    const double secant = pass ? (m.g - before.g) / (m.s - before.s) : before.rate;
     if (sign * m.g < 0) {
       a = m, value_a = m.g;
       if (moved < 0) value_b *= 0.5;
@@ -341,6 +385,12 @@ static double root(Work *w, int i, double sign, Point a, Point b) {
       if (moved > 0) value_a *= 0.5;
       moved = 1;
     }
+    before = m;
+    s = pass < 6 ? m.s - m.g / secant : NAN;
+    if (!(s > a.s && s < b.s)) s = a.s + (b.s - a.s) * (value_a / (value_a - value_b));
+    if (fabs(s - m.s) <= FOUND * s && fabs(m.g) <= least) return s;
+    if (b.s - a.s <= DBL_EPSILON * b.s) return b.s;
+    if (!(s > a.s && s < b.s) || fabs(m.g) > least) s = 0.5 * (a.s + b.s);
   }
   return b.g == 0 ? b.s : s;
 }
@@ -365,11 +415,12 @@ static Point top(Work *w, int i, double sign, Point a, Point b, double level) {
   return best;
 }
 
-/* The first root of guard i in the step, in s (infinity: none). Sets armed_at[i] and sign[i]. */
-static double scan(Work *w, int i) {
+/* The first root of guard i in the step up to `last`, in s (infinity: none). Sets armed_at[i] and sign[i]. */
+static double scan(Work *w, int i, double last) {
   const int direction = w->run->directions[i];
   for (int k = 0; k + 1 < SAMPLES; ++k) {
     Point a = sample(w, i, k);
+    if (a.s >= last) break;
     const Point b = sample(w, i, k + 1);
     const double margin = w->armed_at[i] <= a.s ? 0 : w->run->arm_tol;
     int ready = direction ? direction * a.g < -margin : fabs(a.g) > margin;
@@ -392,10 +443,10 @@ static double scan(Work *w, int i) {
       continue;
     }
     w->armed_at[i] = fmin(w->armed_at[i], a.s);
-    if (sign * b.g >= 0) return root(w, i, sign, a, b);
+    if (sign * b.g >= 0) return root(w, i, sign, a, b, last);
     if (sign * a.rate > 0 && sign * b.rate < 0) {
       const Point m = top(w, i, sign, a, b, 0);
-      if (sign * m.g >= 0) return root(w, i, sign, a, m);
+      if (sign * m.g >= 0) return root(w, i, sign, a, m, last);
     }
   }
   return INFINITY;
@@ -481,7 +532,7 @@ static double find_events(Work *w, double t, const double *x, double h) {
     bounds(w, i, &low, &high);
     w->range[i] = high - low;
     w->armed_at[i] = w->run->armed[i] ? 0 : INFINITY;
-    w->root[i] = scan(w, i);
+    w->root[i] = scan(w, i, first + TIED);
     first = fmin(first, w->root[i]);
   }
   return first;
@@ -518,7 +569,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     soonest = INFINITY;
     for (int i = 0; i < G; ++i) {
       /* Only guards with a root here; the interpolant may have swapped those that are very near. */
-      w->delay[i] = w->root[i] - first > 1e-4 ? INFINITY
+      w->delay[i] = w->root[i] - first > TIED ? INFINITY
                     : w->sign[i] * g_rate[i] > 0 ? -g[i] / g_rate[i]
                                                  : (w->root[i] - first) * h;
       if (w->delay[i] < soonest) soonest = w->delay[nearest = i];
@@ -679,6 +730,7 @@ static void shut(Work *w) {
 static Work *opened(Run *r) {
   casadi_int most[4] = {1, 1, 1, 1};
   grow_work(saltus_flow_work, most);
+  grow_work(saltus_alone_work, most);
 #if PROJECT
   grow_work(saltus_project_work, most);
 #endif

@@ -169,8 +169,7 @@ class NativeStepper:
         into, at = given.ctypes.data, out.ctypes.data
         first, second = count * n, count * (n + guards)
         places = into, into + 8 * count, into + 8 * (count + first), at, at + 8 * first, at + 8 * second
-        sizes = (ctypes.c_longlong(size) for size in (count, p.ndim - 1, p.shape[-1]))
-        self._look(*sizes, *(ctypes.c_void_p(place) for place in places))
+        self._look(count, p.ndim - 1, p.shape[-1], *places)
         return tuple(part.reshape(count, -1) for part in (out[:first], out[first:second], out[second:]))
 
 
@@ -187,6 +186,7 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
     source = _source(flow, dense)
     library = ctypes.CDLL(str(build(source, _FLAGS, flow.name, LIGHT)))
     library.saltus_run.restype = library.saltus_free.restype = library.saltus_look.restype = None
+    library.saltus_look.argtypes = [ctypes.c_longlong] * 3 + [ctypes.c_void_p] * 6
     if not left_as_it_is(source):
         return library, ()
     return library, (
@@ -197,12 +197,14 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
 
 def _source(flow: Flow, dense: bool) -> str:
     """The whole translation unit: sizes, the flow in C, the integrator."""
-    functions = [flow.together]
+    functions = [flow.together, *([flow.alone] if flow.idle else [])]
     if flow.project is not None:
         functions.append(densified(flow.project, "saltus_project"))
     sizes = {"N": flow.n, "G": flow.n_guards, "F": flow.n_forces}
-    sizes |= {"PROJECT": int(flow.project is not None), "DENSE": int(dense)}
+    sizes |= {"PROJECT": int(flow.project is not None), "DENSE": int(dense), "IDLE": len(flow.idle)}
     defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
+    if flow.idle:
+        defines += f"static const int IDLE_AT[] = {{{', '.join(map(str, flow.idle))}}};\n"
     integrator = Path(__file__).with_name("dop853.c").read_text()
     # The sizes come after the flow's C, whose own names they must not touch.
     flow_in_c = _ABSENT_OUTPUT.sub("", _ABSENT_INPUT.sub(r"\2", c_source(functions)))

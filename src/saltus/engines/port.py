@@ -47,6 +47,7 @@ class Flow:
     `rhs(t, x, p) -> dx/dt`, `guards(t, x, p) -> g` (possibly no rows),
     `project(t, x, p) -> x`, applied after each accepted step (None: nothing to project). `whole(t, x, p)` gives
     right-hand side, guards and forces that belong to them in one, where these share most of what they compute.
+    `idle` are entries of p with which most of that falls away as long as all of them are zero.
 
     A flow is equal to itself only: what engines compile is kept by the flow it was made of, see `Kept`.
     """
@@ -56,6 +57,7 @@ class Flow:
     guards: ca.Function
     project: ca.Function | None = None
     whole: ca.Function | None = None
+    idle: tuple[int, ...] = ()
 
     @property
     def n(self) -> int:
@@ -81,6 +83,14 @@ class Flow:
         inputs = [symbol.sym(name, *self.rhs.size_in(i)) for i, name in enumerate(("t", "x", "p"))]
         outputs = [ca.densify(f.call(inputs, True, False)[0]) for f in (self.rhs, self.guards)]
         return ca.Function("saltus_flow", inputs, ca.cse([*outputs, symbol(0, 1)]))
+
+    @cached_property
+    def alone(self) -> ca.Function:
+        """The same with zeros for what is `idle`."""
+        t, x, p = (ca.SX.sym(name, *self.rhs.size_in(i)) for i, name in enumerate(("t", "x", "p")))
+        active = ca.SX(p)
+        active[list(self.idle)] = 0
+        return ca.Function("saltus_alone", [t, x, p], ca.cse([ca.densify(out) for out in self.together(t, x, active)]))
 
     @cached_property
     def _looking(self) -> Kernel:

@@ -191,8 +191,8 @@ class Constrained:
 
     def mass(self, t: float, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Mass matrix."""
-        n = self.equations.nv
-        return np.asarray(self._mass(t, q, p)).reshape(n, n) if n else np.zeros((0, 0))
+        n, theta = self.equations.nv, p[: len(self.mechanism.params)]  # contacts are held without any mass
+        return np.asarray(self._mass(t, q, theta)).reshape(n, n) if n else np.zeros((0, 0))
 
     def curvature(self, t: float, q: np.ndarray, v: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Part of gamma that is quadratic in the velocities, phi'' = J a + gamma."""
@@ -217,10 +217,10 @@ class Constrained:
     @cached_property
     def _mass(self) -> Kernel:
         """M column by column, one pass of the recursion each: expressions of all its entries would be many more."""
-        e, column = self.equations, SX.sym("column", self.equations.nv)
+        e, theta, column = self.equations, self.mechanism.p, SX.sym("column", self.equations.nv)
         product = self.with_params([ca.densify(e.times_mass(column))])
-        times = ca.Function("times", [column, e.t, e.q, e.p], product)
-        t, q, p = ca.MX.sym("t"), ca.MX.sym("q", e.nq), ca.MX.sym("p", e.p.numel())
+        times = ca.Function("times", [column, e.t, e.q, theta], product)
+        t, q, p = ca.MX.sym("t"), ca.MX.sym("q", e.nq), ca.MX.sym("p", theta.numel())
         M = times.map("columns", "serial", e.nv, [1, 2, 3], [])(ca.DM.eye(e.nv), t, q, p)
         return Kernel(ca.Function("mass", [t, q, p], [M], ["t", "q", "p"], ["M"]), native=False)
 

@@ -291,7 +291,20 @@ class Mode:
         project = None
         if self.ode.project is not None:
             project = self.function("project", ca.vertcat(self.ode.project, self.work, e.z))
-        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, whole)
+        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, whole, self._closing)
+
+    @property
+    def _closing(self) -> tuple[int, ...]:
+        """Places in p of which contacts are closed, where all of them may be open."""
+        c = self.constrained
+        always = any(not x.normal for x in c.elements)  # joints that rub do so all the time
+        return () if always else self._in_block("closed")
+
+    def _in_block(self, key: str) -> tuple[int, ...]:
+        """Places in p of one number of every contact whose mode is given."""
+        elements = self.constrained.elements
+        starts = accumulate((x.size for x in elements), initial=self.layout.slice("anchors").start)
+        return tuple(at + x.places[key].start for at, x in zip(starts, elements, strict=False))
 
     @cached_property
     def _guards(self) -> list[SX]:
@@ -365,8 +378,9 @@ class Mode:
 
     @cached_property
     def volume(self) -> Kernel:
-        """Measure of how far the choice of coordinates is from singular."""
-        return self._kernel("volume", SX(1) if self.ode.volume is None else self.ode.volume)
+        """Measure of how far the choice of coordinates is from singular, where there is one."""
+        assert self.ode.volume is not None
+        return self._kernel("volume", self.ode.volume)
 
     # ---- what follows from accelerations and reactions ----------------------------------------------------------
 
@@ -393,6 +407,12 @@ class Mode:
             return a.reshape(len(t), -1), reactions.reshape(len(t), -1)
         rates, _, reactions = look(t, x, p)
         return rates[:, self.layout.nq : self.layout.nq + self.layout.nw], reactions
+
+    @cached_property
+    def unheeded(self) -> list[int]:
+        """Places in p of who is felt to touch, where the law does not mind."""
+        felt = [SX(0, 1), *(x.symbols["felt"] for x in self.constrained.elements)]
+        return [] if ca.depends_on(self.action.u, ca.vertcat(*felt)) else list(self._in_block("felt"))
 
     @cached_property
     def contact_response(self) -> Kernel:
@@ -436,7 +456,7 @@ class Mode:
         self, q: np.ndarray, v: np.ndarray, work: np.ndarray | None = None, z: np.ndarray | None = None
     ) -> np.ndarray:
         """Return x from all positions and velocities."""
-        w = v[list(self.ode.independent)]
+        w = v[list(self.ode.independent)] if self.formulation.reduced else v
         work = np.zeros(self.layout.n_work) if work is None else work
         return np.concatenate([q, w, work, np.zeros(self.layout.n_z) if z is None else z])
 
@@ -447,7 +467,7 @@ class Mode:
     def check_regular(self, t: float, x: np.ndarray, p: np.ndarray) -> float:
         """Volume now; Singular if the coordinates cannot carry the motion, or move nothing heavy."""
         q, base, c = x[: self.layout.nq], self.base(p), self.constrained
-        volume = float(np.ravel(self.volume(t, x, p))[0])
+        volume = 1.0 if self.ode.volume is None else float(np.ravel(self.volume(t, x, p))[0])
         if self.formulation.reduced and self.choice.rows and not volume > 0:
             names = [self.mechanism.v_names[i] for i in self.choice.independent]
             raise Singular(

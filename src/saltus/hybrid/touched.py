@@ -104,7 +104,7 @@ class Touched(Constrained):
     def rubbing(self, slip: SX, i: int) -> SX:
         """Force (N) or effort (Nm) against a slip, zero of a contact that is open or holds itself at rest."""
         x = self.elements[i]
-        size = self.normals[self.sliding.index(i)] if x.normal else 1.0
+        size = self.normals[self.sliding.index(i)] * (1 - x.steady) + x.steady if x.normal else 1.0
         way = x.slipping * x.direction(slip) + x.leaning * x.symbols["direction"]
         return -x.symbols["friction"] * size * way
 

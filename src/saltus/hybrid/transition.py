@@ -257,14 +257,14 @@ class Entrance:
         if not c.rows:
             return Passed(q, v, slope=np.eye(self.n)[1 : 1 + self.nq + self.nv] if slope else None)
         rows = choose_rows(c, t, q, base)
+        phi, J, phi_t = c.closure(t, q, base)
         for _ in range(SETTLING):
-            phi, J, _ = c.closure(t, q, base)
             if np.abs(phi).max() < CLOSED:
                 break
             saddle, _ = self._saddle(t, q, base, J[list(rows)])
             step = self._solved(saddle, np.concatenate([np.zeros(self.nv), -phi[list(rows)]]), t)[: self.nv]
             q = self._helper.move(q, step, theta)
-        phi, J, phi_t = c.closure(t, q, base)
+            phi, J, phi_t = c.closure(t, q, base)
         A = J[list(rows)]
         saddle, M = self._saddle(t, q, base, A)
         solved = self._solved(saddle, np.concatenate([M @ v, -phi_t[list(rows)]]), t)

@@ -28,13 +28,21 @@ def rank(J: np.ndarray) -> int:
     """Numerical rank."""
     if J.size == 0:
         return 0
-    singular = np.linalg.svd(scaled_rows(J), compute_uv=False)
+    return _rank(scaled_rows(J))
+
+
+def _rank(scaled: np.ndarray) -> int:
+    singular = np.linalg.svd(scaled, compute_uv=False)
     return int((singular > RANK_TOL * max(1.0, singular[0])).sum())
 
 
 def independent_rows(J: np.ndarray, alike: Sequence[Hashable] | None = None) -> list[int]:
     """A largest set of independent rows, well conditioned: each time the row that adds most to those taken."""
-    wanted, moving = rank(J), np.flatnonzero(np.linalg.norm(scaled_rows(J), axis=1))
+    if J.size == 0:
+        return []
+    scaled = scaled_rows(J)
+    moving = np.flatnonzero(scaled.any(axis=1))
+    wanted = _rank(scaled[moving]) if len(moving) else 0
     return moving.tolist() if len(moving) == wanted else pivots(scaled_rows(J, alike).T, wanted)
 
 

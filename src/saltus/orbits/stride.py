@@ -386,7 +386,7 @@ class _Stay:
         try:
             out = settle(contacts, t, q, v, response(self.d.mode, t, self.p), own)
         except NoForces as problem:
-            raise Lost(f"at t = {t:.4g} s {problem}", reason="painleve") from problem
+            raise Lost(f"at t = {t:.4g} s {problem}", reason=problem.data["kind"]) from problem
         if not out.changes and out.impact is None:
             self.rooms = {k: self.rooms.get(k, WATCH) * 10 for k in own}
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -97,8 +97,10 @@ def first_domain(system: HybridSystem, domain: Domain | str | None) -> Domain:
     return system.domains[name]
 
 
-def check_events(system: HybridSystem, ground: Ground, names: Iterable[str]) -> None:
+def check_events(system: HybridSystem, ground: Ground, names: Collection[str]) -> None:
     """Refuse names of events that the system does not have."""
+    if not names:
+        return
     known = [e.name for e in system.edges]
     if system.terrain is not None:
         known += [f"{x.name} {change}" for x in elements(system.mechanism, ground) for change in CHANGES]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
@@ -12,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from saltus.dynamics.contact_problem import NoForces
-from saltus.dynamics.unilateral import GROWN, LEAN, Element
+from saltus.dynamics.unilateral import GROWN, LEAN, Element, given_speed
 from saltus.errors import BadValue
 from saltus.ground import Ground
 from saltus.hybrid.touched import Touched
@@ -51,7 +50,7 @@ class Now:
     patch: Patch | None = None
     reference: np.ndarray | None = None
     share: float = 1.0  # of a load at rest that others bear too; 0: others hold it; LEAN or less: it leans
-    bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # against that, per load: friction of one that leans
+    bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # against that, per load or (N): of one that leans
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
 
@@ -79,15 +78,17 @@ class Now:
     def way(self, slip: np.ndarray) -> np.ndarray:
         """Unit direction of a slip with this velocity, as `Element.direction` has it."""
         if self.young:
-            slip = slip + self.direction * self.starts**3 / (self.starts**2 + slip @ slip)
+            slip = slip + self.direction * given_speed(self.starts, slip @ slip)
         return slip / np.linalg.norm(slip)
 
     def like(self, other: Now) -> bool:
         """Whether it does the same as another, wherever it is held."""
-        modes = [(x.closed, x.stick, x.friction, x.patch and replace(x.patch, free=FREE)) for x in (self, other)]
+        if (self.closed, self.stick, self.friction) != (other.closed, other.stick, other.friction):
+            return False
+        patches = [x.patch and replace(x.patch, free=FREE) for x in (self, other) if self.patch is not other.patch]
         pairs = (self.direction, other.direction), (self.bears, other.bears)
-        near = all(np.abs(a - b).max(initial=0.0) <= 1e-9 for a, b in pairs)
-        return modes[0] == modes[1] and near and math.isclose(self.share, other.share, rel_tol=1e-3)
+        near = all(a is b or np.abs(a - b).max(initial=0.0) <= 1e-9 for a, b in pairs)
+        return near and patches[:1] == patches[1:] and math.isclose(self.share, other.share, rel_tol=1e-3)
 
     def block(self, felt: bool) -> list[float]:
         """Its run-time parameters, in the order that `Element` has."""
@@ -141,16 +142,19 @@ class Contacts:
         self.hard = [at for at, x in zip(places, c.elements, strict=False) if not x.soft]  # where the block closes them
         self.felt = [one.closed for one in self.now]
         self.impacts: list[float] = []  # times
-        feet = [x.part for x in c.elements if isinstance(x.part, Foot)] if ground.patches > 1 else []
-        radii = ca.Function("radii", [c.mechanism.p], [ca.vertcat(SX(0, 1), *[number(foot.radius) for foot in feet])])
-        self._radii = dict(zip((foot.name for foot in feet), radii(params).full().ravel().tolist(), strict=True))
+        self._radii: dict[str, float] = {}
+        if ground.patches > 1:
+            feet = [x.part for x in c.elements if isinstance(x.part, Foot)]
+            sizes = ca.vertcat(SX(0, 1), *[number(foot.radius) for foot in feet])
+            radii = ca.Function("radii", [c.mechanism.p], [sizes])(params).full().ravel().tolist()
+            self._radii = dict(zip((foot.name for foot in feet), radii, strict=True))
 
     # ---- keeping ------------------------------------------------------------------------------------------------
 
     @property
     def kept(self) -> tuple[Now, ...]:
         """All contacts as they are now."""
-        return tuple(copy(one) for one in self.now)
+        return tuple([one.__copy__() for one in self.now])
 
     def restore(self, kept: Sequence[Now]) -> None:
         """Go back to contacts as they were, with the friction and restitution of the present Params."""
@@ -218,7 +222,10 @@ class Contacts:
     @property
     def block(self) -> np.ndarray:
         """Run-time parameters of all contacts."""
-        return np.array([x for one, f in zip(self.now, self.felt, strict=True) for x in one.block(f)], float)
+        out: list[float] = []
+        for one, felt in zip(self.now, self.felt, strict=True):
+            out += one.block(felt)
+        return np.array(out, float)
 
     @property
     def base(self) -> np.ndarray:
@@ -234,15 +241,16 @@ class Contacts:
 
     def look(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         """Give feet the patches of ground that are nearest, and round faces a reference across their normal."""
-        places = np.reshape(self.c.meeting(t, q, v, self.base)[5], (-1, 3))
+        feet = [i for i, one in enumerate(self.now) if isinstance(one.element.part, Foot) and one.element.patch == 0]
+        if self.ground.patches == 1:
+            feet = [i for i in feet if self.now[i].patch is None]  # there is no other
+        places = np.reshape(self.c.meeting(t, q, v, self.base)[5], (-1, 3)) if feet else np.zeros(0)
         up = 2 if self.c.mechanism.spatial else 1
-        for i, one in enumerate(self.now):
-            if isinstance(one.element.part, Foot) and one.element.patch == 0:
-                mine = [k for k, x in enumerate(self.c.elements) if x.part is one.element.part]
-                near = self.ground.meets(
-                    float(places[i, 0]), float(places[i, up]), self._radii.get(one.element.part.name, 0.0)
-                )
-                self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
+        for i in feet:
+            part = self.now[i].element.part
+            mine = [k for k, x in enumerate(self.c.elements) if x.part is part]
+            near = self.ground.meets(float(places[i, 0]), float(places[i, up]), self._radii.get(part.name, 0.0))
+            self._assign([self.now[k] for k in mine], near, [self.given[k] for k in mine])
         unknown = [one for one in self.now if "reference" in one.element.places and one.reference is None]
         if unknown:
             normals = np.reshape(self.c.meeting(t, q, v, self.base)[4], (-1, 3))
@@ -322,10 +330,11 @@ class Contacts:
 
     def grow(self, fired: Sequence[int], t: float, q: np.ndarray, v: np.ndarray) -> bool:
         """Have slips go their own way that are about fast enough; whether guards fired for nothing else."""
-        u, grown = np.ravel(self.c.meeting(t, q, v, self.base)[1]), set()
-        for i, one in enumerate(self.now):
-            if one.young and not one.element.soft and math.hypot(*u[self.tangential(i)]) > GROWN / 2 * one.starts:
-                one.direction = np.zeros(2)
+        young, grown = [i for i, one in enumerate(self.now) if one.young and not one.element.soft], set()
+        u = np.ravel(self.c.meeting(t, q, v, self.base)[1]) if young else np.zeros(0)
+        for i in young:
+            if math.hypot(*u[self.tangential(i)]) > GROWN / 2 * self.now[i].starts:
+                self.now[i].direction = np.zeros(2)
                 grown.add(("slip", i))
         return grown.issuperset(self.c.watched[k] for k in fired)
 
@@ -341,7 +350,7 @@ class Contacts:
                 f"normal forces of {who} grow without bound with the friction that they cause (Painleve's paradox): "
                 "friction is too strong for this configuration of rigid links; give less, or contacts that give way "
                 "(stiffness=)",
-                solutions=0,
+                kind="painleve",
             )
         leaving: dict[int, str] = {}
         for what, i in watched:

@@ -52,7 +52,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
         sampled.append(_Samples(stay, i, begin, rate, continues=continues, last=i == lasting[-1][0]))
     outputs = iter(_outputs([(s.stay, s.t, s.x, s.p) for s in sampled]))
     by_index = {s.piece.phase: s for s in sampled}
-    samples, done, gap = [], np.zeros(len(channels)), 0.0
+    samples, done, gap = [], np.zeros(len(channels)), _gap_at_steps(sampled)
     for i, stay in enumerate(log.stays):
         place = [channels.index(n) for n in stay.mode.power_names]
         if i in by_index:
@@ -61,8 +61,7 @@ def record(log: Log, t: float, q: np.ndarray, begin: float, rate: float) -> Traj
             work = np.tile(done, (len(s.t), 1))
             work[:, place] += own.pop("own_work")
             samples.append(own | {"work": work, "phase": np.full(len(s.t), i)})
-            gap = max(gap, own.pop("off"), _gap_at_steps(s))
-            samples[-1].pop("off", None)
+            gap = max(gap, samples[-1].pop("off"))
         end = stay.x_end[stay.mode.layout.work]
         if len(end) and not stay.goes_on:
             done[place] += end
@@ -238,13 +237,17 @@ def _modes(mode: Mode, p: np.ndarray, n: int) -> np.ndarray:
     return out
 
 
-def _gap_at_steps(s: _Samples) -> float:
-    """Largest constraint error where steps begin and end."""
-    mode, piece, p = s.stay.mode, s.piece, s.stay.parameters[0]
-    if not mode.constrained.rows:
-        return 0.0
-    x = np.vstack([piece.coefficients[:, 0], piece.coefficients[-1].sum(axis=0)])
-    return _apart(mode, np.asarray(mode.constrained.gaps(piece.breaks, x[:, : mode.layout.nq], mode.base(p))))
+def _gap_at_steps(sampled: Sequence[_Samples]) -> float:
+    """Largest constraint error where steps begin and end; each mode is called once."""
+    worst = 0.0
+    for mode in {id(s.stay.mode): s.stay.mode for s in sampled if s.stay.mode.constrained.rows}.values():
+        mine = [s for s in sampled if s.stay.mode is mode]
+        t = np.concatenate([s.piece.breaks for s in mine])
+        x = np.vstack([y for s in mine for y in (s.piece.coefficients[:, 0], s.piece.coefficients[-1].sum(axis=0))])
+        base = [mode.base(s.stay.parameters[0]) for s in mine]
+        p = np.repeat(base, [len(s.piece.breaks) for s in mine], axis=0) if len(mine) > 1 else base[0]
+        worst = max(worst, _apart(mode, np.asarray(mode.constrained.gaps(t, x[:, : mode.layout.nq], p))))
+    return worst
 
 
 def _apart(mode: Mode, phi: np.ndarray) -> float:

@@ -234,8 +234,7 @@ class _Run:
         except NoForces as problem:
             if not any(stay.breaks for stay in log.stays):
                 self._stand(domain)
-            kind = "unresolved" if problem.data["solutions"] is None else "painleve"
-            log.outcome = Outcome(kind, str(problem), self.t)
+            log.outcome = Outcome(problem.data["kind"], str(problem), self.t)
         except SaltusError as problem:
             if not any(stay.breaks for stay in log.stays):
                 raise
@@ -326,7 +325,7 @@ class _Run:
         try:
             out = settle(self.contacts, self.t, self.q, self.v, felt, fired)
         except NoForces as problem:
-            if problem.data["solutions"] is None:
+            if problem.data["kind"] == "unresolved":
                 self._bound(now, x, p)
             raise
         if fired and not out.changes and out.impact is None:

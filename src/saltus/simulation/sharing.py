@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from saltus.dynamics.shared_forces import Forces, Law, centred, rank
-from saltus.dynamics.unilateral import LEAN
+from saltus.dynamics.unilateral import LEAN, STEADY
 from saltus.simulation.contacts import SHARED, Contacts, Now
 
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
 LIGHT = 1e-3  # share of friction where loads are preferred to it
+AIMS = 5  # times that contacts which lean are put right
+STEPS = 21  # of forces between those found and those farthest from their limits
 SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 
 
@@ -24,17 +26,18 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
     `respond` gives accelerations and forces of all rows as the contacts are, and `size` is that of free accelerations.
     Those forces have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull
     is open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
-    use is as small as can be. If that does not do, all lean by their loads as forces far from all limits do; then
-    who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are preferred to
-    friction. Where nothing will do, the best is kept.
+    use is as small as can be. If that does not do, all lean as forces far from all limits do, by their loads or
+    steadily; then who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are
+    preferred to friction. Where nothing will do, the best is kept.
     """
     first = best = [copy(one) for one in group.now]
     least, wanted, borne = math.inf, None, forces.f
     shared = 1.0, lambda: None, group.weigh, SHARINGS
     leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
+    steadily = STEADY, lambda: group.lean(forces), group.aim, AIMS
     idling = 1.0, lambda: None, group.idle(forces.f), 2 * len(first)
     loaded = LIGHT, lambda: None, group.weigh, SHARINGS
-    for share, prepare, mend, times in (shared, leaning, idling, loaded):
+    for share, prepare, mend, times in (shared, leaning, steadily, idling, loaded):
         group.put(first)
         group.begin(share)
         prepare()
@@ -69,6 +72,7 @@ class Group:
     G: np.ndarray  # mobility of these
     weights: np.ndarray | None = None  # of Lawson's method
     least: float = 1.0  # of the shares
+    aimed: np.ndarray = field(default_factory=lambda: np.zeros(0))  # forces by which contacts lean
 
     @property
     def now(self) -> list[Now]:
@@ -87,11 +91,33 @@ class Group:
             one.share *= share if one.stick else 1.0
 
     def lean(self, found: Forces) -> None:
-        """Have friction of those that stick grow with their loads as in forces that are far from all limits."""
-        f = centred(self.G, self.laws, found)
+        """Have friction of those that stick grow with their loads as in forces that are well within all limits.
+
+        Those are as near to the ones found as half of the room that there is at most allows: a wedge could bear loads
+        of any size, and the larger they are, the less friction by them says of what each bears.
+        """
+        far = centred(self.G, self.laws, found)
+        if far is None:
+            return
+        ways = (found.f + step * (far - found.f) for step in np.linspace(0.0, 1.0, STEPS))
+        enough = self._room(far) / 2
+        f = next((f for f in ways if self._room(f) >= enough), far)
+        self.aimed = f
         for one, x in zip(self.now, self.laws, strict=True):
-            if f is not None and one.stick and one.share > 0 and x.normal is not None and f[x.normal] > 0:
-                one.bears = -f[list(x.tangential)] / f[x.normal]
+            if one.stick and one.share > 0 and x.normal is not None and f[x.normal] > 0:
+                one.bears = -f[list(x.tangential)] / (f[x.normal] if one.share > STEADY else 1.0)
+
+    def aim(self, _: int, f: np.ndarray) -> None:
+        """Have those that lean steadily bear what the forces f that come of it are off the ones wanted."""
+        for one, x in zip(self.now, self.laws, strict=True):
+            if one.leans and x.normal is not None and self.aimed[x.normal] > 0:
+                one.bears = one.bears + (f - self.aimed)[list(x.tangential)]
+
+    def _room(self, f: np.ndarray) -> float:
+        """Least share of its limit that one that sticks does not use."""
+        limits = self.limits(f)
+        held = np.array([one.stick for one in self.now])
+        return float((1 - self.drags(f) / np.maximum(limits, LEAST * np.abs(f).max()))[held].min(initial=1.0))
 
     def relieve(self, f: np.ndarray) -> None:
         """Open those that bear nothing, as far as forces are known, where others hold all that they would."""

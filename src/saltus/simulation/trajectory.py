@@ -43,10 +43,11 @@ class Outcome:
     """How a run ended, and whether it is a motion that a machine could make.
 
     `kind` is "finished", "stopped" (after so many events), "interrupted", "chattering", "not finite", "step too small",
-    "step limit", "slip ended", "painleve" (the laws of contact have no solution, or several), "unresolved" (none was
-    found), "failed", or the name the user gave with `system.ends`. `faults` says in one line each, with numbers, what
-    is wrong with the motion: the ground pulled, a foot was below it, more friction was needed than there is, a reset
-    moved the machine, the start did not satisfy its domain, energy or loops are off.
+    "step limit", "slip ended", "painleve" (the laws of contact have no solution, or several), "jammed" (motions that
+    are given leave contacts no way but inwards), "unresolved" (no solution was found), "failed", or the name the user
+    gave with `system.ends`. `faults` says in one line each, with numbers, what is wrong with the motion: the ground
+    pulled, a foot was below it, more friction was needed than there is, a reset moved the machine, the start did not
+    satisfy its domain, energy or loops are off.
     """
 
     kind: str

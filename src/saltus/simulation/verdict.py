@@ -21,9 +21,9 @@ PULL, BEYOND = 1e-6, 1e-6  # of the largest normal force, or of the weight: what
 
 def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
     """What no machine could do, and what the run got wrong, each in one line with its numbers."""
-    out = _accuracy(log, run, t, q)
+    heavy = weight(log.system.mechanism, log.params)
+    out = _accuracy(log, run, t, q, heavy)
     known = min(LOOSE * log.tolerance, COARSE)
-    heavy = weight(log.system.mechanism, log.params) if run.meta["contacts"] else 0.0
     for name, contact in run.meta["contacts"].items():
         largest = max(contact["normal_max"], -contact["normal_min"], 0.0)
         limit = largest or max(contact["friction_given"], 0.0)  # dry friction of a joint has no normal force
@@ -50,8 +50,8 @@ def weight(m: Mechanism, params: np.ndarray) -> float:
     return float(ca.Function("weight", [m.p], [mass(m) * ca.norm_2(ca.densify(m.gravity))])(params))
 
 
-def _accuracy(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
-    """Energy and constraints that the tolerance does not explain.
+def _accuracy(log: Log, run: Trajectory, t: float, q: np.ndarray, heavy: float) -> list[str]:
+    """Energy and constraints that the tolerance does not explain, of a machine as `heavy` (N).
 
     Velocities are known to d = LOOSE tolerance (1 + |v|), COARSE (1 + |v|) at most, so energies to the sum of
     M_ii (|v_i| d_i + d_i^2 / 2).
@@ -66,7 +66,7 @@ def _accuracy(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
     speed = np.abs(run.arrays["v"]).max(axis=0)
     error = known * (1 + speed)
     allowed = MISSED * float(run.meta["energy_scale"]) + float(mass @ (speed * error + error**2 / 2))
-    allowed += log.tolerance * weight(log.system.mechanism, log.params)  # positions are known to a tolerance
+    allowed += log.tolerance * heavy  # positions are known to a tolerance
     residual = max(abs(run.energy_account["residual"]), float(run.meta["energy_drift"]))
     out = []
     if not residual <= allowed:
