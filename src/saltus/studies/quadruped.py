@@ -226,8 +226,8 @@ def growth(
     """By how much a small difference of starts grows per stride, in the first twelve: how irregular a run from rest is.
 
     A second run starts with 1e-4 deg more roll. The distance d of roll and pitch (rad) from the first, the largest in
-    each stride, grows as g^n: g is fitted to log d in the strides n from the second on, as long as d < 0.02. None if that
-    lasts for less than three strides.
+    each stride, grows as g^n: g is fitted to log d in the strides n from the second on, as long as d < 0.02. None if
+    that lasts for less than three strides.
     """
     other, T = alone(m, gait, strides, ROLL + APART, more), period(m, gait, more)
     both = zip(angles(turns(run))[:2], angles(turns(other))[:2], strict=True)
