@@ -72,7 +72,7 @@ class Group:
     G: np.ndarray  # mobility of these
     weights: np.ndarray | None = None  # of Lawson's method
     least: float = 1.0  # of the shares
-    aimed: np.ndarray = field(default_factory=lambda: np.zeros(0))  # forces by which contacts lean
+    aimed: np.ndarray = field(default_factory=lambda: np.zeros(0))  # forces by which contacts lean; none: there are no others
 
     @property
     def now(self) -> list[Now]:
@@ -110,7 +110,7 @@ class Group:
     def aim(self, _: int, f: np.ndarray) -> None:
         """Have those that lean steadily bear what the forces f that come of it are off the ones wanted."""
         for one, x in zip(self.now, self.laws, strict=True):
-            if one.leans and x.normal is not None and self.aimed[x.normal] > 0:
+            if one.leans and x.normal is not None and self.aimed.size and self.aimed[x.normal] > 0:
                 one.bears = one.bears + (f - self.aimed)[list(x.tangential)]
 
     def _room(self, f: np.ndarray) -> float:
