@@ -72,7 +72,7 @@ class Group:
     G: np.ndarray  # mobility of these
     weights: np.ndarray | None = None  # of Lawson's method
     least: float = 1.0  # of the shares
-    aimed: np.ndarray = field(default_factory=lambda: np.zeros(0))  # forces by which contacts lean; none: there are no others
+    aimed: np.ndarray = field(default_factory=lambda: np.zeros(0))  # forces by which contacts lean
 
     @property
     def now(self) -> list[Now]:
