@@ -78,7 +78,7 @@ def _judged(given: Toucher, first: Any) -> tuple[str, str, str, int, int]:
     outcome = first.outcome
     counts = len(first.events), sum(e.impact is not None for e in first.events)
     wrong = of_run(given, first)
-    if wrong:
+    if wrong and not outcome.faults:
         return "wrong", outcome.kind, "; ".join(wrong), *counts
     if outcome.kind == "painleve" and "Painleve" in outcome.detail:
         return "painleve", outcome.kind, outcome.detail, *counts
@@ -105,9 +105,10 @@ random instants: no gap below zero, no normal force below zero or across a gap, 
 inwards, friction within its cone and against the slip or the slip that starts, M a = h + J' f with those forces, no
 energy from friction or impacts; and of every impact, impulses by Moreau's law with restitution that give its change of
 velocity.
-*Named* means refused with an error, *painleve* that the run ended where the laws have no solution or several, *jammed*
-that motions given in time left contacts no way but inwards, which the judge finds too, *unfinished* any other ending
-before time. `python -m robust contacts --seed N` shows one machine again."""
+*Wrong* is what the judge finds fault with and the run itself does not: `outcome.faults` is empty. *Named* means refused
+with an error, *painleve* that the run ended where the laws have no solution or several, *jammed* that motions given in
+time left contacts no way but inwards, which the judge finds too, *unfinished* any other ending before time, or that the
+run itself says what is not physical in it. `python -m robust contacts --seed N` shows one machine again."""
 
 
 def section(records: list[dict[str, Any]]) -> str:

@@ -17,6 +17,7 @@ from robust.motion import Pose, across, cross, world
 from robust.touching import UNTIL, Near, Touch, Toucher, near
 
 FINE = 1e-6  # of the terms of an equation
+NOTHING = 1e-15  # J: round-off of work, however little there is
 NEAR = 1e-7  # m: what is so near may be pressed
 REST = 2e-4  # m/s: what would rise by less than 2e-11 m stays, so fast where it is pressed with 1000 m/s2
 RAYS = 24  # of a friction cone in 3D
@@ -255,7 +256,7 @@ def of_run(given: Toucher, run: Any) -> list[str]:
     faults += [
         f"{name} does {work:.3g} J of work, which friction cannot"
         for name, work in run.meta["work"].items()
-        if name.split()[0] == "friction" and work > 1e3 * given.machine.tolerance * run.meta["energy_scale"]
+        if name.split()[0] == "friction" and work > 1e3 * given.machine.tolerance * run.meta["energy_scale"] + NOTHING
     ]
     return faults
 
