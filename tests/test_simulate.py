@@ -494,3 +494,14 @@ def test_velocities_between_few_samples_of_a_body_that_turns(formulation):
     run = sl.simulate(m, start, until=1.0, formulation=formulation, rate=2.0)
     times = np.linspace(0.01, 0.99, 57)
     np.testing.assert_allclose(run.at(times).velocities, exact.at(times).velocities, atol=1e-6)
+
+
+def test_a_body_at_the_pole_of_its_angles_is_told_so():
+    """It turns about y at 1 rad/s, from 0.1 rad before the pole and with a little of x."""
+    m = sl.Mechanism("tumbling", spatial=True)
+    body = m.link("body", mass=1, inertia=(0.1, 0.2, 0.3))
+    m.free("base", m.ground, body, rotation="zyx")
+    start = m.assemble(base=(0, 0, 0, 0.0, np.pi / 2 - 0.1, 0.0), rates={"base": (0, 0, 0, 1e-7, 1.0, 0.0)})
+    run = sl.simulate(m, start, until=1.0, max_steps=2000)
+    assert run.outcome.kind == "step limit"
+    assert "base is at the pole of its angles (gimbal lock)" in run.outcome.detail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from saltus.dynamics.formulations import Baumgarte
 from saltus.engines.port import Stop
 from saltus.hybrid.mode import Mode
 from saltus.simulation.trajectory import Outcome
+
+POLE = 1e-3  # rad: so near to its pole a joint of three angles is lost
 
 
 def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray) -> str:
@@ -22,6 +25,13 @@ def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray)
                 f"all max_steps steps are used up in {name!r}: {', '.join(jumping)} runs at the limit of its motor's "
                 "speed, where the torque jumps between all and none; give the motor a torque or a stall torque, from "
                 "which it falls along a line"
+            )
+        poles = _at_pole(now, x)
+        if poles:
+            return (
+                f"all max_steps steps are used up in {name!r}: {', '.join(poles)} is at the pole of its angles (gimbal "
+                "lock), where the other two turn ever faster; give the joint a quaternion, m.free(...) without "
+                "rotation=, or angles in another order"
             )
         return (
             f"all max_steps steps are used up in {name!r}: its motion is very fast or stiff against the time asked "
@@ -64,6 +74,19 @@ def _at_full_speed(now: Mode, t: float, x: np.ndarray, p: np.ndarray) -> list[st
         and motor.line is None
         and abs(abs(v[n] * motor.gear) - motor.speed) < 1e-3 * motor.speed
     ]
+
+
+def _at_pole(now: Mode, x: np.ndarray) -> list[str]:
+    """Joints of three angles of which the middle one leaves the other two the same axis."""
+    names = now.mechanism.q_names
+    angles = dict(zip(names, x[: len(names)], strict=True))
+    letters = {(n.rpartition(".")[0], n[-2]): n[-1] for n in names if re.fullmatch(r".*\.r[123][xyz]", n)}
+    found = []
+    for (joint, place), letter in letters.items():
+        if place == "2":
+            turned = math.cos if letters[joint, "1"] != letters[joint, "3"] else math.sin  # zyx or zxz
+            found += [joint] if abs(turned(angles[f"{joint}.r2{letter}"])) < POLE else []
+    return found
 
 
 def slip_ended(now: Mode, k: int, t: float) -> Outcome:
