@@ -35,10 +35,10 @@ SCATTERED = 1000  # guesses of modes with slips that start anywhere
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
 ROUND_OFF = 1e-13
-STILL = 1e-4  # m/s, m/s2: less is measured by this, since in a balance all that is left is round-off
+STILL = 1e-12  # m/s, m/s2: less is measured by this
 TINY, HUGE = 1e-300, 1e100
 UNLIKE = 1e-6  # of the largest mobility: less of it is measured by itself, since links may be light beyond measure
-RANK = 1e-9  # of the largest mobility: none
+RANK = 1e-11  # of the largest mobility: none
 NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 
 
