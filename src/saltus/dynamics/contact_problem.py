@@ -304,11 +304,8 @@ class _Problem:
 
     def scattered(self) -> Forces | None:
         """A solution in any modes, with slips that start in 3D tried from all around: Newton's method may miss them."""
-        choices = [
-            (["open"] if x.normal is not None else []) + (["stick"] if x.rough else []) + ["slip"] * bool(x.tangential)
-            for x in self.laws
-        ]
-        choices = [own or ["slip"] for own in choices]
+        may = ([("open", x.normal is not None), ("stick", x.rough), ("slip", True)] for x in self.laws)
+        choices = [[mode for mode, possible in own if possible] for own in may]
         steps = np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0])  # turns, of which no multiples meet
         guesses = itertools.product(range(SCATTERED), itertools.product(*choices))
         for turn, modes in itertools.islice(guesses, SCATTERED):
