@@ -100,11 +100,15 @@ class Watch:
         place, side, search = self._request.shift.start + i, -int(self._request.directions[i]), _Search(probe)
         shift = float(self._p[place])
         level = min(abs(shift), FAR) - side * shift
-        if all(search.first_beyond(a, b, side, level) is None for a, b in itertools.pairwise(points)):
-            return 0.0
-        self._p[place], self.armed[i] = 0.0, False
-        self.left.append(i)
-        return shift
+        for a, b in itertools.pairwise(points):
+            left, further = search.first_beyond(a, b, side, level), search.first_beyond(a, b, -side, _TINY)
+            if left is not None and (further is None or left[1].s < further[1].s):
+                self._p[place], self.armed[i] = 0.0, False
+                self.left.append(i)
+                return shift
+            if further is not None:
+                return 0.0
+        return 0.0
 
     def _look(self, t: Array, x: Array, xdot: Array) -> tuple[Array, Array]:
         g, rate = self._kernel.batch(t, x, self._p, xdot)
