@@ -188,7 +188,7 @@ def write_model(
     if path.suffix.lower() in XML:
         from saltus.files.xml.models import write_xml
 
-        if ground is not None and not partial and ground_data(ground, m.spatial):
+        if ground is not None and ground_data(ground, m.spatial):
             raise BadModel(
                 f"{path}: {ground!r} has no element here: MJCF and URDF are written for level ground at 0; write "
                 ".yaml, or leave ground= out and give it to sl.simulate",
