@@ -360,17 +360,19 @@ def _plot_touches(run: Trajectory) -> Figure:
         own = touches.of(name)
         colours = [COLOURS[i % len(COLOURS)] for i in (2 * k, 2 * k + 1)]
         closed = own["closed"] > 0.5
+        if closed.any() and not own["normal"].any():
+            continue  # dry friction of a joint is an effort against none: its strip tells all
         axes[1].plot(*curve(run, np.where(closed, own["normal"], np.nan)), label=f"{name}: normal", color=colours[0])
         if not own["static"].any():
             continue
         along = np.where(closed, own["tangential"], np.nan)
         axes[1].plot(*curve(run, along), label=f"{name}: tangential", color=colours[1])
-        loaded = closed & (own["normal"] > 1e-6 * own["normal"].max())  # dry friction of a joint has no normal force
+        loaded = closed & (own["normal"] > 1e-6 * own["normal"].max())
         used = np.divide(along, own["normal"], out=np.full(len(along), np.nan), where=loaded)
         axes[2].plot(*curve(run, used), label=f"{name}: used", color=colours[0])
         given = np.where(closed, np.where(own["stick"] > 0.5, own["static"], own["friction"]), np.nan)
         axes[2].plot(*curve(run, given), label=f"{name}: given", color=colours[0], linestyle="--", linewidth=0.9)
-    axes[1].set_ylabel("force (N)")
+    axes[1].set_ylabel("force (N), of turns (Nm)")
     axes[2].set_ylabel("friction (1)")
     axes[2].set_ylim(bottom=0.0)
     for ax in axes[1:]:
