@@ -291,14 +291,13 @@ class Mode:
         project = None
         if self.ode.project is not None:
             project = self.function("project", ca.vertcat(self.ode.project, self.work, e.z))
-        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, whole, self._closing)
+        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, whole, self._factors)
 
     @property
-    def _closing(self) -> tuple[int, ...]:
-        """Places in p of which contacts are closed, where all of them may be open."""
-        c = self.constrained
-        always = any(not x.normal for x in c.elements)  # joints that rub do so all the time
-        return () if always else self._in_block("closed")
+    def _factors(self) -> ca.Function | None:
+        """Whether each contact is closed, held along its face, and rubs, as numbers at (t, x, p)."""
+        own = [number for x in self.constrained.elements for number in (x.symbols["closed"], x.held, x.rubs)]
+        return self.function("factors", ca.vertcat(*own)) if own else None
 
     def _in_block(self, key: str) -> tuple[int, ...]:
         """Places in p of one number of every contact whose mode is given."""

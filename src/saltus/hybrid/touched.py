@@ -106,7 +106,7 @@ class Touched(Constrained):
         x = self.elements[i]
         size = self.normals[self.sliding.index(i)] * (1 - x.steady) + x.steady if x.normal else 1.0
         way = x.slipping * x.direction(slip) + x.leaning * x.symbols["direction"]
-        return -x.symbols["friction"] * size * way
+        return -x.symbols["friction"] * size * x.rubs * way
 
     # ---- what holds and what moves ----------------------------------------------------------------------------------
 
