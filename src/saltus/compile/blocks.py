@@ -71,22 +71,25 @@ def _read(f: ca.Function) -> tuple[list[_Node], list[int]]:
     nodes: list[_Node] = []
     factors: list[int] = []
     holds: dict[int, int] = {}  # where the virtual machine has the result of which instruction
+    known: dict[tuple[int, str, tuple[int, ...]], int] = {}  # what is computed twice is one
     for k in range(f.n_instructions()):
         op, taken, given = f.instruction_id(k), f.instruction_input(k), f.instruction_output(k)
         if op == ca.OP_OUTPUT and given[0] == f.n_out() - 1:
             factors.append(holds[taken[0]])
-            continue
-        if op == ca.OP_INPUT:
-            node = _Node(op, (), f"x{taken[0]}[{taken[1]}]")
-        elif op == ca.OP_CONST:
-            node = _Node(op, (), literal(f.instruction_constant(k), C))
         elif op == ca.OP_OUTPUT:
-            node = _Node(op, (holds[taken[0]],), result=f"y{given[0]}[{given[1]}]")
+            nodes.append(_Node(op, (holds[taken[0]],), result=f"y{given[0]}[{given[1]}]"))
         else:
-            node = _Node(op, tuple(holds[i] for i in taken))
-        if op != ca.OP_OUTPUT:
-            holds[given[0]] = len(nodes)
-        nodes.append(node)
+            text = ""
+            operands: tuple[int, ...] = ()
+            if op == ca.OP_INPUT:
+                text = f"x{taken[0]}[{taken[1]}]"
+            elif op == ca.OP_CONST:
+                text = literal(f.instruction_constant(k), C)
+            else:
+                operands = tuple([holds[i] for i in taken])
+            holds[given[0]] = known.setdefault((op, text, operands), len(nodes))
+            if holds[given[0]] == len(nodes):
+                nodes.append(_Node(op, operands, text))
     return nodes, factors[:MOST]
 
 

@@ -89,7 +89,7 @@ class Flow:
         assert self.factors is not None
         inputs = [ca.SX.sym(name, *self.rhs.size_in(i)) for i, name in enumerate(("t", "x", "p"))]
         outputs = [*function.call(inputs, True, False), *self.factors.call(inputs, True, False)]
-        return ca.Function(function.name(), inputs, ca.cse([ca.densify(out) for out in outputs]))
+        return ca.Function(function.name(), inputs, [ca.densify(out) for out in outputs])
 
     @cached_property
     def _looking(self) -> Kernel:
