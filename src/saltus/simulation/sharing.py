@@ -24,14 +24,15 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
     """Shares with which the forces of the run meet the laws too, where rows depend on each other.
 
     `respond` gives accelerations and forces of all rows as the contacts are, and `size` is that of free accelerations.
-    Those forces have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull
+    Those forces have the least sum of f^2 / share, and the motion is that of `forces` or the one that comes of equal
+    shares: they differ where a contact that slips shares its load, which the laws leave open. A contact that they pull
     is open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
     use is as small as can be. If that does not do, all lean as forces far from all limits do, by their loads or
     steadily; then who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are
     preferred to friction. Where nothing will do, the best is kept.
     """
     first = best = [copy(one) for one in group.now]
-    least, wanted, borne = math.inf, None, forces.f
+    least, motions, borne = math.inf, [forces.w], forces.f
     shared = 1.0, lambda: None, group.weigh, SHARINGS
     leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
     steadily = STEADY, lambda: group.lean(forces), group.aim, AIMS
@@ -44,9 +45,9 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
         before = None
         for _ in range(times):
             w, f = (x[group.rows] for x in respond())
-            wanted = w if wanted is None else wanted
+            motions = motions if len(motions) > 1 else [*motions, w]  # unlike where a slip hangs on shares: both will do
             k, pulled, beyond = group.worst(f)
-            if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
+            if beyond < least and min(np.abs(w - x).max(initial=0.0) for x in motions) <= SPREAD * size:
                 best, least, borne = [copy(one) for one in group.now], beyond, f
             if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
                 break
