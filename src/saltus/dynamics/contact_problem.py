@@ -407,7 +407,8 @@ class _Problem:
 
         Those are the given ones and all that are as near to theirs. Where their rows depend on others that hold, or on
         each other and other forces do, the limit is one of how forces are shared, and nothing is let go. At the limit
-        nothing moves yet, so that a slip that starts has no direction but that of the force.
+        nothing moves yet, so that a slip that starts has no direction but that of the force; if friction falls then,
+        it has that of what moves at once.
         """
         modes, ways = self._still
         f = self._held(np.zeros(self.n), modes, ways)
@@ -428,10 +429,12 @@ class _Problem:
                     after[k], turned[k] = "open", None
                 elif after[k] == "stick":
                     after[k], turned[k] = "slip", -along / max(float(np.linalg.norm(along)), 1e-300)
-            gone = self._held(f, after, turned)
-            found = None if gone is None else self._judged(gone, self.G @ gone + self.b, after, turned)
-            if found is not None:
-                return replace(found, gone=frozenset(which))
+            falls = any(self.laws[k].static > self.laws[k].friction for k in which)
+            for made in (self._held, self._forces)[: 1 + falls]:
+                gone = made(f, after, turned)
+                found = None if gone is None else self._judged(gone, self.G @ gone + self.b, after, turned)
+                if found is not None:
+                    return replace(found, gone=frozenset(which))
         return None
 
     @staticmethod

@@ -541,7 +541,7 @@ static int mistaken(const Work *w, int i) {
 static double land(Work *w, double t, const double *x, double h, double first, double most) {
   Run *r = w->run;
   const double *g = w->g_end, *g_rate = w->probe_rate;
-  double length = first * h, soonest = INFINITY, off = INFINITY;
+  double length = first * h, soonest = INFINITY, off = INFINITY, begun = 0;
   int nearest = 0;
   for (int pass = 0;; ++pass) {
     const double before = soonest;
@@ -564,11 +564,13 @@ static double land(Work *w, double t, const double *x, double h, double first, d
       if (w->delay[i] < soonest) soonest = w->delay[nearest = i];
     }
     off = fabs(g[nearest]);
+    if (pass == 0) begun = off;
     /* A large correction means that the guard barely touches: the interpolant's root then stays. */
     if (pass == 3 || length == 0 || fabs(soonest) > 0.1 * length) break;
     if (!jumps && fabs(soonest) <= DBL_EPSILON * fmax(fabs(t + length), length)) break;
-    if (jumps || fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) { /* the interpolant's root stays, too */
-      pass = 2, length = first * h;
+    if (jumps || fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) {
+      if (off < 0.5 * begun) break; /* it is as near as round-off of the guard lets it come */
+      pass = 2, length = first * h; /* the interpolant's root stays, too */
       continue;
     }
     length = fmin(h, length + soonest);
