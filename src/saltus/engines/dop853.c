@@ -492,6 +492,7 @@ static void release(Work *w) {
       const Point a = sample(w, i, k), b = sample(w, i, k + 1);
       left = sign * a.g > level || sign * b.g > level ||
              (sign * a.rate > 0 && sign * b.rate < 0 && sign * top(w, i, sign, a, b, level).g > level);
+      if (sign * b.g < 0) break; /* before it left it went further beyond */
     }
     if (!left) continue;
     for (int k = 0; k < SAMPLES; ++k) w->g[k][i] += shift;
