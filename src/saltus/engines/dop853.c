@@ -481,6 +481,7 @@ static void release(Work *w) {
       const Point a = sample(w, i, k), b = sample(w, i, k + 1);
       left = sign * a.g > level || sign * b.g > level ||
              (sign * a.rate > 0 && sign * b.rate < 0 && sign * top(w, i, sign, a, b, level).g > level);
+      if (sign * b.g < 0) break; /* before it left it went further beyond */
     }
     if (!left) continue;
     for (int k = 0; k < SAMPLES; ++k) w->g[k][i] += shift;
@@ -532,7 +533,19 @@ static double find_events(Work *w, double t, const double *x, double h) {
 static int mistaken(const Work *w, int i) {
   for (int k = 0; k < G; ++k)
     if (isfinite(w->delay[k]) && w->sign[k] * w->g_end[k] >= 0) return 0;
-  return fabs(w->g_end[i]) > 0.1 * w->range[i];
+  const int recedes = w->sign[i] * w->probe_rate[i] < 0;
+  return fabs(w->g_end[i]) > (recedes ? 1e-3 : 0.1) * w->range[i];
+}
+
+/* Whether the landed state says otherwise than the interpolant did: a guard is well beyond its surface that was never
+   seen there, or one that fired is not near it. Something below the tolerance, as the direction of a slip that ends,
+   turned within the step, and another event may come first. */
+static int missed(const Work *w) {
+  for (int k = 0; k < G; ++k)
+    if (w->armed_at[k] == 0 && w->run->directions[k] * w->g_end[k] > 0.1 * w->range[k] &&
+        (!isfinite(w->root[k]) || isfinite(w->delay[k])))
+      return 1;
+  return 0;
 }
 
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
@@ -668,7 +681,7 @@ static int integrate(Work *w) {
       if (G > 0) event = find_events(w, t, r->x, length);
       if (isfinite(event)) {
         landed = land(w, t, r->x, length, event, halvings < 20 ? 1 : DBL_MAX);
-        sound = isfinite(landed);
+        sound = isfinite(landed) && !(halvings < 8 && missed(w));
       }
     }
     if (!sound) {

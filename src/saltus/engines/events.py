@@ -100,11 +100,14 @@ class Watch:
         place, side, search = self._request.shift.start + i, -int(self._request.directions[i]), _Search(probe)
         shift = float(self._p[place])
         level = min(abs(shift), FAR) - side * shift
-        if all(search.first_beyond(a, b, side, level) is None for a, b in itertools.pairwise(points)):
-            return 0.0
-        self._p[place], self.armed[i] = 0.0, False
-        self.left.append(i)
-        return shift
+        for a, b in itertools.pairwise(points):
+            if search.first_beyond(a, b, side, level) is not None:
+                self._p[place], self.armed[i] = 0.0, False
+                self.left.append(i)
+                return shift
+            if side * b.g < 0:  # before it left it went further beyond
+                break
+        return 0.0
 
     def _look(self, t: Array, x: Array, xdot: Array) -> tuple[Array, Array]:
         g, rate = self._kernel.batch(t, x, self._p, xdot)

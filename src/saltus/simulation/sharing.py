@@ -33,8 +33,11 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
     steadily; then who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are
     preferred to friction. Where nothing will do, the best is kept.
     """
-    group.unload()
     first = best = [copy(one) for one in group.now]
+    if group.unload():
+        w, f = (x[group.rows] for x in respond())
+        if group.worst(f)[0] < 0 and np.abs(w - forces.w).max() <= SPREAD * size:
+            first = best = [copy(one) for one in group.now]
     least, motions, borne = math.inf, [forces.w], forces.f
     shared = 1.0, lambda: None, group.weigh, SHARINGS
     leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
@@ -54,8 +57,8 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
             if fits and (beyond < least or (beyond == 0 and room > most)):
                 best, least, borne = [copy(one) for one in group.now], beyond, f
             gained, most = room - most, max(room, most)
-            enough = share < 1 or room > ROOM or gained < GAIN * room  # else it would soon be asked again
-            if (least == 0 and enough) or (before is not None and np.array_equal(f, before)):
+            enough = share < 1 or room > ROOM or gained <= GAIN * room  # else it would soon be asked again
+            if (enough and (least == 0 or k < 0)) or (before is not None and np.array_equal(f, before)):
                 break
             if pulled:
                 group.now[k].closed = group.now[k].stick = False
@@ -91,12 +94,15 @@ class Group:
         for i, one in zip(self.candidates, known, strict=True):
             self.contacts.now[i] = copy(one)
 
-    def unload(self) -> None:
-        """Have joints that rub bear nothing where faces that are pressed hold them: those have no limit."""
-        pressed = [x.normal for one, x in zip(self.now, self.laws, strict=True) if one.closed and x.normal is not None]
-        for one, x in zip(self.now, self.laws, strict=True):
-            if x.normal is None and one.stick and rank(self.G, pressed) == rank(self.G, [*pressed, *x.tangential]):
-                one.share = 0.0
+    def unload(self) -> bool:
+        """Have joints that rub bear nothing where others hold them too; whether any do."""
+        before = [one.share for one in self.now]
+        for k, (one, x) in enumerate(zip(self.now, self.laws, strict=True)):
+            if x.normal is None and one.stick:
+                others = [row for j in range(len(self.laws)) if j != k for row in self._held(j, True)]
+                if rank(self.G, others) == rank(self.G, [*others, *x.tangential]):
+                    one.share = 0.0
+        return before != [one.share for one in self.now]
 
     def begin(self, share: float) -> None:
         """Give those that stick one share, by which others are measured."""
