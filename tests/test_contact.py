@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
 from scipy.optimize import brentq
 
 import saltus as sl
@@ -202,3 +203,38 @@ def test_arc_dropped_on_the_ground_comes_to_rest():
     assert (np.hypot(*force[:, :2].T) <= 0.7 * force[:, 2] + 1e-12).all()
     # where ends and middle are level within SOFT the load may pass from one to another at once, over a part of SOFT
     assert abs(run.energy_account["residual"]) < SOFT * force[:, 2].max()
+
+
+@pytest.mark.parametrize("engine", ["native", "scipy"])
+def test_a_short_lift_within_one_step_is_not_passed_over(engine):
+    """A mass on a spring whose load falls to zero for some milliseconds: steps are longer, and it lifts all the same.
+
+    While the foot stands, 2 y'' = -2 g + 400 (1/2 - y) - 6 y' + kick, and the ground bears g / 5 + the spring's force.
+    """
+    m = sl.Mechanism("bouncer")
+    mass, leg = m.link("mass", mass=2.0, inertia=0.1), m.link("leg", mass=0.2, inertia=0.001)
+    m.slide("height", m.ground, mass, axes="y")
+    m.slide("leg", mass.at(0, -0.2), leg.origin, axes="y", motor=True)
+    m.foot("toe", leg.at(0, -0.3), friction=0.7)
+    kick = m.param("kick", 30.4)
+    start = m.assemble(height=0.507, leg=-0.007, rates={"height": -1.13, "leg": 1.13})
+    A, g = np.array([[0.0, 1.0], [-200.0, -3.0]]), 9.81
+    for value in np.linspace(30.3, 30.5, 21):
+        rest = np.array([0.5 + (value - 2 * g) / 400, 0.0])
+
+        def load(t, value=value, rest=rest):
+            y, w = rest + expm(A * t) @ (np.array([0.507, -1.13]) - rest)
+            return g / 5 + 400 * (0.5 - y) - 6 * w + value
+
+        run = sl.simulate(
+            m,
+            start,
+            until=0.4,
+            engine=engine,
+            params={"kick": value},
+            control=lambda t, s: {"leg": -400 * s.q.leg - 6 * s.v.leg - kick * s.touching.toe},
+        )
+        assert run.outcome.ok, run.outcome
+        assert [e.name for e in run.events] == ["toe lifts"]
+        assert min(load(t) for t in np.linspace(0.28, 0.31, 31)) > -0.2
+        assert run.events[0].t == pytest.approx(brentq(load, 0.2, 0.294), abs=1e-7)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import saltus as sl
 from saltus.dynamics.equations import Equations
+from saltus.errors import BadModel, BadValue
 from saltus.files.model import schema
 from saltus.files.model.documents import parse
 from saltus.files.model.expressions import evaluate, write
@@ -523,3 +524,30 @@ def test_bad_formula_in_a_domain_is_found_at_once():
     text = GOOD.replace("kd*v.hip", "kd*force.toe.y")
     with pytest.raises(sl.errors.BadFile, match="controller"):
         build(parse(text, ".yaml", "m.yaml"))
+
+
+def test_ground_is_written_with_the_machine_that_meets_it(tmp_path):
+    """Every shape comes back and gives the same run; what MJCF has no element for is refused."""
+    m = sl.Mechanism("slider")
+    body = m.link("body", mass=1.0, inertia=0.01)
+    m.planar("at", m.ground, body)
+    m.foot("front", body.at(0.1, -0.05), friction=0.6)
+    m.foot("hind", body.at(-0.1, -0.05), friction=0.6, restitution=0.2)
+    m.keyframes["drop"] = {"at": (0.0, 0.3, 0.1), "rates": {"at": (0.5, 0.0, 0.0)}}
+    shapes = (
+        0.05,
+        sl.ground.Slope(4, "deg", height=-0.02, friction=0.5),
+        sl.ground.Stairs(rise=0.02, run=0.2, count=3, friction=0.5),
+        sl.ground.Profile([-1, 0, 0, 1], [0, 0, 0.03, 0.05], friction=[0.3, 0.4, 0.5]),
+        sl.ground.Terrain(lambda x: 0.02 * sl.math.sin(7 * x)),
+    )
+    for ground in shapes:
+        model = sl.read(sl.write(m, tmp_path / "m.yaml", start="drop", ground=ground))
+        asked = sl.simulate(m, m.keyframe("drop"), until=0.6, ground=ground)
+        run = sl.simulate(model.mechanism, model.start, until=0.6, ground=model.ground)
+        assert len(asked.events) > 2
+        assert run.end.positions == pytest.approx(asked.end.positions, abs=1e-9)
+        with pytest.raises(BadModel, match="written for level ground at 0"):
+            sl.write(m, tmp_path / "m.xml", ground=ground)
+    with pytest.raises(BadValue, match="has no feet"):
+        sl.write(sl.zoo.slider_crank(), tmp_path / "m.yaml", ground=0.1)

@@ -571,7 +571,7 @@ def test_ground_of_no_shape_is_refused():
         g.Slope(90, "deg")
     with pytest.raises(BadValue, match="unit"):
         g.Slope(1, "grad")
-    with pytest.raises(BadValue, match="must not fall"):
+    with pytest.raises(BadValue, match="sort the points by x"):
         g.Profile([0, 1, 0.5], [0, 0, 0])
     with pytest.raises(BadValue, match="2 frictions for 1 pieces"):
         g.Profile([0, 1], [0, 0], friction=[0.1, 0.2])

@@ -621,6 +621,83 @@ def _():
     m.touch("tip", m.links["shank"].end, m.ground.at(0.5, 0))
 
 
+@mistake("touch 'tip': radius of its face is -0.1", "positive")
+def _():
+    """a round face of negative radius"""
+    m = leg()
+    m.touch("tip", m.links["shank"].end, m.ground.round(0.5, 0, radius=-0.1))
+
+
+@mistake("foot 'ball': radius is -0.02 for the given Params", "zero or more")
+def _():
+    """a round foot whose radius a run makes negative"""
+    m = leg()
+    m.foot("ball", m.links["thigh"].end, friction=0.7, radius=m.param("size", 0.02, "m"))
+    run(m, params={"size": -0.02})
+
+
+@mistake("'knee' of 'leg' cannot have a stop", "rename")
+def _():
+    """a foot that is called like the joint of a stop"""
+    m = leg()
+    m.foot("knee", m.links["thigh"].end, friction=0.7)
+    m.stop("knee", lower=-2.4)
+
+
+@mistake("terrain", "kinks", "sl.ground.Profile(x, heights)")
+def _():
+    """a terrain with a kink, which a sliding foot would pass without an impact"""
+    run(leg(), ground=sl.ground.Terrain(lambda x: 0.1 * abs(x)))
+
+
+@mistake("not finite", "at the terrain's function")
+def _():
+    """a terrain that has no height where the foot is"""
+    run(leg(), ground=sl.ground.Terrain(lambda x: sl.math.sqrt(x - 1)))
+
+
+@mistake("ground is <function", "sl.ground.Terrain(function)")
+def _():
+    """a ground that is a function alone"""
+    run(leg(), ground=lambda x: 0.01 * x)
+
+
+@mistake("profile: x[2] = 1 is followed by 1", "at most two heights at one x")
+def _():
+    """three heights at one place"""
+    sl.ground.Profile([0, 1, 1, 1, 2], [0, 0.1, 0.3, 0.2, 0])
+
+
+@mistake("profile: 3 x and 3 heights, 1 of them not finite")
+def _():
+    """a height that is no number"""
+    sl.ground.Profile([0, 1, 2], [0, math.nan, 0])
+
+
+@mistake("profile: x is ['a', 'b']", "list of numbers")
+def _():
+    """a table of text"""
+    sl.ground.Profile(["a", "b"], [0, 1])
+
+
+@mistake("stairs: rise 0.1, run 0, count 3", "positive run (the depth of a step)")
+def _():
+    """stairs without depth"""
+    sl.ground.Stairs(rise=0.1, run=0, count=3)
+
+
+@mistake("no contact named 'heel'", "foot")
+def _():
+    """the friction used by a foot that is not there"""
+    run(leg()).contacts.friction_used("heel")
+
+
+@mistake("run of 'leg' has no whole stride", "run it longer", "period")
+def _():
+    """the gait of a run that never touched"""
+    sl.find_orbit(leg(), run(leg()).last_stride)
+
+
 @mistake("no contact named 'toe'", "foot")
 def _():
     """a foot that is not there, in a law"""

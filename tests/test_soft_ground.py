@@ -155,3 +155,37 @@ def test_soft_feet_on_a_terrain_are_refused():
     terrain = sl.ground.Terrain(lambda x: 0.1 * sl.math.sin(x))
     with pytest.raises(BadValue, match="is soft"):
         sl.simulate(m, m.assemble(at=(0, 1.0)), until=0.1, ground=terrain)
+
+
+@pytest.mark.parametrize("seed", [1, 8, 12])
+def test_a_soft_foot_in_a_corner_is_one_against_two_faces(seed):
+    """Which side of a corner is nearer changes while both are pressed; a floor and a wall do not take turns."""
+    random = np.random.default_rng(seed)
+    law = {
+        "stiffness": 10 ** random.uniform(3, 4.5),
+        "damping": random.uniform(0, 1),
+        "friction": random.uniform(0.1, 0.8),
+    }
+    rates = random.uniform(0.5, 2), random.uniform(-2, 0), random.uniform(-2, 2)
+    at = random.uniform(0.1, 0.19), 0.13, random.uniform(-0.2, 0.2)
+    ends, stepped = [], []
+    for ground in (sl.ground.Profile([0, 0.3, 0.3, 1], [0, 0, 0.5, 0.5]), None):
+        m = sl.Mechanism("corner")
+        body = m.link("body", mass=1.0, inertia=0.01)
+        m.planar("base", m.ground, body)
+        if ground is None:
+            m.touch("floor", body.at(0.1, -0.1), m.ground.plane(0, 0, normal=(0, 1)), **law)
+            m.touch("wall", body.at(0.1, -0.1), m.ground.plane(0.3, 0, normal=(-1, 0)), **law)
+        else:
+            m.foot("foot", body.at(0.1, -0.1), **law)
+        start = m.assemble(base=at, rates={"base": rates})
+        run = sl.simulate(m, start, until=0.3, ground=ground)
+        assert run.outcome.ok, run.outcome
+        batch = sl.Batch(m, 1, step=1e-3, ground=ground, tolerance=1e-9)
+        batch.reset(start)
+        for _ in range(300):
+            batch.step()
+        ends.append(run.end.positions)
+        stepped.append(batch.state.q[0].copy())
+    assert ends[0] == pytest.approx(ends[1], abs=1e-10)
+    assert stepped == [pytest.approx(ends[1], abs=1e-8)] * 2

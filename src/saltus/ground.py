@@ -70,6 +70,13 @@ def _finite(value: Any, part: str) -> float:
     return float(value)
 
 
+def _row(values: Any, part: str) -> np.ndarray:
+    try:
+        return np.asarray(values, float)
+    except (TypeError, ValueError) as problem:
+        raise BadValue(f"profile: {part} is {values!r}; give a list of numbers", given=values) from problem
+
+
 class Slope(Ground):
     """A plane that rises along x by `angle` ("rad" or "deg") and passes the origin at `height` (m)."""
 
@@ -82,7 +89,7 @@ class Slope(Ground):
             degrees = f"for degrees write sl.ground.Slope({angle:g}, 'deg')"
             meant = degrees if unit == "rad" else "use a wall, m.touch(...)"
             raise BadValue(f"slope: {angle:g} {unit} is not below a right angle; {meant}", given=angle)
-        self.offset, self.friction = _finite(height, "height of the ground"), _friction(friction, "slope")
+        self.offset, self.friction = _finite(height, "height of the ground"), _friction(friction, "ground")
 
     @property
     def level(self) -> bool:  # type: ignore[override]
@@ -128,11 +135,24 @@ class Profile(Ground):
     patches, kind = 2, "profile"
 
     def __init__(self, x: Sequence[float], heights: Sequence[float], *, friction: Any = None) -> None:
-        xs, hs = np.asarray(x, float), np.asarray(heights, float)
+        xs, hs = _row(x, "x"), _row(heights, "heights")
         if xs.ndim != 1 or xs.shape != hs.shape or len(xs) < 2 or not (np.isfinite(xs).all() and np.isfinite(hs).all()):
-            raise BadValue("profile: give as many x as heights, at least two, all finite", given=(x, heights))
-        if (np.diff(xs) < 0).any() or ((np.diff(xs) == 0) & (np.diff(hs) == 0)).any():
-            raise BadValue("profile: x must not fall, and no point may come twice", given=list(x))
+            lost = int((~np.isfinite(xs)).sum() + (~np.isfinite(hs)).sum())
+            raise BadValue(
+                f"profile: {xs.size} x and {hs.size} heights, {lost} of them not finite; give as many x as heights, at "
+                "least two, all finite",
+                given=(x, heights),
+            )
+        same = np.diff(xs) == 0
+        bad = (np.diff(xs) < 0) | (same & (np.diff(hs) == 0))
+        bad[1:] |= same[1:] & same[:-1]
+        if bad.any():
+            i = int(bad.argmax())
+            raise BadValue(
+                f"profile: x[{i}] = {xs[i]:g} is followed by {xs[i + 1]:g}; sort the points by x, give each once, and "
+                "at most two heights at one x, which are a step",
+                given=list(x),
+            )
         self.x, self.heights = xs, hs
         pieces = len(xs) - 1
         given = [friction] * pieces if friction is None or np.ndim(friction) == 0 else list(friction)
@@ -231,8 +251,13 @@ class Stairs(Profile):
         self, rise: float, run: float, count: int, *, start: float = 0.0, friction: float | None = None
     ) -> None:
         rise, run, start = (_finite(v, f"{n} of stairs") for n, v in (("rise", rise), ("run", run), ("start", start)))
-        if not run > 0 or rise == 0 or not (isinstance(count, int) and count > 0):
-            raise BadValue(f"stairs: rise {rise}, run {run}, count {count}; give a rise, a positive run and a count")
+        whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
+        if not run > 0 or rise == 0 or not (whole and count > 0):
+            raise BadValue(
+                f"stairs: rise {rise:g}, run {run:g}, count {count!r}; give a rise that is not zero, a positive run "
+                "(the depth of a step) and a positive whole count",
+                given=(rise, run, count),
+            )
         x = [start - run, *(start + run * (i // 2) for i in range(2 * count)), start + run * count]
         h = [0.0, *(rise * ((i + 1) // 2) for i in range(2 * count)), rise * count]
         super().__init__(x, h, friction=friction)
@@ -251,8 +276,9 @@ class Terrain(Ground):
         try:
             out = SX(self.function(x, y) if spatial else self.function(x))
         except Exception as problem:
+            said = str(problem).partition("\n")[0]
             raise BadValue(
-                f"terrain: its function cannot be traced ({type(problem).__name__}: {problem}); use sl.math.sin and "
+                f"terrain: its function cannot be traced ({type(problem).__name__}: {said}); use sl.math.sin and "
                 "the like, one argument in the plane, two in 3D"
             ) from problem
         f = ca.Function("height", [x, y], [out])
@@ -267,16 +293,18 @@ class Terrain(Ground):
             ca.OP_IF_ELSE_ZERO,
             ca.OP_NOT,
         }
+        kinks = {ca.OP_FABS, ca.OP_FMIN, ca.OP_FMAX}
         known = [f.instruction_id(k) for k in range(f.n_instructions())]
         if any(x == ca.OP_CONST and math.isnan(f.instruction_constant(k)) for k, x in enumerate(known)):
             raise BadValue(
                 "terrain: its function gives no number for a symbol, as those of math and numpy do; use sl.math.sin "
                 "and the like"
             )
-        if any(x in jumps for x in known):
+        if not jumps.isdisjoint(known) or not kinks.isdisjoint(known):
+            what = "has kinks (abs, min or max)" if jumps.isdisjoint(known) else "jumps or branches"
             raise BadValue(
-                "terrain: its function jumps or branches, and feet need a slope everywhere; give steps as "
-                "sl.ground.Stairs(...) or sl.ground.Profile(x, heights)"
+                f"terrain: its function {what}, and feet need a slope everywhere; give steps and corners as "
+                "sl.ground.Stairs(...) or sl.ground.Profile(x, heights), or round them off"
             )
         return out
 

@@ -35,7 +35,7 @@ static void looked(const Batch *a, long long copy, const Meeting *m, V *p, int l
   for (int i = 0; i < ELEMENTS; ++i) {
     if (elements[i].patch != 1) continue;
     const double x = m->flow.place[2 * i][l], up = m->flow.place[2 * i + 1][l], *best = NULL, *beside = nothing;
-    double least = INFINITY, old[2][4], kept[2][5];
+    double least = INFINITY, old[2][4], kept[2][7];
     int inside = 0;
     for (long long n = a->land_from[copy]; n < a->land_to[copy]; ++n) {
       const double *o = a->land + n * PATCH, dx = x - o[0], dy = up - o[1];
@@ -51,18 +51,18 @@ static void looked(const Batch *a, long long copy, const Meeting *m, V *p, int l
     for (int c = 0; c < 2; ++c) {
       for (int k = 0; k < 4; ++k) old[c][k] = GROUND(i + c, k);
       kept[c][0] = CLOSED(i + c), kept[c][1] = STICK(i + c), kept[c][4] = BORNE(i + c);
-      for (int k = 0; k < 2; ++k) kept[c][2 + k] = k < elements[i].slips ? DIRECTION(i + c, k) : 0.0;
+      for (int k = 0; k < elements[i].slips; ++k) kept[c][2 + k] = DIRECTION(i + c, k), kept[c][5 + k] = ANCHOR(i + c, k);
     }
     for (int c = 0; c < 2; ++c) {
       const int e = i + c;
       const double *o = c ? beside : best, own = p[GIVEN + 2 * e][l], most = p[GIVEN + 2 * e + 1][l];
-      const double *same = NULL, none[5] = {0.0};
+      const double *same = NULL, none[7] = {0.0};
       for (int k = 0; k < 2; ++k)
         if (!memcmp(old[k], o, sizeof old[k])) same = kept[k];
       if (memcmp(old[c], o, sizeof old[c])) {
         same = same ? same : none;
         CLOSED(e) = same[0], STICK(e) = same[1], BORNE(e) = same[4];
-        for (int k = 0; k < elements[e].slips; ++k) DIRECTION(e, k) = same[2 + k];
+        for (int k = 0; k < elements[e].slips; ++k) DIRECTION(e, k) = same[2 + k], ANCHOR(e, k) = same[5 + k];
       }
       for (int k = 0; k < 4; ++k) GROUND(e, k) = o[k];
       for (int k = 4; k < 11; ++k) GROUND(e, k) = o[k + 1];

@@ -471,7 +471,8 @@ static int distant(const Work *w) {
   return 1;
 }
 
-/* Move surfaces back that guards have left: until then these fire as soon as they go further beyond. */
+/* Move surfaces back that guards have left: until then these fire as soon as they go further beyond, also if they come back
+   and leave later in the same step. */
 static void release(Work *w) {
   Run *r = w->run;
   for (int i = 0; i < r->shifts; ++i) {
@@ -479,9 +480,9 @@ static void release(Work *w) {
     int left = 0;
     for (int k = 0; k + 1 < SAMPLES && shift != 0 && !left; ++k) {
       const Point a = sample(w, i, k), b = sample(w, i, k + 1);
+      if (sign * a.g < 0 || (sign * a.rate < 0 && sign * b.rate > 0 && sign * top(w, i, -sign, a, b, 0).g < 0)) break;
       left = sign * a.g > level || sign * b.g > level ||
              (sign * a.rate > 0 && sign * b.rate < 0 && sign * top(w, i, sign, a, b, level).g > level);
-      if (sign * b.g < 0) break; /* before it left it went further beyond */
     }
     if (!left) continue;
     for (int k = 0; k < SAMPLES; ++k) w->g[k][i] += shift;

@@ -101,12 +101,13 @@ class Watch:
         shift = float(self._p[place])
         level = min(abs(shift), FAR) - side * shift
         for a, b in itertools.pairwise(points):
-            if search.first_beyond(a, b, side, level) is not None:
+            left, further = search.first_beyond(a, b, side, level), search.first_beyond(a, b, -side, _TINY)
+            if left is not None and (further is None or left[1].s < further[1].s):
                 self._p[place], self.armed[i] = 0.0, False
                 self.left.append(i)
                 return shift
-            if side * b.g < 0:  # before it left it went further beyond
-                break
+            if further is not None:
+                return 0.0
         return 0.0
 
     def _look(self, t: Array, x: Array, xdot: Array) -> tuple[Array, Array]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from saltus.errors import BadFile, BadValue, UnknownName
+from saltus.errors import BadFile, BadModel, BadValue, UnknownName
 from saltus.files.model import documents
 from saltus.files.model.reading import Builder
 from saltus.files.model.recording import Recorder
-from saltus.files.model.writing import model_data
+from saltus.files.model.writing import ground_data, model_data
 from saltus.files.xml.contacts import let_touch
 from saltus.files.xml.found import Kept
 from saltus.files.xml.repair import repaired
@@ -20,6 +20,7 @@ from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.guards import When
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
+from saltus.simulation.asked import ground_of
 
 XML = (".xml", ".mjcf", ".urdf", ".sdf", ".world", ".xacro")
 
@@ -165,25 +166,34 @@ def write_model(
     domain: str | None = None,
     control: str | None = None,
     until: float | None = None,
+    ground: Ground | float | None = None,
     partial: bool = False,
 ) -> Path:
     """Write a machine to a file by its suffix; `read_model` gives the same equations back.
 
-    `start` (a keyframe), `domain`, `control` and `until` are what `saltus run FILE` does by default. MJCF (.xml)
-    and URDF (.urdf) hold the numbers of the default Params and refuse what they have no element for, by name;
-    with `partial` that is left out and listed in a comment of the file.
+    `start` (a keyframe), `domain`, `control`, `until` and `ground`, which its feet meet, are what `saltus run FILE`
+    does by default. MJCF (.xml) and URDF (.urdf) hold the numbers of the default Params and refuse what they have no
+    element for, by name; with `partial` that is left out and listed in a comment of the file.
     """
-    path, ground = Path(path), None
+    path = Path(path)
     if isinstance(thing, ModelFile):
         start, domain, until = start or thing.keyframe, domain or thing.domain, until or thing.until
         if control is None:
             control = next((n for n, c in thing.system.controls.items() if c is thing.control), None)
-        ground, thing = thing.ground, thing.system
+        ground, thing = thing.ground if ground is None else ground, thing.system
     if not isinstance(thing, Mechanism | HybridSystem):
         raise BadValue(f"write_model takes a Mechanism, a HybridSystem or a ModelFile, not a {type(thing).__name__}")
+    m = thing.mechanism if isinstance(thing, HybridSystem) else thing
+    ground = None if ground is None else ground_of(thing, ground)
     if path.suffix.lower() in XML:
         from saltus.files.xml.models import write_xml
 
+        if ground is not None and ground_data(ground, m.spatial):
+            raise BadModel(
+                f"{path}: {ground!r} has no element here: MJCF and URDF are written for level ground at 0; write "
+                ".yaml, or leave ground= out and give it to sl.simulate",
+                given=ground,
+            )
         text = write_xml(thing, path.suffix.lower(), partial)
     else:
         data = model_data(thing, ground)

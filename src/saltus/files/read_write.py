@@ -61,20 +61,21 @@ def write(
     domain: str | None = None,
     control: str | None = None,
     until: float | None = None,
+    ground: Any = None,
     partial: bool = False,
 ) -> Path:
     """Write a machine, a run, a family of orbits or a list of records; `read` gives the first three back.
 
     A Mechanism, HybridSystem or ModelFile goes into a model file by its suffix: .yaml, .json, or MJCF (.xml) and
     URDF (.urdf), which hold the numbers of the default Params and refuse what they have no element for, by name; with
-    `partial` that is left out and listed in a comment. `start` (a keyframe), `domain`, `control` and `until` are
-    what `saltus run FILE` does by default. A Trajectory goes into NetCDF (.nc, whole), .csv, ROS-style .json or .tex;
-    records, one dict a row, into .csv, .json or .tex.
+    `partial` that is left out and listed in a comment. `start` (a keyframe), `domain`, `control`, `until` and `ground`
+    (a height in m or a shape, which feet meet) are what `saltus run FILE` does by default. A Trajectory goes into
+    NetCDF (.nc, whole), .csv, ROS-style .json or .tex; records, one dict a row, into .csv, .json or .tex.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise BadFile(f"{path.parent} is no directory; make it first", file=str(path))
-    given = {"start": start, "domain": domain, "control": control, "until": until}
+    given = {"start": start, "domain": domain, "control": control, "until": until, "ground": ground}
     settings = partial or any(x is not None for x in given.values())
     if isinstance(thing, Trajectory) and not settings:
         if path.suffix.lower() == ".nc":
@@ -86,9 +87,9 @@ def write(
     from saltus.orbits.family import Family, write_family
 
     if isinstance(thing, Mechanism | HybridSystem | ModelFile):
-        return write_model(thing, path, start=start, domain=domain, control=control, until=until, partial=partial)
+        return write_model(thing, path, **given, partial=partial)
     if settings:
-        raise BadValue("start, domain, control, until and partial belong to model files", given=given)
+        raise BadValue("start, domain, control, until, ground and partial belong to model files", given=given)
     if isinstance(thing, Family):
         return write_family(thing, path)
     if isinstance(thing, Sequence) and all(isinstance(x, Mapping) for x in thing):

@@ -207,6 +207,8 @@ class Loads:
                 given=face,
             )
         self._mine(face.frame, part)
+        if isinstance(face, Round):
+            self.book.positive(face.radius, part, "radius of its face")
         if face.frame.link is frame.link:
             raise BadModel(f"{part}: point and face belong to the same link {frame.link.name!r}")
         return self._touches(Meeting(name, frame, radius, face, friction, static, restitution, stiffness, damping))
@@ -229,10 +231,11 @@ class Loads:
         stiffness: Number | None,
         damping: Number,
     ) -> None:
-        numbers = {"friction": friction, "static friction": static, "radius": radius, "damping": damping}
+        numbers = {"friction": friction, "static friction": static, "damping": damping}
         for what, value in numbers.items():
             if value is not None:
                 self.book.number(value, f"{part}: {what}", lowest=0.0)
+        self.book.positive(radius, part, "radius")
         given = [n for n, x in (("restitution", restitution), ("damping", damping)) if not _is_zero(x)]
         if stiffness is not None:
             self.book.positive(stiffness, part, "stiffness")
@@ -255,6 +258,11 @@ class Loads:
         if isinstance(part, Foot | Meeting):
             self.book.new_name("contact", part.name, self.touching)
         elif part.name in self.touching:  # by its coordinate, which has a name that it may have
+            if isinstance(self.touching[part.name], Foot | Meeting):
+                raise BadModel(
+                    f"{part.name!r} of {self.name!r} cannot have a stop: a foot or touch is called so; rename that one",
+                    name=part.name,
+                )
             what = "a stop" if isinstance(part, Stop) else "dry friction"
             raise BadModel(f"{part.coordinate!r} of {self.name!r} has {what} already; give it once", name=part.name)
         self.touching[part.name] = part

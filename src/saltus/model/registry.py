@@ -15,7 +15,7 @@ from saltus.model.parts import check_tensor
 from saltus.model.symbols import SX, Number, Param, not_finite, vector
 
 ARGUMENTS = ("self", "name", "near", "rates", "params", "time")  # of `assemble`, `keyframe`, which take joints by name
-
+MAY_VANISH = ("inertia", "radius")  # of numbers that must not be negative
 
 # Byte-order marks, and what turns the direction of text, so that a name looks like another one.
 UNSEEN = "\ufeff\ufffe\uffff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -29,6 +29,14 @@ def readable(text: Any, what: str) -> str:
         if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in UNSEEN:
             raise BadValue(f"{what} {text[:60]!r} contains {c!r}, a control character; leave it out", given=text)
     return text
+
+
+def _enough(value: float, what: str) -> bool:
+    return value > 0 or (value == 0 and what in MAY_VANISH)
+
+
+def _asked(what: str) -> str:
+    return "it must be zero or more" if what in MAY_VANISH else "it must be positive"
 
 
 class Params(dict[str, Param]):
@@ -105,12 +113,8 @@ class Registry:
             numbers, flat = flat[: expression.numel()], flat[expression.numel() :]
             if len(numbers) == 9:
                 check_tensor(numbers.reshape(3, 3), part)
-            elif what == "inertia" and numbers[0] == 0:
-                continue
-            elif not math.isfinite(numbers[0]) or numbers[0] <= 0:
-                raise BadValue(
-                    f"{part}: {what} is {numbers[0]:.6g} for the given Params; it must be positive", part=part
-                )
+            elif not (math.isfinite(numbers[0]) and _enough(numbers[0], what)):
+                raise BadValue(f"{part}: {what} is {numbers[0]:.6g} for the given Params; {_asked(what)}", part=part)
 
     def new_name(self, kind: str, name: str, taken: Mapping[str, Any]) -> None:
         """Refuse a name that is taken or that Python could not write."""
@@ -132,7 +136,7 @@ class Registry:
             return
         self.plain(value, part)
         if value < lowest:
-            raise BadValue(f"{part}: {value} is below {lowest:g}", given=value)
+            raise BadValue(f"{part}: {value} is below {lowest:g}; give {lowest:g} or more", given=value)
 
     @staticmethod
     def plain(value: Any, part: str) -> None:
@@ -141,7 +145,7 @@ class Registry:
             raise BadValue(f"{part}: {not_finite(value)}", given=value)
 
     def positive(self, value: Number, part: str, what: str) -> None:
-        """Refuse what is not positive, now or for Params that come later."""
+        """Refuse what is not positive (a radius may be zero), now or for Params that come later."""
         self.number(value, f"{part}: {what}")
         expression = None
         if isinstance(value, Param | SX):
@@ -151,9 +155,9 @@ class Registry:
                 known = [(p.symbol, p.value) for p in self.params.values() if p.value is not None]
                 f = ca.Function("f", [ca.vertcat(*[symbol for symbol, _ in known])], [expression])
                 value = float(f([number for _, number in known]))
-        if not isinstance(value, Param | SX) and not value > 0:
+        if not isinstance(value, Param | SX) and not _enough(value, what):
             light = "; a link that weighs next to nothing may have 1e-9 kg" if what == "mass" and value == 0 else ""
-            raise BadValue(f"{part}: {what} is {value}; it must be positive{light}", part=part, given=value)
+            raise BadValue(f"{part}: {what} is {value}; {_asked(what)}{light}", part=part, given=value)
         if expression is not None:
             self.checks.append((part, what, ca.densify(expression)))
 

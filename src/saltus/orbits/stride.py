@@ -434,6 +434,14 @@ class _Stay:
             f"{tol:g}; start where it is smaller, or give a larger `tolerance`"
         )
 
+    def _jump(self) -> str:
+        """What lets steps shrink without end but a singular motion: across a jump their error falls with the step."""
+        tol = self.stride.tolerance
+        return (
+            f": derivatives jump there, as where a motor comes to a limit, by more than steps of a tolerance of {tol:g}"
+            f" pass, or the motion is singular; give tolerance={10 * tol:g}"
+        )
+
     def _flow(self, on_time: bool) -> tuple[list[int], list[int]]:
         """Let the engine run until guards fire: their numbers, and those still watched; none where the time ends."""
         d, rows, tol, p, Pi = self.d, self.stride.rows, self.stride.tolerance, self.p, self.Pi
@@ -479,9 +487,8 @@ class _Stay:
                     reason="too many steps",
                 )
             if segment.stop in (Stop.NOT_FINITE, Stop.STEP_TOO_SMALL):
-                raise Lost(
-                    f"{segment.stop.value} at t = {self.t:.4g} s in {d.domain.name!r}{self._far()}", reason="singular"
-                )
+                why = self._far() or (self._jump() if segment.stop is Stop.STEP_TOO_SMALL else "")
+                raise Lost(f"{segment.stop.value} at t = {self.t:.4g} s in {d.domain.name!r}{why}", reason="singular")
             if segment.stop is Stop.END and on_time:
                 return [], []
             if segment.stop is Stop.END:

@@ -63,7 +63,9 @@ def ground_of(system: Any, ground: Ground | float | None) -> Ground:
         ground = Level(float(ground))
     if not isinstance(ground, Ground | None):
         raise BadValue(
-            f"ground is {ground!r}; give a height (m) or a shape such as sl.ground.Slope(5, 'deg')", given=ground
+            f"ground is {ground!r}; give a height (m) or a shape such as sl.ground.Slope(5, 'deg'), of a function "
+            "sl.ground.Terrain(function)",
+            given=ground,
         )
     m = system.mechanism if isinstance(system, HybridSystem) else system
     if isinstance(system, HybridSystem):

@@ -261,17 +261,17 @@ class Contacts:
     def _assign(feet: Sequence[Now], near: Sequence[Patch], own: Sequence[Frictions]) -> None:
         """Patches to the contacts of one foot; one that is touched stays with its contact's mode."""
         before = {
-            (one.patch.point, one.patch.normal): (one.closed, one.stick, one.direction, one.share, one.bears)
-            for one in feet
-            if one.patch
+            (x.patch.point, x.patch.normal): (x.closed, x.stick, x.direction, x.share, x.bears, x.anchor)
+            for x in feet
+            if x.patch
         }
         for one, patch, mu in zip(feet, near, own, strict=True):
             known = before.get((patch.point, patch.normal))
             changed = one.patch is None or (one.patch.point, one.patch.normal) != (patch.point, patch.normal)
             one.patch = patch
             if changed:
-                none = False, False, np.zeros(one.element.slips), 1.0, np.zeros(1)
-                one.closed, one.stick, one.direction, one.share, one.bears = known or none
+                none = False, False, np.zeros(one.element.slips), 1.0, np.zeros(1), one.anchor
+                one.closed, one.stick, one.direction, one.share, one.bears, one.anchor = known or none
             _rough(one, mu, patch.friction)
 
     # ---- starting -----------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 
 from saltus.dynamics.formulations import Baumgarte
 from saltus.engines.port import Stop
+from saltus.ground import Terrain
 from saltus.hybrid.mode import Mode
 from saltus.simulation.trajectory import Outcome
 
@@ -38,6 +39,8 @@ def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray)
             if bad:
                 return f"controller {law!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"
         first = f"at the controller {law!r} for a division by zero, " if law else ""
+        if isinstance(now.constrained.system.terrain, Terrain):
+            first += "at the terrain's function for places where it has no value or no slope, "
         return (
             f"the equations of {name!r} gave a number that is not finite: look {first}at springs of zero length, and "
             "at the loops for a dead centre"

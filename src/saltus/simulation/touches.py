@@ -67,10 +67,13 @@ class Touches:
         self._t, self._phase, self._touches = t, phase, touches
         self._modes = modes(touches)
 
-    def __getitem__(self, name: str) -> list[Interval]:
+    def _index(self, name: str) -> int:
         if name not in self.names:
             raise UnknownName("contact", name, self.names)
-        i = self.names.index(name)
+        return self.names.index(name)
+
+    def __getitem__(self, name: str) -> list[Interval]:
+        i = self._index(name)
         mode, t = self._modes[:, i], self._t
         borders = np.flatnonzero(np.diff(mode)) + 1
         out = []
@@ -88,15 +91,11 @@ class Touches:
 
     def of(self, name: str) -> dict[str, np.ndarray]:
         """Quantities of a contact at every sample: normal (N), tangential (N), slip (m/s), gap (m), friction (1) ..."""
-        if name not in self.names:
-            raise UnknownName("contact", name, self.names)
-        return dict(zip(QUANTITIES, self._touches[:, self.names.index(name)].T, strict=True))
+        return dict(zip(QUANTITIES, self._touches[:, self._index(name)].T, strict=True))
 
     def mode(self, name: str) -> np.ndarray:
         """0, 1 or 2 (open, stick, slip) at every sample."""
-        if name not in self.names:
-            raise UnknownName("contact", name, self.names)
-        return self._modes[:, self.names.index(name)]
+        return self._modes[:, self._index(name)]
 
     def slip_length(self, name: str) -> float:
         """Way (m) that a contact slid in all."""
@@ -104,7 +103,7 @@ class Touches:
 
     def friction_used(self, name: str) -> float:
         """Largest share of the tangential by the normal force."""
-        own = self._touches[:, self.names.index(name)]
+        own = self._touches[:, self._index(name)]
         loaded = (own[:, CLOSED] > 0.5) & (own[:, NORMAL] > LOADED * max(own[:, NORMAL].max(initial=0.0), 1e-12))
         used = float((own[loaded, TANGENTIAL] / own[loaded, NORMAL]).max(initial=0.0))
         return used if used > NOTHING else 0.0
@@ -116,7 +115,7 @@ class Touches:
 
     def friction_given(self, name: str) -> float:
         """Least friction that there was while it touched (of rest where it stuck); NaN where it never touched."""
-        own = self._touches[:, self.names.index(name)]
+        own = self._touches[:, self._index(name)]
         given = np.where(self.mode(name) == 1, own[:, STATIC], own[:, FRICTION])[self.mode(name) > 0]
         return float(given.min()) if len(given) else math.nan
 

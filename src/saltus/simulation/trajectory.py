@@ -283,7 +283,10 @@ class Trajectory(Shown):
         touches = [e for e in self.events if e.name.endswith((" touches", " bounces"))] or self.events
         mine = [e for e in touches if e.name == touches[-1].name] if touches else []
         if len(mine) < 2:
-            raise BadValue(f"this run of {self.meta['name']!r} has no whole stride: no event came twice at its end")
+            raise BadValue(
+                f"this run of {self.meta['name']!r} has no whole stride: no touch came twice in {self.t[-1]:g} s; run "
+                "it longer, or, for a controller that is a clock, give sl.find_orbit a State and its period"
+            )
         q, v, t = mine[-2].q.copy(), mine[-2].v.copy(), mine[-2].t
         return State(self._machine, q, v, self.params, self._memory(t), t)
 

@@ -33,9 +33,12 @@ def faults(log: Log, run: Trajectory, t: float, q: np.ndarray) -> list[str]:
             let = "" if "gap_min" in contact else "; an edge with sl.Liftoff lets it go"
             out.append(f"the ground pulled at {name!r} with {-contact['normal_min']:.4g} N{let}")
         if contact["friction_short"] > max(BEYOND, known) * limit + 1e-9:
+            short, given = contact["friction_short"], contact["friction_given"]
             out.append(
-                f"contact {name!r} needed {contact['friction_short']:.4g} N more friction than the ground's "
-                f"{contact['friction_given']:.4g} gives, {contact['friction_need']:.4g} in all"
+                f"contact {name!r} needed {short:.4g} N more friction than the ground's {given:.4g} gives, "
+                f"{contact['friction_need']:.4g} in all"
+                if largest
+                else f"{name!r} held with {short:.4g} (Nm or N) more than its {given:.4g}"
             )
         if contact.get("gap_min", 0.0) < -max(DEEP, known):
             out.append(f"contact {name!r} was {-contact['gap_min']:.4g} m inside of what it touches")

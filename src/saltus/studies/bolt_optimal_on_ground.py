@@ -97,9 +97,9 @@ def study(speed: float, friction: float) -> StudyResult:
         "The toe is on its spring of 65 kN/m, as in bolt-real-ground. For a rigid leg, as the paper models it, no gait "
         "was found that keeps to a friction below 10.",
         "On real ground the crank follows the plan from the instant at which the toe's spring feels the ground, 2000 "
-        "times per second. That alone is not stable: a deviation is 2.7 times as large a stride later, on the other "
-        "side. So at every touch two corrections of the crank are chosen, in stance and in flight, linear in what the "
-        f"touch was like, from {TRIES} short runs with random corrections.",
+        "times per second. That alone is not stable: a deviation is two to three times as large a stride later, on "
+        "the other side. So at every touch two corrections of the crank are chosen, in stance and in flight, linear in "
+        f"what the touch was like, from {TRIES} short runs with random corrections.",
     ]
     figures = {"gait": _figure(best, run), "snapshots": sl.view.plot_snapshots(run, times=np.linspace(0.0, 0.45, 7))}
     return StudyResult(info, data, comparisons, figures, notes)
