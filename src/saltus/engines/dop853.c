@@ -682,7 +682,7 @@ static int integrate(Work *w) {
       if (G > 0) event = find_events(w, t, r->x, length);
       if (isfinite(event)) {
         landed = land(w, t, r->x, length, event, halvings < 20 ? 1 : DBL_MAX);
-        sound = isfinite(landed) && !(halvings < 8 && missed(w));
+        sound = isfinite(landed) && !(halvings < 8 && length > 1e3 * smallest && missed(w));
       }
     }
     if (!sound) {
