@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import robust.__main__ as command
-from robust import faults, trial
+from robust import contacts, faults, trial
 from robust.build import build, run
 from robust.draw import PLANE, random_machine
 from robust.draw_touching import random_toucher
@@ -750,3 +750,21 @@ def test_a_loop_that_moves_with_no_coordinate():
     start = m.assemble(table=(0.3, 0.2), rates={"table.x": 1.0})
     run = sl.simulate(m, start, until=0.5, engine="sundials")
     assert run["table.x"][-1] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [
+        (3090, "a stop lets go, pulls and presses again within one step of the engine"),
+        (4390, "dry friction at its limit, beside a stop that touches and bears nothing"),
+        (5036, "the instant of a limit is known as well as forces are"),
+        (5216, "friction by loads that a light link shares is reported as it acts"),
+        (5621, "dry friction of a joint where a foot that slips bears the load"),
+        (7322, "two feet share a push up to their common limit"),
+        (8985, "static friction above that of slip: in 3D it starts where the motion goes"),
+        (1450, "feet that nothing can move are jammed"),
+    ],
+)
+def test_random_machines_that_touch_meet_the_laws(seed, what):
+    record = contacts.trial(seed)
+    assert record.verdict == ("jammed" if "jammed" in what else "right"), record.detail

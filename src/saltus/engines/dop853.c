@@ -580,7 +580,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     off = fabs(g[nearest]);
     if (pass == 0) begun = off;
     /* A large correction means that the guard barely touches: the interpolant's root then stays. */
-    if (pass == 3 || length == 0 || fabs(soonest) > 0.1 * length) break;
+    if (pass == 3 || length == 0 || fabs(soonest) > 0.5 * length) break;
     if (!jumps && fabs(soonest) <= DBL_EPSILON * fmax(fabs(t + length), length)) break;
     if (jumps || fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) {
       if (off < 0.5 * begun) break; /* it is as near as round-off of the guard lets it come */
