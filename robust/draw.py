@@ -157,7 +157,10 @@ class _Maker:
                 "gear": r.uniform(0.5, 10),
                 "rotor_inertia": 10 ** r.uniform(-6, -3),
             }
-            pin = replace(pin, motor={n: float(x) for n, x in numbers.items() if r.random() < 0.4})
+            chosen = {n: float(x) for n, x in numbers.items() if r.random() < 0.4}
+            if not chosen.keys() & {"torque", "power"}:
+                chosen.pop("speed", None)  # it ends a line that they begin
+            pin = replace(pin, motor=chosen)
         return pin
 
     def pin(self, name: str, kind: str, a: tuple, b: tuple) -> Pin:

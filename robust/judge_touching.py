@@ -354,7 +354,7 @@ def _balance(here: Touching, run: Any, index: int, t: float) -> list[str]:
     total, size = now.forces(torques, dict(zip(run.meta["forces"], a["forces"][index], strict=True)))
     load, more = here.contact_load
     terms = np.abs(N) @ (size + more)
-    floor = 1e-6 * max(terms.max(initial=0.0), sum(b.mass for b in now.machine.bodies))
+    floor = max(1e-6 * terms.max(initial=0.0), 1e-3 * sum(b.mass for b in now.machine.bodies))  # 1e-9 m/s2 is nothing
     left = np.abs(N @ (total - load)) / np.maximum(terms, floor)
     gap = float(np.abs(phi[:, 0]).max(initial=0.0))
     if left.max(initial=0.0) > FINE + gap:
@@ -398,6 +398,8 @@ def _jammed(here: Touching) -> bool:
     if free is None:
         return True  # no opinion
     rests = [s for s in sides if abs(s.gap[1]) < 1e-6]
+    if not len(free):
+        return any(s.gap[k] < 0 for k, some in ((1, sides), (2, rests)) for s in some)
     return any(
         linprog(
             np.zeros(len(free)),

@@ -114,7 +114,7 @@ def near(land: Land, p: np.ndarray, radius: float, spatial: bool) -> list[Near]:
         at = float((place - corners[i]) @ t)
         length = float(np.linalg.norm(along[i]))
         side = float((place - corners[i]) @ n)
-        if -1e-9 <= at <= length + 1e-9 and side > -0.5 * max(radius, 0.05):
+        if -1e-8 <= at <= length + 1e-8 and side > -0.5 * max(radius, 0.05):
             found.append((abs(side), Near(land, corners[i] + t * at, n)))
         if i + 1 < len(tangents):
             edge, after = corners[i + 1], tangents[i + 1]

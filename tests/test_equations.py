@@ -451,8 +451,9 @@ def test_rotor_on_a_joint_with_a_motion_couples_by_its_rate():
         (sl.Motor(power=100.0), -50.0, 10.0, -10.0),
         (sl.Motor(power=100.0), 50.0, 0.0, 50.0),
         (sl.Motor(torque=8.0, power=100.0), 50.0, 20.0, 5.0),
-        (sl.Motor(speed=10.0), 5.0, 11.0, 0.0),
-        (sl.Motor(speed=10.0), -5.0, 11.0, -5.0),
+        (sl.Motor(power=100.0, speed=40.0, gear=2.0), 50.0, 10.0, 10.0),  # the most at half the speed
+        (sl.Motor(power=100.0, speed=40.0, gear=2.0), 50.0, 5.0, 15.0),
+        (sl.Motor(power=100.0, speed=40.0, gear=2.0), 50.0, 21.0, 0.0),
     ],
 )
 def test_motor_limits(motor, command, rate, expected):

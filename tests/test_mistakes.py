@@ -761,6 +761,12 @@ def _():
     sl.Motor(stall=3.0)
 
 
+@mistake("motor: speed = 20.0 ends a line along which torque falls", "give torque, current, stall or power too")
+def _():
+    """a speed without load and no torque"""
+    sl.Motor(speed=20.0)
+
+
 @mistake("behind a spring or play needs inertia", "rotor_inertia")
 def _():
     """play without a rotor"""

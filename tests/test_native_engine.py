@@ -328,3 +328,31 @@ def test_pickled_stepper_and_threads_give_the_same():
     with ThreadPoolExecutor(4) as pool:
         for got in pool.map(lambda _: copy.run(asked), range(16)):
             np.testing.assert_array_equal(got.coefficients, expected.coefficients)
+
+
+def test_what_factors_switch_off_is_left_out_and_the_rest_is_as_it_was():
+    # Against a closed form: sums of long chains by 0 or 1 each, one of which is no number wherever it is let be.
+    t, x, p = ca.SX.sym("t"), ca.SX.sym("x", 2), ca.SX.sym("p", 3)
+    one, two = (p[0] + 1) / 2, p[1] * p[2]  # 0 and 1 from -1 and 1; two only together
+
+    def chain(y, count=400):
+        for _ in range(count):
+            y = y + 1e-3 * y * x[1]
+        return y
+
+    own, shared, wrong = one * chain(x[0]), two * chain(x[1]), p[2] * ca.log(x[0] - 5)
+    outputs = [ca.vertcat(own + shared, x[0] - wrong), own * shared + x[1], ca.vertcat(two, one * x[0])]
+    whole = ca.Function("whole", [t, x, p], outputs)
+    parts = [ca.Function(name, [t, x, p], [out]) for name, out in zip(("rhs", "guards"), outputs, strict=False)]
+    factors = ca.Function("factors", [t, x, p], [ca.vertcat((p[0] + 1) / 2, p[1], p[2])])
+    stepper = NativeEngine().prepare(Flow("test", *parts, None, whole, factors))
+    rows = np.array([(a, b, c) for a in (-1.0, 1.0) for b in (0.0, 1.0) for c in (0.0, 1.0)] * 2)
+    states = np.random.default_rng(1).uniform(0.5, 1.0, (len(rows), 2))
+    rates, guards, forces = stepper.look(np.zeros(len(rows)), states, rows)
+    growth, (a, b) = (1 + 1e-3 * states[:, 1]) ** 400, states.T
+    first, second = (rows[:, 0] > 0) * growth * a, rows[:, 1] * rows[:, 2] * growth * b
+    no_number = np.where(rows[:, 2] > 0, np.nan, 0.0)
+    np.testing.assert_allclose(rates, np.column_stack([first + second, a - no_number]), rtol=1e-13)
+    np.testing.assert_allclose(guards[:, 0], first * second + b, rtol=1e-13)
+    np.testing.assert_allclose(forces[:, 0], rows[:, 1] * rows[:, 2], rtol=1e-13)
+    np.testing.assert_allclose(forces[:, 1], (rows[:, 0] > 0) * a, rtol=1e-13)

@@ -1,6 +1,8 @@
 """Compile: the one door from symbols to native code."""
 
+from saltus.compile.blocks import skipping
 from saltus.compile.kernel import Bound, EvaluationError, Kernel, c_source, densified
+from saltus.compile.pieces import PIECE
 from saltus.compile.progress import Progress, compiling, on_progress
 from saltus.compile.toolchain import (
     LIGHT,
@@ -15,6 +17,7 @@ from saltus.compile.toolchain import (
 
 __all__ = [
     "LIGHT",
+    "PIECE",
     "Bound",
     "CompileError",
     "Compiler",
@@ -30,4 +33,5 @@ __all__ = [
     "find_compiler",
     "left_as_it_is",
     "on_progress",
+    "skipping",
 ]

@@ -27,7 +27,7 @@ _VECTORS = re.compile(  # as `batch.native` writes functions of vectors
 _VARIABLE = re.compile(r"\ba\d+\b")
 _INPUT = re.compile(r"(?:arg\[\d+\]\? )?arg\[(\d+)\]\[(\d+)\](?: : 0)?")
 _OUTPUT = re.compile(r"(?:if \(res\[\d+\]!=0\) )?res\[(\d+)\]\[(\d+)\]=")
-_PREAMBLE = """
+PIECE = """
 #if defined(__GNUC__)
 #define SALTUS_PIECE static __attribute__((noinline))
 #else
@@ -50,7 +50,7 @@ def cut(source: str, length: int = LENGTH) -> str:
     """
     out = _FUNCTION.sub(lambda found: _of_scalars(found, length), source)
     out = _VECTORS.sub(_of_vectors, out)
-    return _PREAMBLE + out if "SALTUS_PIECE" in out else source
+    return PIECE + out if "SALTUS_PIECE" in out else source
 
 
 def _of_scalars(found: re.Match[str], length: int) -> str:
@@ -104,7 +104,7 @@ def _pieces(lines: list[str], length: int, name: str, given: str, kind: str) -> 
 
 
 _SHARED = re.compile(
-    r"^(?:static int|SALTUS_PIECE void) (\w+)(\((?:const casadi_real\*\* |V t, )[^)]*\)) \{\n.*?^\}\n",
+    r"^(?:static int|SALTUS_PIECE void) (\w+)(\((?:const casadi_real\*|V t, )[^)]*\)) \{\n.*?^\}\n",
     re.MULTILINE | re.DOTALL,
 )
 

@@ -271,11 +271,12 @@ class _Problem:
         With w_n + friction |w_t| for w_n the laws say that forces within cones have the least f' G f / 2 + b f. That
         is sought by projected gradients with momentum (Nesterov 1983), each time for the slips found last.
         """
-        if any(x.direction is not None for x in self.laws):
+        largest = float(np.linalg.norm(self.G, 2))
+        if largest < 1 / HUGE or any(x.direction is not None for x in self.laws):
             return None
         normals = [x.normal for x in self.laws if x.normal is not None]
         rubs = [(x.static, list(x.tangential)) for x in self.laws if x.normal is not None]
-        f, step = np.zeros(self.n), 1 / max(float(np.linalg.norm(self.G, 2)), TINY)
+        f, step = np.zeros(self.n), 1 / largest
         for _ in range(FIXED):
             w, b = self.G @ f + self.b, self.b.copy()
             b[normals] += [mu * math.hypot(*w[t]) for mu, t in rubs]
@@ -332,7 +333,8 @@ class _Problem:
         from scipy.optimize import nnls  # loads slowly, and few instants need it
 
         loads, left = nnls(A, wanted, maxiter=1000)
-        return bool(left < FINE * max(1.0, float(loads.sum())))
+        known = ROUND_OFF * float(np.abs(self.G).max()) < self.size and loads.sum() < 1 / NEARLY  # else it is round-off
+        return bool(known and left < FINE * max(1.0, float(loads.sum())))
 
     @property
     def jam(self) -> str:
@@ -407,12 +409,19 @@ class _Problem:
 
         Those are the given ones and all that are as near to theirs. Where their rows depend on others that hold, or on
         each other and other forces do, the limit is one of how forces are shared, and nothing is let go. At the limit
-        nothing moves yet, so that a slip that starts has no direction but that of the force.
+        nothing moves yet, so that a slip that starts has no direction but that of the force; if friction falls then,
+        it has that of what moves at once.
         """
         modes, ways = self._still
         f = self._held(np.zeros(self.n), modes, ways)
-        if f is None:
-            return None
+        normals = [x.normal for k, x in enumerate(self.laws) if x.normal is not None and k not in leaving]
+        if f is None or f[normals].min(initial=0.0) < -NEARLY * np.abs(f).max():  # some touch and are not pressed
+            known = self.swept(FEW) or self.changed()
+            if known is None:
+                return None
+            ways, f = list(known.directions), known.f
+            idle = [x.normal is not None and f[x.normal] <= FINE * np.abs(f).max() for x in self.laws]
+            modes = tuple("open" if none else mode for none, mode in zip(idle, known.modes, strict=True))
         near = {k: "slip" for k, x in enumerate(self.laws) if modes[k] == "stick" and self._spent(x, f)}
         if "normal" in leaving.values():
             least = NEARLY * float(np.abs(f).max())
@@ -428,10 +437,12 @@ class _Problem:
                     after[k], turned[k] = "open", None
                 elif after[k] == "stick":
                     after[k], turned[k] = "slip", -along / max(float(np.linalg.norm(along)), 1e-300)
-            gone = self._held(f, after, turned)
-            found = None if gone is None else self._judged(gone, self.G @ gone + self.b, after, turned)
-            if found is not None:
-                return replace(found, gone=frozenset(which))
+            falls = any(self.laws[k].static > self.laws[k].friction for k in which)
+            for made in (self._held, self._forces)[: 1 + falls]:
+                gone = made(f, after, turned)
+                found = None if gone is None else self._judged(gone, self.G @ gone + self.b, after, turned)
+                if found is not None:
+                    return replace(found, gone=frozenset(which))
         return None
 
     @staticmethod
@@ -441,8 +452,8 @@ class _Problem:
         return bool(math.hypot(*f[list(x.tangential)]) >= (1 - NEARLY) * limit)
 
     def _rows(self, i: int, modes: Sequence[str]) -> list[int]:
-        x = self.laws[i]
-        return [*(x.tangential if modes[i] == "stick" else ()), *([] if x.normal is None else [x.normal])]
+        x, mode = self.laws[i], modes[i]
+        return [*(x.tangential if mode == "stick" else ()), *([] if x.normal is None or mode == "open" else [x.normal])]
 
     def _alone(self, which: Collection[int], modes: Sequence[str]) -> bool:
         """Whether the rows that some contacts hold depend on none that others hold."""

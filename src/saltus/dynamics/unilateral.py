@@ -119,10 +119,19 @@ class Element:
         share = self.symbols["share"]
         return self.leaning * (share > 0) * (share <= STEADY)
 
+    @property
+    def held(self) -> SX:
+        """1 where its rows along the face hold it."""
+        return self.symbols["closed"] * self.symbols["stick"] * (self.symbols.get("share", SX(1)) > 0)
+
+    @property
+    def rubs(self) -> SX:
+        """1 where it has a friction that it is given: it slips or leans."""
+        return self.slipping + self.leaning if self.slips else SX(0)
+
     def closure(self, g: Geometry, index: int) -> Closure:
         """Its rows, weighted by the mode."""
-        closed, share = self.symbols["closed"], self.symbols.get("share", SX(1))
-        held = closed * self.symbols["stick"] * (share > 0)
+        closed, share, held = self.symbols["closed"], self.symbols.get("share", SX(1)), self.held
         if self.soft:
             closed = held = SX(0)
         weights = [held] * self.slips + [closed] * self.normal

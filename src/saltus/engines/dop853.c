@@ -7,7 +7,6 @@
 
    Written in front of this text, by native.py: the C of the flow as CasADi gives it,
      saltus_flow(t, x, p) -> (f, g, forces), derivatives, guards and more,  saltus_project(t, x, p) -> x,
-     saltus_alone, the same as saltus_flow where the IDLE entries IDLE_AT of p are zero, if there are any,
    and N (states), G (guards), F (forces), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite). */
 
 #include <float.h>
@@ -41,12 +40,17 @@ typedef struct {
   int shifts, n_fired, stop;
 } Run;
 
+/* What CasADi's functions work in. */
 typedef struct {
-  Run *run;
   const double **arg;
   double **res;
   casadi_int *iw;
   double *w;
+} Memory;
+
+typedef struct {
+  Run *run;
+  Memory of_flow, of_projection;
   double k[16][SIZE(N)];   /* stages; k[0] and k[12] are the derivatives at the two ends of the step */
   double stage[SIZE(N)], x_new[SIZE(N)], rate[SIZE(N)];
   double poly[8][SIZE(N)]; /* the interpolant of the step, by powers of s in [0, 1] */
@@ -128,28 +132,12 @@ static int finite_all(const double *v, int n) {
   return 1;
 }
 
-/* Whether most of the flow falls away. */
-static int idle(const double *p) {
-#if IDLE
-  for (int i = 0; i < IDLE; ++i)
-    if (p[IDLE_AT[i]] != 0) return 0;
-  return 1;
-#else
-  (void)p;
-  return 0;
-#endif
-}
-
-#if !IDLE
-#define saltus_alone saltus_flow
-#define saltus_alone_work saltus_flow_work
-#endif
-
 /* Derivatives and guards. A function that reports failure (a solver inside it) counts as not finite. */
 static void flow(Work *w, double t, const double *x, double *f, double *g) {
-  w->arg[0] = &t, w->arg[1] = x, w->arg[2] = w->run->p, w->res[0] = f, w->res[1] = g, w->res[2] = w->forces;
+  const Memory *m = &w->of_flow;
+  m->arg[0] = &t, m->arg[1] = x, m->arg[2] = w->run->p, m->res[0] = f, m->res[1] = g, m->res[2] = w->forces;
   ++w->run->evaluations;
-  if ((idle(w->run->p) ? saltus_alone : saltus_flow)(w->arg, w->res, w->iw, w->w, 0) && N > 0) f[0] = NAN;
+  if (saltus_flow(m->arg, m->res, m->iw, m->w, 0) && N > 0) f[0] = NAN;
 }
 
 static void rhs(Work *w, double t, const double *x, double *f) { flow(w, t, x, f, w->spare_g); }
@@ -213,8 +201,9 @@ static int finish(Work *w, double t_new) {
 #if PROJECT
   double y[SIZE(N)];
   memcpy(y, w->x_new, N * sizeof(double));
-  w->arg[0] = &t_new, w->arg[1] = y, w->arg[2] = w->run->p, w->res[0] = w->x_new;
-  if (saltus_project(w->arg, w->res, w->iw, w->w, 0)) return 0;
+  const Memory *m = &w->of_projection;
+  m->arg[0] = &t_new, m->arg[1] = y, m->arg[2] = w->run->p, m->res[0] = w->x_new;
+  if (saltus_project(m->arg, m->res, m->iw, m->w, 0)) return 0;
 #endif
   flow(w, t_new, w->x_new, w->k[12], w->g_end);
   return finite_all(w->x_new, N) && finite_all(w->k[12], N);
@@ -545,7 +534,19 @@ static double find_events(Work *w, double t, const double *x, double h) {
 static int mistaken(const Work *w, int i) {
   for (int k = 0; k < G; ++k)
     if (isfinite(w->delay[k]) && w->sign[k] * w->g_end[k] >= 0) return 0;
-  return fabs(w->g_end[i]) > 0.1 * w->range[i];
+  const int recedes = w->sign[i] * w->probe_rate[i] < 0;
+  return fabs(w->g_end[i]) > (recedes ? 1e-3 : 0.1) * w->range[i];
+}
+
+/* Whether the landed state says otherwise than the interpolant did: a guard is well beyond its surface that was never
+   seen there, or one that fired is not near it. Something below the tolerance, as the direction of a slip that ends,
+   turned within the step, and another event may come first. */
+static int missed(const Work *w) {
+  for (int k = 0; k < G; ++k)
+    if (w->armed_at[k] == 0 && w->run->directions[k] * w->g_end[k] > 0.1 * w->range[k] &&
+        (!isfinite(w->root[k]) || isfinite(w->delay[k])))
+      return 1;
+  return 0;
 }
 
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
@@ -554,7 +555,7 @@ static int mistaken(const Work *w, int i) {
 static double land(Work *w, double t, const double *x, double h, double first, double most) {
   Run *r = w->run;
   const double *g = w->g_end, *g_rate = w->probe_rate;
-  double length = first * h, soonest = INFINITY, off = INFINITY;
+  double length = first * h, soonest = INFINITY, off = INFINITY, begun = 0;
   int nearest = 0;
   for (int pass = 0;; ++pass) {
     const double before = soonest;
@@ -577,11 +578,13 @@ static double land(Work *w, double t, const double *x, double h, double first, d
       if (w->delay[i] < soonest) soonest = w->delay[nearest = i];
     }
     off = fabs(g[nearest]);
+    if (pass == 0) begun = off;
     /* A large correction means that the guard barely touches: the interpolant's root then stays. */
-    if (pass == 3 || length == 0 || fabs(soonest) > 0.1 * length) break;
+    if (pass == 3 || length == 0 || fabs(soonest) > 0.5 * length) break;
     if (!jumps && fabs(soonest) <= DBL_EPSILON * fmax(fabs(t + length), length)) break;
-    if (jumps || fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) { /* the interpolant's root stays, too */
-      pass = 2, length = first * h;
+    if (jumps || fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) {
+      if (off < 0.5 * begun) break; /* it is as near as round-off of the guard lets it come */
+      pass = 2, length = first * h; /* the interpolant's root stays, too */
       continue;
     }
     length = fmin(h, length + soonest);
@@ -679,7 +682,7 @@ static int integrate(Work *w) {
       if (G > 0) event = find_events(w, t, r->x, length);
       if (isfinite(event)) {
         landed = land(w, t, r->x, length, event, halvings < 20 ? 1 : DBL_MAX);
-        sound = isfinite(landed);
+        sound = isfinite(landed) && !(halvings < 8 && length > 1e3 * smallest && missed(w));
       }
     }
     if (!sound) {
@@ -713,37 +716,41 @@ static int integrate(Work *w) {
   }
 }
 
-static void grow_work(int (*work)(casadi_int *, casadi_int *, casadi_int *, casadi_int *), casadi_int *most) {
-  casadi_int size[4];
-  work(&size[0], &size[1], &size[2], &size[3]);
-  for (int i = 0; i < 4; ++i)
-    if (size[i] > most[i]) most[i] = size[i];
+/* Zeros, from which functions that leave out a part of themselves start; whether there was room. */
+static int taken(Memory *m, int (*work)(casadi_int *, casadi_int *, casadi_int *, casadi_int *)) {
+  casadi_int arg, res, iw, w;
+  work(&arg, &res, &iw, &w);
+  m->arg = calloc(arg + 1, sizeof *m->arg);
+  m->res = calloc(res + 1, sizeof *m->res);
+  m->iw = calloc(iw + 1, sizeof *m->iw);
+  m->w = calloc(w + 1, sizeof *m->w);
+  return m->arg && m->res && m->iw && m->w;
+}
+
+static void given_back(Memory *m) {
+  free(m->arg);
+  free(m->res);
+  free(m->iw);
+  free(m->w);
 }
 
 static void shut(Work *w) {
   if (!w) return;
-  free(w->arg);
-  free(w->res);
-  free(w->iw);
-  free(w->w);
+  given_back(&w->of_flow);
+  given_back(&w->of_projection);
   free(w);
 }
 
 static Work *opened(Run *r) {
-  casadi_int most[4] = {1, 1, 1, 1};
-  grow_work(saltus_flow_work, most);
-  grow_work(saltus_alone_work, most);
-#if PROJECT
-  grow_work(saltus_project_work, most);
-#endif
   Work *w = malloc(sizeof *w);
   if (!w) return w;
   w->run = r, w->forces = w->spare_forces;
-  w->arg = malloc(most[0] * sizeof *w->arg);
-  w->res = malloc(most[1] * sizeof *w->res);
-  w->iw = malloc(most[2] * sizeof *w->iw);
-  w->w = malloc(most[3] * sizeof *w->w);
-  if (w->arg && w->res && w->iw && w->w) return w;
+  memset(&w->of_projection, 0, sizeof w->of_projection);
+  int sound = taken(&w->of_flow, saltus_flow_work);
+#if PROJECT
+  sound = sound && taken(&w->of_projection, saltus_project_work);
+#endif
+  if (sound) return w;
   shut(w);
   return NULL;
 }

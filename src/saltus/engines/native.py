@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from saltus.compile import LIGHT, CompileError, build, c_source, densified, left_as_it_is
+from saltus.compile import LIGHT, PIECE, CompileError, build, c_source, densified, left_as_it_is, skipping
 from saltus.engines.port import Array, Flow, Kept, Request, Segment, Stepper, Stop, check_times
 from saltus.errors import BadValue
 
@@ -28,12 +28,15 @@ _ABSENT_INPUT = re.compile(r"arg\[(\d+)\]\? (arg\[\1\]\[\d+\]) : 0")
 _ABSENT_OUTPUT = re.compile(r"if \(res\[\d+\]!=0\) (?=res\[\d+\]\[\d+\]=)")
 
 # The flow's functions become static, so that libraries never see each other's.
-_PREAMBLE = """
+_PREAMBLE = f"""
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 #define CASADI_SYMBOL_EXPORT static
 #define EXPORT
+#include <math.h>
+#include <string.h>
+{PIECE}
 """
 
 
@@ -197,15 +200,16 @@ def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
 
 def _source(flow: Flow, dense: bool) -> str:
     """The whole translation unit: sizes, the flow in C, the integrator."""
-    functions = [flow.together, *([flow.alone] if flow.idle else [])]
+    functions = [flow.together]
     if flow.project is not None:
         functions.append(densified(flow.project, "saltus_project"))
     sizes = {"N": flow.n, "G": flow.n_guards, "F": flow.n_forces}
-    sizes |= {"PROJECT": int(flow.project is not None), "DENSE": int(dense), "IDLE": len(flow.idle)}
+    sizes |= {"PROJECT": int(flow.project is not None), "DENSE": int(dense)}
     defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
-    if flow.idle:
-        defines += f"static const int IDLE_AT[] = {{{', '.join(map(str, flow.idle))}}};\n"
     integrator = Path(__file__).with_name("dop853.c").read_text()
     # The sizes come after the flow's C, whose own names they must not touch.
-    flow_in_c = _ABSENT_OUTPUT.sub("", _ABSENT_INPUT.sub(r"\2", c_source(functions)))
+    if flow.factors is None:
+        flow_in_c = _ABSENT_OUTPUT.sub("", _ABSENT_INPUT.sub(r"\2", c_source(functions)))
+    else:
+        flow_in_c = c_source(()) + "".join(skipping(flow.factored(f)) for f in functions)
     return _PREAMBLE + flow_in_c + defines + integrator

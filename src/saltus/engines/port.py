@@ -47,7 +47,7 @@ class Flow:
     `rhs(t, x, p) -> dx/dt`, `guards(t, x, p) -> g` (possibly no rows),
     `project(t, x, p) -> x`, applied after each accepted step (None: nothing to project). `whole(t, x, p)` gives
     right-hand side, guards and forces that belong to them in one, where these share most of what they compute.
-    `idle` are entries of p with which most of that falls away as long as all of them are zero.
+    `factors(t, x, p)` are numbers that hang on p alone and with which, where they are zero, much of that falls away.
 
     A flow is equal to itself only: what engines compile is kept by the flow it was made of, see `Kept`.
     """
@@ -57,7 +57,7 @@ class Flow:
     guards: ca.Function
     project: ca.Function | None = None
     whole: ca.Function | None = None
-    idle: tuple[int, ...] = ()
+    factors: ca.Function | None = None
 
     @property
     def n(self) -> int:
@@ -84,13 +84,12 @@ class Flow:
         outputs = [ca.densify(f.call(inputs, True, False)[0]) for f in (self.rhs, self.guards)]
         return ca.Function("saltus_flow", inputs, ca.cse([*outputs, symbol(0, 1)]))
 
-    @cached_property
-    def alone(self) -> ca.Function:
-        """The same with zeros for what is `idle`."""
-        t, x, p = (ca.SX.sym(name, *self.rhs.size_in(i)) for i, name in enumerate(("t", "x", "p")))
-        active = ca.SX(p)
-        active[list(self.idle)] = 0
-        return ca.Function("saltus_alone", [t, x, p], ca.cse([ca.densify(out) for out in self.together(t, x, active)]))
+    def factored(self, function: ca.Function) -> ca.Function:
+        """A function of (t, x, p) with the factors as one more result."""
+        assert self.factors is not None
+        inputs = [ca.SX.sym(name, *self.rhs.size_in(i)) for i, name in enumerate(("t", "x", "p"))]
+        outputs = [*function.call(inputs, True, False), *self.factors.call(inputs, True, False)]
+        return ca.Function(function.name(), inputs, [ca.densify(out) for out in outputs])
 
     @cached_property
     def _looking(self) -> Kernel:

@@ -249,10 +249,11 @@ class Mode:
             out[: self.dimension - 1] = c.friction(self.equations, c.sliding.index(contact))
         return out
 
-    def finish(self, *expressions: SX, ode: ODE | None = None) -> list[SX]:
-        """Insert the law, the formulation's velocities, domain Params and normal forces."""
+    def finish(self, *expressions: SX, loaded: bool = False) -> list[SX]:
+        """Insert the law, the formulation's velocities, domain Params, and normal forces unless they are `loaded`."""
         e, c = self.equations, self.constrained
-        out = c.with_normals([ca.densify(x) for x in expressions], ode or self.ode)
+        out = [ca.densify(x) for x in expressions]
+        out = out if loaded else c.with_normals(out, self.ode)
         if e.u.numel():
             out = ca.substitute(out, [e.u], [self.action.u])
         out = self._with_v(*out)
@@ -281,7 +282,7 @@ class Mode:
         """Right-hand side, guards and projection for an engine."""
         powers, e = ca.vertcat(SX(0, 1), *self._channels.values()), self.equations
         rates, values = ca.vertcat(self.ode.rhs, powers, e.z_dot), ca.vertcat(SX(0, 1), *self._guards)
-        reactions = SX(0, 1) if self.formulation.reduced else self.ode.reactions  # reduced ones need none of them
+        reactions = SX(0, 1) if self.formulation.reduced else self._borne(self.ode)  # reduced ones need none of them
         whole = self.function("whole", rates, values, reactions)
         inputs = [e.t, self.x, self.p]
         rhs, guards = (
@@ -291,14 +292,13 @@ class Mode:
         project = None
         if self.ode.project is not None:
             project = self.function("project", ca.vertcat(self.ode.project, self.work, e.z))
-        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, whole, self._closing)
+        return Flow(f"{self.mechanism.name}/{self.domain.name}", rhs, guards, project, whole, self._factors)
 
     @property
-    def _closing(self) -> tuple[int, ...]:
-        """Places in p of which contacts are closed, where all of them may be open."""
-        c = self.constrained
-        always = any(not x.normal for x in c.elements)  # joints that rub do so all the time
-        return () if always else self._in_block("closed")
+    def _factors(self) -> ca.Function | None:
+        """Whether each contact is closed, held along its face, and rubs, as numbers at (t, x, p)."""
+        own = [number for x in self.constrained.elements for number in (x.symbols["closed"], x.held, x.rubs)]
+        return self.function("factors", ca.vertcat(*own)) if own else None
 
     def _in_block(self, key: str) -> tuple[int, ...]:
         """Places in p of one number of every contact whose mode is given."""
@@ -389,18 +389,22 @@ class Mode:
         a, reactions = SX.sym("a", self.equations.nv), SX.sym("reaction", self.ode.reactions.numel())
         return replace(self.ode, a=a, reactions=reactions, unrefined=reactions)
 
+    def _borne(self, ode: ODE) -> SX:
+        """Reactions, and the loads by which contacts rub: of loads that are shared those are the less exact ones."""
+        return ca.vertcat(ode.reactions, self.constrained.normals)
+
     def _of_solved(self, name: str, *outputs: SX) -> ca.Function:
-        """CasADi function of (t, x, p, accelerations, reactions)."""
-        inputs = [self.equations.t, self.x, self.p, self._solved.a, self._solved.reactions]
-        return ca.Function(name, inputs, self.finish(*outputs, ode=self._solved))
+        """CasADi function of (t, x, p, accelerations, reactions and loads)."""
+        inputs = [self.equations.t, self.x, self.p, self._solved.a, self._borne(self._solved)]
+        return ca.Function(name, inputs, self.finish(*outputs, loaded=True))
 
     @cached_property
     def _solve(self) -> Often:
-        """Accelerations and reactions at (t, x, p)."""
-        return Often(self.function("solve", self.ode.a, self.ode.reactions, often=False))
+        """Accelerations, and reactions with loads, at (t, x, p)."""
+        return Often(self.function("solve", self.ode.a, self._borne(self.ode), often=False))
 
     def solved(self, t: np.ndarray, x: np.ndarray, p: np.ndarray, look: Look | None = None) -> tuple[np.ndarray, ...]:
-        """All accelerations and reactions, one row per time; `look` is a stepper's of this flow, which is quicker."""
+        """Accelerations, and reactions with loads, one row per time; `look` is a stepper's of this flow: quicker."""
         if self.formulation.reduced or look is None:
             a, reactions = self._solve.batch(t[:, None], x, p)
             return a.reshape(len(t), -1), reactions.reshape(len(t), -1)

@@ -22,7 +22,7 @@ from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot, Rub
 from saltus.once import cached_property
 
-SINGULAR = 1e-5  # of the pivots of slip: normal forces that grow by the friction they cause have no bound (Painleve)
+SINGULAR = 1e-5  # determinant of slip: normal forces that grow by the friction they cause have no bound (Painleve)
 
 
 def constrained(system: HybridSystem, domain: Domain) -> Constrained:
@@ -106,7 +106,7 @@ class Touched(Constrained):
         x = self.elements[i]
         size = self.normals[self.sliding.index(i)] * (1 - x.steady) + x.steady if x.normal else 1.0
         way = x.slipping * x.direction(slip) + x.leaning * x.symbols["direction"]
-        return -x.symbols["friction"] * size * way
+        return -x.symbols["friction"] * size * x.rubs * way
 
     # ---- what holds and what moves ----------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Touched(Constrained):
         out = []
         for what, i in self.watched:
             if what == "wedge":
-                out.append(self._pivots(ode) - SINGULAR)
+                out.append(self._bounded(ode) - SINGULAR)
                 continue
             x, g = self.elements[i], self.geometry[i]
             s, (tangential, normal) = x.symbols, self.reactions(i, ode)
@@ -207,15 +207,18 @@ class Touched(Constrained):
         given, fast = ca.sumsqr(d), GROWN * x.symbols["starts"]
         return ca.fmin(face, given * (fast - ca.dot(slip, d)) + (1 - given) * (_size(slip) - fast / 2))
 
-    def _pivots(self, ode: ODE) -> SX:
-        """Smallest pivot of N -> N - (normal forces by the friction that N causes): zero in Painleve's paradox."""
-        N = self.normals
-        smallest, A = SX(1), ca.densify(SX.eye(N.numel()) - self.loads(ode)[1])
-        for k in range(N.numel()):
-            smallest = ca.fmin(smallest, A[k, k])
-            for i in range(k + 1, N.numel()):
-                A[i, :] = A[i, :] - A[i, k] / A[k, k] * A[k, :]
-        return smallest
+    def _bounded(self, ode: ODE) -> SX:
+        """Determinant of N -> N - (normal forces by the friction that N causes): zero in Painleve's paradox.
+
+        By elimination; a pivot may pass zero, of which the determinant knows nothing.
+        """
+        out, A = SX(1), ca.densify(SX.eye(self.normals.numel()) - self.loads(ode)[1])
+        for k in range(A.shape[0]):
+            pivot = A[k, k] + 1e-30 * (A[k, k] == 0)
+            out *= pivot
+            for i in range(k + 1, A.shape[0]):
+                A[i, :] = A[i, :] - A[i, k] / pivot * A[k, :]
+        return out
 
     # ---- numbers ----------------------------------------------------------------------------------------------------
 

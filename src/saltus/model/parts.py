@@ -232,7 +232,8 @@ class Motor:
     All but `power` (W) are on the motor's side of the `gear` (joint torque = gear x motor torque, motor speed = gear x
     joint speed; a negative gear turns the joint against the motor). `torque` (Nm) is the most it may give; `current`
     (A) with `torque_constant` (Nm/A) limits it too. `speed` (rad/s) is where it runs without load: driving torque falls
-    from `stall` (Nm, at rest; the most it may give unless given) to zero there. `rotor_inertia` in kg m2.
+    from `stall` (Nm, at rest) to zero there. Unless given, that is the most it may give, or of a motor with neither
+    limit 4 power / speed, for on such a line power is the most at half the speed. `rotor_inertia` in kg m2.
     None means no limit. `friction` (Nm) is dry friction of motor and gear. What is between gear and joint counts on the
     joint's side: a spring in series of `stiffness` (Nm/rad) and `damping` (Nm s/rad), and play, `backlash` (rad from
     end to end); with either a joint gets a second coordinate, its twist.
@@ -268,6 +269,13 @@ class Motor:
             )
         if self.stall is not None and self.speed is None:
             raise BadValue("motor: stall begins the line that ends at speed; give speed too", given=self.stall)
+        begins = self.torque, self.current, self.stall, self.power
+        if self.speed is not None and all(x is None for x in begins):
+            raise BadValue(
+                f"motor: speed = {self.speed} ends a line along which torque falls, and nothing says where it begins; "
+                "give torque, current, stall or power too",
+                given=self.speed,
+            )
 
     @classmethod
     def from_voltage(
@@ -309,8 +317,12 @@ class Motor:
     @property
     def line(self) -> tuple[SX, SX] | None:
         """Effort on the joint at rest and joint speed without load, the ends of the torque-speed line; None without."""
-        stall = self.most if self.stall is None else self.ratio * number(self.stall)
-        return None if self.speed is None or stall is None else (stall, number(self.speed) / self.ratio)
+        if self.speed is None:
+            return None
+        free = number(self.speed) / self.ratio
+        if self.stall is not None:
+            return self.ratio * number(self.stall), free
+        return 4 * number(self.power) / free if self.most is None else self.most, free
 
     def delivered(self, command: SX, rate: SX) -> SX:
         """Joint torque after the motor's limits, for a joint rate in rad/s or m/s."""
@@ -324,9 +336,6 @@ class Motor:
             out = _clipped(out, down, up)
         elif most is not None:
             out = _clipped(out, most, most)
-        elif self.speed is not None:
-            over = ca.fabs(rate) * self.ratio >= number(self.speed)
-            out = ca.if_else(ca.logic_and(over, out * rate > 0), 0, out)
         if self.power is not None:
             bound = number(self.power) / ca.fmax(ca.fabs(rate), 1e-9)
             out = _clipped(out, bound, bound)

@@ -20,6 +20,7 @@ from saltus.model.symbols import SX, number
 from saltus.model.touching import Foot, Meeting, Rub, Stop
 from saltus.patches import FREE, NONE, Patch
 
+SLOW = 10.0  # times the speed at which a slip in 3D has come to rest
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 SHARED = 5e-7  # of a machine's weight: what forces that contacts share are known to
 STILL = 1e-9  # m/s: slower than this a contact does not slip
@@ -328,6 +329,11 @@ class Contacts:
         """Whether a contact slips now."""
         return self.now[i].mode == "slip"
 
+    def _lost(self, i: int, u: np.ndarray) -> bool:
+        """Whether the direction of a slip is below what velocities are known to."""
+        one = self.now[i]
+        return one.element.slips == 2 and not one.young and math.hypot(*u[self.tangential(i)]) < SLOW * one.stands
+
     def grow(self, fired: Sequence[int], t: float, q: np.ndarray, v: np.ndarray) -> bool:
         """Have slips go their own way that are about fast enough; whether guards fired for nothing else."""
         young, grown = [i for i, one in enumerate(self.now) if one.young and not one.element.soft], set()
@@ -338,12 +344,16 @@ class Contacts:
                 grown.add(("slip", i))
         return grown.issuperset(self.c.watched[k] for k in fired)
 
-    def ends(self, fired: Iterable[int]) -> tuple[list[int], dict[int, str]]:
+    def ends(self, fired: Iterable[int], t: float, q: np.ndarray, v: np.ndarray) -> tuple[list[int], dict[int, str]]:
         """Of guards that fired: contacts whose slip ends, and those that leave ("normal") or start to slip ("slip").
 
-        NoForces where forces have no bound.
+        NoForces where forces have no bound, unless slips in 3D are so slow that they may have any direction: those end.
         """
         watched = [self.c.watched[k] for k in fired]
+        if any(what == "wedge" for what, _ in watched):
+            u = np.ravel(self.c.meeting(t, q, v, self.base)[1])
+            slow = [i for i in range(len(self.now)) if self.slips(i) and self._lost(i, u)]
+            watched = [*(("slip", i) for i in slow), *(x for x in watched if x[0] != "wedge" or not slow)]
         if any(what == "wedge" for what, _ in watched):
             who = ", ".join(one.element.name for one in self.now if one.mode == "slip")
             raise NoForces(

@@ -73,7 +73,7 @@ def settle(
 
     NoForces where the laws of contact have no solution, or several.
     """
-    stopped, leaving = contacts.ends(fired)
+    stopped, leaving = contacts.ends(fired, t, q, v)
     kept = contacts.kept
     contacts.look(t, q, v)
     now = _Instant(contacts, t, q, v, response, stopped, leaving, pressed=bool(fired))

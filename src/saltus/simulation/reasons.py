@@ -20,13 +20,6 @@ def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray)
     """Reason of an engine's stop in a mode under the controller `law` ("" if there is none), and the remedy."""
     name = now.domain.name
     if stop is Stop.LIMIT:
-        jumping = _at_full_speed(now, t, x, p)
-        if jumping:
-            return (
-                f"all max_steps steps are used up in {name!r}: {', '.join(jumping)} runs at the limit of its motor's "
-                "speed, where the torque jumps between all and none; give the motor a torque or a stall torque, from "
-                "which it falls along a line"
-            )
         poles = _at_pole(now, x)
         if poles:
             return (
@@ -62,21 +55,6 @@ def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray)
         f"the step fell below round-off in {name!r}: the motion is singular there, or forces are infinite; look "
         f"{given}at the controller and at the loops near this configuration"
     )
-
-
-def _at_full_speed(now: Mode, t: float, x: np.ndarray, p: np.ndarray) -> list[str]:
-    """Joints at the speed of a motor that has no other limit: its torque there is all or none."""
-    m = now.mechanism
-    v = dict(zip(m.v_names, np.ravel(now.outputs(np.array([t]), x[None], p)[0]), strict=True))
-    motors = {n: motor for n in m.inputs if n in v and (motor := m.motor_of(n)) is not None}
-    return [
-        n
-        for n, motor in motors.items()
-        if isinstance(motor.speed, int | float)
-        and isinstance(motor.gear, int | float)
-        and motor.line is None
-        and abs(abs(v[n] * motor.gear) - motor.speed) < 1e-3 * motor.speed
-    ]
 
 
 def _at_pole(now: Mode, x: np.ndarray) -> list[str]:

@@ -660,7 +660,7 @@ class _Run:
         """NoForces if those that slip have next to no bound: then none are found, or others that change nothing."""
         assert self.contacts is not None
         if "slip" in self.contacts.modes and (stuck := self._wedged(now, x, p)) is not None:
-            self.contacts.ends(stuck.fired)
+            self.contacts.ends(stuck.fired, self.t, self.q, self.v)
 
     def _guards(self, now: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """All guards."""

@@ -13,10 +13,12 @@ from saltus.dynamics.shared_forces import Forces, Law, centred, rank
 from saltus.dynamics.unilateral import LEAN, STEADY
 from saltus.simulation.contacts import SHARED, Contacts, Now
 
+TINY = 1e-300
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
 LIGHT = 1e-3  # share of friction where loads are preferred to it
 AIMS = 5  # times that contacts which lean are put right
 STEPS = 21  # of forces between those found and those farthest from their limits
+ROOM, GAIN = 0.05, 0.1  # of a limit: left over, it is enough; of what is left over: worth another try
 SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
 
 
@@ -24,14 +26,19 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
     """Shares with which the forces of the run meet the laws too, where rows depend on each other.
 
     `respond` gives accelerations and forces of all rows as the contacts are, and `size` is that of free accelerations.
-    Those forces have the least sum of f^2 / share, and none of this changes the motion. A contact that they would pull
+    Those forces have the least sum of f^2 / share, and the motion is that of `forces` or the one that comes of equal
+    shares: they differ where a contact that slips shares its load, which the laws leave open. A contact that they pull
     is open. Shares are found by Lawson's method (1961): who uses more of its limit is given less, until the largest
     use is as small as can be. If that does not do, all lean as forces far from all limits do, by their loads or
     steadily; then who is beyond its limit bears what it does in the solution, as far as others hold it; then loads are
     preferred to friction. Where nothing will do, the best is kept.
     """
     first = best = [copy(one) for one in group.now]
-    least, wanted, borne = math.inf, None, forces.f
+    if group.unload():
+        w, f = (x[group.rows] for x in respond())
+        if group.worst(f)[0] < 0 and np.abs(w - forces.w).max() <= SPREAD * size:
+            first = best = [copy(one) for one in group.now]
+    least, motions, borne = math.inf, [forces.w], forces.f
     shared = 1.0, lambda: None, group.weigh, SHARINGS
     leaning = LEAN, lambda: group.lean(forces), group.weigh, 1
     steadily = STEADY, lambda: group.lean(forces), group.aim, AIMS
@@ -41,14 +48,17 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
         group.put(first)
         group.begin(share)
         prepare()
-        before = None
+        before, most = None, -math.inf
         for _ in range(times):
             w, f = (x[group.rows] for x in respond())
-            wanted = w if wanted is None else wanted
+            motions = motions if len(motions) > 1 else [*motions, w]  # where slips hang on shares both will do
             k, pulled, beyond = group.worst(f)
-            if beyond < least and np.abs(w - wanted).max(initial=0.0) <= SPREAD * size:
+            room, fits = group.room(f), min(np.abs(w - x).max(initial=0.0) for x in motions) <= SPREAD * size
+            if fits and (beyond < least or (beyond == 0 and room > most)):
                 best, least, borne = [copy(one) for one in group.now], beyond, f
-            if least == 0 or k < 0 or (before is not None and np.array_equal(f, before)):
+            gained, most = room - most, max(room, most)
+            enough = share < 1 or room > ROOM or gained <= GAIN * room  # else it would soon be asked again
+            if (enough and (least == 0 or k < 0)) or (before is not None and np.array_equal(f, before)):
                 break
             if pulled:
                 group.now[k].closed = group.now[k].stick = False
@@ -84,6 +94,16 @@ class Group:
         for i, one in zip(self.candidates, known, strict=True):
             self.contacts.now[i] = copy(one)
 
+    def unload(self) -> bool:
+        """Have joints that rub bear nothing where others hold them too; whether any do."""
+        before = [one.share for one in self.now]
+        for k, (one, x) in enumerate(zip(self.now, self.laws, strict=True)):
+            if x.normal is None and one.stick:
+                others = [row for j in range(len(self.laws)) if j != k for row in self._held(j, True)]
+                if rank(self.G, others) == rank(self.G, [*others, *x.tangential]):
+                    one.share = 0.0
+        return before != [one.share for one in self.now]
+
     def begin(self, share: float) -> None:
         """Give those that stick one share, by which others are measured."""
         self.weights, self.least = None, share
@@ -100,8 +120,8 @@ class Group:
         if far is None:
             return
         ways = (found.f + step * (far - found.f) for step in np.linspace(0.0, 1.0, STEPS))
-        enough = self._room(far) / 2
-        f = next((f for f in ways if self._room(f) >= enough), far)
+        enough = self.room(far) / 2
+        f = next((f for f in ways if self.room(f) >= enough), far)
         self.aimed = f
         for one, x in zip(self.now, self.laws, strict=True):
             if one.stick and one.share > 0 and x.normal is not None and f[x.normal] > 0:
@@ -113,11 +133,11 @@ class Group:
             if one.leans and x.normal is not None and self.aimed.size and self.aimed[x.normal] > 0:
                 one.bears = one.bears + (f - self.aimed)[list(x.tangential)]
 
-    def _room(self, f: np.ndarray) -> float:
+    def room(self, f: np.ndarray) -> float:
         """Least share of its limit that one that sticks does not use."""
         limits = self.limits(f)
         held = np.array([one.stick for one in self.now])
-        return float((1 - self.drags(f) / np.maximum(limits, LEAST * np.abs(f).max()))[held].min(initial=1.0))
+        return float((1 - self.drags(f) / np.maximum(limits, LEAST * np.abs(f).max() + TINY))[held].min(initial=1.0))
 
     def relieve(self, f: np.ndarray) -> None:
         """Open those that bear nothing, as far as forces are known, where others hold all that they would."""
