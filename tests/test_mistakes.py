@@ -650,7 +650,7 @@ def _():
     run(leg(), ground=sl.ground.Terrain(lambda x: 0.1 * abs(x)))
 
 
-@mistake("not finite", "at the terrain's function")
+@mistake("'foot' where what it touches has no place", "look at the terrain's function")
 def _():
     """a terrain that has no height where the foot is"""
     run(leg(), ground=sl.ground.Terrain(lambda x: sl.math.sqrt(x - 1)))

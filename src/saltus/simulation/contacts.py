@@ -285,6 +285,12 @@ class Contacts:
             part, name = one.element.part, one.element.name
             if isinstance(part, Rub):
                 continue
+            if not math.isfinite(gap):
+                raise BadValue(
+                    f"the start has {name!r} where what it touches has no place: its gap is {gap} m; look at the "
+                    "terrain's function there, or start elsewhere",
+                    contact=name,
+                )
             if one.element.soft:
                 one.closed = one.stick = bool(gap < 0)
                 one.anchor = self.own(holds, i)
