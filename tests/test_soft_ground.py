@@ -189,3 +189,46 @@ def test_a_soft_foot_in_a_corner_is_one_against_two_faces(seed):
         stepped.append(batch.state.q[0].copy())
     assert ends[0] == pytest.approx(ends[1], abs=1e-10)
     assert stepped == [pytest.approx(ends[1], abs=1e-8)] * 2
+
+
+def test_an_impact_turns_the_slip_of_a_soft_foot_round():
+    """A stop ends the turn of a body whose soft foot slips; its spring bears what it bore, and friction turns round.
+
+    Against steps of a microsecond in which spring and slider are written out: the force is that of the spring, or the
+    limit, to which the place that the spring holds is then moved.
+    """
+    k, D, mu, far, at = 1e4, 0.2, 0.1, -0.08, (0.1, -0.1)
+    m = sl.Mechanism("turned")
+    body = m.link("body", mass=1.0, inertia=0.02)
+    m.planar("base", m.ground, body)
+    m.foot("foot", body.at(*at), friction=mu, stiffness=k, damping=D)
+    m.stop("base.angle", lower=-1.0, upper=far)
+    start = m.assemble(base=(0.0, 0.12, -0.2), rates={"base": (-0.2, -0.6, 6.0)})
+    run = sl.simulate(m, start, until=0.08)
+    assert run.outcome.ok, run.outcome
+    slip, modes = run.contacts.of("foot")["slip"], run.contacts.mode("foot")
+    stopped = next(e.t for e in run.events if e.name == "base.angle upper touches")
+    assert slip[run.t < stopped][-1] > 0.1 > -0.1 > slip[run.t > stopped][0]
+    assert modes[run.t < stopped][-1] == 2
+    (x, y, a), (vx, vy, w), h, held = start.positions.tolist(), start.velocities.tolist(), 1e-6, None
+    for _ in range(80000):
+        c, s = math.cos(a), math.sin(a)
+        rx, ry = c * at[0] - s * at[1], s * at[0] + c * at[1]
+        u, v, depth = vx - w * ry, vy + w * rx, -(y + ry)
+        N = max(k * depth * (1 - D * v), 0.0) if depth > 0 else 0.0
+        held = None if depth <= 0 else x + rx if held is None else held
+        T = 0.0
+        if held is not None:
+            T = -k * (x + rx - held) - k * D * depth * u
+            if abs(T) > mu * N:
+                T = math.copysign(mu * N, T)
+                held = x + rx + T / k + D * depth * u
+        vx, vy, w = vx + h * T, vy + h * (N - 9.81), w + h * (rx * N - ry * T) / 0.02
+        w = min(w, 0.0) if a >= far else w
+        x, y, a = x + h * vx, y + h * vy, a + h * w
+    assert run.end.positions == pytest.approx([x, y, a], abs=2e-5)
+    batch = sl.Batch(m, 1, step=1e-3, tolerance=1e-9)
+    batch.reset(start)
+    for _ in range(80):
+        batch.step()
+    assert batch.state.q[0] == pytest.approx(run.end.positions, abs=1e-8)

@@ -99,6 +99,17 @@ static void softened(const State *s, const Meeting *m, V *p, int l, int cause) {
   }
 }
 
+/* Soft contacts whose velocities an impact has changed stick by their springs, whose stretch it leaves as it was; they slip
+   where these give. */
+static void shaken(const State *s, const Meeting *m, V *p, int l) {
+  for (int i = 0; i < ELEMENTS; ++i) {
+    if (!elements[i].soft || CLOSED(i) == 0.0 || STICK(i) != 0.0) continue;
+    STICK(i) = 1.0;
+    for (int k = 0, t = elements[i].row; k < elements[i].slips; ++k)
+      ANCHOR(i, k) = m->flow.hold[elements[i].hold + k][l] + s->force[t + k][l] / SPRING(i) - DAMPER(i) * s->gap[i][l] * s->rate[t + k][l];
+  }
+}
+
 /* The mobility of the rows of a lane's contacts that touch, of those without a normal too; nothing of rows that the loops hold
    but for round-off. */
 static void posed(const Batch *batch, const Meeting *m, int l, const int *touching, Problem *a) {
@@ -501,6 +512,7 @@ static void changed(
     double *note = notes[l], loss;
     noted(a, copy[l], l, s, -1.0 - (double)number(a, copy[l]));
     any |= hit[l] = struck(a, &m, s->w, p, l, touching[l], note + 2 + NW + 2 * MODES, &loss);
+    if (hit[l]) shaken(s, &m, p, l);
     if (a->losses) {
       double *own = place(a->losses, copy[l], 2);
       own[0] += loss;

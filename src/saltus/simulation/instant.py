@@ -85,7 +85,9 @@ def settle(
     strikes = any(now.across(i) < -max(slow, now.gaps[i] / SOON) for i in touching)
     moves = strikes or any(abs(now.across(i)) > REST for i in touching)
     stays = now.stays(touching) if moves else dict.fromkeys(touching, REST)  # else all stay
+    stretched = now.stretches() if strikes else {}
     impact, rests = now.collide(touching, stays) if strikes else (None, 0.0)
+    now.shake(stretched)
     struck = impact is not None
     resting = [i for i in touching if abs(now.across(i)) <= stays[i]]
     rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
@@ -195,9 +197,32 @@ class _Instant:
             elif i in self.stopped and self._goes_on(i):
                 continue
             elif i in self.stopped:
-                k, D = contacts.springs[i]
-                one.stick, one.anchor = True, place + pulls / k - D * self.gaps[i] * self.along(i)
+                one.stick, one.anchor = True, self._anchor(i, pulls)
         contacts.felt = [one.closed for one in contacts.now]
+
+    def _anchor(self, i: int, pulls: np.ndarray) -> np.ndarray:
+        """Where the spring of a soft contact would hold it that bears a friction, k y + k D h s = -f_t."""
+        k, D = self.contacts.springs[i]
+        return self.contacts.own(self.holds, i) + pulls / k - D * self.gaps[i] * self.along(i)
+
+    def stretches(self) -> dict[int, np.ndarray]:
+        """Where the springs of soft contacts hold them along their faces: no impact changes these."""
+        contacts = self.contacts
+        mine = [i for i, one in enumerate(contacts.now) if one.element.soft and one.element.slips and one.closed]
+        forces = self.response(self.q, self.v, contacts.block)[1] if mine else np.zeros(0)
+        return {i: self._anchor(i, forces[contacts.tangential(i)]) for i in mine}
+
+    def shake(self, anchors: Mapping[int, np.ndarray]) -> None:
+        """Have soft contacts that an impact has shaken stick by their springs, or slip where these give."""
+        contacts = self.contacts
+        for i, anchor in anchors.items():
+            contacts.now[i].stick, contacts.now[i].anchor = True, anchor
+        forces = self.response(self.q, self.v, contacts.block)[1] if anchors else np.zeros(0)
+        for i in anchors:
+            one, pulls = contacts.now[i], forces[contacts.tangential(i)]
+            if np.linalg.norm(pulls) > one.static * forces[contacts.normal(i)]:
+                one.stick, one.direction = False, -pulls / np.linalg.norm(pulls)
+                self._goes_on(i)
 
     def _goes_on(self, i: int) -> bool:
         """Whether a soft contact in 3D slips on: given no direction once it is fast, its last one once it is slow."""
