@@ -217,3 +217,16 @@ def test_the_studio_draws_surfaces_instead_of_bars(folder):
     vertices, faces = made["/m/arm"]
     assert volume(vertices.astype(float), faces) == pytest.approx(0.1 * 0.4 * 0.2, rel=1e-5)
     assert "/m/arm/pins" not in made
+
+
+def test_ground_that_has_no_height_on_the_way_ends_a_run():
+    """In flight nothing but the gap knows of it, and that is no number from x = 0.1 m on."""
+    m = sl.Mechanism("slider")
+    body = m.link("body", mass=1.0, inertia=0.01)
+    m.slide("p", m.ground, body, axes="xy")
+    m.foot("toe", body.origin, friction=0.2)
+    ground = sl.ground.Terrain(lambda x: 0.1 * sl.math.sqrt(0.1 - x))
+    run = sl.simulate(m, m.assemble(p=(0.0, 0.3), rates={"p.x": 1.0, "p.y": 0.0}), until=0.5, ground=ground)
+    assert run.outcome.kind == "not finite"
+    assert run.t[-1] == pytest.approx(0.1, abs=1e-6)
+    assert "terrain's function" in run.outcome.detail

@@ -206,6 +206,8 @@ static int finish(Work *w, double t_new) {
   if (saltus_project(m->arg, m->res, m->iw, m->w, 0)) return 0;
 #endif
   flow(w, t_new, w->x_new, w->k[12], w->g_end);
+  for (int i = 0; i < G; ++i)
+    if (isnan(w->g_end[i])) return 0; /* it could never fire: a foot above ground that has no height there */
   return finite_all(w->x_new, N) && finite_all(w->k[12], N);
 }
 
