@@ -6,6 +6,7 @@ from saltus.compile.pieces import PIECE
 from saltus.compile.progress import Progress, compiling, on_progress
 from saltus.compile.toolchain import (
     LIGHT,
+    PLAIN,
     CompileError,
     Compiler,
     broken_compilers,
@@ -17,6 +18,7 @@ from saltus.compile.toolchain import (
 
 __all__ = [
     "LIGHT",
+    "PLAIN",
     "PIECE",
     "Bound",
     "CompileError",

@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from saltus.compile import LIGHT, PIECE, CompileError, build, c_source, densified, left_as_it_is, skipping
+from saltus.compile import (
+    LIGHT,
+    PIECE,
+    PLAIN,
+    CompileError,
+    build,
+    c_source,
+    densified,
+    left_as_it_is,
+    skipping,
+)
 from saltus.engines.port import Array, Flow, Kept, Request, Segment, Stepper, Stop, check_times
 from saltus.errors import BadValue
 
@@ -187,7 +197,7 @@ def _copied(address: int | None, shape: tuple[int, ...]) -> Array:
 def _library(flow: Flow, dense: bool) -> tuple[ctypes.CDLL, tuple[str, ...]]:
     """Compile; return the library and what is to be noted about it."""
     source = _source(flow, dense)
-    library = ctypes.CDLL(str(build(source, _FLAGS, flow.name, LIGHT)))
+    library = ctypes.CDLL(str(build(source, _FLAGS, flow.name, LIGHT if flow.factors is None else PLAIN)))
     library.saltus_run.restype = library.saltus_free.restype = library.saltus_look.restype = None
     library.saltus_look.argtypes = [ctypes.c_longlong] * 3 + [ctypes.c_void_p] * 6
     if not left_as_it_is(source):
