@@ -536,18 +536,19 @@ static double find_events(Work *w, double t, const double *x, double h) {
 static int mistaken(const Work *w, int i) {
   for (int k = 0; k < G; ++k)
     if (isfinite(w->delay[k]) && w->sign[k] * w->g_end[k] >= 0) return 0;
-  const int recedes = w->sign[i] * w->probe_rate[i] < 0;
-  return fabs(w->g_end[i]) > (recedes ? 1e-3 : 0.1) * w->range[i];
+  return fabs(w->g_end[i]) > 0.1 * w->range[i];
 }
 
 /* Whether the landed state says otherwise than the interpolant did: a guard is well beyond its surface that was never
    seen there, or one that fired is not near it. Something below the tolerance, as the direction of a slip that ends,
    turned within the step, and another event may come first. */
 static int missed(const Work *w) {
-  for (int k = 0; k < G; ++k)
-    if (w->armed_at[k] == 0 && w->run->directions[k] * w->g_end[k] > 0.1 * w->range[k] &&
+  for (int k = 0; k < G; ++k) {
+    const double beyond = w->run->directions[k] * w->g_end[k];
+    if (w->armed_at[k] == 0 && beyond > 0.1 * w->range[k] && beyond < 2 * w->range[k] && /* and no pole */
         (!isfinite(w->root[k]) || isfinite(w->delay[k])))
       return 1;
+  }
   return 0;
 }
 
