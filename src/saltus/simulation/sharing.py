@@ -51,6 +51,8 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
         before, most = None, -math.inf
         for _ in range(times):
             w, f = (x[group.rows] for x in respond())
+            if not (np.isfinite(w).all() and np.isfinite(f).all()):
+                break
             motions = motions if len(motions) > 1 else [*motions, w]  # where slips hang on shares both will do
             k, pulled, beyond = group.worst(f)
             room, fits = group.room(f), min(np.abs(w - x).max(initial=0.0) for x in motions) <= SPREAD * size
