@@ -101,7 +101,7 @@ class Group:
         before = [one.share for one in self.now]
         for k, (one, x) in enumerate(zip(self.now, self.laws, strict=True)):
             if x.normal is None and one.stick:
-                others = [row for j in range(len(self.laws)) if j != k for row in self._held(j, True)]
+                others = self._others(k)
                 if rank(self.G, others) == rank(self.G, [*others, *x.tangential]):
                     one.share = 0.0
         return before != [one.share for one in self.now]
@@ -146,7 +146,7 @@ class Group:
         largest = float(np.abs(f).max(initial=0.0))
         for k, (one, x) in enumerate(zip(self.now, self.laws, strict=True)):
             if one.closed and x.normal is not None and f[x.normal] <= SHARED * largest:
-                others = [row for j in range(len(self.laws)) if j != k for row in self._held(j, True)]
+                others = self._others(k)
                 if rank(self.G, others) == rank(self.G, [*others, *self._held(k, True)]):
                     one.closed = one.stick = False
 
@@ -161,6 +161,10 @@ class Group:
                 one.share, one.bears = 0.0, -solved[list(x.tangential)] / load if load > 0 else np.zeros(1)
 
         return let
+
+    def _others(self, k: int) -> list[int]:
+        """Rows that all but one contact hold."""
+        return [row for j in range(len(self.laws)) if j != k for row in self._held(j, True)]
 
     def _held(self, j: int, along: bool) -> list[int]:
         """Rows that a contact holds, those along its face too or not."""
