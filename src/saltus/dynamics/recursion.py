@@ -6,7 +6,9 @@ all that contains it has been collected, a loop's reactions once all coordinates
 loops this is the articulated-body algorithm (Featherstone 1983); with loops it is the elimination of Popov and
 Vereshchagin (1978), each loop closed at the link it springs from. Links without mass that loops hold are lent some,
 and further passes solve for what the equations without it leave. Accelerations are in world axes, about the
-origin of each link, where a joint's transformation is a mere shift.
+origin of each link, where a joint's transformation is a mere shift. Three angles that turn about one point leave as an
+angular acceleration, whose pivots are inertias at the pole of the angles, too: at a distance e from it those of
+the angles themselves would be known to round-off over e^2, and so they are to round-off over e.
 """
 
 from __future__ import annotations
@@ -42,6 +44,18 @@ Stage = tuple[str, bool]  # a link, and whether before (False) or after (True) t
 
 
 @dataclass(frozen=True, eq=False)
+class _Gimbal:
+    """Three angles of a joint, by their places among its coordinates: their accelerations are `rates` y.
+
+    y are angular accelerations along axes of their own, with `columns` in place of those of the angles.
+    """
+
+    places: list[int]
+    rates: SX
+    columns: SX
+
+
+@dataclass(frozen=True, eq=False)
 class _Joint:
     """One placed joint: acceleration of the child = shift (acceleration of the parent) + columns a."""
 
@@ -50,6 +64,7 @@ class _Joint:
     shift: SX
     columns: SX
     coordinates: list[int]
+    gimbal: _Gimbal | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +153,15 @@ class Recursion:
             self.nv + k: 1 - e.weights[row] for k, row in enumerate(rows) if row in e.weights
         }
         self._rotors = ca.sparsify(ca.jacobian(e.rotors, e.a))
+        self._gimbals = {x.child: x.gimbal for x in self.joints if x.gimbal and not self._rotors[_angles(x), :].nnz()}
+        self._label: dict[int, Label] = {j: j for j in range(self.nv)}
+        self._rows = SX(self.J)  # along the labels
+        for joint in self.joints:
+            if gimbal := self._gimbals.get(joint.child):
+                angles = _angles(joint)
+                self._label.update((j, (joint.child, "turn", k)) for k, j in enumerate(angles))
+                self._rows[:, angles] = ca.mtimes(self.J[:, angles], gimbal.rates)
+                self._steps.append(_Fold(list(angles), [self._label[j] for j in angles], gimbal.rates))
         self._reached = self._reach()
         self._stages = self._schedule()
         self._eliminate(e)
@@ -219,8 +243,11 @@ class Recursion:
         """Put the parent's acceleration and the joint's coordinates in place of the child's acceleration."""
         own, above = self._reached[joint.child], self._reached[joint.parent]
         old: list[Label] = [(joint.child, c) for c in own]
-        new: list[Label] = [*((joint.parent, c) for c in above), *joint.coordinates]
-        T = ca.sparsify(ca.horzcat(joint.shift[own, above], joint.columns[own, :]))
+        new: list[Label] = [*((joint.parent, c) for c in above), *(self._label[j] for j in joint.coordinates)]
+        columns = SX(joint.columns)
+        if gimbal := self._gimbals.get(joint.child):
+            columns[:, gimbal.places] = gimbal.columns
+        T = ca.sparsify(ca.horzcat(joint.shift[own, above], columns[own, :]))
         self._steps.append(_Fold(old, new, T))
         rest = [x for x in form.labels if x not in old]
         a, b = form.at(old), form.at(rest)
@@ -239,15 +266,15 @@ class Recursion:
         due = self._stages.get(when, [])
         coordinates, reactions = [x for x in due if x < self.nv], [x for x in due if x >= self.nv]
         if coordinates:
-            J = self.J[:, coordinates]
-            form = form.widened([*coordinates, *(self.nv + k for k in sorted(set(J.row())))])
-            H, i = SX(form.H), form.at(coordinates)
+            J, leaving = self._rows[:, coordinates], [self._label[j] for j in coordinates]
+            form = form.widened([*leaving, *(self.nv + k for k in sorted(set(J.row())))])
+            H, i = SX(form.H), form.at(leaving)
             H[i, i] += self._rotors[coordinates, coordinates]
             for k in sorted(set(J.row())):
                 j = form.at([self.nv + k])
                 H[i, j] += J[k, :].T
                 H[j, i] += J[k, :]
-            form = self._drop(_Form(form.labels, H), coordinates, 1)
+            form = self._drop(_Form(form.labels, H), leaving, 1)
         # Loops go before contacts: the mobility that is then left tells which of those depend on each other.
         shared = [x for x in reactions if x in self._shared]
         for gone in ([x for x in reactions if x not in self._shared], shared):
@@ -332,16 +359,46 @@ def joints(e: Equations) -> list[_Joint]:
         S = subspace[at : at + 6 * len(chain), :]
         coordinates = sorted(set(S.sparsity().get_triplet()[1]))
         turn, move, offset = SX(3, len(coordinates)), SX(3, len(coordinates)), SX(3, 1)
-        pose = e.kinematics.pose(parent)
-        for motion in chain:
+        pose, middle = e.kinematics.pose(parent), _middle_turn(S[:, coordinates])
+        axes = about = SX(3, 3)
+        for k, motion in enumerate(chain):
+            if k == middle:
+                axes, about = pose.R, offset
             step, own = ca.mtimes(pose.R, motion.pose.p), subspace[at : at + 6, coordinates]
             move = move - ca.mtimes(skew(step), turn) + ca.mtimes(pose.R, own[3:, :])
             pose = pose @ motion.pose
             turn, offset, at = turn + ca.mtimes(pose.R, own[:3, :]), offset + step, at + 6
         shift = SX.eye(6)
         shift[3:, :3] = -skew(ca.sparsify(offset))
-        out.append(_Joint(parent, child, shift, ca.sparsify(ca.vertcat(turn, move)), coordinates))
+        gimbal = None
+        if middle is not None:
+            blocks = [S[6 * k : 6 * k + 3, coordinates] for k in (middle - 1, middle, middle + 1)]
+            first, second, third = (ca.sum2(block) for block in blocks)
+            back = _inverse(first, second, ca.mtimes(chain[middle].pose.R, third))
+            lever = ca.mtimes(-skew(ca.sparsify(offset - about)), axes)
+            places = [block.sparsity().get_triplet()[1][0] for block in blocks]
+            gimbal = _Gimbal(places, back, ca.sparsify(ca.vertcat(axes, lever)))
+        out.append(_Joint(parent, child, shift, ca.sparsify(ca.vertcat(turn, move)), coordinates, gimbal))
     return out
+
+
+def _middle_turn(S: SX) -> int | None:
+    """The second of three turns about one point that follow one another among motions with columns S, if there are."""
+    single = []
+    for k in range(S.shape[0] // 6):
+        turns, shifts = S[6 * k : 6 * k + 3, :], S[6 * k + 3 : 6 * k + 6, :]
+        single.append(len(set(turns.sparsity().get_triplet()[1])) == 1 and not shifts.nnz())
+    return next((k for k in range(1, len(single) - 1) if all(single[k - 1 : k + 2])), None)
+
+
+def _inverse(a: SX, b: SX, c: SX) -> SX:
+    """Of the matrix with these three columns."""
+    return ca.sparsify(ca.horzcat(ca.cross(b, c), ca.cross(c, a), ca.cross(a, b)).T / ca.dot(a, ca.cross(b, c)))
+
+
+def _angles(joint: _Joint) -> list[int]:
+    """Coordinates of a joint that are three angles about one point."""
+    return [joint.coordinates[k] for k in joint.gimbal.places] if joint.gimbal else []
 
 
 def _inertia(e: Equations, name: str) -> SX:

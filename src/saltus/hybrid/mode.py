@@ -468,8 +468,7 @@ class Mode:
         return np.concatenate([p[self.layout.slice(n)] for n in ("params", "anchors")])
 
     def check_regular(self, t: float, x: np.ndarray, p: np.ndarray) -> float:
-        """Volume now; Singular if the coordinates cannot carry the motion, or move nothing heavy."""
-        q, base, c = x[: self.layout.nq], self.base(p), self.constrained
+        """Volume now; Singular if the coordinates cannot carry the motion."""
         volume = 1.0 if self.ode.volume is None else float(np.ravel(self.volume(t, x, p))[0])
         if self.formulation.reduced and self.choice.rows and not volume > 0:
             names = [self.mechanism.v_names[i] for i in self.choice.independent]
@@ -478,6 +477,11 @@ class Mode:
                 "leave the choice of independent coordinates open",
                 coordinates=names,
             )
+        return volume
+
+    def check_heavy(self, t: float, x: np.ndarray, p: np.ndarray) -> None:
+        """Singular if a motion moves nothing heavy; angles may pass their pole, where two of them do, but not start."""
+        q, base, c = x[: self.layout.nq], self.base(p), self.constrained
         M, everything = c.mass(t, q, base), np.eye(self.equations.nv)
         partly = self._partly
         names, other = self._idle(M, self._allowed(t, q, base) if partly else everything), ""
@@ -489,7 +493,6 @@ class Mode:
                 f"{', '.join(names)} moves nothing heavy; give the links there mass and inertia{other}",
                 coordinates=names,
             )
-        return volume
 
     @cached_property
     def _partly(self) -> bool:

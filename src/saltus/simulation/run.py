@@ -449,6 +449,8 @@ class _Run:
             p = self._parameters(now) if layout is None else _carried(p, layout, now.layout)
             x = now.state_vector(self.q, self.v, work, self.z)
             p[now.layout.slice("smallest_volume")] = 0.1 * now.check_regular(self.t, x, p)
+            if id(now) not in self._steppers:
+                now.check_heavy(self.t, x, p)
             stay = Stay(now, self.t, x, self._stepper(now).look)
             self.log.stays.append(stay)
             edge, better_choice = self._integrate(stay, x, p, until, table, progress)
