@@ -253,10 +253,12 @@ def of_run(given: Toucher, run: Any) -> list[str]:
         if event.impact is not None and event.t not in seen and len(seen) < EVENTS:
             seen.add(event.t)
             faults += _of_impact(given, event)
+    # Work is integrated beside the motion, to the tolerance in joules or relative to itself.
+    known = given.machine.tolerance * (1.0 + 1e3 * run.meta["energy_scale"])
     faults += [
         f"{name} does {work:.3g} J of work, which friction cannot"
         for name, work in run.meta["work"].items()
-        if name.split()[0] == "friction" and work > 1e3 * given.machine.tolerance * run.meta["energy_scale"] + NOTHING
+        if name.split()[0] == "friction" and work > known + NOTHING
     ]
     return faults
 
