@@ -19,7 +19,7 @@ import saltus as sl
 
 assert sl.__file__.startswith(sys.prefix), f"saltus comes from {sl.__file__}, not from {sys.prefix}"
 package = files("saltus")
-for name in ("py.typed", "engines/dop853.c", "design/walk.c"):
+for name in ("py.typed", "engines/rodas.c", "design/walk.c"):
     assert package.joinpath(name).is_file(), f"{name} is not in the wheel"
 hopper = sl.zoo.hopper()
 run = sl.simulate(hopper, hopper.keyframes["takeoff"], domain="flight", until=1.0)

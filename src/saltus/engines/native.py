@@ -59,7 +59,7 @@ class _Run(ctypes.Structure):
         *((n, ctypes.c_void_p) for n in ("p", "atol", "rtol", "directions", "x", "armed", "fired", "shift", "left")),
         *((name, ctypes.c_void_p) for name in ("breaks", "coefficients")),
         *((name, ctypes.c_longlong) for name in ("count", "capacity", "evaluations", "rejected")),
-        *((name, ctypes.c_int) for name in ("shifts", "n_fired", "stop")),
+        *((name, ctypes.c_int) for name in ("shifts", "n_fired", "stop", "implicit")),
     )
 
 
@@ -152,6 +152,7 @@ class NativeStepper:
             left=at_flags + guards,
             shift=at + 8 * (n + request.shift.start),
             shifts=request.shift.stop - request.shift.start,
+            implicit=request.implicit,
         )
         self._integrate(ctypes.byref(run))
         try:
@@ -170,6 +171,7 @@ class NativeStepper:
                 step=run.step,
                 evaluations=run.evaluations,
                 rejected=run.rejected,
+                implicit=bool(run.implicit),
             )
         finally:
             self._release(ctypes.byref(run))
@@ -215,8 +217,11 @@ def _source(flow: Flow, dense: bool) -> str:
         functions.append(densified(flow.project, "saltus_project"))
     sizes = {"N": flow.n, "G": flow.n_guards, "F": flow.n_forces}
     sizes |= {"PROJECT": int(flow.project is not None), "DENSE": int(dense)}
+    acts = flow.acting
+    sizes |= {"ACTING": sum(acts), "TIMED": int(flow.rhs.jac_sparsity(0, 0).nnz() > 0)}
     defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
-    integrator = Path(__file__).with_name("dop853.c").read_text()
+    defines += f"static const unsigned char ACTS[] = {{{', '.join(str(int(x)) for x in acts) or '0'}}};\n"
+    integrator = "".join(Path(__file__).with_name(f"{name}.c").read_text() for name in ("dop853", "rodas", "events"))
     # The sizes come after the flow's C, whose own names they must not touch.
     if flow.factors is None:
         flow_in_c = _ABSENT_OUTPUT.sub("", _ABSENT_INPUT.sub(r"\2", c_source(functions)))

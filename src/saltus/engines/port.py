@@ -75,6 +75,12 @@ class Flow:
         return int(self.together.size1_out(2))
 
     @cached_property
+    def acting(self) -> list[bool]:
+        """Which states the right-hand side depends on."""
+        columns = set(self.rhs.jac_sparsity(0, 1).get_col())
+        return [j in columns for j in range(self.n)]
+
+    @cached_property
     def together(self) -> ca.Function:
         """(t, x, p) -> (derivatives, guards, forces), dense."""
         if self.whole is not None:
@@ -148,6 +154,7 @@ class Request:
     armed: NDArray[np.bool_]
     arm_tol: float = 1e-12
     step: float = 0.0  # first step to try; 0: the engine chooses
+    implicit: bool = False  # whether steps were implicit before, of an engine that has both kinds
     max_step: float = np.inf
     max_steps: int = 20_000
     shift: slice = field(default_factory=lambda: slice(0, 0))
@@ -170,6 +177,7 @@ class Segment:
     armed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     left: tuple[int, ...] = ()  # guards with a shifted surface that left it
     step: float = 0.0  # the step the engine would try next
+    implicit: bool = False  # and of which kind
     evaluations: int = 0
     rejected: int = 0
 

@@ -558,7 +558,7 @@ class _Run:
         state = self._armed(now, x, p)
         if state.at_once is not None:
             return now.edges[state.at_once], None
-        armed, shift, step = state.armed, layout.slice("shift"), 0.0
+        armed, shift, step, implicit = state.armed, layout.slice("shift"), 0.0, False
         state.put(p[shift])
         while True:
             before = p.tobytes()
@@ -579,6 +579,7 @@ class _Run:
                 now.directions,
                 armed,
                 step=step,
+                implicit=implicit,
                 max_step=now.ode.longest_step,
                 max_steps=min(CHUNK, self.steps_left),
                 shift=shift,
@@ -587,7 +588,8 @@ class _Run:
             p[shift][list(segment.left)] = 0.0
             stay.add(segment, request.p)
             self._count(segment)
-            self.t, x, armed, step = float(segment.breaks[-1]), segment.x, segment.armed, segment.step
+            self.t, x, armed = float(segment.breaks[-1]), segment.x, segment.armed
+            step, implicit = segment.step, segment.implicit
             self._read(now, x, p)
             if progress is not None:
                 progress(self.t, until, len(log.events))
