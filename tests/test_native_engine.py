@@ -222,10 +222,10 @@ def test_not_finite_stops_before_the_edge():
 
 def test_blow_up_stops_with_too_small_a_step():
     stepper = NativeEngine().prepare(flow(1, lambda t, x, p: x**2))
-    segment = stepper.run(request([1.0], 2.0))
+    segment = stepper.run(request([1.0], 2.0, step=0.5))
     assert segment.stop is Stop.STEP_TOO_SMALL
     assert abs(segment.breaks[-1] - 1) < 1e-6
-    assert segment.rejected > 0
+    assert segment.rejected > 0  # the first one
 
 
 def test_going_on_after_a_limit_gives_the_same_motion():
@@ -356,3 +356,56 @@ def test_what_factors_switch_off_is_left_out_and_the_rest_is_as_it_was():
     np.testing.assert_allclose(guards[:, 0], first * second + b, rtol=1e-13)
     np.testing.assert_allclose(forces[:, 0], rows[:, 1] * rows[:, 2], rtol=1e-13)
     np.testing.assert_allclose(forces[:, 1], (rows[:, 0] > 0) * a, rtol=1e-13)
+
+
+# ---- stiff motions ---------------------------------------------------------------------------------------------------
+
+
+def test_implicit_steps_have_order_five_and_four_inside():
+    """The growth above beside a state that decays within 1e-6 s, so that steps stay implicit."""
+    stepper = NativeEngine().prepare(flow(2, lambda t, x, p: ca.vertcat(x[0] ** 2 * ca.cos(t), -1e6 * x[1])))
+    found = []
+    for count in (40, 80):
+        h = 4.0 / count
+        segment = stepper.run(request([0.5, 0.0], 4.0, tolerance=1e6, step=h, max_step=h, implicit=True))
+        assert len(segment.breaks) == count + 1
+        assert segment.implicit
+        times = np.linspace(0, 4.0, 1501)
+        inside = np.abs(at(segment, times)[:, 0] - 1 / (2 - np.sin(times))).max()
+        found.append((abs(segment.x[0] - 1 / (2 - np.sin(4.0))), inside))
+    end, inside = np.log2(np.array(found[0]) / np.array(found[1]))
+    assert end > 4.7
+    assert inside > 3.9
+
+
+@pytest.mark.parametrize("tolerance", [1e-6, 1e-8, 1e-10])
+def test_a_stiff_motion_is_followed_by_implicit_steps(tolerance):
+    """x' = -L (x - cos t) - sin t with L = 1e7 (Prothero and Robinson 1974): cos t, wherever it starts."""
+    rate = 1e7
+    stepper = NativeEngine().prepare(flow(1, lambda t, x, p: -rate * (x - ca.cos(t)) - ca.sin(t)))
+    segment = stepper.run(request([1.5], 10.0, tolerance=tolerance))
+    assert segment.stop is Stop.END
+    assert segment.implicit
+    assert segment.evaluations < 20_000  # explicit steps would take 16 L t / 5, half a thousand million
+    times = np.linspace(1e-4, 10.0, 5001)
+    np.testing.assert_allclose(at(segment, times)[:, 0], np.cos(times), atol=50 * tolerance)
+
+
+def test_an_event_of_a_stiff_motion_is_where_the_motion_is():
+    """The same, crossing zero at pi / 2, and a mild one beside it that falls to -1 there."""
+    stepper = NativeEngine().prepare(
+        flow(2, lambda t, x, p: ca.vertcat(-1e6 * (x[0] - ca.cos(t)) - ca.sin(t), -ca.cos(t)), lambda t, x, p: x[0])
+    )
+    segment = stepper.run(request([1.0, 0.0], 3.0, [-1]))
+    assert segment.stop is Stop.EVENT
+    assert segment.breaks[-1] == pytest.approx(np.pi / 2, abs=1e-9)
+    assert segment.x[1] == pytest.approx(-1.0, abs=1e-9)
+
+
+def test_steps_become_explicit_again_where_a_motion_is_mild():
+    """A rate of decay that falls from 1e6 to 1 within a second: x' = -L(t) x + 1 near 1 / L, then near rest."""
+    stepper = NativeEngine().prepare(flow(1, lambda t, x, p: -(1 + 1e6 * ca.exp(-20 * t)) * x + 1))
+    segment = stepper.run(request([0.0], 4.0, tolerance=1e-9))
+    assert not segment.implicit
+    fine = stepper.run(request([0.0], 4.0, tolerance=1e-12))
+    assert segment.x[0] == pytest.approx(fine.x[0], abs=1e-8)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import saltus as sl
+from saltus.compile import find_compiler
 from saltus.studies import benchmark_machines as machines
 from saltus.studies.mechanism_benchmarks import pendulum
 
@@ -525,9 +526,10 @@ def test_a_body_at_the_pole_of_its_angles_is_told_so():
     assert "base is at the pole of its angles (gimbal lock)" in run.outcome.detail
 
 
-def test_a_stiff_motion_is_handed_over_to_an_engine_for_those():
+def test_a_stiff_motion_takes_implicit_steps():
     """A light rod on a strong damper, T = I/d = 1e-8 s: closed form of I x'' + d x' + k x = 0, from rest at 1 rad."""
-    pytest.importorskip("sksundae")
+    if find_compiler() is None:
+        pytest.skip("no C compiler")
     k, d, mass, long = 2.0, 300.0, 1e-3, 0.1
     m = sl.Mechanism("damped", gravity=0.0)
     rod = m.rod("rod", mass=mass, length=long)
@@ -536,10 +538,8 @@ def test_a_stiff_motion_is_handed_over_to_an_engine_for_those():
     start, inertia = m.assemble(pin=1.0), mass * long**2 / 3
     run = sl.simulate(m, start, until=1.0)
     assert run.outcome.ok
-    assert run.meta["notes"][0].endswith("'sundials', which is for stiff motions, took over")
+    assert run.meta["steps"] < 1000  # explicit ones would be 1e8 times shorter than the run
     root = math.sqrt(d * d - 4 * k * inertia)
     slow, fast = -2 * k / (d + root), -(d + root) / (2 * inertia)
     exact = (fast * math.exp(slow) - slow * math.exp(fast)) / (fast - slow)
     assert run.end.positions[0] == pytest.approx(exact, abs=1e-9)
-    alone = sl.simulate(m, start, until=1.0, engine="native", max_steps=10_000)  # what is named is what runs
-    assert alone.outcome.kind == "step limit"

@@ -4,7 +4,7 @@
    Method and coefficients: E. Hairer, S. P. Norsett, G. Wanner, Solving Ordinary Differential Equations I,
    2nd ed., section II.5 and II.6 (order 8 with error estimators of order 5 and 3, dense output of order 7).
 
-   Beyond Hairer's code a step is also judged by the error inside it, see error_inside.
+   Beyond Hairer's code a step is also judged by the error inside it, see error_inside_explicit.
 
    Written in front of this text, by native.py: the C of the flow as CasADi gives it,
      saltus_flow(t, x, p) -> (f, g, forces), derivatives, guards and more,  saltus_project(t, x, p) -> x,
@@ -299,7 +299,7 @@ static void place(Work *w, double s) {
    about: it is of lower order, and often twenty times larger. Estimated from the defect p' - f(p) at one point
    (W. H. Enright, Computing 65, 2000, controls it so). For this interpolant the largest error is 0.11 h times the
    defect at s = 0.93; measured on swinging linkages, 0.10 to 0.13 for eight steps of ten. */
-static double error_inside(Work *w) {
+static double error_inside_explicit(Work *w) {
   const double s = 0.93, share = 0.12;
   double f[SIZE(N)], sum = 0;
   place(w, s);

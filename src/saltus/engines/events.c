@@ -369,9 +369,11 @@ static int integrate(Work *w) {
       sound = finished = finish(w, t_new);
       if (sound) {
         (DENSE ? interpolate : interpolate_cubic)(w, t, r->x, length);
-        /* Both fall with the eighth power of h. What does not, as the jump of a projection that is uncertain near a
-           singular position, must not shorten steps for ever. */
-        if (DENSE && !w->implicit) error = fmax(error, fmin(error_inside(w), 1e3 * error));
+        /* Both fall with the eighth power of h, or the fifth. What does not, as the jump of a projection that is
+           uncertain near a singular position, must not shorten steps for ever; of a stiff motion the ends of implicit
+           steps say nothing of what is between. */
+        const double most = w->implicit ? INFINITY : 1e3 * error;
+        if (DENSE) error = fmax(error, fmin(error_inside(w), most));
       }
     }
     if (sound && error > 1) {
@@ -412,7 +414,7 @@ static int integrate(Work *w) {
       if (r->n_fired) return EVENT;
       continue;
     }
-    const int changes = w->implicit ? mild(w, r->x, length) : stiff(w, length, w->k[12], 0);
+    const int changes = w->implicit ? mild(w, r->x, length, error) : stiff(w, length, w->k[12], 0);
     if (!advance(w, &t, t_new, length)) return NO_MEMORY;
     if (changes) change(w, !w->implicit), error = 1;
     if (G > 0) {
@@ -427,6 +429,7 @@ static int integrate(Work *w) {
     if (failed_before) next = fmin(next, length);
     h = last ? fmax(h, next) : next; /* a step cut at the end says nothing against longer ones */
     r->step = h;
+    if (h < smallest) return STEP_TOO_SMALL;
     error_before = fmax(error, 1e-4), length_before = length;
     failed_before = halvings = 0;
   }

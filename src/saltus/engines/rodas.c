@@ -11,11 +11,13 @@
 
 #define GAMMA 0.21193756319429014
 #define STAGES 8
+#define DIFFERENCE 1e-9 /* of a state, or of 1 */
 #define STABLE 5.0 /* h times the largest rate that decays, up to which explicit steps are stable */
 #define EXPLICIT 16 /* evaluations of an explicit step */
 #define IMPLICIT (ACTING + STAGES + 2) /* and of an implicit one */
 #define KNOWN 1e-7 /* of an implicit step: to what differences for derivatives let it be known, as events of symmetric feet */
 #define PATIENCE 6 /* steps in a row that stability limits */
+#define GROWTH 4 /* implicit steps within which they come to their length */
 #define LARGEST 256 /* number of states: more of them make factors dearer than evaluations */
 
 static const double NODE_IMPLICIT[STAGES] = {
@@ -53,8 +55,8 @@ static const double DENSE_IMPLICIT[3][STAGES] = {
      -59.78993625266729, -0.15582684282751913, 4.883087185713722},
 };
 
-/* df/dx and df/dt at the start of a step, whose rates are k[0]. Differences are short against slips that have just begun
-   (0.1 sqrt(tolerance), in m/s), and long against round-off. */
+/* df/dx and df/dt at the start of a step, whose rates are k[0]. Differences are short against slips that have just begun,
+   at 0.1 sqrt(tolerance) in m/s, and long against round-off. */
 static void differentiate(Work *w, double t, const double *x) {
   double y[SIZE(N)], f[SIZE(N)];
   memcpy(y, x, N * sizeof(double));
@@ -63,7 +65,7 @@ static void differentiate(Work *w, double t, const double *x) {
       for (int i = 0; i < N; ++i) w->slope[i][j] = 0;
       continue;
     }
-    y[j] = x[j] + fmax(1e-5 * sqrt(w->run->atol[j]), 1e-12 * fabs(x[j]));
+    y[j] = x[j] + DIFFERENCE * fmax(1, fabs(x[j]));
     const double d = y[j] - x[j];
     rhs(w, t, y, f);
     for (int i = 0; i < N; ++i) w->slope[i][j] = (f[i] - w->k[0][i]) / d;
@@ -173,6 +175,22 @@ static void interpolate_implicit(Work *w, double t, const double *x, double h) {
   }
 }
 
+/* The error of that interpolant in the middle of the step in units of the tolerance: its defect p' - f(p) by W, since what
+   decays at once is off by the defect over its rate. A step that passes over a decay, which its end does not show, is
+   too long. */
+static double error_inside_implicit(Work *w) {
+  double f[SIZE(N)], sum = 0;
+  place(w, 0.5);
+  rhs(w, w->t + 0.5 * w->h, w->stage, f);
+  for (int i = 0; i < N; ++i) f[i] = w->rate[i] - f[i];
+  solved(w, f);
+  for (int i = 0; i < N; ++i) {
+    const double size = fabs(w->stage[i]), scale = scale_of(w->run, i, size) + 16 * DBL_EPSILON * size;
+    sum += (f[i] / scale) * (f[i] / scale);
+  }
+  return sqrt(sum / SIZE(N));
+}
+
 /* ---- which of the two ---- */
 
 static double attempt(Work *w, double t, const double *x, double h) {
@@ -182,6 +200,8 @@ static double attempt(Work *w, double t, const double *x, double h) {
 static void interpolate(Work *w, double t, const double *x, double h) {
   (w->implicit ? interpolate_implicit : interpolate_explicit)(w, t, x, h);
 }
+
+static double error_inside(Work *w) { return w->implicit ? error_inside_implicit(w) : error_inside_explicit(w); }
 
 /* Go over to implicit steps, or back. */
 static void change(Work *w, int implicit) {
@@ -210,10 +230,10 @@ static int stiff(Work *w, double h, const double *f, int failed) {
   return w->strained >= w->patience || (failed && strain > 3 * STABLE * IMPLICIT / EXPLICIT);
 }
 
-/* Whether explicit steps would serve better than implicit ones of length h from x. */
-static int mild(Work *w, const double *x, double h) {
-  ++w->taken;
+/* Whether explicit steps would serve better than implicit ones of length h from x, which may still grow for a few. */
+static int mild(Work *w, const double *x, double h, double error) {
+  if (++w->taken < GROWTH && error < 0.1) return 0;
   if (h * fastest(w, x) * EXPLICIT > STABLE * IMPLICIT) return 0;
-  if (w->taken < 3) w->patience = 2 * w->patience < 1000 ? 2 * w->patience : 1000; /* it was not worth the while */
+  if (w->taken <= GROWTH) w->patience = 2 * w->patience < 1000 ? 2 * w->patience : 1000; /* it was not worth the while */
   return 1;
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -625,29 +624,9 @@ class _Run:
                     segment.stop.value, why(segment.stop, now, self.held.name(now), self.t, x, p), self.t
                 )
                 return None, None
-            elif segment.stop is Stop.LIMIT and self._crawls(request, until) and self._handed_over(now):
-                return None, now.choice
             if self.steps_left <= 0:
                 log.outcome = Outcome("step limit", why(Stop.LIMIT, now, self.held.name(now), self.t, x, p), self.t)
                 return None, None
-
-    def _crawls(self, request: Request, until: float) -> bool:
-        """Whether steps as short as those of a whole request would use up all that are left before the end."""
-        pace = (self.t - request.t) / request.max_steps
-        return self.engine is None and request.max_steps == CHUNK and until - self.t > pace * self.steps_left
-
-    def _handed_over(self, now: Mode) -> bool:
-        """Have an implicit engine go on, whose steps stability does not limit; False if there is none, or it is it."""
-        known = self._steppers[id(now)]
-        if known.engine == "sundials" or importlib.util.find_spec("sksundae") is None:
-            return False
-        self._steppers[id(now)] = stepper = choose_engine("sundials").prepare(now.flow)
-        self.log.engines[stepper.engine] = None
-        self.log.note(
-            f"t = {self.t:.9g} s: engine {known.engine!r} would need more than max_steps steps; "
-            f"{stepper.engine!r}, which is for stiff motions, took over"
-        )
-        return True
 
     def _command(self, now: Mode, p: np.ndarray, table: Table | None, until: float) -> float:
         """Put commands that are held into the run-time parameters; until when they are."""
