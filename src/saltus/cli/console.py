@@ -6,6 +6,7 @@ import functools
 import signal
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ def speaking(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            with _heard():
+            with _heard(), _warned():
                 return function(*args, **kwargs)
         except (SaltusError, OSError) as problem:
             err.print(f"[bold red]error:[/] {escape(str(problem))}", soft_wrap=True)
@@ -48,6 +49,16 @@ def drawing() -> Iterator[None]:
         yield
     except MissingExtra as problem:
         err.print(f"[yellow]not drawn:[/] {escape(str(problem))}", soft_wrap=True)
+
+
+@contextmanager
+def _warned() -> Iterator[None]:
+    """Warnings as one message each, without the line of Saltus that gave it."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: err.print(
+            f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True
+        )
+        yield
 
 
 @contextmanager
