@@ -96,7 +96,7 @@ def test_strides_of_one_period_of_the_motion(friction, events):
 
 
 def test_a_family_names_where_its_sequence_changes(tmp_path):
-    """A block that turns back at once begins to stick where the spring's pull at that instant is what friction bears."""
+    """A block that turns back at once begins to stick where the spring's pull at that instant is friction's."""
     m, start = block(0.6)
     period = 2 * math.pi / 4
     run = sl.simulate(m, start, until=6 * period + 0.2)
