@@ -304,9 +304,11 @@ def test_ctrl_c_is_not_lost_among_symbols():
         time.sleep(30)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    begin = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt):
             speaking(press)()
+        assert time.monotonic() - begin < 20  # within the wait, not after it
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)

@@ -68,7 +68,8 @@ def _heard() -> Iterator[None]:
     def handler(number: int, frame: FrameType | None) -> None:
         if frame is None or Path(frame.f_code.co_filename).name != "casadi.py":
             raise KeyboardInterrupt
-        again = threading.Timer(0.01, signal.raise_signal, [number])
+        # to this thread, which may wait where only a signal of its own wakes it
+        again = threading.Timer(0.01, signal.pthread_kill, [threading.main_thread().ident, number])
         again.daemon = True
         again.start()
 
