@@ -380,6 +380,7 @@ def _plot_touches(run: Trajectory) -> Figure:
     axes[2].set_ylim(bottom=0.0)
     for ax in axes[1:]:
         ax.set_xlim(axes[0].get_xlim())
-        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+        if ax.lines:  # stops have no friction to draw
+            ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     axes[2].set_xlabel("time (s)")
     return figure
