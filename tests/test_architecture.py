@@ -124,7 +124,7 @@ def test_every_public_name_exists():
         assert getattr(sl, name) is not None
 
 
-LONG = {"righting": [pytest.mark.slow]}  # test_plan_studies plans and flies the same
+LONG = {"righting": [pytest.mark.slow]}  # test_plan_studies flies a righting with a shorter tail
 EXAMPLES = [pytest.param(x, id=x.stem, marks=LONG.get(x.stem, [])) for x in sorted((ROOT / "examples").glob("*.py"))]
 
 
