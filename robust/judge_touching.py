@@ -420,9 +420,9 @@ def _jammed(here: Touching) -> bool:
 
 def _of_impact(given: Toucher, run: Any, event: Any) -> list[str]:
     """Moreau's law: impulses within their cones that give the change of velocity, against the slip that is left."""
-    q, v, zero = event.q, event.impact.v, 0 * event.v
-    speeds = np.array([event.v_before, v, event.v])
-    thrice = np.full(3, event.t), np.tile(q, (3, 1)), speeds, np.tile(zero, (3, 1))
+    v, zero = event.impact.v, np.zeros((3, len(event.v)))
+    places, speeds = np.array([event.q_before, event.q_before, event.q]), np.array([event.v_before, v, event.v])
+    thrice = np.full(3, event.t), places, speeds, zero
     before, after, rests = (Touching(given, now, _nothing(given)) for now in Instant.several(given.machine, *thrice))
     M = before.mass
     T0, T1 = (float(x @ M @ x / 2) for x in (event.v_before, v))

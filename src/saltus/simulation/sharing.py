@@ -15,12 +15,11 @@ from saltus.simulation.contacts import SHARED, Contacts, Now
 
 TINY = 1e-300
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
-LIGHT = 1e-3  # share of friction where loads are preferred to it
+LIGHT = 1e-3  # share of friction where loads are preferred to it, and the smallest one
 AIMS = 5  # times that contacts which lean are put right
 STEPS = 21  # of forces between those found and those farthest from their limits
 ROOM, GAIN = 0.05, 0.1  # of a limit: left over, it is enough; of what is left over: worth another try
 SHARINGS, LEAST = 50, 1e-6  # times that shares of a load are tried; the smallest of the largest
-MOST = 1e3  # share: round-off makes forces with larger ones, which are held back so little
 
 
 def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tuple[np.ndarray, np.ndarray]]) -> None:
@@ -198,7 +197,8 @@ class Group:
         self.weights = np.maximum(more, LEAST**2 * more.max())
         shares = limits**2 / self.weights
         shares = np.clip(shares / shares[drags > 0].min(), 1.0, 1 / LEAST)
-        shares *= min(1.0, MOST / float(shares[self.open].max()))
+        # The larger shares are, the more round-off makes forces of its own; less than LIGHT could be felt in the motion.
+        shares *= max(1 / float(shares[self.open].max()), min(1.0, LIGHT / self.least))
         for one, share, mine in zip(self.now, shares.tolist(), self.open, strict=True):
             if one.stick and one.share > 0 and mine:
                 one.share = self.least * share
