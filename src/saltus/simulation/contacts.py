@@ -89,7 +89,7 @@ class Now:
         patches = [x.patch and replace(x.patch, free=FREE) for x in (self, other) if self.patch is not other.patch]
         pairs = (self.direction, other.direction), (self.bears, other.bears)
         near = all(a is b or np.abs(a - b).max(initial=0.0) <= 1e-9 for a, b in pairs)
-        return near and patches[:1] == patches[1:] and math.isclose(self.share, other.share, rel_tol=1e-3)
+        return near and patches[:1] == patches[1:] and math.isclose(self.share, other.share, rel_tol=1e-7)
 
     def block(self, felt: bool) -> list[float]:
         """Its run-time parameters, in the order that `Element` has."""
