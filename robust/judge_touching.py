@@ -289,7 +289,10 @@ def _inside(given: Toucher, gaps: Sequence[tuple[str, float]], t: float) -> list
 
 
 def _of_instant(given: Toucher, run: Any, here: Touching, index: int, *, ends: bool) -> list[str]:
-    """At a sample; `ends`: the last one before an event, where a slip at rest is not one that starts."""
+    """At a sample; `ends`: the last one before an event.
+
+    There a slip at rest is not one that starts, and a joint that rubs may be at the top of a hop as low as 1e-10 m.
+    """
     faults, t = list[str](), float(run.t[index])
     weight = sum(b.mass for b in given.machine.bodies) * 9.81
     largest = max([weight, *(abs(s.pressed) for s in here.sides), *(np.linalg.norm(f) for _, _, f in here.corners)])
@@ -325,7 +328,7 @@ def _laws(s: Side, small: float, wide: float, tolerance: float, ends: bool) -> l
             out.append(f"is pressed and moves across at {s.gap[1]:.2g} m/s")
         elif s.pressed > small and abs(s.gap[2]) > wide:
             out.append(f"is pressed and accelerates across at {s.gap[2]:.2g} m/s2")
-        elif s.pressed <= small and abs(s.gap[0]) < 1e-10 and abs(s.gap[1]) < 1e-9 and s.gap[2] < -wide:
+        elif s.pressed <= small and abs(s.gap[0]) < 1e-10 and abs(s.gap[1]) < 1e-9 and s.gap[2] < -wide and not ends:
             out.append(f"touches and accelerates inwards at {s.gap[2]:.2g} m/s2")
     if not len(s.dragged):
         return out

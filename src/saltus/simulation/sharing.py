@@ -197,7 +197,7 @@ class Group:
         self.weights = np.maximum(more, LEAST**2 * more.max())
         shares = limits**2 / self.weights
         shares = np.clip(shares / shares[drags > 0].min(), 1.0, 1 / LEAST)
-        # The larger shares are, the more round-off makes forces of its own; less than LIGHT could be felt in the motion.
+        # With larger shares round-off makes more forces of its own; less than LIGHT could be felt in the motion.
         shares *= max(1 / float(shares[self.open].max()), min(1.0, LIGHT / self.least))
         for one, share, mine in zip(self.now, shares.tolist(), self.open, strict=True):
             if one.stick and one.share > 0 and mine:
