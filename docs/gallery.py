@@ -1,9 +1,10 @@
 """Pictures of the gallery page: one of every machine of the zoo and one of every study.
 
-    python docs/gallery.py                   # makes those that are missing
+    python docs/gallery.py                   # makes those of machines that are missing
     python docs/gallery.py hopper-orbit ...  # makes these anew
 
-A study's picture is its first figure. Pictures are small PNGs in docs/images/gallery.
+A study's picture is its first figure. Studies take up to hours and some have none, so theirs are made when asked for.
+Pictures are small PNGs in docs/images/gallery.
 """
 
 import io
@@ -15,7 +16,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import saltus as sl
-from saltus.studies import STUDIES, run
+from saltus.studies import run
 from saltus.view.style import RC
 
 FOLDER = Path(__file__).parent / "images" / "gallery"
@@ -36,9 +37,9 @@ def study(name: str) -> Figure | None:
 
 
 def main(wanted: list[str]) -> None:
-    """Make the pictures asked for, or those that are missing."""
+    """Make the pictures asked for, or those of machines that are missing."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for label in wanted or [x for x in [*MACHINES, *STUDIES] if not (FOLDER / f"{x}.png").exists()]:
+    for label in wanted or [x for x in MACHINES if not (FOLDER / f"{x}.png").exists()]:
         with matplotlib.rc_context(RC):
             figure = machine(MACHINES[label]) if label in MACHINES else study(label)
             if figure is None:

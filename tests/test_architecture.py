@@ -124,7 +124,11 @@ def test_every_public_name_exists():
         assert getattr(sl, name) is not None
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
+LONG = {"righting": [pytest.mark.slow]}  # test_plan_studies flies a righting with a shorter tail
+EXAMPLES = [pytest.param(x, id=x.stem, marks=LONG.get(x.stem, [])) for x in sorted((ROOT / "examples").glob("*.py"))]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_examples_run(example, tmp_path):
     done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

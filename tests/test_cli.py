@@ -139,6 +139,20 @@ def test_bad_input_gives_one_message_and_code_2(case, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_warning_is_one_message(tmp_path):
+    (tmp_path / "arm.saltus.yaml").write_text("""saltus: 1
+name: arm
+links: {arm: {mass: 1, length: 0.3}}
+joints: {pin: {type: revolute, a: ground, b: arm.start}}
+stops: {pin: {lower: -90}}
+keyframes: {level: {held: {pin: 0}}}
+""")
+    result = call("run", tmp_path / "arm.saltus.yaml", "--until", 0.05, "--out", tmp_path / "out")
+    assert result.exit_code == 0, message(result)
+    assert message(result).startswith("warning: stop of 'pin' at -90 is in radians")
+    assert ".py" not in message(result)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -290,9 +304,11 @@ def test_ctrl_c_is_not_lost_among_symbols():
         time.sleep(30)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    begin = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt):
             speaking(press)()
+        assert time.monotonic() - begin < 20  # within the wait, not after it
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)

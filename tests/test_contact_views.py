@@ -111,6 +111,16 @@ def test_strips_are_the_intervals_of_the_run():
     assert LOOKS["slip"]["hatch"]
 
 
+def test_torques_stand_on_the_axis_where_a_turn_is_stopped_alone(sliding):
+    m = sl.Mechanism("arm", gravity=G)
+    arm = m.rod("arm", mass=1.0, length=0.3)
+    m.revolute("pin", m.ground, arm.start)
+    m.stop("pin", lower=-0.1)
+    stopped = sl.simulate(m, m.assemble(pin=0.0), until=0.3)
+    labels = [sl.view.plot_contacts(run).axes[1].get_ylabel() for run in (sliding, stopped)]
+    assert labels == ["force (N)", "force (N), of turns (Nm)"]
+
+
 def test_a_path_shows_when_its_own_foot_is_on_the_ground():
     """A body in 3D that falls flat on a low foot and a high one: the high one is never marked, heights are z."""
     m = sl.Mechanism("box", spatial=True, gravity=G)

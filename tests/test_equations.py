@@ -144,7 +144,7 @@ kinds = st.lists(st.sampled_from(KINDS), min_size=1, max_size=20).filter(lambda 
 seeds = st.integers(0, 2**31)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(kinds, seeds)
 @example(2 * KINDS, 1)
 @example(["free", *19 * ["revolute"]], 2)

@@ -95,6 +95,25 @@ def test_strides_of_one_period_of_the_motion(friction, events):
     assert last.simulate().end.velocities == pytest.approx(last.start.velocities, abs=1e-7)
 
 
+def test_a_family_names_where_its_sequence_changes(tmp_path):
+    """A block that turns back at once begins to stick where the spring's pull at that instant is friction's."""
+    m, start = block(0.6)
+    period = 2 * math.pi / 4
+    run = sl.simulate(m, start, until=6 * period + 0.2)
+    orbit = sl.find_orbit(m, run.at(6 * period + 0.1), period=period)
+    family = sl.orbits.follow(orbit, "friction", to=1.2, until="sequence")
+    (changes,) = family.bifurcations
+    assert set(changes.orbit.events) == {"foot turns back"}
+    assert "foot sticks" in changes.change
+    assert "foot turns back stay away" in changes.change
+    again = changes.orbit.simulate()
+    at = next(e for e in again.events if e.name == "foot turns back").t
+    pull = 40 * (0.5 * math.sin(4 * at) - again.at(at).q["at.x"])
+    assert abs(pull) == pytest.approx(changes.value * 9.81, rel=1e-3)
+    read = sl.read(sl.write(family, tmp_path / "family.json"), like=orbit)
+    assert read.bifurcations[0].change == changes.change
+
+
 def test_strides_run_forward_keep_the_time_of_the_start(monkeypatch):
     """Where Newton's method fails at first, strides that follow begin at the same time of the clock."""
     m, start = block()

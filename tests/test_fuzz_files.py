@@ -18,7 +18,7 @@ from saltus.files.model_file import build
 from saltus.simulation import netcdf
 from saltus.simulation.trajectory import SAMPLES
 
-QUICK, LONG = 5_000, 100_000
+QUICK, LONG = 2_000, 100_000
 
 
 def fuzz(count, seed, folder):

@@ -285,6 +285,20 @@ def test_a_stiff_table_stands_on_least_norm_forces():
         )  # as damping of dependent rows has it
 
 
+def test_a_stop_bounces_beside_a_face_that_hardly_moves_with_it():
+    """Pushed with 0.025 m/s2 from 2 mm, it strikes at 0.01 m/s, and leaves at half of that, the face at 5e-6 m/s."""
+    m = sl.Mechanism("slider", gravity=(-0.025, 0.0))
+    block = m.link("block", mass=2.0, inertia=0.1)
+    m.slide("along", m.ground, block, axes="x")
+    m.stop("along", lower=0.0, restitution=0.5)
+    m.touch("side", block.origin, m.ground.plane(0, 0, normal=(1e-3, 1.0)), friction=0.0)
+    run = sl.simulate(m, m.assemble(along=2e-3), until=1.0)
+    assert run.outcome.ok, run.outcome
+    first, second = run.impacts[:2]
+    assert first.v == pytest.approx([0.005], rel=1e-8)
+    assert [first.t, second.t] == pytest.approx([0.4, 0.8], rel=1e-8)
+
+
 @pytest.mark.parametrize("spatial", [False, True])
 def test_unlike_feet_of_a_stiff_sledge_share_a_pull_until_all_slip(spatial):
     """Pulled along the ground with 2 N/s: none moves until the pull is the sum of all limits, whoever bears it."""

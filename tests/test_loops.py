@@ -547,10 +547,17 @@ def test_a_row_that_is_always_zero_is_left_out_however_it_is_written():
     assert rows == [2, 2]
 
 
+F = sl.formulations
+
+
 @pytest.mark.parametrize(
-    "formulation", [sl.formulations.Minimal(), sl.formulations.SPF(), sl.formulations.Projection()], ids=str
+    ("engine", "formulation"),
+    [
+        *((e, f) for e in ("native", "scipy", "sundials") for f in (F.Minimal(), F.SPF(), F.Projection())),
+        ("heyoka", F.Projection()),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("engine", ["native", "scipy", "heyoka", "sundials"])
 def test_a_pendulum_told_from_its_free_end(engine, formulation):
     """Three rods hung as a loop are three rods hung as a tree, whose coordinates never become singular.
 

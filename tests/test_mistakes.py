@@ -568,7 +568,7 @@ def _():
     m.foot("toe", "shank.end", friction=0.5)
 
 
-@mistake("static friction 0.5 is below the friction of slip, 0.8")
+@mistake("static friction 0.5 is below that of slip, 0.8", "as much or more")
 def _():
     """friction of rest below that of slip"""
     m = leg()
@@ -601,7 +601,7 @@ def _():
     run(leg(), ground="stairs")
 
 
-@mistake("terrain", "cannot be traced", "one argument in the plane")
+@mistake("terrain", "x alone in the plane")
 def _():
     """a terrain of x and y under a planar machine"""
     run(leg(), ground=sl.ground.Terrain(lambda x, y: 0.1 * x))
@@ -654,6 +654,44 @@ def _():
 def _():
     """a terrain that has no height where the foot is"""
     run(leg(), ground=sl.ground.Terrain(lambda x: sl.math.sqrt(x - 1)))
+
+
+@mistake("if, and, or, min or max", "sl.ground.Profile(x, heights)")
+def _():
+    """a terrain that branches"""
+    run(leg(), ground=sl.ground.Terrain(lambda x: 0.0 if x < 0.1 else 0.05))
+
+
+@mistake("terrain", "gives None", "return a height (m)")
+def _():
+    """a terrain whose function forgets to return"""
+    run(leg(), ground=sl.ground.Terrain(lambda x: None))
+
+
+@mistake("sl.ground.Slope")
+def _():
+    """a shape of the ground looked for at the top"""
+    sl.Slope(5, "deg")
+
+
+@mistake("touch 'tip'", "link 'ground'", "give point, then face")
+def _():
+    """a face in place of a point"""
+    m = leg()
+    m.touch("tip", m.ground.plane(1, 0, normal=(-1, 0)), m.links["shank"].end)
+
+
+@mistake("dry friction of 'knee'", "0.1 is below that of slip, 0.3", "as much or more")
+def _():
+    """dry friction that holds less at rest"""
+    leg().rub("knee", 0.3, static=0.1)
+
+
+@mistake("foot 'toe': friction", "(0.8, 0.6) is not a finite number", "give one")
+def _():
+    """two frictions at once"""
+    m = leg()
+    m.foot("toe", m.links["shank"].at(0.1, 0), friction=(0.8, 0.6))
 
 
 @mistake("ground is <function", "sl.ground.Terrain(function)")

@@ -12,7 +12,7 @@ import robust.__main__ as command
 from robust import contacts, faults, trial
 from robust.build import build, run
 from robust.draw import PLANE, random_machine
-from robust.draw_touching import random_toucher
+from robust.draw_touching import VARIANTS, random_toucher
 from robust.ends import apart, compared
 from robust.judge import Instant, of_run, of_start, residuals
 from robust.judge_touching import of_run as of_touching
@@ -74,6 +74,20 @@ def test_a_slip_that_has_turned_round_has_not_ended():
     given = random_toucher(2163)
     run = run_touching(given, build_touching(random_toucher(2160)))
     assert run.outcome.ok
+    assert of_touching(given, run) == []
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(4048, id="an impact is judged where it happened and not where contacts are held after it"),
+        pytest.param(6966, id="a foot and dry friction of a joint share a pull up to their limits"),
+    ],
+)
+def test_machines_that_touch_of_which_surveys_found_fault(seed):
+    given = random_toucher(seed)
+    run = run_touching(given, build_touching(random_toucher(seed // VARIANTS * VARIANTS)))
+    assert run.outcome.ok, run.outcome
     assert of_touching(given, run) == []
 
 

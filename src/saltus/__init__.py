@@ -81,7 +81,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(_MODULES[name])
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    raise UnknownName("public name of saltus", name, __all__)
+    kind, more = "public name of saltus", {}
+    if name in importlib.import_module(_MODULES["ground"]).__all__:
+        more["message"] = f"no {kind} named {name!r}; shapes of the ground are in sl.ground: write sl.ground.{name}"
+    raise UnknownName(kind, name, __all__, **more)
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from saltus.errors import BadValue
 from saltus.model.symbols import SX
+from saltus.model.tracing import traced
 from saltus.once import cached_property
 from saltus.patches import NONE, Patch, patches
 
@@ -21,6 +22,7 @@ __all__ = ["Ground", "Level", "Profile", "Slope", "Stairs", "Terrain"]
 SPARE, NEAREST = 0.9, 1e-6  # of the distance of what a foot may come to touch, and m: ways on which it does not look
 FAR = 1e6  # m: how far the first and the last piece of a profile go on
 DRAWN = 401  # points with which a smooth ground is drawn
+CORNERS = "give steps and corners as sl.ground.Stairs(...) or sl.ground.Profile(x, heights)"
 
 
 class Ground:
@@ -86,7 +88,7 @@ class Slope(Ground):
         angle = _finite(angle, "angle of a slope")
         self.angle = math.radians(angle) if unit == "deg" else angle
         if not abs(self.angle) < math.pi / 2:
-            degrees = f"for degrees write sl.ground.Slope({angle:g}, 'deg')"
+            degrees = f"for degrees write sl.ground.Slope({angle:g}, 'deg'), in a file angle: \"{angle:g}*pi/180\""
             meant = degrees if unit == "rad" else "use a wall, m.touch(...)"
             raise BadValue(f"slope: {angle:g} {unit} is not below a right angle; {meant}", given=angle)
         self.offset, self.friction = _finite(height, "height of the ground"), _friction(friction, "ground")
@@ -268,19 +270,22 @@ class Terrain(Ground):
 
     def __init__(self, function: Callable[..., Any], *, friction: float | None = None) -> None:
         if not callable(function):
-            raise BadValue(f"terrain: {function!r} is no function of x (and y)", given=function)
+            raise BadValue(
+                f"terrain: {function!r} is no function of x (and y); give one, such as "
+                "lambda x: 0.02 * sl.math.sin(9 * x)",
+                given=function,
+            )
         self.function, self.friction = function, _friction(friction, "terrain")
 
     def expression(self, x: SX, y: SX, spatial: bool) -> SX:
         """Height as an expression; BadValue names a function that cannot be traced or that has jumps."""
+        part, places = "terrain: its function", (x, y) if spatial else (x,)
+        takes = "x and y in 3D" if spatial else "x alone in the plane"
+        given = traced(self.function, *places, what=part, takes=takes, use="sl.math.sin and the like; " + CORNERS)
         try:
-            out = SX(self.function(x, y) if spatial else self.function(x))
-        except Exception as problem:
-            said = str(problem).partition("\n")[0]
-            raise BadValue(
-                f"terrain: its function cannot be traced ({type(problem).__name__}: {said}); use sl.math.sin and "
-                "the like, one argument in the plane, two in 3D"
-            ) from problem
+            out = SX(given)
+        except (NotImplementedError, TypeError) as problem:
+            raise BadValue(f"{part} gives {given!r}; return a height (m)", given=given) from problem
         f = ca.Function("height", [x, y], [out])
         jumps = {
             ca.OP_FLOOR,
@@ -302,10 +307,7 @@ class Terrain(Ground):
             )
         if not jumps.isdisjoint(known) or not kinks.isdisjoint(known):
             what = "has kinks (abs, min or max)" if jumps.isdisjoint(known) else "jumps or branches"
-            raise BadValue(
-                f"terrain: its function {what}, and feet need a slope everywhere; give steps and corners as "
-                "sl.ground.Stairs(...) or sl.ground.Profile(x, heights), or round them off"
-            )
+            raise BadValue(f"{part} {what}, and feet need a slope everywhere; {CORNERS}, or round them off")
         return out
 
     @cached_property

@@ -36,12 +36,12 @@ from saltus.hybrid.constrained import Constrained
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.laws import Schedule, Table
 from saltus.hybrid.mode import action
-from saltus.hybrid.signals import traced
 from saltus.hybrid.touched import Touched, constrained
 from saltus.model.linear import Positive
 from saltus.model.mechanism import Mechanism
 from saltus.model.symbols import SX, Named, number
 from saltus.model.touching import Foot
+from saltus.model.tracing import traced
 from saltus.once import cached_property
 from saltus.simulation.touches import MODES
 

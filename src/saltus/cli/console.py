@@ -6,6 +6,7 @@ import functools
 import signal
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ def speaking(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            with _heard():
+            with _heard(), _warned():
                 return function(*args, **kwargs)
         except (SaltusError, OSError) as problem:
             err.print(f"[bold red]error:[/] {escape(str(problem))}", soft_wrap=True)
@@ -51,13 +52,24 @@ def drawing() -> Iterator[None]:
 
 
 @contextmanager
+def _warned() -> Iterator[None]:
+    """Warnings as one message each, without the line of Saltus that gave it."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: err.print(
+            f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True
+        )
+        yield
+
+
+@contextmanager
 def _heard() -> Iterator[None]:
     """See to it that Ctrl-C arrives: symbols that ask each other for their shape drop whatever is raised meanwhile."""
 
     def handler(number: int, frame: FrameType | None) -> None:
         if frame is None or Path(frame.f_code.co_filename).name != "casadi.py":
             raise KeyboardInterrupt
-        again = threading.Timer(0.01, signal.raise_signal, [number])
+        # to this thread, which may wait where only a signal of its own wakes it
+        again = threading.Timer(0.01, signal.pthread_kill, [threading.main_thread().ident, number])
         again.daemon = True
         again.start()
 

@@ -440,7 +440,7 @@ class _Problem:
             falls = any(self.laws[k].static > self.laws[k].friction for k in which)
             for made in (self._held, self._forces)[: 1 + falls]:
                 gone = made(f, after, turned)
-                found = None if gone is None else self._judged(gone, self.G @ gone + self.b, after, turned)
+                found = None if gone is None else self._met(gone, after, turned, lean=True)
                 if found is not None:
                     return replace(found, gone=frozenset(which))
         return None
@@ -481,10 +481,16 @@ class _Problem:
             found = self._forces(f, modes, ways)
         if found is None or not np.abs(found).max(initial=0.0) < HUGE:
             return None
-        w = self.G @ found + self.b
-        judged = self._judged(found, w, modes, ways)
+        return self._met(found, modes, ways, lean=lean)
+
+    def _met(
+        self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None], *, lean: bool
+    ) -> Forces | None:
+        """The solution with forces f, or to `lean` with others that move all as they do, if it meets every law."""
+        w = self.G @ f + self.b
+        judged = self._judged(f, w, modes, ways)
         if judged is None and lean and "stick" in modes:
-            other = centred(self.G, self.laws, Forces(found, w, tuple(modes), tuple(ways)), -NEARLY)
+            other = centred(self.G, self.laws, Forces(f, w, tuple(modes), tuple(ways)), -NEARLY)
             judged = None if other is None else self._judged(other, self.G @ other + self.b, modes, ways)
         return judged
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 FINE = 1e-9  # of the largest force or motion
+DEPENDENT = 1e-9  # mobility of rows that move as one: those that are scaled to one depend on each other
 NULL, FAR = 1e-10, 10.0  # of the largest motion: none; times the largest force: what contacts need not bear
 
 
@@ -48,11 +49,20 @@ class Forces:
 
 def rank(G: np.ndarray, rows: Sequence[int]) -> int:
     """How many of some rows are independent, by their mobility G."""
-    if not rows:
-        return 0
+    return int((np.abs(np.linalg.eigvalsh(_alike(G, rows))) > DEPENDENT).sum()) if rows else 0
+
+
+def dependent(G: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+    """Which of some rows depend on others of them, by their mobility G: they have forces that move nothing."""
+    sizes, ways = np.linalg.eigh(_alike(G, rows))
+    return np.abs(ways[:, np.abs(sizes) <= DEPENDENT]).max(axis=1, initial=0.0) > math.sqrt(DEPENDENT)
+
+
+def _alike(G: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+    """Mobility of some rows, each scaled to one."""
     own = G[list(rows)][:, list(rows)]
     size = np.sqrt(np.abs(own.diagonal())) + 1e-100
-    return int((np.abs(np.linalg.eigvalsh(own / (size[:, None] * size))) > 1e-9).sum())
+    return own / (size[:, None] * size)
 
 
 def centred(G: np.ndarray, laws: Sequence[Law], found: Forces, spare: float | None = None) -> np.ndarray | None:

@@ -23,11 +23,12 @@ from saltus.hybrid.graph import Edge
 from saltus.hybrid.guards import DIRECTIONS
 from saltus.hybrid.laws import Sampled, Schedule
 from saltus.hybrid.response import Responses
-from saltus.hybrid.signals import commands, traced
+from saltus.hybrid.signals import commands
 from saltus.hybrid.touched import Touched
 from saltus.model.parts import Frame
 from saltus.model.rank import positive, scaled_rows
 from saltus.model.symbols import SX
+from saltus.model.tracing import traced
 from saltus.once import cached_property
 
 NO_MASS = 1e-14  # smallest eigenvalue of a mass matrix scaled to a diagonal of ones

@@ -23,11 +23,11 @@ from saltus.hybrid.constrained import Constrained, rare
 from saltus.hybrid.graph import Edge, HybridSystem
 from saltus.hybrid.mode import Mode
 from saltus.hybrid.resets import Continuous, Map, PlasticImpact
-from saltus.hybrid.signals import traced
 from saltus.hybrid.touched import constrained
 from saltus.model.assembly import assembler
 from saltus.model.rank import independent_rows, pivots, scaled_rows
 from saltus.model.symbols import SX, flatten, members
+from saltus.model.tracing import traced
 from saltus.once import cached_property
 
 ON, CROSSING = 1e-12, 1e-9  # a guard so small is on its surface; a rate so large crosses it

@@ -172,7 +172,7 @@ class Loads:
         if not given:
             raise BadValue(f"{part}: give lower=, upper= or both")
         if isinstance(lower, int | float) and isinstance(upper, int | float) and not lower < upper:
-            raise BadValue(f"{part}: lower {lower} is not below upper {upper}", given=(lower, upper))
+            raise BadValue(f"{part}: lower {lower} is not below upper {upper}; exchange them", given=(lower, upper))
         own = self.joints[coordinate.split(".")[0]]
         angular = dict(zip(own.q_names, own.q_units, strict=True))[coordinate] == "rad"
         for limit in given:
@@ -199,6 +199,8 @@ class Loads:
         """
         part = f"touch {name!r}"
         self._law(part, friction, static, radius, restitution, stiffness, damping)
+        if isinstance(point, Plane | Round):
+            raise BadValue(f"{part}: a face of link {point.frame.link.name!r} comes first; give point, then face")
         frame = self._frame(point, name)
         if not isinstance(face, Plane | Round):
             said = face.label if isinstance(face, Frame) else repr(face)
@@ -216,9 +218,11 @@ class Loads:
     def rub(self, joint: Joint | str, effort: Number, *, static: Number | None = None) -> Rub:
         """Give a joint dry friction: `effort` (Nm, N) against its motion; at rest it holds up to `static`."""
         coordinate = self._coordinate(joint)
+        part = f"dry friction of {coordinate!r}"
         for what, value in (("effort", effort), ("static", static)):
             if value is not None:
-                self.book.number(value, f"dry friction of {coordinate!r}: {what}", lowest=0.0)
+                self.book.number(value, f"{part}: {what}", lowest=0.0)
+        _rest_holds(part, effort, static)
         return self._touches(Rub(coordinate, effort, static))
 
     def _law(
@@ -248,11 +252,7 @@ class Loads:
         self.book.number(restitution, f"{part}: restitution", lowest=0.0)
         if isinstance(restitution, int | float) and restitution > 1:
             raise BadValue(f"{part}: restitution is {restitution}; it is between 0 and 1", given=restitution)
-        if isinstance(friction, int | float) and isinstance(static, int | float) and static < friction:
-            raise BadValue(
-                f"{part}: static friction {static} is below the friction of slip, {friction}; it cannot be",
-                given=static,
-            )
+        _rest_holds(part, friction, static)
 
     def _touches(self, part: Any) -> Any:
         if isinstance(part, Foot | Meeting):
@@ -366,6 +366,15 @@ class Loads:
         if self.links.get(frame.link.name) is not frame.link:
             raise BadModel(f"{part}: link {frame.link.name!r} belongs to another mechanism than {self.name!r}")
         self.book.known_symbols(part, frame.position, frame.rotation)
+
+
+def _rest_holds(part: str, slip: Number | None, static: Number | None) -> None:
+    """Refuse friction that is smaller at rest than in slip."""
+    if isinstance(slip, int | float) and isinstance(static, int | float) and static < slip:
+        raise BadValue(
+            f"{part}: static friction {static} is below that of slip, {slip}; give as much or more, or leave it out",
+            given=static,
+        )
 
 
 def _is_zero(value: Number) -> bool:

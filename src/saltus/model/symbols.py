@@ -232,7 +232,7 @@ def in_radians(angle: float) -> str:
 def not_finite(value: Any) -> str:
     """Words for what should have been a finite number."""
     nan = isinstance(value, float) and math.isnan(value)
-    return f"{value!r} is not a finite number" + ("; of symbols take sl.math.sin, not math.sin" if nan else "")
+    return f"{value!r} is not a finite number; " + ("of symbols take sl.math.sin, not math.sin" if nan else "give one")
 
 
 def where(condition: Any, then: Any, otherwise: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from saltus.errors import SaltusError
@@ -11,6 +13,7 @@ from saltus.orbits.family import Bifurcation
 from saltus.orbits.shooting import Evaluation
 
 PRECISE = 1e-13  # of the arclength at which a bifurcation is located
+CLOSE = 1e-4  # of a step: how near to a change of sequence its orbit is
 SIGHT = 1e-12  # a test function smaller than this has no sign
 
 
@@ -59,6 +62,7 @@ def between(
                 branch.shooting.vector(point.orbit.evaluation.point) - branch.shooting.vector(left.point)
             )
             found.append((float(tau @ gap), point))
+    found += _changes(branch, left, tau, ds, right)
     return [b for _, b in sorted(found, key=lambda pair: pair[0])], missed
 
 
@@ -88,3 +92,44 @@ def _root(branch: Branch, kind: str, left: Evaluation, tau: np.ndarray, ds: floa
         return None
     mode = e.lift[:, : len(mu)] @ np.real(vectors[:, flipping])
     return Bifurcation(kind, branch.param, branch.orbit(e), own, mode / np.linalg.norm(branch.weights * mode))
+
+
+def _changes(
+    branch: Branch, left: Evaluation, tau: np.ndarray, ds: float, right: Evaluation
+) -> list[tuple[float, Bifurcation]]:
+    """Where other events come or some stay away: the last orbits of each sequence, with their arclength.
+
+    Strides that end with an event keep their sequence; those of one period are whatever happens in them. Where one
+    grazes the return map has an infinite slope on one side, so that an orbit may not be found next to it.
+    """
+    out, begin, here, last = list[tuple[float, Bifurcation]](), 0.0, left, branch.orbit(right).events
+    while not _alike(known := branch.orbit(here).events, last):
+        low, high, inside, beyond = begin, ds, here, right
+        while high - low > CLOSE * ds:
+            middle = (low + high) / 2
+            try:
+                e = branch.corrected(left, tau, middle)
+            except SaltusError:
+                high = middle
+                continue
+            if _alike(branch.orbit(e).events, known):
+                low, inside = middle, e
+            else:
+                high, beyond = middle, e
+        own = branch.tangent(inside, tau) / branch.weights
+        change = _said(known, branch.orbit(beyond).events)
+        out.append((low, Bifurcation("sequence", branch.param, branch.orbit(inside), own, None, change)))
+        begin, here = high, beyond
+    return out
+
+
+def _alike(a: list[str], b: list[str]) -> bool:
+    """Whether events are the same round the stride, wherever it begins."""
+    return len(a) == len(b) and (a == b or any(a[i:] + a[:i] == b for i in range(len(a))))
+
+
+def _said(before: list[str], after: list[str]) -> str:
+    """Which events come in and which stay away."""
+    come, go = (Counter(x) - Counter(y) for x, y in ((after, before), (before, after)))
+    texts = [f"{', '.join(x.elements())} {what}" for x, what in ((come, "come in"), (go, "stay away")) if x]
+    return " and ".join(texts) or "events change their order"

@@ -17,14 +17,16 @@ from saltus.orbits.shooting import Point, Shooting
 from saltus.sealed import checksum, put
 from saltus.shown import Shown
 
-FORMAT = "saltus-family-3"
+FORMAT = "saltus-family-4"
 ROUNDED = 100  # times the residual of an orbit that was found: another processor rounds otherwise
-KINDS = ("fold", "flip", "torus", "branch point")
+KINDS = ("fold", "flip", "torus", "branch point", "sequence")
 
 
 @dataclass(frozen=True, eq=False)
 class Bifurcation:
     """A point where a family folds ("fold"), doubles its period ("flip"), sheds a torus or meets a branch.
+
+    At a "sequence" the events of its strides change, as where a foot begins to scuff; `change` says which.
 
     `tangent` is the direction of the family there, `other` that of the branch which `orbits.switch` goes onto: of
     the other branch at a branch point, of orbits of twice the period at a flip; None at folds and tori. Both are
@@ -36,6 +38,7 @@ class Bifurcation:
     orbit: Orbit
     tangent: np.ndarray
     other: np.ndarray | None
+    change: str = ""
 
     @property
     def value(self) -> float:
@@ -43,7 +46,7 @@ class Bifurcation:
         return self.orbit.params[self.param]
 
     def __repr__(self) -> str:
-        return f"<{self.kind} at {self.param} = {self.value:.10g}>"
+        return f"<{self.kind} at {self.param} = {self.value:.10g}{self.change and ': '}{self.change}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +110,12 @@ def write_family(family: Family, path: str | Path) -> Path:
         "missed": list(family.missed),
         "orbits": [plain(o, t) for o, t in zip(family.orbits, family.tangents, strict=True)],
         "bifurcations": [
-            {"kind": b.kind, "other": None if b.other is None else b.other.tolist(), **plain(b.orbit, b.tangent)}
+            {
+                "kind": b.kind,
+                "other": None if b.other is None else b.other.tolist(),
+                "change": b.change,
+                **plain(b.orbit, b.tangent),
+            }
             for b in family.bifurcations
         ],
     }
@@ -141,7 +149,8 @@ def read_family(path: str | Path, like: Orbit) -> Family:
             if b["kind"] not in KINDS:
                 raise UnknownName("kind of bifurcation", b["kind"], KINDS)
             other = None if b["other"] is None else _numbers(b["other"], len(tangents[0]), "other")
-            bifurcations.append(Bifurcation(b["kind"], data["param"], *_read(like, shooting, b), other))
+            change = readable(b["change"], "change")
+            bifurcations.append(Bifurcation(b["kind"], data["param"], *_read(like, shooting, b), other, change))
         texts = [readable(text, "text") for text in (*data["ends"], *data["missed"])]
         ends = (texts[0], texts[1])
         return Family(data["param"], list(orbits), bifurcations, ends, list(tangents), tuple(texts[2:]))

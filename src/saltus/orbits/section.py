@@ -16,13 +16,13 @@ from saltus.ground import Slope
 from saltus.hybrid.constrained import rare
 from saltus.hybrid.graph import HybridSystem
 from saltus.hybrid.resets import Continuous, Map, PlasticImpact
-from saltus.hybrid.signals import traced
 from saltus.hybrid.touched import Touched
 from saltus.hybrid.transition import Entrance, entrance, held, transition
 from saltus.model.assembly import assembler
 from saltus.model.mechanism import Mechanism
 from saltus.model.rank import RANK_TOL
 from saltus.model.symbols import SX
+from saltus.model.tracing import traced
 from saltus.once import cached_property
 from saltus.orbits.stride import Arc, Crossing, Moment, Stride
 from saltus.orbits.variation import Rows

@@ -22,7 +22,7 @@ from saltus.patches import FREE, NONE, Patch
 
 SLOW = 10.0  # times the speed at which a slip in 3D has come to rest
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
-SHARED = 5e-7  # of a machine's weight: what forces that contacts share are known to
+SHARED = 1e-7  # of a machine's weight: what forces that contacts share are known to
 STILL = 1e-9  # m/s: slower than this a contact does not slip
 # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
 # so small say nothing of the direction of a slip
@@ -89,7 +89,7 @@ class Now:
         patches = [x.patch and replace(x.patch, free=FREE) for x in (self, other) if self.patch is not other.patch]
         pairs = (self.direction, other.direction), (self.bears, other.bears)
         near = all(a is b or np.abs(a - b).max(initial=0.0) <= 1e-9 for a, b in pairs)
-        return near and patches[:1] == patches[1:] and math.isclose(self.share, other.share, rel_tol=1e-3)
+        return near and patches[:1] == patches[1:] and math.isclose(self.share, other.share, rel_tol=1e-7)
 
     def block(self, felt: bool) -> list[float]:
         """Its run-time parameters, in the order that `Element` has."""

@@ -89,7 +89,7 @@ def settle(
     impact, rests = now.collide(touching, stays) if strikes else (None, 0.0)
     now.shake(stretched)
     struck = impact is not None
-    resting = [i for i in touching if abs(now.across(i)) <= stays[i]]
+    resting = now.resting(touching, stays, slow)
     rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
     try:
         now.choose([*resting, *rubs], struck)
@@ -242,6 +242,19 @@ class _Instant:
         """
         a = np.minimum(self._free(), self.response(self.q, self.v, self.contacts.block)[0])
         return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[self.contacts.normal(i)]), 0.0))) for i in touching}
+
+    def resting(self, touching: Sequence[int], stays: Mapping[int, float], slow: float) -> list[int]:
+        """Contacts that are at rest, or leave so slowly that they stay; none of these if that would stop others.
+
+        A face that hardly moves with a joint may be all but at rest while the joint's stop bounces.
+        """
+        rest = [i for i in touching if abs(self.across(i)) <= stays[i]]
+        if any(abs(self.across(i)) > slow for i in rest):
+            rows = [self.contacts.normal(i) for i in rest]
+            stopped = self.A @ self.parts.among(rows).constrained_velocity(self.u[rows])
+            if any(abs(stopped[self.contacts.normal(i)]) > stays[i] for i in touching):
+                return [i for i in rest if abs(self.across(i)) <= slow]
+        return rest
 
     def collide(self, touching: Sequence[int], stays: Mapping[int, float]) -> tuple[Impact, float]:
         """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from saltus.dynamics.shared_forces import Forces, Law, centred, rank
+from saltus.dynamics.shared_forces import Forces, Law, centred, dependent, rank
 from saltus.dynamics.unilateral import LEAN, STEADY
 from saltus.simulation.contacts import SHARED, Contacts, Now
 
 TINY = 1e-300
 SPREAD = 1e-9  # of the largest force or acceleration: what dependent rows are known to
-LIGHT = 1e-3  # share of friction where loads are preferred to it
+LIGHT = 1e-3  # share of friction where loads are preferred to it, and the smallest one
 AIMS = 5  # times that contacts which lean are put right
 STEPS = 21  # of forces between those found and those farthest from their limits
 ROOM, GAIN = 0.05, 0.1  # of a limit: left over, it is enough; of what is left over: worth another try
@@ -85,6 +85,7 @@ class Group:
     weights: np.ndarray | None = None  # of Lawson's method
     least: float = 1.0  # of the shares
     aimed: np.ndarray = field(default_factory=lambda: np.zeros(0))  # forces by which contacts lean
+    _shares: np.ndarray | None = None
 
     @property
     def now(self) -> list[Now]:
@@ -108,7 +109,7 @@ class Group:
 
     def begin(self, share: float) -> None:
         """Give those that stick one share, by which others are measured."""
-        self.weights, self.least = None, share
+        self.weights, self.least, self._shares = None, share, None
         for one in self.now:
             one.share *= share if one.stick else 1.0
 
@@ -136,10 +137,24 @@ class Group:
                 one.bears = one.bears + (f - self.aimed)[list(x.tangential)]
 
     def room(self, f: np.ndarray) -> float:
-        """Least share of its limit that one that sticks does not use."""
+        """Least share of its limit that one that sticks does not use, and whose forces could be others."""
         limits = self.limits(f)
         held = np.array([one.stick for one in self.now])
-        return float((1 - self.drags(f) / np.maximum(limits, LEAST * np.abs(f).max() + TINY))[held].min(initial=1.0))
+        left = 1 - self.drags(f) / np.maximum(limits, LEAST * np.abs(f).max() + TINY)
+        if left[held].min(initial=1.0) > ROOM:
+            return float(left[held].min(initial=1.0))
+        return float(left[held & self.open].min(initial=1.0))
+
+    @property
+    def open(self) -> np.ndarray:
+        """Which contacts hold rows that depend on others: the forces of the rest follow from the motion."""
+        if self._shares is None:
+            held = [(k, row) for k in range(len(self.laws)) for row in self._held(k, True)]
+            self._shares = np.zeros(len(self.laws), bool)
+            if held:
+                whose, rows = (list(x) for x in zip(*held, strict=True))
+                self._shares[[whose[i] for i in np.flatnonzero(dependent(self.G, rows))]] = True
+        return self._shares
 
     def relieve(self, f: np.ndarray) -> None:
         """Open those that bear nothing, as far as forces are known, where others hold all that they would."""
@@ -174,14 +189,19 @@ class Group:
 
     def weigh(self, _: int, f: np.ndarray) -> None:
         """Give those that stick other shares for the forces f that come of present ones."""
-        limits, drags = self.limits(f), self.drags(f)
+        limits, drags = self.limits(f), self.drags(f) * self.open
+        if not drags.any():
+            return
         limits = np.maximum(limits, LEAST * max(limits.max(), drags.max()))
         more = limits if self.weights is None else self.weights * np.maximum(drags / limits, LEAST)
         self.weights = np.maximum(more, LEAST**2 * more.max())
         shares = limits**2 / self.weights
-        for one, share in zip(self.now, shares / shares[drags > 0].min(), strict=True):
-            if one.stick and one.share > 0:
-                one.share = self.least * min(max(float(share), 1.0), 1 / LEAST)
+        shares = np.clip(shares / shares[drags > 0].min(), 1.0, 1 / LEAST)
+        # With larger shares round-off makes more forces of its own; less than LIGHT could be felt in the motion.
+        shares *= max(1 / float(shares[self.open].max()), min(1.0, LIGHT / self.least))
+        for one, share, mine in zip(self.now, shares.tolist(), self.open, strict=True):
+            if one.stick and one.share > 0 and mine:
+                one.share = self.least * share
 
     def drags(self, f: np.ndarray) -> np.ndarray:
         """Tangential force of each that sticks, zero of the others."""

@@ -197,7 +197,7 @@ def _family(family: Family) -> str:
         (f"{o.params[family.param]:.6g}", *(f"{o.value(c):.5g}" for c in columns), "yes" if o.is_stable else "no")
         for o in family.orbits[::every]
     ]
-    found = [(b.kind, f"{b.value:.8g}") for b in family.bifurcations]
+    found = [(b.kind, f"{b.value:.8g}{b.change and ': '}{b.change}") for b in family.bifurcations]
     return _headed(
         repr(family).strip("<>"),
         _beside(

@@ -15,7 +15,7 @@ from saltus.view.style import axes_of, styled
 if TYPE_CHECKING:
     from saltus.orbits.family import Family
 
-MARKS = {"fold": "o", "flip": "s", "torus": "^", "branch point": "D"}
+MARKS = {"fold": "o", "flip": "s", "torus": "^", "branch point": "D", "sequence": "|"}
 UNITS = {"period": "s", "speed": "m/s", "apex": "m", "impact loss": "J", "multiplier": "", "duty": ""}
 
 

@@ -372,11 +372,15 @@ def _plot_touches(run: Trajectory) -> Figure:
         axes[2].plot(*curve(run, used), label=f"{name}: used", color=colours[0])
         given = np.where(closed, np.where(own["stick"] > 0.5, own["static"], own["friction"]), np.nan)
         axes[2].plot(*curve(run, given), label=f"{name}: given", color=colours[0], linestyle="--", linewidth=0.9)
-    axes[1].set_ylabel("force (N), of turns (Nm)")
+    joints = run.mechanism.joints.values()
+    units = {n: unit for j in joints for n, unit in zip(j.q_names, j.q_units, strict=True)}
+    stops_a_turn = any(units.get(n.rpartition(" ")[0]) == "rad" for n in names)
+    axes[1].set_ylabel("force (N), of turns (Nm)" if stops_a_turn else "force (N)")
     axes[2].set_ylabel("friction (1)")
     axes[2].set_ylim(bottom=0.0)
     for ax in axes[1:]:
         ax.set_xlim(axes[0].get_xlim())
-        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+        if ax.lines:  # stops have no friction to draw
+            ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     axes[2].set_xlabel("time (s)")
     return figure

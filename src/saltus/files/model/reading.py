@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,7 +46,7 @@ def checked(document: Document) -> schema.ModelEntry:
         return schema.ModelEntry.model_validate(document.data)
     except ValidationError as problem:
         found: dict[Path_, dict[str, str]] = {}
-        for error in problem.errors(include_url=False, include_input=False):
+        for error in problem.errors(include_url=False):
             path = _path_in(document.data, error["loc"])
             context = error.get("ctx", {})
             if "key" in context:
@@ -60,6 +61,13 @@ def checked(document: Document) -> schema.ModelEntry:
                     if ELSEWHERE.get(tag) in valid
                     else str(UnknownName("type", tag, valid))
                 )
+            if error["type"] in ("dict_type", "model_type"):
+                fields = getattr(schema, context.get("class_name", ""), schema.Part).model_fields
+                said = f"expected {{{', '.join(f'{f}: ...' for f in list(fields)[:3]) or 'NAME: ...'}}}"
+            elif error["type"] in ("int_type", "float_type"):
+                said = "expected a number"
+            if error["type"].endswith("_type"):
+                said += f", not {reprlib.repr(error['input'])}"
             found.setdefault(path, {}).setdefault(error["type"], said)
         deepest = {p: m for p, m in found.items() if not any(len(o) > len(p) and o[: len(p)] == p for o in found)}
         problems = [document.problem(path, _said(kinds)) for path, kinds in list(deepest.items())[:SHOWN]]
@@ -74,10 +82,12 @@ def checked(document: Document) -> schema.ModelEntry:
 
 def _said(kinds: dict[str, str]) -> str:
     """One message for what pydantic says of every member of a union."""
-    if "union_tag_invalid" in kinds:
-        return kinds["union_tag_invalid"]
-    if "int_type" in kinds or "float_type" in kinds:
-        return "expected a number" + (' or an expression such as "2*l_1 + 0.01"' if "string_type" in kinds else "")
+    for kind in ("union_tag_invalid", "missing"):
+        if kind in kinds:
+            return kinds[kind]
+    number = kinds.get("int_type", kinds.get("float_type"))
+    if number is not None:
+        return number + ('; an expression such as "2*l_1 + 0.01" is one too' if "string_type" in kinds else "")
     return next(iter(kinds.values()))
 
 
@@ -397,9 +407,13 @@ class Builder:
                 shape = Terrain(TerrainFormula(self.text(given.height)), friction=self.constant(given.friction))
                 shape.expression(SX.sym("x"), SX.sym("y"), self.m.spatial)  # names errors now, not in a run
                 return shape
-            if not isinstance(given, schema.SlopeEntry | schema.StairsEntry | schema.ProfileEntry):
-                return Level(float(self.constant(given)))
             kinds = {"slope": Slope, "stairs": Stairs, "profile": Profile}
+            if not isinstance(given, schema.SlopeEntry | schema.StairsEntry | schema.ProfileEntry):
+                if given in (*kinds, "terrain"):
+                    raise BadValue(
+                        f"{given!r} is a shape; give it with its numbers, {{type: {given}, ...}}", given=given
+                    )
+                return Level(float(self.constant(given)))
             fields = given.model_fields_set - {"type"}
             if given.type == "slope":
                 fields |= {"angle"}
