@@ -34,6 +34,7 @@ from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 TINY = 1e-300
 LEAN, STEADY = 1e-4, 5e-5  # share of friction in a load: with so little of it a contact leans, by its load or not
 GROWN = 10.0  # times the speed up to which a slip in 3D is given its direction: it has one of its own
+EDGE = 1e-9  # m: a point so near to a corner is on the face beside it
 FOOT_STEPS = 8  # of Newton's method, from the centre of a round foot to the nearest point of a smooth ground
 
 
@@ -228,7 +229,8 @@ def _foot(element: Element, foot: Foot, e: Equations, ground: Ground) -> Geometr
         hold = SX(0, 1)
     else:
         away = place - s["point"]
-        round_it = away / ca.sqrt(ca.sumsqr(away) + TINY)
+        beside = away + EDGE * s["up"] if pointed else away  # a point at a corner has the direction of round-off
+        round_it = beside / ca.sqrt(ca.sumsqr(beside) + TINY)
         n = (1 - s["corner"]) * s["up"] + s["corner"] * round_it if ground.patches > 1 else s["up"]
         gap = ca.dot(n, away) - radius
         normal = ca.vertcat(n[0], 0, n[1]) if spatial else ca.vertcat(n[0], n[1], 0)

@@ -16,8 +16,8 @@
 #define EXPLICIT 16 /* evaluations of an explicit step */
 #define IMPLICIT (ACTING + STAGES + 2) /* and of an implicit one */
 #define KNOWN 1e-7 /* of an implicit step: to what differences for derivatives let it be known, as events of symmetric feet */
-#define PATIENCE 6 /* steps in a row that stability limits */
-#define GROWTH 4 /* implicit steps within which they come to their length */
+#define PATIENCE 8 /* steps that stability limits, beyond those that it does not; one that failed counts twice */
+#define FEW 4 /* implicit steps: so few were not worth the change */
 #define LARGEST 256 /* number of states: more of them make factors dearer than evaluations */
 
 static const double NODE_IMPLICIT[STAGES] = {
@@ -221,19 +221,17 @@ static int stiff(Work *w, double h, const double *f, int failed) {
     const double df = (f[i] - w->k[11][i]) / scale, dx = (w->x_new[i] - w->last[i]) / scale;
     by += df * df, way += dx * dx;
   }
-  const double strain = way > 0 ? h * sqrt(by / way) : 0;
-  if (!(strain > 0.5 * STABLE && isfinite(strain))) {
-    w->strained = 0;
-    return 0;
-  }
-  w->strained += failed ? 2 : 1;
+  const double strain = way > 0 && isfinite(by) ? h * sqrt(by / way) : 0;
+  if (failed) w->strained += 2; /* where the motion is smooth hardly any step fails */
+  else if (strain > 0.5 * STABLE) ++w->strained;
+  else if (w->strained > 0) --w->strained;
   return w->strained >= w->patience || (failed && strain > 3 * STABLE * IMPLICIT / EXPLICIT);
 }
 
-/* Whether explicit steps would serve better than implicit ones of length h from x, which may still grow for a few. */
+/* Whether explicit steps would serve better than implicit ones of length h from x, which do not grow any more. */
 static int mild(Work *w, const double *x, double h, double error) {
-  if (++w->taken < GROWTH && error < 0.1) return 0;
-  if (h * fastest(w, x) * EXPLICIT > STABLE * IMPLICIT) return 0;
-  if (w->taken <= GROWTH) w->patience = 2 * w->patience < 1000 ? 2 * w->patience : 1000; /* it was not worth the while */
+  ++w->taken;
+  if (error < 0.1 || h * fastest(w, x) * EXPLICIT > STABLE * IMPLICIT) return 0;
+  if (w->taken <= FEW) w->patience = 2 * w->patience < 1000 ? 2 * w->patience : 1000; /* it was not worth the while */
   return 1;
 }
