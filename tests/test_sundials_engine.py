@@ -50,6 +50,16 @@ def at(segment, t):
     return s ** np.arange(segment.coefficients.shape[1]) @ segment.coefficients[k]
 
 
+@pytest.mark.parametrize("strength", [1e-5, 1e-2])
+def test_stiffness_that_is_gone_at_once(strength):
+    """y' = g' - k (y - g) / t^2 from just before t = 0, where k / t^2 is 1e13 /s and more: y = g = sin 5 t."""
+    start, g = -1e-9, ca.sin(5 * T)
+    rhs = ca.vertcat(ca.jacobian(g, T) - P * (X[0] - g) / T**2, X[0])
+    segment = run(rhs, [math.sin(5 * start), -math.cos(5 * start) / 5], 1.0, t=start, p=strength, step=1e-10)
+    assert segment.stop is Stop.END
+    np.testing.assert_allclose(segment.x, [math.sin(5), -math.cos(5) / 5], atol=1e-6)
+
+
 def test_stiff_van_der_pol():
     """mu = 1000 up to t = 2000; the end is problem vdpol's in the IVP Testset (Mazzia, Magherini 2008)."""
     segment = run(ca.vertcat(X[1], P * (1 - X[0] ** 2) * X[1] - X[0]), [2, 0], 2000.0, p=1000.0, tol=1e-8)

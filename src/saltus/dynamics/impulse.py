@@ -17,6 +17,7 @@ import numpy as np
 from saltus.errors import Singular
 from saltus.once import cached_property
 
+STILL = 1e-14  # m per m or rad: a row of less is round-off, as between links that are welded to each other
 RANK_TOL = 1e-10  # singular values below this share of the largest count as zero
 SAFE = 1e-6  # rows whose QR factors keep this distance from dependence are independent
 
@@ -89,7 +90,7 @@ class Decomposition:
             ) from None
         n = M.shape[-1]
         self._loops = np.zeros((*M.shape[:-2], 0, n))
-        scaled = self._scaled(A)
+        scaled = self._scaled(np.where(np.abs(A).max(axis=-1, keepdims=True, initial=0.0) > STILL, A, 0.0))
         self._sizes = np.linalg.norm(scaled, axis=-1)
         if B is not None and B.shape[-2]:
             self._loops = _row_space(self._scaled(B))
