@@ -440,7 +440,7 @@ class _Problem:
             falls = any(self.laws[k].static > self.laws[k].friction for k in which)
             for made in (self._held, self._forces)[: 1 + falls]:
                 gone = made(f, after, turned)
-                found = None if gone is None else self._met(gone, after, turned, lean=True)
+                found = None if gone is None else self._met(gone, after, turned, lean=True, gone=which)
                 if found is not None:
                     return replace(found, gone=frozenset(which))
         return None
@@ -484,14 +484,20 @@ class _Problem:
         return self._met(found, modes, ways, lean=lean)
 
     def _met(
-        self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None], *, lean: bool
+        self,
+        f: np.ndarray,
+        modes: Sequence[str],
+        ways: Sequence[np.ndarray | None],
+        *,
+        lean: bool,
+        gone: Collection[int] = (),
     ) -> Forces | None:
         """The solution with forces f, or to `lean` with others that move all as they do, if it meets every law."""
         w = self.G @ f + self.b
-        judged = self._judged(f, w, modes, ways)
+        judged = self._judged(f, w, modes, ways, gone)
         if judged is None and lean and "stick" in modes:
             other = centred(self.G, self.laws, Forces(f, w, tuple(modes), tuple(ways)), -NEARLY)
-            judged = None if other is None else self._judged(other, self.G @ other + self.b, modes, ways)
+            judged = None if other is None else self._judged(other, self.G @ other + self.b, modes, ways, gone)
         return judged
 
     def _forces(self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None]) -> np.ndarray | None:
@@ -589,19 +595,24 @@ class _Problem:
         return C @ y + fixed, C, solved, rest
 
     def _judged(
-        self, f: np.ndarray, w: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
+        self,
+        f: np.ndarray,
+        w: np.ndarray,
+        modes: Sequence[str],
+        ways: Sequence[np.ndarray | None],
+        gone: Collection[int] = (),
     ) -> Forces | None:
-        """The solution if it meets every law."""
+        """The solution if it meets every law; what has `gone` at its limit is about to part."""
         sizes = np.abs(f)
         round_off = ROUND_OFF * float((np.abs(self.G) @ sizes).max(initial=0.0))
         small_w, small_f = FINE * self.size + round_off, FINE * float(sizes.max(initial=0.0))
         forces, motions = f.tolist(), w.tolist()  # of numbers alone Python is quicker
-        for x, mode, way in zip(self.laws, modes, ways, strict=True):
+        for k, (x, mode, way) in enumerate(zip(self.laws, modes, ways, strict=True)):
             load = 1.0
             if x.normal is not None:
                 load, parts = forces[x.normal], motions[x.normal]
                 if mode == "open":
-                    if parts < -small_w:
+                    if parts < -(NEARLY * self.size if k in gone else small_w):
                         return None
                     continue
                 if load < -small_f or abs(parts) > small_w:

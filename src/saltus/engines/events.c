@@ -78,8 +78,8 @@ static double root(Work *w, int i, double sign, Point a, Point b, double last) {
     before = m;
     s = pass < 6 ? m.s - m.g / secant : NAN;
     if (!(s > a.s && s < b.s)) s = a.s + (b.s - a.s) * (value_a / (value_a - value_b));
-    if (fabs(s - m.s) <= FOUND * s && fabs(m.g) <= least) return s;
-    if (b.s - a.s <= DBL_EPSILON * b.s) return b.s;
+    if (fabs(s - m.s) <= fmax(FOUND, known(w)) * s && fabs(m.g) <= least) return s;
+    if (b.s - a.s <= known(w) * b.s) return b.s;
     if (!(s > a.s && s < b.s) || fabs(m.g) > least) s = 0.5 * (a.s + b.s);
   }
   return b.g == 0 ? b.s : s;
@@ -93,7 +93,7 @@ static Point top(Work *w, int i, double sign, Point a, Point b, double level) {
   /* A concave hump stays below where its end tangents meet; twice that rise leaves room for others. */
   if (high + 2 * (sign * (a.g + a.rate * reach) - high) < level) return best;
   double weight_a = a.rate, weight_b = b.rate; /* Illinois: the end that stays has its weight halved */
-  for (int pass = 0; pass < 100 && b.s - a.s > 4 * DBL_EPSILON * b.s; ++pass) {
+  for (int pass = 0; pass < 100 && b.s - a.s > 4 * known(w) * b.s; ++pass) {
     double s = a.s + (b.s - a.s) * (weight_a / (weight_a - weight_b));
     if (!(s > a.s && s < b.s)) s = 0.5 * (a.s + b.s);
     const Point m = probe_with_rate(w, i, s);
@@ -293,7 +293,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
   }
   r->n_fired = 0;
   if (length > 0 && mistaken(w, nearest)) return length;
-  const double tie = fmax(1e-12 * fmax(fabs(t + length), h), w->implicit ? KNOWN * length : 0);
+  const double tie = fmax(1e-12 * fmax(fabs(t + length), h), known(w) * length);
   for (int i = 0; i < G; ++i) {
     if (!(w->delay[i] - soonest <= tie || (isfinite(w->delay[i]) && w->sign[i] * g[i] >= 0))) continue;
     int k = r->n_fired++;
@@ -429,7 +429,7 @@ static int integrate(Work *w) {
     if (failed_before) next = fmin(next, length);
     h = last ? fmax(h, next) : next; /* a step cut at the end says nothing against longer ones */
     r->step = h;
-    if (h < smallest) return STEP_TOO_SMALL;
+    if (h < smallest && h < length) return STEP_TOO_SMALL;
     error_before = fmax(error, 1e-4), length_before = length;
     failed_before = halvings = 0;
   }

@@ -15,7 +15,8 @@
 #define STABLE 5.0 /* h times the largest rate that decays, up to which explicit steps are stable */
 #define EXPLICIT 16 /* evaluations of an explicit step */
 #define IMPLICIT (ACTING + STAGES + 2) /* and of an implicit one */
-#define KNOWN 1e-7 /* of an implicit step: to what differences for derivatives let it be known, as events of symmetric feet */
+#define STRICT 30 /* by so much less than the tolerance errors are: those of explicit steps are, too */
+#define KNOWN 1e-7 /* of an implicit step: to what differences for derivatives let instants be known */
 #define PATIENCE 8 /* steps that stability limits, beyond those that it does not; one that failed counts twice */
 #define FEW 4 /* implicit steps: so few were not worth the change */
 #define LARGEST 256 /* number of states: more of them make factors dearer than evaluations */
@@ -156,7 +157,7 @@ static double attempt_implicit(Work *w, double t, const double *x, double h) {
     const double scale = scale_of(w->run, i, fmax(fabs(x[i]), fabs(w->x_new[i])));
     sum += (last / scale) * (last / scale);
   }
-  return sqrt(sum / SIZE(N));
+  return STRICT * sqrt(sum / SIZE(N));
 }
 
 /* Order 4: x (1 - s) + s (x_new + (1 - s) (H1 + s (H2 + s H3))), expanded. */
@@ -188,7 +189,7 @@ static double error_inside_implicit(Work *w) {
     const double size = fabs(w->stage[i]), scale = scale_of(w->run, i, size) + 16 * DBL_EPSILON * size;
     sum += (f[i] / scale) * (f[i] / scale);
   }
-  return sqrt(sum / SIZE(N));
+  return STRICT * sqrt(sum / SIZE(N));
 }
 
 /* ---- which of the two ---- */
@@ -200,6 +201,9 @@ static double attempt(Work *w, double t, const double *x, double h) {
 static void interpolate(Work *w, double t, const double *x, double h) {
   (w->implicit ? interpolate_implicit : interpolate_explicit)(w, t, x, h);
 }
+
+/* Of a step: what an instant within it is known to. */
+static double known(const Work *w) { return w->implicit ? KNOWN : DBL_EPSILON; }
 
 static double error_inside(Work *w) { return w->implicit ? error_inside_implicit(w) : error_inside_explicit(w); }
 
