@@ -251,6 +251,36 @@ static int missed(const Work *w) {
   return 0;
 }
 
+/* Whether guards with a root near the landed state are beyond their surfaces by more than a share of their ranges. */
+static int beyond(const Work *w, double share) {
+  for (int i = 0; i < G; ++i)
+    if (isfinite(w->delay[i]) && w->sign[i] * w->g_end[i] > share * w->range[i]) return 1;
+  return 0;
+}
+
+/* A step of length from x, put onto the constraints; whether it is sound. */
+static int stepped(Work *w, double t, const double *x, double length) {
+  return isfinite(attempt(w, t, x, length)) && finish(w, t + length);
+}
+
+/* Guards that jump, as forces do where a slip in 3D turns round as it ends: halve the step down to the instant before any
+   is beyond its surface, and list those that are just behind it. Return the length of the step, NaN if one failed. */
+static double before(Work *w, double t, const double *x, double length) {
+  Run *r = w->run;
+  double low = 0, high = length;
+  for (int pass = 0; pass < 60 && t + 0.5 * (low + high) != t + low && t + 0.5 * (low + high) != t + high; ++pass) {
+    const double middle = 0.5 * (low + high);
+    if (!stepped(w, t, x, middle)) return NAN;
+    *(beyond(w, 0) ? &high : &low) = middle;
+  }
+  if (!stepped(w, t, x, high)) return NAN;
+  r->n_fired = 0;
+  for (int i = 0; i < G; ++i)
+    if (isfinite(w->delay[i]) && w->sign[i] * w->g_end[i] >= 0) r->fired[r->n_fired++] = i;
+  if (low == 0) low = high; /* the step is as short as steps are */
+  return stepped(w, t, x, low) ? low : NAN;
+}
+
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
    method on the guards. Lists the guards that fired, none if it was a mistake. Return the length, or NaN if a step was
    not finite or its error more than `most` tolerances: what is unstable may by chance pass in a longer one. */
@@ -293,6 +323,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
   }
   r->n_fired = 0;
   if (length > 0 && mistaken(w, nearest)) return length;
+  if (length > 0 && beyond(w, 0.1)) return before(w, t, x, length);
   const double tie = fmax(1e-12 * fmax(fabs(t + length), h), known(w) * length);
   for (int i = 0; i < G; ++i) {
     if (!(w->delay[i] - soonest <= tie || (isfinite(w->delay[i]) && w->sign[i] * g[i] >= 0))) continue;
