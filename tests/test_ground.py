@@ -731,3 +731,22 @@ def test_mobilities_that_differ_beyond_measure_are_both_heeded():
     G_, b = np.diag([5e12, 0.75]), np.array([-0.3, -1.0])
     found = solve(G_, b, [Law((), 0), Law((), 1)])
     np.testing.assert_allclose(found.f, -b / np.diag(G_), rtol=1e-12)
+
+
+def test_a_point_that_leaves_an_edge_feels_nothing_of_its_corner():
+    """Put at the upper end of a slope, give or take round-off, and moving along it: it flies on, v = v0 - g t."""
+    draw = np.random.default_rng(0)
+    m = sl.Mechanism("edge")
+    body = m.link("body", mass=1.0)
+    m.slide("at", m.ground, body, axes="xy")
+    m.foot("tip", body.at(0, 0), friction=0.3)
+    for _ in range(24):
+        slope, top = draw.uniform(0.1, 1.2), draw.uniform(0.1, 0.5, 2)
+        along = np.array([math.cos(slope), math.sin(slope)])
+        low = top - along
+        edge = sl.ground.Profile([low[0] - 1, low[0], top[0], top[0] + 2], [low[1], low[1], top[1], top[1] - 1])
+        for place in top + 1e-16 * draw.uniform(-1, 1, (4, 2)):
+            start = m.assemble(at=tuple(place), rates={"at": tuple(2 * along)})
+            run = sl.simulate(m, start, until=0.02, ground=edge)
+            assert run.outcome.ok
+            np.testing.assert_allclose(run.end.velocities, 2 * along - [0, 9.81 * 0.02], atol=1e-5)

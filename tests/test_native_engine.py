@@ -409,3 +409,17 @@ def test_steps_become_explicit_again_where_a_motion_is_mild():
     assert not segment.implicit
     fine = stepper.run(request([0.0], 4.0, tolerance=1e-12))
     assert segment.x[0] == pytest.approx(fine.x[0], abs=1e-8)
+
+
+def test_where_a_guard_jumps_the_event_is_the_instant_before():
+    """x falls through 1/2, where one guard jumps by 3; another crosses zero smoothly 1e-9 s earlier, and fires alone."""
+    jumping = lambda t, x, p: ca.if_else(x > 0.5, 1.0, -2.0)  # noqa: E731
+    stepper = NativeEngine().prepare(flow(1, lambda t, x, p: ca.SX(-1), jumping))
+    segment = stepper.run(request([2.0], 3.0, [-1]))
+    assert segment.stop is Stop.EVENT
+    assert segment.breaks[-1] == pytest.approx(1.5, abs=1e-15)
+    assert segment.x[0] > 0.5
+    both = lambda t, x, p: ca.vertcat(jumping(t, x, p), x - 0.5 - 1e-9)  # noqa: E731
+    segment = NativeEngine().prepare(flow(1, lambda t, x, p: ca.SX(-1), both)).run(request([2.0], 3.0, [-1, -1]))
+    assert segment.fired == (1,)
+    assert segment.x[0] == pytest.approx(0.5 + 1e-9, abs=1e-14)
