@@ -412,7 +412,7 @@ def test_steps_become_explicit_again_where_a_motion_is_mild():
 
 
 def test_where_a_guard_jumps_the_event_is_the_instant_before():
-    """x falls through 1/2, where one guard jumps by 3; another crosses zero smoothly 1e-9 s earlier, and fires alone."""
+    """x falls through 1/2, where one guard jumps by 3; another crosses zero 1e-9 s earlier and fires alone."""
     jumping = lambda t, x, p: ca.if_else(x > 0.5, 1.0, -2.0)  # noqa: E731
     stepper = NativeEngine().prepare(flow(1, lambda t, x, p: ca.SX(-1), jumping))
     segment = stepper.run(request([2.0], 3.0, [-1]))

@@ -17,7 +17,9 @@
 #define IMPLICIT (ACTING + STAGES + 2) /* and of an implicit one */
 #define STRICT 30 /* by so much less than the tolerance errors are: those of explicit steps are, too */
 #define KNOWN 1e-7 /* of an implicit step: to what differences for derivatives let instants be known */
-#define PATIENCE 8 /* steps that stability limits, beyond those that it does not; one that failed counts twice */
+/* Steps that stability limits, beyond those that it does not, before implicit ones are tried; one that failed counts
+   twice. Factors of W take longer the more states there are. */
+#define PATIENCE (8 + N * N / 256)
 #define FEW 4 /* implicit steps: so few were not worth the change */
 #define LARGEST 256 /* number of states: more of them make factors dearer than evaluations */
 
