@@ -37,7 +37,7 @@ LEG = """<body pos="{x} {y} -0.1"><joint type="slide" axis="0 0 1" stiffness="60
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """CPU seconds, greatest depth of a foot (m), where the body ends, how far feet slid, and whether Saltus finds it ok."""
+    """CPU seconds, greatest depth of a foot (m), where the body ends, how far feet slid, whether Saltus finds it ok."""
 
     seconds: float
     deep: float
