@@ -496,6 +496,7 @@ static Work *opened(Run *r) {
   if (!w) return w;
   w->run = r, w->forces = w->spare_forces;
   memset(&w->of_projection, 0, sizeof w->of_projection);
+  memset(w->jump, 0, sizeof w->jump);
   int sound = taken(&w->of_flow, saltus_flow_work);
 #if PROJECT
   sound = sound && taken(&w->of_projection, saltus_project_work);

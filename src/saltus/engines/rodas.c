@@ -180,10 +180,11 @@ static void interpolate_implicit(Work *w, double t, const double *x, double h) {
 
 /* The error of that interpolant in the middle of the step in units of the tolerance: its defect p' - f(p) by W, since what
    decays at once is off by the defect over its rate. A step that passes over a decay, which its end does not show, is
-   too long. */
+   too long. The interpolant before the projection is judged, whose jump near a singular position does not fall with h. */
 static double error_inside_implicit(Work *w) {
   double f[SIZE(N)], sum = 0;
   place(w, 0.5);
+  for (int i = 0; i < N; ++i) w->stage[i] -= 0.5 * w->jump[i], w->rate[i] -= w->jump[i] / w->h;
   rhs(w, w->t + 0.5 * w->h, w->stage, f);
   for (int i = 0; i < N; ++i) f[i] = w->rate[i] - f[i];
   solved(w, f);
