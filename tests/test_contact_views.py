@@ -111,7 +111,7 @@ def test_strips_are_the_intervals_of_the_run():
     assert LOOKS["slip"]["hatch"]
 
 
-def test_torques_stand_on_the_axis_where_a_turn_is_stopped_alone(sliding):
+def test_torques_stand_on_the_axis_where_a_turn_is_stopped_alone(sliding, tmp_path):
     m = sl.Mechanism("arm", gravity=G)
     arm = m.rod("arm", mass=1.0, length=0.3)
     m.revolute("pin", m.ground, arm.start)
@@ -119,6 +119,10 @@ def test_torques_stand_on_the_axis_where_a_turn_is_stopped_alone(sliding):
     stopped = sl.simulate(m, m.assemble(pin=0.0), until=0.3)
     labels = [sl.view.plot_contacts(run).axes[1].get_ylabel() for run in (sliding, stopped)]
     assert labels == ["force (N)", "force (N), of turns (Nm)"]
+    sl.write(sliding, tmp_path / "run.nc")
+    alone = sl.read(tmp_path / "run.nc")
+    assert alone.mechanism is None  # it is drawn without its machine, whose units nobody knows
+    assert sl.view.plot_contacts(alone).axes[1].get_ylabel() == "force (N), of turns (Nm)"
 
 
 def test_a_path_shows_when_its_own_foot_is_on_the_ground():

@@ -451,9 +451,11 @@ class Mechanism(Packed, Shown, Loads):
         return {name: value(name, x) for name, x in given.items()}
 
     def _hint_at_degrees(self, given: Mapping[str, Any]) -> None:
-        """Warn of angles beyond a turn, which are mostly degrees."""
+        """Warn of angles beyond a turn, which are mostly degrees if somebody typed them: with a digit or two behind."""
         for name in self.turns:
-            if isinstance(angle := given.get(name), int | float | np.number) and abs(float(angle)) > math.tau:
+            if not isinstance(angle := given.get(name), int | float | np.number):
+                continue
+            if abs(float(angle)) > math.tau and round(float(angle), 2) == float(angle):
                 warnings.warn(f"{name} = {angle:g} of {self.name!r} {in_radians(float(angle))}", stacklevel=4)
 
     @unchanged
