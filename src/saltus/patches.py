@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from saltus.once import cached_property
+
 Row = tuple[float, float, float]
 FREE = (0.0, 0.0, 1e9)  # a circle that no foot leaves
 BEHIND = 1e-12  # m: a part whose end lies so far before its beginning has fallen out
@@ -38,6 +40,12 @@ class Patch:
     beside: int = -1
     part: int = 0
     free: Row = FREE
+
+    @cached_property
+    def numbers(self) -> tuple[float, ...]:
+        """What a contact's run-time parameters say of it."""
+        (first, second), corner = self.within, float(self.corner)
+        return *self.point, *self.normal, corner, *first, *second, *self.free
 
     def away(self, place: np.ndarray) -> tuple[float, float]:
         """How far (m) a place is inside of `within`, and its distance from the piece's line or from the edge."""

@@ -101,8 +101,7 @@ class Now:
         if x.slips:
             out.append(self.share)
         if self.patch is not None:
-            (first, second), corner = self.patch.within, self.patch.corner
-            out += [*self.patch.point, *self.patch.normal, corner, *first, *second, *self.patch.free]
+            out += self.patch.numbers
         elif "within" in x.places:
             out += [*([0.0] * 11), *FREE]
         if "reference" in x.places:

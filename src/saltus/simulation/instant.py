@@ -15,6 +15,7 @@ from saltus.dynamics.unilateral import GROWN
 from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
+from saltus.hybrid.transition import ROUND_OFF
 from saltus.once import cached_property
 from saltus.simulation.contacts import STILL, Contacts, Now
 from saltus.simulation.sharing import Group, spread
@@ -334,7 +335,7 @@ class _Instant:
         still = [
             row for i in candidates for row in contacts.rows(i)[0 if at_rest[i] else contacts.c.elements[i].slips :]
         ]
-        if still:
+        if still and np.abs(self.u[still]).max() > ROUND_OFF * float((np.abs(self.A[still]) @ np.abs(self.v)).max()):
             off = self.parts.among(still).constrained_velocity(self.u[still])
             if np.abs(off).max() <= LEVER * np.abs(self.u[still]).max():  # a dead centre makes much of what is nothing
                 return self.v - off
