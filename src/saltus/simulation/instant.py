@@ -20,8 +20,7 @@ from saltus.once import cached_property
 from saltus.simulation.contacts import STILL, Contacts, Now
 from saltus.simulation.sharing import Group, spread
 
-TOUCHING = 1e-9  # m: a contact so near touches
-SOON = 1e-6  # s: and it strikes now if it would be there within this
+SOON = 1e-6  # s: a contact that touches strikes now if it would be there within this
 REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 NULL = 1e-12  # of the largest mobility: none
@@ -81,7 +80,7 @@ def settle(
     now.turn()
     now.soften()
     hard = [i for i, one in enumerate(contacts.now) if one.element.normal and not one.element.soft]
-    touching = [i for i in hard if contacts.now[i].closed or now.gaps[i] <= TOUCHING]
+    touching = [i for i in hard if contacts.now[i].closed or now.gaps[i] <= contacts.near]
     slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
     strikes = any(now.across(i) < -max(slow, now.gaps[i] / SOON) for i in touching)
     moves = strikes or any(abs(now.across(i)) > REST for i in touching)
@@ -90,7 +89,8 @@ def settle(
     impact, rests = now.collide(touching, stays) if strikes else (None, 0.0)
     now.shake(stretched)
     struck = impact is not None
-    resting = now.resting(touching, stays, slow)
+    near = [i for i in touching if struck or contacts.now[i].closed or now.across(i) <= slow]  # who left has left
+    resting = now.resting(near, stays, slow)
     rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
     try:
         now.choose([*resting, *rubs], struck)
@@ -187,7 +187,7 @@ class _Instant:
             one, place = contacts.now[i], contacts.own(self.holds, i)
             pulls = forces[contacts.tangential(i)]
             if not one.closed:
-                one.closed = one.stick = bool(self.gaps[i] <= TOUCHING and self.across(i) < 0)
+                one.closed = one.stick = bool(self.gaps[i] <= contacts.near and self.across(i) < 0)
                 one.anchor = place
             elif self.leaving.get(i) == "normal":
                 one.closed = one.stick = False
