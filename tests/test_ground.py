@@ -1,6 +1,7 @@
 """Shapes of the ground, faces that move, contacts that depend on each other; the contact problem; bad input."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy.integrate import solve_ivp
 import saltus as sl
 from saltus.dynamics.contact_problem import Law, NoForces, solve
 from saltus.errors import BadModel, BadValue, UnknownName
+from saltus.simulation.run import HOPS, _Run
 
 G = 9.81
 
@@ -628,6 +630,18 @@ def test_bounces_without_end_are_told_and_those_that_end_pass(restitution, kind,
     m.foot("sole", body.at(0, 0), friction=0.3, restitution=restitution)
     run = sl.simulate(m, m.assemble(base=(0, 0), rates={"base": (0, 4e-5)}), until=0.05, rate=100)
     assert run.outcome.kind == kind
+
+
+@pytest.mark.parametrize(("last", "ends"), [(None, True), (0.0, True), (0.9999, False)])
+def test_instants_that_share_loads_anew_without_end_are_told(last, ends):
+    """Each takes 0.998 of the one before, as bounces that end do; they end a run if there was no event for long."""
+    times = 1 - 1e-3 * 0.998 ** np.arange(2 * HOPS)
+    events = [] if last is None else [SimpleNamespace(t=last)]
+    run = SimpleNamespace(_met_at=times.tolist(), log=SimpleNamespace(events=events))
+    assert _Run._hops(run) is ends
+    run = SimpleNamespace(_met_at=(100 * times).tolist(), log=SimpleNamespace(events=events))
+    assert not _Run._hops(run)  # slow enough
+    assert not _Run._hops(SimpleNamespace(_met_at=times[1:].tolist(), log=run.log))
 
 
 def test_bounces_of_a_foot_that_another_presses_come_to_rest():
