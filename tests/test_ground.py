@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 import saltus as sl
 from saltus.dynamics.contact_problem import Law, NoForces, solve
-from saltus.errors import BadModel, BadValue, UnknownName
+from saltus.errors import BadModel, BadValue, Singular, UnknownName
 from saltus.simulation.run import HOPS, _Run
 
 G = 9.81
@@ -606,6 +606,16 @@ def test_a_foot_that_nothing_moves_is_refused():
     m.foot("base", post.origin, friction=0.5)
     with pytest.raises(BadModel, match="no coordinate of 'point' moves it"):
         sl.simulate(m, m.assemble(at=(0, 1.0)), until=1.0)
+
+
+def test_a_point_mass_that_turns_and_starts_with_an_impact_is_refused_as_singular():
+    m = sl.Mechanism("dart")
+    body = m.link("body", mass=0.5, inertia=0.0, com=(-0.01, 0.025))
+    m.planar("at", m.ground, body)
+    m.foot("left", body.at(-0.3, 0.3), friction=0.0)
+    height = 0.3 * math.sin(1) - 0.3 * math.cos(1)
+    with pytest.raises(Singular, match=r"a motion of at\.x, at\.y, at\.angle moves nothing heavy"):
+        sl.simulate(m, m.assemble(at=(0, height, 1.0), rates={"at": (0.1, -0.07, -0.05)}), until=1.0)
 
 
 def test_ground_without_feet_and_graphs_with_stops_are_refused():
