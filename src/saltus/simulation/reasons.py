@@ -23,7 +23,7 @@ def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray)
         ended = "all max_steps steps are used up" if stop is Stop.LIMIT else "no step is short enough"
         return (
             f"{ended} in {name!r}: {', '.join(poles)} is at the pole of its angles (gimbal lock), where the other two "
-            "turn ever faster, and what acts on one of them is without bound; give the joint a quaternion, m.free(...) "
+            "turn ever faster, and forces on one of them grow for ever; give the joint a quaternion, m.free(...) "
             "without rotation=, or angles in another order"
         )
     if stop is Stop.LIMIT:

@@ -325,7 +325,9 @@ class _Run:
         felt = response(now, self.t, p, self.z, self._stepper(now).look)
         x = now.state_vector(self.q, self.v, None, self.z)
         if not stays:
-            now.check_heavy(self.t, x, p)  # before an impact of the start, which would ask for impulses out of round-off
+            now.check_heavy(
+                self.t, x, p
+            )  # before an impact of the start, which would ask for impulses out of round-off
         try:
             out = settle(self.contacts, self.t, self.q, self.v, felt, fired)
         except NoForces as problem:
