@@ -1,6 +1,7 @@
 """Shapes of the ground, faces that move, contacts that depend on each other; the contact problem; bad input."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from scipy.integrate import solve_ivp
 
 import saltus as sl
 from saltus.dynamics.contact_problem import Law, NoForces, solve
-from saltus.errors import BadModel, BadValue, UnknownName
+from saltus.errors import BadModel, BadValue, Singular, UnknownName
+from saltus.simulation.run import HOPS, _Run
 
 G = 9.81
 
@@ -610,6 +612,16 @@ def test_a_foot_that_nothing_moves_is_refused():
         sl.simulate(m, m.assemble(at=(0, 1.0)), until=1.0)
 
 
+def test_a_point_mass_that_turns_and_starts_with_an_impact_is_refused_as_singular():
+    m = sl.Mechanism("dart")
+    body = m.link("body", mass=0.5, inertia=0.0, com=(-0.01, 0.025))
+    m.planar("at", m.ground, body)
+    m.foot("left", body.at(-0.3, 0.3), friction=0.0)
+    height = 0.3 * math.sin(1) - 0.3 * math.cos(1)
+    with pytest.raises(Singular, match=r"a motion of at\.x, at\.y, at\.angle moves nothing heavy"):
+        sl.simulate(m, m.assemble(at=(0, height, 1.0), rates={"at": (0.1, -0.07, -0.05)}), until=1.0)
+
+
 def test_ground_without_feet_and_graphs_with_stops_are_refused():
     m = sl.Mechanism("none")
     m.slide("at", m.ground, m.link("body", mass=1.0, inertia=0.1), axes="xy")
@@ -632,6 +644,18 @@ def test_bounces_without_end_are_told_and_those_that_end_pass(restitution, kind,
     m.foot("sole", body.at(0, 0), friction=0.3, restitution=restitution)
     run = sl.simulate(m, m.assemble(base=(0, 0), rates={"base": (0, 4e-5)}), until=0.05, rate=100)
     assert run.outcome.kind == kind
+
+
+@pytest.mark.parametrize(("last", "ends"), [(None, True), (0.0, True), (0.9999, False)])
+def test_instants_that_share_loads_anew_without_end_are_told(last, ends):
+    """Each takes 0.998 of the one before, as bounces that end do; they end a run if there was no event for long."""
+    times = 1 - 1e-3 * 0.998 ** np.arange(2 * HOPS)
+    events = [] if last is None else [SimpleNamespace(t=last)]
+    run = SimpleNamespace(_met_at=times.tolist(), log=SimpleNamespace(events=events))
+    assert _Run._hops(run) is ends
+    run = SimpleNamespace(_met_at=(100 * times).tolist(), log=SimpleNamespace(events=events))
+    assert not _Run._hops(run)  # slow enough
+    assert not _Run._hops(SimpleNamespace(_met_at=times[1:].tolist(), log=run.log))
 
 
 def test_bounces_of_a_foot_that_another_presses_come_to_rest():

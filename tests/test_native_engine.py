@@ -391,6 +391,27 @@ def test_a_stiff_motion_is_followed_by_implicit_steps(tolerance):
     np.testing.assert_allclose(at(segment, times)[:, 0], np.cos(times), atol=50 * tolerance)
 
 
+def test_a_slow_slip_of_what_is_fast_takes_long_steps():
+    """A slip s of 1e-5 m/s on a belt at 10 m/s, s' = 10 (d - s / |s|), follows the direction d, which turns.
+
+    Belt and body gain 20 m/s2, of which the slip feels nothing: that has to cancel in derivatives that are differences.
+    """
+    slow, turn = 1e-5, lambda t: 0.8 + 0.2 * ca.sin(t)
+
+    def rates(t, x, p):
+        slip = x[1:] - ca.vertcat(x[0], 0)
+        way = ca.vertcat(ca.cos(turn(t)), ca.sin(turn(t)))
+        return ca.vertcat(20, ca.vertcat(20, 0) + 10 * (way - slip / ca.sqrt(ca.sumsqr(slip))))
+
+    stepper = NativeEngine().prepare(flow(3, rates))
+    segment = stepper.run(request([10.0, 10.0 + slow * np.cos(0.8), slow * np.sin(0.8)], 0.5, max_steps=10_000))
+    assert segment.stop is Stop.END
+    assert segment.evaluations < 10_000
+    end = float(turn(0.5))
+    assert segment.x[1] - segment.x[0] == pytest.approx(slow * np.cos(end), abs=1e-9)
+    assert segment.x[2] == pytest.approx(slow * np.sin(end), abs=1e-9)
+
+
 def test_an_event_of_a_stiff_motion_is_where_the_motion_is():
     """The same, crossing zero at pi / 2, and a mild one beside it that falls to -1 there."""
     stepper = NativeEngine().prepare(

@@ -526,6 +526,15 @@ def test_a_body_at_the_pole_of_its_angles_is_told_so():
     assert "base is at the pole of its angles (gimbal lock)" in run.outcome.detail
 
 
+def test_a_damper_on_an_angle_that_is_lost_at_the_pole_is_told_so():
+    m, start = tumbling("zyx", 0.5)
+    m.joint_spring("bushing", "base.r1z", damping=0.2)
+    rates = dict(zip(m.v_names, start.velocities, strict=True))
+    run = sl.simulate(m, m.assemble(near=dict(zip(m.q_names, start.positions, strict=True)), rates=rates), until=1.0)
+    assert run.outcome.kind == "step too small"
+    assert "base is at the pole of its angles (gimbal lock)" in run.outcome.detail
+
+
 def test_a_stiff_motion_takes_implicit_steps():
     """A light rod on a strong damper, T = I/d = 1e-8 s: closed form of I x'' + d x' + k x = 0, from rest at 1 rad."""
     if find_compiler() is None:

@@ -9,7 +9,7 @@
    Written in front of this text, by native.py: the C of the flow as CasADi gives it,
      saltus_flow(t, x, p) -> (f, g, forces), derivatives, guards and more,  saltus_project(t, x, p) -> x,
    and N (states), G (guards), F (forces), PROJECT (0 or 1), DENSE (1: store degree 7, 0: store cubic Hermite),
-   ACTS (which states rates depend on), ACTING (how many), TIMED (whether on time itself, too). */
+   ACTS (which states rates depend on), ACTING (how many). */
 
 #include <float.h>
 #include <stdlib.h>

@@ -216,9 +216,8 @@ def _source(flow: Flow, dense: bool) -> str:
     if flow.project is not None:
         functions.append(densified(flow.project, "saltus_project"))
     sizes = {"N": flow.n, "G": flow.n_guards, "F": flow.n_forces}
-    sizes |= {"PROJECT": int(flow.project is not None), "DENSE": int(dense)}
     acts = flow.acting
-    sizes |= {"ACTING": sum(acts), "TIMED": int(flow.rhs.jac_sparsity(0, 0).nnz() > 0)}
+    sizes |= {"PROJECT": int(flow.project is not None), "DENSE": int(dense), "ACTING": sum(acts)}
     defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
     defines += f"static const unsigned char ACTS[] = {{{', '.join(str(int(x)) for x in acts) or '0'}}};\n"
     integrator = "".join(Path(__file__).with_name(f"{name}.c").read_text() for name in ("dop853", "rodas", "events"))

@@ -11,10 +11,12 @@
 
 #define GAMMA 0.21193756319429014
 #define STAGES 8
-#define DIFFERENCE 1e-9 /* of a state, or of 1 */
+#define DIFFERENCE 1e-10 /* of a state, or of 1 */
+#define ALONG 1e-7 /* of a state, or of 1, and AHEAD of a step: for the derivative along the motion */
+#define AHEAD 1e-3
 #define STABLE 5.0 /* h times the largest rate that decays, up to which explicit steps are stable */
 #define EXPLICIT 16 /* evaluations of an explicit step */
-#define IMPLICIT (ACTING + STAGES + 2) /* and of an implicit one */
+#define IMPLICIT (ACTING + STAGES + 3) /* and of an implicit one */
 #define STRICT 30 /* by so much less than the tolerance errors are: those of explicit steps are, too */
 #define KNOWN 1e-7 /* of an implicit step: to what differences for derivatives let instants be known */
 /* Steps that stability limits, beyond those that it does not, before implicit ones are tried; one that failed counts
@@ -59,9 +61,13 @@ static const double DENSE_IMPLICIT[3][STAGES] = {
 };
 
 /* df/dx and df/dt at the start of a step, whose rates are k[0]. Differences are short against slips that have just begun,
-   at 0.1 sqrt(tolerance) in m/s, and long against round-off. */
-static void differentiate(Work *w, double t, const double *x) {
-  double y[SIZE(N)], f[SIZE(N)];
+   at 0.1 sqrt(tolerance) in m/s, and long against round-off.
+
+   What is fast cancels along the motion: there df/dx times the rates is far less than each of its terms, and a slow slip
+   bends these within a difference. That would hold steps as short as explicit ones. So the derivative along the motion
+   is a difference of its own, and what it is beside df/dx times the rates counts as df/dt. */
+static void differentiate(Work *w, double t, const double *x, double h) {
+  double y[SIZE(N)], f[SIZE(N)], back[SIZE(N)], rate = 1;
   memcpy(y, x, N * sizeof(double));
   for (int j = 0; j < N; ++j) {
     if (!ACTS[j]) {
@@ -74,9 +80,16 @@ static void differentiate(Work *w, double t, const double *x) {
     for (int i = 0; i < N; ++i) w->slope[i][j] = (f[i] - w->k[0][i]) / d;
     y[j] = x[j];
   }
-  const double d = 1e-8 * fmax(1, fabs(t));
-  if (TIMED) rhs(w, t + d, x, f);
-  for (int i = 0; i < N; ++i) w->by_time[i] = TIMED ? (f[i] - w->k[0][i]) / d : 0;
+  for (int i = 0; i < N; ++i) rate = fmax(rate, fabs(w->k[0][i]) / fmax(1, fabs(x[i])));
+  const double d = fmin(AHEAD * h, ALONG / rate);
+  for (int i = 0; i < N; ++i) y[i] = x[i] + d * w->k[0][i];
+  rhs(w, t + d, y, f);
+  for (int i = 0; i < N; ++i) y[i] = x[i] - d * w->k[0][i];
+  rhs(w, t - d, y, back);
+  for (int i = 0; i < N; ++i) {
+    w->by_time[i] = (f[i] - back[i]) / (2 * d);
+    for (int j = 0; j < N; ++j) w->by_time[i] -= w->slope[i][j] * w->k[0][j];
+  }
   w->differentiated = 1;
 }
 
@@ -139,7 +152,7 @@ static void solved(const Work *w, double *b) {
 /* The same as `attempt_explicit`. Increments are k[1] to k[8]. */
 static double attempt_implicit(Work *w, double t, const double *x, double h) {
   double y[SIZE(N)], sum = 0;
-  if (!w->differentiated) differentiate(w, t, x);
+  if (!w->differentiated) differentiate(w, t, x, h);
   if (!factored(w, h)) return NAN;
   for (int s = 0; s < STAGES; ++s) {
     double *u = w->k[s + 1];

@@ -25,7 +25,7 @@ REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves 
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
-HALVINGS = 40
+SHARES = 1e-12  # of a restitution: what the one that gains nothing is known to
 
 Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Accelerations and forces of all rows at (q, v, block), as the run has them."""
@@ -291,11 +291,17 @@ class _Instant:
         except NoForces:  # where friction jams a contact it cannot bounce
             p, gained = struck(0.0)
         if gained > GAINS * T and bounce.any():
-            low, high = 0.0, 1.0
-            for _ in range(HALVINGS):
-                middle = (low + high) / 2
-                low, high = (middle, high) if struck(middle)[1] <= 0 else (low, middle)
-            p, gained = struck(low)
+            from scipy.optimize import brentq  # loads slowly, and few instants need it
+
+            lost = [0.0]  # shares at which nothing is gained: none of the restitution is one
+
+            def gain(share: float) -> float:
+                found = struck(share)[1]
+                lost.extend([share] * (found <= 0))
+                return found if share > 0 else min(found, 0.0)
+
+            brentq(gain, 0.0, 1.0, xtol=SHARES, disp=False)
+            p, gained = struck(max(lost))
         change = parts.push(p)
         self.v, self.u = self.v + change, self.u + self.A @ change
         works = p * (arrive + G @ p / 2)

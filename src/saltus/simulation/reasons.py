@@ -19,14 +19,14 @@ POLE = 1e-3  # rad: so near to its pole a joint of three angles is lost
 def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray) -> str:
     """Reason of an engine's stop in a mode under the controller `law` ("" if there is none), and the remedy."""
     name = now.domain.name
+    if stop is not Stop.NOT_FINITE and (poles := _at_pole(now, x)):
+        ended = "all max_steps steps are used up" if stop is Stop.LIMIT else "no step is short enough"
+        return (
+            f"{ended} in {name!r}: {', '.join(poles)} is at the pole of its angles (gimbal lock), where the other two "
+            "turn ever faster, and forces on one of them grow for ever; give the joint a quaternion, m.free(...) "
+            "without rotation=, or angles in another order"
+        )
     if stop is Stop.LIMIT:
-        poles = _at_pole(now, x)
-        if poles:
-            return (
-                f"all max_steps steps are used up in {name!r}: {', '.join(poles)} is at the pole of its angles (gimbal "
-                "lock), where the other two turn ever faster; give the joint a quaternion, m.free(...) without "
-                "rotation=, or angles in another order"
-            )
         return (
             f"all max_steps steps are used up in {name!r}: its motion is very fast or stiff against the time asked "
             "for, or links differ so much in mass that round-off exceeds the tolerance; try a looser tolerance, "
