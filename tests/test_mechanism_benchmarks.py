@@ -59,6 +59,16 @@ def test_a_crank_too_many_changes_nothing():
     assert row.error < 1e-7
 
 
+def test_a_step_over_a_dead_centre_is_as_exact_inside_as_at_its_ends():
+    """A step of 12 ms once ended within 1e-12 rad of the pendulum that this is, and was 4e-7 rad off between."""
+    m, _ = machines.parallelogram(3, 1.0, 0.0)
+    angle, rate = -2.8841484100105235, -5.801668373657651
+    run = sl.simulate(m, machines.on_cranks(m, angle, rate), until=2.0, tolerance=1e-12)
+    pull = benchmarks.parallelogram_pull(3)
+    exact = [benchmarks.pendulum(pull, angle, rate, t) for t in run.t[250:265]]
+    np.testing.assert_allclose(run.q.foot0[250:265], exact, atol=2e-9)
+
+
 def test_light_links_keep_their_digits():
     """What lets singular positions pass is not felt by a coupler of 1e-9 kg between links of 1 kg."""
     m = sl.Mechanism("light coupler")

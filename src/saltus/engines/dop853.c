@@ -71,6 +71,7 @@ typedef struct {
   double lu[SIZE(N)][SIZE(N)];
   int pivot[SIZE(N)];
   int implicit, differentiated, strained, patience, taken;
+  double begun; /* length of the step at which implicit ones began, 0 if none did */
 } Work;
 
 /* One guard at one point of the step. */

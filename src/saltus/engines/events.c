@@ -373,13 +373,25 @@ static int advance(Work *w, double *t, double t_new, double h) {
   return 1;
 }
 
+#define CLEAR 30 /* times what the projection moved: so large an error inside a step is its own */
+
+/* By how much the projection moved the end of the step, in units of the tolerance. */
+static double jumped(const Work *w) {
+  double sum = 0;
+  for (int i = 0; i < N; ++i) {
+    const double share = w->jump[i] / scale_of(w->run, i, fabs(w->x_new[i]));
+    sum += share * share;
+  }
+  return sqrt(sum / SIZE(N));
+}
+
 static int integrate(Work *w) {
   /* PI control after Gustafsson as in Hairer's code: exponents, safety, and bounds of the change of step. */
   const double beta = 0.04, safety = 0.9, shrink = 3, grow = 1.0 / 6;
   Run *r = w->run;
   double t = r->t, h = r->step, error_before = 1e-4, length_before = 0;
   int halvings = 0, failed_before = 0;
-  change(w, r->implicit && N <= LARGEST);
+  change(w, r->implicit && N <= LARGEST), w->begun = w->implicit ? h : 0;
   w->patience = PATIENCE;
   flow(w, t, r->x, w->k[0], w->g[0]);
   if (!finite_all(r->x, N) || !finite_all(w->k[0], N)) return NOT_FINITE;
@@ -400,11 +412,14 @@ static int integrate(Work *w) {
       sound = finished = finish(w, t_new);
       if (sound) {
         (DENSE ? interpolate : interpolate_cubic)(w, t, r->x, length);
-        /* Both fall with the eighth power of h, or the fifth. What does not, as the jump of a projection that is
-           uncertain near a singular position, must not shorten steps for ever; of a stiff motion the ends of implicit
-           steps say nothing of what is between. */
-        const double most = w->implicit ? INFINITY : 1e3 * error;
-        if (DENSE) error = fmax(error, fmin(error_inside(w), most));
+        /* Both fall with a power of h. What does not must not shorten steps for ever: the jump of a projection that is
+           uncertain near a singular position, or a kink of the rates, to which an explicit step that failed before may
+           owe it; of a stiff motion the ends of implicit steps say nothing of what is between. */
+        if (DENSE) {
+          const double inside = error_inside(w);
+          const int own = inside > CLEAR * jumped(w) && (w->implicit || !failed_before);
+          error = fmax(error, own ? inside : fmin(inside, 1e3 * error));
+        }
       }
     }
     if (sound && error > 1) {
@@ -413,12 +428,13 @@ static int integrate(Work *w) {
       if (!w->implicit) {
         if (!finished) rhs(w, t_new, w->x_new, w->k[12]);
         if (stiff(w, length, w->k[12], 1)) {
-          change(w, 1);
+          change(w, 1), w->begun = length;
           continue;
         }
       }
-      r->step = h = length / fmin(shrink, pow(error, power) / safety);
-      if (h < smallest) return STEP_TOO_SMALL;
+      h = length / fmin(shrink, pow(error, power) / safety);
+      if (h < smallest && !give_up(w, &h)) return STEP_TOO_SMALL;
+      r->step = h;
       continue;
     }
     double event = INFINITY, landed = NAN;
@@ -447,6 +463,7 @@ static int integrate(Work *w) {
     }
     const int changes = w->implicit ? mild(w, r->x, length, error) : stiff(w, length, w->k[12], 0);
     if (!advance(w, &t, t_new, length)) return NO_MEMORY;
+    if (changes && !w->implicit) w->begun = length;
     if (changes) change(w, !w->implicit), error = 1;
     if (G > 0) {
       arm(w, 1, w->g[SAMPLES - 1]);
@@ -459,8 +476,8 @@ static int integrate(Work *w) {
       next = fmin(next, length * fmax(1 / shrink, length / length_before * pow(error_before / error, power) / change));
     if (failed_before) next = fmin(next, length);
     h = last ? fmax(h, next) : next; /* a step cut at the end says nothing against longer ones */
+    if (h < smallest && h < length && !give_up(w, &h)) return STEP_TOO_SMALL;
     r->step = h;
-    if (h < smallest && h < length) return STEP_TOO_SMALL;
     error_before = fmax(error, 1e-4), length_before = length;
     failed_before = halvings = 0;
   }

@@ -22,6 +22,7 @@
 /* Steps that stability limits, beyond those that it does not, before implicit ones are tried; one that failed counts
    twice. Factors of W take longer the more states there are. */
 #define PATIENCE (8 + N * N / 256)
+#define NEVER 1000 /* of that patience: no end */
 #define FEW 4 /* implicit steps: so few were not worth the change */
 #define LARGEST 256 /* number of states: more of them make factors dearer than evaluations */
 
@@ -193,11 +194,10 @@ static void interpolate_implicit(Work *w, double t, const double *x, double h) {
 
 /* The error of that interpolant in the middle of the step in units of the tolerance: its defect p' - f(p) by W, since what
    decays at once is off by the defect over its rate. A step that passes over a decay, which its end does not show, is
-   too long. The interpolant before the projection is judged, whose jump near a singular position does not fall with h. */
+   too long. */
 static double error_inside_implicit(Work *w) {
   double f[SIZE(N)], sum = 0;
   place(w, 0.5);
-  for (int i = 0; i < N; ++i) w->stage[i] -= 0.5 * w->jump[i], w->rate[i] -= w->jump[i] / w->h;
   rhs(w, w->t + 0.5 * w->h, w->stage, f);
   for (int i = 0; i < N; ++i) f[i] = w->rate[i] - f[i];
   solved(w, f);
@@ -235,7 +235,7 @@ static void change(Work *w, int implicit) {
    stability limits steps (Hairer, Norsett and Wanner, section IV.2). */
 static int stiff(Work *w, double h, const double *f, int failed) {
   double by = 0, way = 0;
-  if (N > LARGEST) return 0;
+  if (N > LARGEST || w->patience == NEVER) return 0;
   for (int i = 0; i < N; ++i) {
     const double scale = scale_of(w->run, i, fabs(w->x_new[i]));
     const double df = (f[i] - w->k[11][i]) / scale, dx = (w->x_new[i] - w->last[i]) / scale;
@@ -248,10 +248,20 @@ static int stiff(Work *w, double h, const double *f, int failed) {
   return w->strained >= w->patience || (failed && strain > 3 * STABLE * IMPLICIT / EXPLICIT);
 }
 
+/* Go back, for good, to explicit steps of the length they had before implicit ones began: they may pass what no implicit
+   step is short enough for, as a kink of the rates. Whether there was a way back. */
+static int give_up(Work *w, double *h) {
+  const double begun = w->begun;
+  if (!(begun > 0)) return 0;
+  change(w, 0);
+  w->patience = NEVER, w->begun = 0, *h = begun;
+  return 1;
+}
+
 /* Whether explicit steps would serve better than implicit ones of length h from x, which do not grow any more. */
 static int mild(Work *w, const double *x, double h, double error) {
   ++w->taken;
   if (error < 0.1 || h * fastest(w, x) * EXPLICIT > STABLE * IMPLICIT) return 0;
-  if (w->taken <= FEW) w->patience = 2 * w->patience < 1000 ? 2 * w->patience : 1000; /* it was not worth the while */
+  if (w->taken <= FEW) w->patience = 2 * w->patience < NEVER ? 2 * w->patience : NEVER; /* it was not worth the while */
   return 1;
 }
