@@ -412,6 +412,15 @@ def test_a_slow_slip_of_what_is_fast_takes_long_steps():
     assert segment.x[2] == pytest.approx(slow * np.sin(end), abs=1e-9)
 
 
+def test_a_stiff_motion_that_a_projection_moves_by_a_little_goes_on():
+    """The same as two above, and a place that is 5e-9 off its constraint at first, which no shorter step mends."""
+    rates = lambda t, x, p: ca.vertcat(-1e6 * (x[0] - ca.cos(t)) - ca.sin(t), 0)  # noqa: E731
+    stepper = NativeEngine().prepare(flow(2, rates, project=lambda t, x, p: ca.vertcat(x[0], 5e-9)))
+    segment = stepper.run(request([1.0, 0.0], 1.0, implicit=True))
+    assert segment.stop is Stop.END
+    np.testing.assert_allclose(segment.x, [np.cos(1.0), 5e-9], atol=1e-9)
+
+
 def test_an_event_of_a_stiff_motion_is_where_the_motion_is():
     """The same, crossing zero at pi / 2, and a mild one beside it that falls to -1 there."""
     stepper = NativeEngine().prepare(

@@ -56,7 +56,7 @@ typedef struct {
   Memory of_flow, of_projection;
   double k[16][SIZE(N)];   /* stages; k[0] and k[12] are the derivatives at the two ends of the step */
   double stage[SIZE(N)], last[SIZE(N)], x_new[SIZE(N)], rate[SIZE(N)]; /* last: of the stages of an explicit step */
-  double jump[SIZE(N)];    /* by which x_new was projected */
+  double moved[SIZE(N)];   /* by the projection of the step's end */
   double poly[8][SIZE(N)]; /* the interpolant of the step, by powers of s in [0, 1] */
   int degree;
   double t, h;             /* the step poly stands for */
@@ -212,14 +212,14 @@ static double attempt_explicit(Work *w, double t, const double *x, double h) {
 
 /* Project x_new and evaluate the derivative there; return whether all is finite. */
 static int finish(Work *w, double t_new) {
-#if PROJECT
   double y[SIZE(N)];
   memcpy(y, w->x_new, N * sizeof(double));
+#if PROJECT
   const Memory *m = &w->of_projection;
   m->arg[0] = &t_new, m->arg[1] = y, m->arg[2] = w->run->p, m->res[0] = w->x_new;
   if (saltus_project(m->arg, m->res, m->iw, m->w, 0)) return 0;
-  for (int i = 0; i < N; ++i) w->jump[i] = w->x_new[i] - y[i];
 #endif
+  for (int i = 0; i < N; ++i) w->moved[i] = w->x_new[i] - y[i];
   flow(w, t_new, w->x_new, w->k[12], w->g_end);
   for (int i = 0; i < G; ++i)
     if (isnan(w->g_end[i])) return 0; /* it could never fire: a foot above ground that has no height there */

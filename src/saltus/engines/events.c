@@ -376,10 +376,10 @@ static int advance(Work *w, double *t, double t_new, double h) {
 #define CLEAR 30 /* times what the projection moved: so large an error inside a step is its own */
 
 /* By how much the projection moved the end of the step, in units of the tolerance. */
-static double jumped(const Work *w) {
+static double shifted(const Work *w) {
   double sum = 0;
   for (int i = 0; i < N; ++i) {
-    const double share = w->jump[i] / scale_of(w->run, i, fabs(w->x_new[i]));
+    const double share = w->moved[i] / scale_of(w->run, i, fabs(w->x_new[i]));
     sum += share * share;
   }
   return sqrt(sum / SIZE(N));
@@ -413,11 +413,12 @@ static int integrate(Work *w) {
       if (sound) {
         (DENSE ? interpolate : interpolate_cubic)(w, t, r->x, length);
         /* Both fall with a power of h. What does not must not shorten steps for ever: the jump of a projection that is
-           uncertain near a singular position, or a kink of the rates, to which an explicit step that failed before may
-           owe it; of a stiff motion the ends of implicit steps say nothing of what is between. */
+           uncertain near a singular position or between rows that depend on each other, or a kink of the rates, to which
+           an explicit step that failed before may owe it; of a stiff motion the ends of implicit steps say nothing of
+           what is between. */
         if (DENSE) {
           const double inside = error_inside(w);
-          const int own = inside > CLEAR * jumped(w) && (w->implicit || !failed_before);
+          const int own = inside > CLEAR * shifted(w) && (w->implicit || !failed_before);
           error = fmax(error, own ? inside : fmin(inside, 1e3 * error));
         }
       }
@@ -513,7 +514,6 @@ static Work *opened(Run *r) {
   if (!w) return w;
   w->run = r, w->forces = w->spare_forces;
   memset(&w->of_projection, 0, sizeof w->of_projection);
-  memset(w->jump, 0, sizeof w->jump);
   int sound = taken(&w->of_flow, saltus_flow_work);
 #if PROJECT
   sound = sound && taken(&w->of_projection, saltus_project_work);

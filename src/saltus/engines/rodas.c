@@ -13,10 +13,10 @@
 #define STAGES 8
 #define DIFFERENCE 1e-10 /* of a state, or of 1 */
 #define ALONG 1e-7 /* of a state, or of 1, and AHEAD of a step: for the derivative along the motion */
-#define AHEAD 1e-3
+#define AHEAD 1e-4
 #define STABLE 5.0 /* h times the largest rate that decays, up to which explicit steps are stable */
 #define EXPLICIT 16 /* evaluations of an explicit step */
-#define IMPLICIT (ACTING + STAGES + 3) /* and of an implicit one */
+#define IMPLICIT (ACTING + STAGES + 2) /* and of an implicit one */
 #define STRICT 30 /* by so much less than the tolerance errors are: those of explicit steps are, too */
 #define KNOWN 1e-7 /* of an implicit step: to what differences for derivatives let instants be known */
 /* Steps that stability limits, beyond those that it does not, before implicit ones are tried; one that failed counts
@@ -68,7 +68,7 @@ static const double DENSE_IMPLICIT[3][STAGES] = {
    bends these within a difference. That would hold steps as short as explicit ones. So the derivative along the motion
    is a difference of its own, and what it is beside df/dx times the rates counts as df/dt. */
 static void differentiate(Work *w, double t, const double *x, double h) {
-  double y[SIZE(N)], f[SIZE(N)], back[SIZE(N)], rate = 1;
+  double y[SIZE(N)], f[SIZE(N)], rate = 1;
   memcpy(y, x, N * sizeof(double));
   for (int j = 0; j < N; ++j) {
     if (!ACTS[j]) {
@@ -85,10 +85,8 @@ static void differentiate(Work *w, double t, const double *x, double h) {
   const double d = fmin(AHEAD * h, ALONG / rate);
   for (int i = 0; i < N; ++i) y[i] = x[i] + d * w->k[0][i];
   rhs(w, t + d, y, f);
-  for (int i = 0; i < N; ++i) y[i] = x[i] - d * w->k[0][i];
-  rhs(w, t - d, y, back);
   for (int i = 0; i < N; ++i) {
-    w->by_time[i] = (f[i] - back[i]) / (2 * d);
+    w->by_time[i] = (f[i] - w->k[0][i]) / d;
     for (int j = 0; j < N; ++j) w->by_time[i] -= w->slope[i][j] * w->k[0][j];
   }
   w->differentiated = 1;
