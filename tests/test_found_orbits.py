@@ -95,6 +95,35 @@ def test_strides_of_one_period_of_the_motion(friction, events):
     assert last.simulate().end.velocities == pytest.approx(last.start.velocities, abs=1e-7)
 
 
+@pytest.mark.parametrize("ground", [sl.ground.Slope(20, "deg"), sl.ground.Terrain(lambda x: math.tan(math.pi / 9) * x)])
+def test_a_foot_that_never_leaves_a_slope_ties_height_to_place(ground):
+    """Smooth, on a spring and a damper along x: x'' = cos^2 (F - k x - c x') / m. Height alone is not free to shift."""
+    m, mass, k, c = sl.Mechanism("on a slope"), 2.0, 40.0, 2.0
+    body = m.link("block", mass=mass)
+    m.slide("at", m.ground, body, axes="xy")
+    m.foot("foot", body.origin, friction=0.0)
+    m.force("pull", body.origin, (sl.math.sin(4 * m.time) - k * m.q.at.x - c * m.v.at.x, 0))
+    period, share = math.pi / 2, math.cos(math.pi / 9) ** 2 / mass
+    orbit = sl.find_orbit(m, m.assemble(at=(0, 0)), period=period, ground=ground)
+    exact = np.exp(np.roots([1, c * share, k * share]) * period)
+    assert np.sort_complex(orbit.multipliers) == pytest.approx(np.sort_complex(exact), abs=1e-7)
+    assert not orbit.advance
+
+
+def test_what_is_pushed_along_travels_with_what_pushes():
+    """One block pushes another for ever: their places are free together, and (5 N) / (2.5 kg/s) is their speed."""
+    m = sl.Mechanism("pusher")
+    a, b = m.link("a", mass=1.0), m.link("b", mass=2.0)
+    for link in (a, b):
+        m.slide(link.name, m.ground, link, axes="x")
+    m.touch("nose", a.at(0.05, 0), b.plane(-0.05, 0, normal=(-1, 0)), friction=0.0)
+    m.force("push", a.origin, (5 + sl.math.sin(2 * math.pi * m.time), 0))
+    m.force("drag", b.origin, (-2.5 * m.v.b, 0))
+    orbit = sl.find_orbit(m, m.assemble(a=0.0, b=0.1), period=1.0)
+    assert orbit.multipliers == pytest.approx(math.exp(-2.5 / 3), abs=1e-8)
+    assert orbit.speed == pytest.approx(2.0, abs=1e-8)
+
+
 def test_a_family_names_where_its_sequence_changes(tmp_path):
     """A block that turns back at once begins to stick where the spring's pull at that instant is friction's."""
     m, start = block(0.6)
