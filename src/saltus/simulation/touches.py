@@ -62,8 +62,10 @@ class Interval:
 class Touches:
     """The contacts of a run: `run.contacts["left"]` is the list of its intervals; print it for a table."""
 
-    def __init__(self, t: np.ndarray, phase: np.ndarray, touches: np.ndarray, names: Sequence[str]) -> None:
-        self.names = tuple(names)
+    def __init__(
+        self, t: np.ndarray, phase: np.ndarray, touches: np.ndarray, names: Sequence[str], events: Mapping[str, list[int]]
+    ) -> None:
+        self.names, self._events = tuple(names), events
         self._t, self._phase, self._touches = t, phase, touches
         self._modes = modes(touches)
 
@@ -109,9 +111,12 @@ class Touches:
         return used if used > NOTHING else 0.0
 
     def touched(self, name: str) -> int:
-        """How often a contact came to touch, a start in touch included."""
+        """How often a contact came to touch; a start in touch and touches that took no time count."""
         closed = self.mode(name) > 0
-        return int((np.diff(closed.astype(int)) == 1).sum()) + bool(len(closed) and closed[0])
+        began = int((np.diff(closed.astype(int)) == 1).sum()) + bool(len(closed) and closed[0])
+        phases = [p for word in ("touches", "bounces") for p in self._events.get(f"{name} {word}", [])]
+        after = np.minimum(np.searchsorted(self._phase, phases), len(closed) - 1)
+        return began + int((~closed[after]).sum())
 
     def friction_given(self, name: str) -> float:
         """Least friction that there was while it touched (of rest where it stuck); NaN where it never touched."""
