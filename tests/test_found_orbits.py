@@ -124,6 +124,39 @@ def test_what_is_pushed_along_travels_with_what_pushes():
     assert orbit.speed == pytest.approx(2.0, abs=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("ground", "upward"),
+    [
+        (sl.ground.Profile([-1, 0, 0, 1], [0.05, 0.05, 0, 0]), 14.0),  # a step, over which it flies both ways
+        (sl.ground.Profile([-1, -0.2, 1], [0.2, 0, 0]), 14.0),  # a corner that goes in, into which it slides
+        (sl.ground.Profile([-1, 0.05, 1], [0, 0, 0], friction=[0.1, 0.6]), 0.0),  # on one piece and on the other
+    ],
+)
+def test_a_foot_that_comes_to_other_pieces_of_the_ground(ground, upward):
+    """What the search has for a stride is what a run does, and its multipliers are those of runs that begin beside."""
+    m, period, begin = sl.Mechanism("over pieces"), 2 * math.pi / 5, 10.2
+    body = m.link("block", mass=1.0)
+    m.slide("at", m.ground, body, axes="xy")
+    m.foot("toe", body.origin, friction=None if upward == 0.0 else 0.2)
+    across = 60 * (0.3 * sl.math.sin(5 * m.time) - m.q.at.x) - 2 * m.v.at.x
+    m.force("pull", body.origin, (across, upward * sl.math.sin(5 * m.time + 0.5) - m.v.at.y))
+    run = sl.simulate(m, m.assemble(at=(-0.1, 0.3)), until=begin, ground=ground)
+    orbit = sl.find_orbit(m, run.end, period=period, ground=ground)
+
+    def end(*moves):
+        """Where a stride ends that begins so far off; in flight all four numbers are free, on the ground two."""
+        x, vx, y, vy = (*moves, 0, 0)[:4] + np.ravel([*zip(orbit.start.positions, orbit.start.velocities, strict=True)])
+        start = m.assemble(at=(x, y), rates={"at": (vx, vy)})
+        last = sl.simulate(m, start, begin=begin, until=begin + period, ground=ground, tolerance=1e-12).end
+        return np.ravel([*zip(last.positions, last.velocities, strict=True)])[: len(moves)]
+
+    n, eps = 2 if upward == 0.0 else 4, 1e-5
+    assert orbit.simulate().end.positions == pytest.approx(orbit.start.positions, abs=1e-9)
+    slopes = np.column_stack([(end(*(eps * one)) - end(*(-eps * one))) / (2 * eps) for one in np.eye(n)])
+    largest = sorted(abs(np.linalg.eigvals(slopes)))[-2:]
+    assert sorted(abs(orbit.multipliers))[-2:] == pytest.approx(largest, abs=3e-5)
+
+
 def test_a_family_names_where_its_sequence_changes(tmp_path):
     """A block that turns back at once begins to stick where the spring's pull at that instant is friction's."""
     m, start = block(0.6)

@@ -63,7 +63,12 @@ class Touches:
     """The contacts of a run: `run.contacts["left"]` is the list of its intervals; print it for a table."""
 
     def __init__(
-        self, t: np.ndarray, phase: np.ndarray, touches: np.ndarray, names: Sequence[str], events: Mapping[str, list[int]]
+        self,
+        t: np.ndarray,
+        phase: np.ndarray,
+        touches: np.ndarray,
+        names: Sequence[str],
+        events: Mapping[str, list[int]],
     ) -> None:
         self.names, self._events = tuple(names), events
         self._t, self._phase, self._touches = t, phase, touches
