@@ -69,6 +69,41 @@ def test_a_family_ends_where_another_contact_comes_in():
     assert family.orbits[-1].trajectory.q.leg.min() == pytest.approx(-0.15, abs=1e-4)
 
 
+def test_a_family_ends_where_a_foot_begins_to_scuff():
+    """A leg of 0.5 m swings on a sprung cart that is let down: where its toe touches the map's slope is infinite."""
+    m = sl.Mechanism("scuffer", gravity=0.0)
+    cart, leg = m.link("cart", mass=2.0), m.rod("leg", mass=0.5, length=0.5)
+    height = m.param("height", 0.51)
+    m.slide("rail", m.ground, cart, axes="y")
+    m.revolute("hip", cart.origin, leg.start)
+    m.foot("toe", leg.end, friction=0.3)
+    m.force("hold", cart.origin, (0, 2000 * (height - m.q.rail) - 60 * m.v.rail))
+    m.torque("swing", leg, 2.5 * sl.math.sin(5 * m.time) - 6 * (m.q.hip + math.pi / 2) - 0.4 * m.v.hip)
+    orbit = sl.find_orbit(m, m.assemble(rail=0.51, hip=-1.4), period=2 * math.pi / 5)
+    family = sl.orbits.follow(orbit, "height", to=0.4)
+    assert family.ends[1].startswith("grazing: toe all but touches")
+    run = family.orbits[-1].simulate()
+    assert (run.q.rail + 0.5 * np.sin(run.q.hip)).min() == pytest.approx(0.0, abs=1e-4)
+
+
+def test_a_family_ends_where_an_event_comes_to_the_instant_at_which_strides_begin():
+    """A case stands on its foot until the mass shaken in it overcomes friction; its end of a slip moves with that."""
+    m = sl.Mechanism("shaker")
+    case, inner = m.link("case", mass=2.0), m.link("inner", mass=1.0)
+    m.slide("base", m.ground, case, axes="xy")
+    m.slide("x", case.origin, inner.origin, axes="x", motor=True)
+    m.foot("sole", case.origin, friction=m.param("mu", 0.14))
+    period = 2 * math.pi / 5
+    run = sl.simulate(m, m.assemble(base=(0, 0), x=0.0), until=6 * period, control=shaken)
+    orbit = sl.find_orbit(m, run.at(5 * period), period=period, control=shaken)
+    family = sl.orbits.follow(orbit, "mu", to=0.1)
+    assert "'sole sticks' and the instant at which strides begin" in family.ends[1]
+
+
+def shaken(t, s):
+    return {"x": 10 * sl.math.sin(5 * t) - 80 * s.q.x - 4 * s.v.x}
+
+
 def block(friction=0.3):
     """1 kg on rough ground, drawn to and fro by a spring."""
     m = sl.Mechanism("stick and slip")
