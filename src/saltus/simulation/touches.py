@@ -145,12 +145,13 @@ class Touches:
         return out + ([f"  never touched: {', '.join(never)}"] if never else [])
 
     def __str__(self) -> str:
-        head = f"{'contact':<16} {'touched':>8} {'stick (s)':>10} {'slip (s)':>10} {'slid (m)':>10} {'N max (N)':>10} "
-        lines = [head + "friction used"]
+        wide = max([16, *map(len, self.names)])
+        head = f"{'touched':>8} {'stick (s)':>10} {'slip (s)':>10} {'slid (m)':>10} {'N max (N)':>10} "
+        lines = [f"{'contact':<{wide}} {head}friction used"]
         for i, name in enumerate(self.names):
             times = {k: sum(x.end - x.begin for x in self[name] if x.mode == k) for k in MODES}
             lines.append(
-                f"{name:<16} {self.touched(name):>8} {times['stick']:>10.4f} {times['slip']:>10.4f} "
+                f"{name:<{wide}} {self.touched(name):>8} {times['stick']:>10.4f} {times['slip']:>10.4f} "
                 f"{self.slip_length(name):>10.4g} {self._touches[:, i, NORMAL].max(initial=0.0) + 0.0:>10.4g} "
                 f"{self.friction_used(name):.4g}"
             )
