@@ -28,6 +28,7 @@ from saltus.simulation.contacts import SHARED, Contacts, Now
 from saltus.simulation.instant import response, settle
 
 MOST_EVENTS = 200
+MOST_IDLE = 2_000  # guards that fire and change nothing, in one stay
 MOST_STEPS = 20_000  # of the integrator in one stay in a domain
 BEYOND = 1e-7  # m, m/s or of the weight: by so much a state may miss the modes of its contacts
 FAR = 100  # last digits of a coordinate that a tolerance has to be above
@@ -321,6 +322,7 @@ class _Stay:
             self.Pi = self.remembered[self.variation.active][:, rows.among_all] @ Y
             self.Phi = Y[rows.x] - np.outer(d.rates(t, self.x, self.p)[0], Y[rows.t])
         self.rooms: dict[int, float] = {}
+        self.idle = 0
         self.begin, self.breaks, self.pieces = t, [np.array([t])], list[np.ndarray]()
 
     @property
@@ -392,6 +394,11 @@ class _Stay:
         if not out.changes and out.impact is None and not passed:
             self.rooms |= {k: self.rooms.get(k, WATCH) * 10 for k in own}
             self.p, self.remembered = self.d.entered(self.moment, self.theta, contacts)  # open feet see other ground
+            self.idle += 1
+            if self.idle > MOST_IDLE:
+                what, i = c.watched[own[0]]
+                who = c.elements[i].name if i >= 0 else "a contact"
+                raise Lost(f"{who} asks for a change again and again at t = {t:.4g} s ({what})", reason="chattering")
             return None
         changes = out.changes or passed or [(c.elements[c.watched[own[0]][1]].name, "touches")]
         name = ", ".join(" ".join(change) for change in changes)
