@@ -55,6 +55,29 @@ def test_losses_stand_under_the_contact(bouncing):
     assert first.works.sum() == pytest.approx(-2 * G * 0.75, rel=1e-9)
 
 
+def test_bounces_are_touches():
+    """Let go from 1 m, it bounces by 0.8 after 0.45 s and again after 0.72 s more; it never stays."""
+    m = block(restitution=0.8)
+    run = sl.simulate(m, m.assemble(base=(0, 1)), until=1.5)
+    assert run.contacts.touched("sole") == 2
+    assert "contact sole: touched 2 x" in run.report()
+
+
+def test_a_foot_that_strikes_and_is_pulled_off_at_once_has_touched():
+    """A spring lifts the foot's mass as soon as it has struck, while the load that rubs on it goes on sinking."""
+    m = sl.Mechanism("touch and go", gravity=G)
+    a, b = m.link("a", mass=1.0), m.link("b", mass=1.0)
+    m.slide("a", m.ground, a, axes="y")
+    m.slide("b", a.origin, b.origin, axes="y")
+    m.rub("b", 5.0, static=60.0)
+    m.foot("toe", a.origin, friction=0.0)
+    m.force("spring", a.origin, (0, 400 * (0.1 - m.q.a)))
+    run = sl.simulate(m, m.assemble(a=0.3), until=0.2)
+    assert {event.name for event in run.events[:2]} == {"toe touches", "b friction slips"}
+    assert run.events[0].impact is not None
+    assert run.contacts.touched("toe") == 1
+
+
 def test_losses_survive_a_file(bouncing, tmp_path):
     sl.write(bouncing, tmp_path / "run.nc")
     again = sl.read(tmp_path / "run.nc")

@@ -69,6 +69,41 @@ def test_a_family_ends_where_another_contact_comes_in():
     assert family.orbits[-1].trajectory.q.leg.min() == pytest.approx(-0.15, abs=1e-4)
 
 
+def test_a_family_ends_where_a_foot_begins_to_scuff():
+    """A leg of 0.5 m swings on a sprung cart that is let down: where its toe touches the map's slope is infinite."""
+    m = sl.Mechanism("scuffer", gravity=0.0)
+    cart, leg = m.link("cart", mass=2.0), m.rod("leg", mass=0.5, length=0.5)
+    height = m.param("height", 0.51)
+    m.slide("rail", m.ground, cart, axes="y")
+    m.revolute("hip", cart.origin, leg.start)
+    m.foot("toe", leg.end, friction=0.3)
+    m.force("hold", cart.origin, (0, 2000 * (height - m.q.rail) - 60 * m.v.rail))
+    m.torque("swing", leg, 2.5 * sl.math.sin(5 * m.time) - 6 * (m.q.hip + math.pi / 2) - 0.4 * m.v.hip)
+    orbit = sl.find_orbit(m, m.assemble(rail=0.51, hip=-1.4), period=2 * math.pi / 5)
+    family = sl.orbits.follow(orbit, "height", to=0.4)
+    assert family.ends[1].startswith("grazing: toe all but touches")
+    run = family.orbits[-1].simulate()
+    assert (run.q.rail + 0.5 * np.sin(run.q.hip)).min() == pytest.approx(0.0, abs=1e-4)
+
+
+def test_a_family_ends_where_an_event_comes_to_the_instant_at_which_strides_begin():
+    """A case stands on its foot until the mass shaken in it overcomes friction; its end of a slip moves with that."""
+    m = sl.Mechanism("shaker")
+    case, inner = m.link("case", mass=2.0), m.link("inner", mass=1.0)
+    m.slide("base", m.ground, case, axes="xy")
+    m.slide("x", case.origin, inner.origin, axes="x", motor=True)
+    m.foot("sole", case.origin, friction=m.param("mu", 0.14))
+    period = 2 * math.pi / 5
+    run = sl.simulate(m, m.assemble(base=(0, 0), x=0.0), until=6 * period, control=shaken)
+    orbit = sl.find_orbit(m, run.at(5 * period), period=period, control=shaken)
+    family = sl.orbits.follow(orbit, "mu", to=0.1)
+    assert "'sole sticks' and the instant at which strides begin" in family.ends[1]
+
+
+def shaken(t, s):
+    return {"x": 10 * sl.math.sin(5 * t) - 80 * s.q.x - 4 * s.v.x}
+
+
 def block(friction=0.3):
     """1 kg on rough ground, drawn to and fro by a spring."""
     m = sl.Mechanism("stick and slip")
@@ -93,6 +128,68 @@ def test_strides_of_one_period_of_the_motion(friction, events):
     last = family.orbits[-1]
     assert last.params["friction"] == pytest.approx(friction * 0.9)
     assert last.simulate().end.velocities == pytest.approx(last.start.velocities, abs=1e-7)
+
+
+@pytest.mark.parametrize("ground", [sl.ground.Slope(20, "deg"), sl.ground.Terrain(lambda x: math.tan(math.pi / 9) * x)])
+def test_a_foot_that_never_leaves_a_slope_ties_height_to_place(ground):
+    """Smooth, on a spring and a damper along x: x'' = cos^2 (F - k x - c x') / m. Height alone is not free to shift."""
+    m, mass, k, c = sl.Mechanism("on a slope"), 2.0, 40.0, 2.0
+    body = m.link("block", mass=mass)
+    m.slide("at", m.ground, body, axes="xy")
+    m.foot("foot", body.origin, friction=0.0)
+    m.force("pull", body.origin, (sl.math.sin(4 * m.time) - k * m.q.at.x - c * m.v.at.x, 0))
+    period, share = math.pi / 2, math.cos(math.pi / 9) ** 2 / mass
+    orbit = sl.find_orbit(m, m.assemble(at=(0, 0)), period=period, ground=ground)
+    exact = np.exp(np.roots([1, c * share, k * share]) * period)
+    assert np.sort_complex(orbit.multipliers) == pytest.approx(np.sort_complex(exact), abs=1e-7)
+    assert not orbit.advance
+
+
+def test_what_is_pushed_along_travels_with_what_pushes():
+    """One block pushes another for ever: their places are free together, and (5 N) / (2.5 kg/s) is their speed."""
+    m = sl.Mechanism("pusher")
+    a, b = m.link("a", mass=1.0), m.link("b", mass=2.0)
+    for link in (a, b):
+        m.slide(link.name, m.ground, link, axes="x")
+    m.touch("nose", a.at(0.05, 0), b.plane(-0.05, 0, normal=(-1, 0)), friction=0.0)
+    m.force("push", a.origin, (5 + sl.math.sin(2 * math.pi * m.time), 0))
+    m.force("drag", b.origin, (-2.5 * m.v.b, 0))
+    orbit = sl.find_orbit(m, m.assemble(a=0.0, b=0.1), period=1.0)
+    assert orbit.multipliers == pytest.approx(math.exp(-2.5 / 3), abs=1e-8)
+    assert orbit.speed == pytest.approx(2.0, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("ground", "upward"),
+    [
+        (sl.ground.Profile([-1, 0, 0, 1], [0.05, 0.05, 0, 0]), 14.0),  # a step, over which it flies both ways
+        (sl.ground.Profile([-1, -0.2, 1], [0.2, 0, 0]), 14.0),  # a corner that goes in, into which it slides
+        (sl.ground.Profile([-1, 0.05, 1], [0, 0, 0], friction=[0.1, 0.6]), 0.0),  # on one piece and on the other
+    ],
+)
+def test_a_foot_that_comes_to_other_pieces_of_the_ground(ground, upward):
+    """What the search has for a stride is what a run does, and its multipliers are those of runs that begin beside."""
+    m, period, begin = sl.Mechanism("over pieces"), 2 * math.pi / 5, 10.2
+    body = m.link("block", mass=1.0)
+    m.slide("at", m.ground, body, axes="xy")
+    m.foot("toe", body.origin, friction=None if upward == 0.0 else 0.2)
+    across = 60 * (0.3 * sl.math.sin(5 * m.time) - m.q.at.x) - 2 * m.v.at.x
+    m.force("pull", body.origin, (across, upward * sl.math.sin(5 * m.time + 0.5) - m.v.at.y))
+    run = sl.simulate(m, m.assemble(at=(-0.1, 0.3)), until=begin, ground=ground)
+    orbit = sl.find_orbit(m, run.end, period=period, ground=ground)
+
+    def end(*moves):
+        """Where a stride ends that begins so far off; in flight all four numbers are free, on the ground two."""
+        x, vx, y, vy = (*moves, 0, 0)[:4] + np.ravel([*zip(orbit.start.positions, orbit.start.velocities, strict=True)])
+        start = m.assemble(at=(x, y), rates={"at": (vx, vy)})
+        last = sl.simulate(m, start, begin=begin, until=begin + period, ground=ground, tolerance=1e-12).end
+        return np.ravel([*zip(last.positions, last.velocities, strict=True)])[: len(moves)]
+
+    n, eps = 2 if upward == 0.0 else 4, 1e-5
+    assert orbit.simulate().end.positions == pytest.approx(orbit.start.positions, abs=1e-9)
+    slopes = np.column_stack([(end(*(eps * one)) - end(*(-eps * one))) / (2 * eps) for one in np.eye(n)])
+    largest = sorted(abs(np.linalg.eigvals(slopes)))[-2:]
+    assert sorted(abs(orbit.multipliers))[-2:] == pytest.approx(largest, abs=3e-5)
 
 
 def test_a_family_names_where_its_sequence_changes(tmp_path):

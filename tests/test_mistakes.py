@@ -656,6 +656,21 @@ def _():
     run(leg(), ground=sl.ground.Terrain(lambda x: sl.math.sqrt(x - 1)))
 
 
+@mistake("no link named 'shin'", "Valid names", "shank")
+def _():
+    """a foot on a link that does not exist"""
+    m = leg()
+    m.foot("heel", m.links["shin"].end, friction=0.7)
+
+
+@mistake("terrain", "holds slope", "a sl.ground.Terrain for each value")
+def _():
+    """a Param in the height of a terrain"""
+    m = leg()
+    slope = m.param("slope", 0.1)
+    run(m, ground=sl.ground.Terrain(lambda x: slope * x))
+
+
 @mistake("if, and, or, min or max", "sl.ground.Profile(x, heights)")
 def _():
     """a terrain that branches"""

@@ -101,6 +101,32 @@ def test_in_3d_the_cone_is_round():
     assert found.flight.follows
 
 
+def test_without_friction_it_slides_all_the_way():
+    """As planned and as flown: a contact that has no friction never sticks, however slowly it goes."""
+    found = sl.plan.solve(pushed(20, block(friction=0.0)))
+    for run in (found, found.flown):
+        assert {x.mode for x in run.contacts["sole"]} <= {"open", "slip"}
+        assert run.contacts.slip_length("sole") == pytest.approx(WAY, rel=0.01)
+
+
+def test_forces_across_gaps_are_named():
+    """No stop is near enough to shake the case along: what is left over is no plan, and says so, flown or not."""
+    m = sl.Mechanism("shaker", gravity=G)
+    case, inner = m.link("case", mass=2.0), m.link("inner", mass=1.0)
+    m.slide("base", m.ground, case, axes="xy")
+    m.slide("x", case.origin, inner.origin, axes="x", motor=True)
+    m.foot("sole", case.origin, friction=0.3)
+    m.stop("x", lower=-0.2, upper=0.2)
+    plan = sl.Plan(m, duration=1.5, intervals=20)
+    plan.require(plan.start == m.assemble(base=(0, 0), x=0.0), plan.end.q["base.x"] == 0.1, plan.end.v["base.x"] == 0)
+    plan.bound(plan.u.x, -1.0, 1.0)
+    plan.minimise(plan.integral(plan.u.x**2))
+    flown, still = (sl.plan.solve(plan, limits=sl.plan.Limits(iterations=300), fly=fly) for fly in (True, False))
+    assert "overlap by" in flown.flight.detail
+    assert still.outcome.kind == "contacts overlap"
+    assert not still.outcome.ok
+
+
 @pytest.mark.slow
 def test_hopper_jumps_onto_a_step():
     """Nobody says when it leaves the ground and lands: the plan finds it, and the machine does it on real contacts."""

@@ -286,6 +286,13 @@ class Terrain(Ground):
             out = SX(given)
         except (NotImplementedError, TypeError) as problem:
             raise BadValue(f"{part} gives {given!r}; return a height (m)", given=given) from problem
+        strange = [s.name() for s in ca.symvar(out) if not ca.depends_on(s, ca.vertcat(x, y))]
+        if strange:
+            raise BadValue(
+                f"{part} holds {', '.join(strange)}, a Param or a signal of a machine; the ground has none and stands "
+                "still: write numbers, and make a sl.ground.Terrain for each value",
+                given=strange,
+            )
         f = ca.Function("height", [x, y], [out])
         jumps = {
             ca.OP_FLOOR,

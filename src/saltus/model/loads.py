@@ -13,7 +13,7 @@ from saltus.errors import BadModel, BadValue, UnknownName
 from saltus.model.forces import CompliantContact, Effort, Force, ForceElement, JointSpring, Memory, Spring, Torque
 from saltus.model.joints import Ball, Joint
 from saltus.model.parts import Frame, Link, Plane, Round, point_of
-from saltus.model.registry import Registry
+from saltus.model.registry import Parts, Registry
 from saltus.model.symbols import SX, Number, in_radians, vector
 from saltus.model.touching import Foot, Meeting, Rub, Stop, Touching
 from saltus.model.tree import Tree
@@ -26,10 +26,10 @@ class Loads:
         self.name, self.spatial = name, spatial
         self.book = Registry(name)
         self.tree = Tree(self.book, spatial)
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, Link] = Parts("link")
         self.joints = self.tree.joints
         self.inputs = self.book.inputs
-        self.points: dict[str, Frame] = {}
+        self.points: dict[str, Frame] = Parts("point")
         self.forces: dict[str, ForceElement] = {}
         self.armatures: dict[str, Number] = {}
         self.memories: dict[str, Memory] = {}

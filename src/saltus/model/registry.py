@@ -21,6 +21,17 @@ MAY_VANISH = ("inertia", "radius")  # of numbers that must not be negative
 UNSEEN = "\ufeff\ufffe\uffff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
+class Parts(dict[str, Any]):
+    """Parts of a kind by name; one that is not there is told with those that are."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def __missing__(self, name: str) -> Any:
+        raise UnknownName(self.kind, name, self)
+
+
 def readable(text: Any, what: str) -> str:
     """Return a text that is shown, drawn and written to files, or refuse it: control characters break all three."""
     if not isinstance(text, str):

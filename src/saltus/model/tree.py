@@ -9,7 +9,7 @@ import casadi as ca
 from saltus.errors import BadModel
 from saltus.model.joints import Joint
 from saltus.model.parts import Link
-from saltus.model.registry import Registry
+from saltus.model.registry import Parts, Registry
 from saltus.model.structure import Placement
 from saltus.model.symbols import SX
 
@@ -19,7 +19,7 @@ class Tree:
 
     def __init__(self, registry: Registry, spatial: bool) -> None:
         self.book, self.spatial = registry, spatial
-        self.joints: dict[str, Joint] = {}
+        self.joints: dict[str, Joint] = Parts("joint")
         self.placements: list[Placement] = []
         self.loops: list[Joint] = []
         self._waiting: list[Joint] = []

@@ -287,10 +287,18 @@ class _Walk:
     def explained(self, problem: SaltusError | None) -> str:
         """Why a branch cannot be followed further than its last orbit."""
         orbit = self.orbits[-1]
-        arcs = [a for p in orbit.passages for a in p.arcs]
-        shortest = min(arcs, key=lambda a: a.duration)
+        stays = [(arc, p.crossings, i) for p in orbit.passages for i, arc in enumerate(p.arcs)]
+        shortest, events, i = min(stays, key=lambda stay: stay[0].duration)
         if shortest.duration < 0.02 * orbit.period:
-            return f"the time in {shortest.dynamics.domain.name!r} shrinks to zero ({shortest.duration:.3g} s)"
+            seconds = f"shrinks to zero ({shortest.duration:.3g} s)"
+            if not shortest.modes or not events:
+                return f"the time in {shortest.dynamics.domain.name!r} {seconds}"
+            if orbit.shooting.period is not None and i in (0, len(events)):
+                return (
+                    f"the time between {events[i - (i > 0)].name!r} and the instant at which strides begin {seconds}; "
+                    "find the orbit from another instant and follow that"
+                )
+            return f"the time between {events[i - 1].name!r} and {events[i].name!r} {seconds}"
         reason = problem.data.get("reason") if problem is not None else None
         if reason == "singular":
             return f"the loops become singular: {problem}"
@@ -301,4 +309,7 @@ class _Walk:
             return f"the return map jumps by {best.norm:.3g} just beyond: the control or a guard is discontinuous there"
         if orbit.violations:
             return f"grazing: {orbit.violations[0]}"
+        verge = orbit.on_the_verge
+        if verge:
+            return f"grazing: {verge}, from which on the return map may have an infinite slope"
         return f"no further orbit found ({problem or 'what is found is not next to it: the return map jumps'})"

@@ -11,6 +11,7 @@ import numpy as np
 
 from saltus.errors import BadModel, UnknownName
 from saltus.hybrid.graph import HybridSystem
+from saltus.hybrid.touched import Touched
 from saltus.model.assembly import State
 from saltus.model.mechanism import Mechanism
 from saltus.model.packing import Packed
@@ -23,6 +24,7 @@ from saltus.shown import Shown
 from saltus.simulation.run import simulate
 from saltus.simulation.trajectory import Trajectory
 
+VERGE = 1e-4  # m, of the weight: so near to a touch or a lift that the next orbit may have it
 DOUBTFUL = 1e-6  # m, rad, m/s, rad/s: an orbit that may be off by more says so
 
 
@@ -155,6 +157,25 @@ class Orbit(Packed, Shown):
     def violations(self) -> list[str]:
         """What unilateral contact forbids: the ground pulling, a foot below the ground."""
         return [text for p in self.passages for text in p.wrong_sides()]
+
+    @property
+    def on_the_verge(self) -> str:
+        """Which contact with modes of its own comes nearest to a touch or a lift that it does not make, if any does."""
+        found = [(VERGE, "")]
+        for arc in (a for p in self.passages for a in p.arcs if len(a.breaks) > 1):
+            c = arc.dynamics.constrained
+            if not isinstance(c, Touched):
+                continue
+            t, x = arc.sampled()
+            room = np.array([np.ravel(arc.dynamics.clearances(ti, xi, arc.p)) for ti, xi in zip(t, x, strict=True)])
+            for y, i in zip(room.T, (i for what, i in c.watched if what == "normal"), strict=True):
+                word = "touches" if arc.modes[i] == "open" else "lifts"
+                for k in range(2, len(t) - 2):
+                    at = slice(k - 2, k + 3)
+                    if y[at].argmin() == 2:
+                        said = f"{c.elements[i].name} all but {word} at t = {t[k]:.4g} s"
+                        found.append((-_peak(t[at], -y[at]), said))
+        return min(found)[1]
 
     # ---- stability ----------------------------------------------------------------------------------------------
 

@@ -204,15 +204,37 @@ def find_sameness(
         plain, moved = (np.concatenate([x.q, x.v]) for x in (first, second))
         return bool(np.abs(moved - plain - shift).max() > ALIKE * max(1.0, np.abs(plain).max()))
 
-    cyclic = tuple(i for i in plain if not notices(i, SHIFT))
-    carried: tuple[tuple[int, int, float], ...] = ()
+    def gaps(arc: Arc, t: float, x: np.ndarray) -> np.ndarray:
+        """Gaps of the contacts that touch, which only their place notices: the flow has their forces."""
+        d = arc.dynamics
+        if not isinstance(d.constrained, Touched):
+            return np.zeros(0)
+        found = d.constrained.meeting(t, x[: len(m.q_names)], x[len(m.q_names) :], d.mode.base(arc.p))[0]
+        return np.ravel(found)[[mode != "open" for mode in arc.modes]]
+
+    free = [i for i in plain if not notices(i, SHIFT)]
+    moves = np.eye(len(states[0][2]) if states else 0)[free] * SHIFT
+    opened = [np.column_stack([gaps(*s[:2], s[2] + x) - gaps(*s) for x in moves]) for s in states] if free else []
+    cyclic, carried = _together(free, np.vstack([np.zeros((0, len(free))), *opened]))
     if isinstance(stride.ground, Slope) and stride.system.terrain is not None and not stride.ground.level:
         rise = math.tan(stride.ground.angle)
         pairs = [(i, j) for i in plain for j in plain if i != j and not {i, j} & {*cyclic}]
-        carried = tuple((i, j, rise) for i, j in pairs if not notices(i, SHIFT, carried=(j, rise)))[:1]
-        cyclic += tuple(i for i, _, _ in carried)
+        along = tuple((i, j, rise) for i, j in pairs if not notices(i, SHIFT, carried=(j, rise)))[:1]
+        cyclic, carried = cyclic + tuple(i for i, _, _ in along), carried + along
     turning = tuple(i for i in plain if i not in cyclic and not notices(i, 2 * np.pi))
     return Sameness(m, cyclic, turning, notices(None, SHIFT), carried)
+
+
+def _together(free: Sequence[int], opened: np.ndarray) -> tuple[tuple[int, ...], tuple[tuple[int, int, float], ...]]:
+    """Shifts of free coordinates that open no contact (a column each): cyclic ones, and what each carries along."""
+    null, own = _null(opened), list[int]()
+    for k in range(len(free)):
+        if np.linalg.matrix_rank(null[[*own, k]], RANK_TOL) > len(own):
+            own.append(k)
+    ratios = null @ np.linalg.inv(null[own])
+    others = [k for k in range(len(free)) if k not in own]
+    found = [(free[i], free[j], float(ratios[j, c])) for c, i in enumerate(own) for j in others]
+    return tuple(free[i] for i in own), tuple(x for x in found if abs(x[2]) > ALIKE)
 
 
 def _middle(arc: Any) -> tuple[float, np.ndarray]:

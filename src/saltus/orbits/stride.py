@@ -24,10 +24,11 @@ from saltus.hybrid.touched import Touched, constrained
 from saltus.hybrid.transition import WATCH, Armed, arm, entrance, flow_rows, held, transition
 from saltus.orbits.strike import strike
 from saltus.orbits.variation import Dynamics, Rows, Variation
-from saltus.simulation.contacts import Contacts, Now
+from saltus.simulation.contacts import SHARED, Contacts, Now
 from saltus.simulation.instant import response, settle
 
 MOST_EVENTS = 200
+MOST_IDLE = 2_000  # guards that fire and change nothing, in one stay
 MOST_STEPS = 20_000  # of the integrator in one stay in a domain
 BEYOND = 1e-7  # m, m/s or of the weight: by so much a state may miss the modes of its contacts
 FAR = 100  # last digits of a coordinate that a tolerance has to be above
@@ -321,6 +322,7 @@ class _Stay:
             self.Pi = self.remembered[self.variation.active][:, rows.among_all] @ Y
             self.Phi = Y[rows.x] - np.outer(d.rates(t, self.x, self.p)[0], Y[rows.t])
         self.rooms: dict[int, float] = {}
+        self.idle = 0
         self.begin, self.breaks, self.pieces = t, [np.array([t])], list[np.ndarray]()
 
     @property
@@ -382,18 +384,27 @@ class _Stay:
             raise Lost(
                 f"{what} at t = {self.t:.4g} s in {self.d.domain.name!r}", reason="slip ended" if own else "singular"
             )
-        c, t, q, v = contacts.c, self.t, before.q, before.v
+        c, t, q, v, kept = contacts.c, self.t, before.q, before.v, contacts.kept
         try:
             out = settle(contacts, t, q, v, response(self.d.mode, t, self.p), own)
         except NoForces as problem:
             raise Lost(f"at t = {t:.4g} s {problem}", reason=problem.data["kind"]) from problem
-        if not out.changes and out.impact is None:
-            self.rooms = {k: self.rooms.get(k, WATCH) * 10 for k in own}
+        pairs = zip(contacts.now, kept, strict=True)
+        passed = [(one.element.name, "passes on") for one, was in pairs if one.passed(was)]
+        if not out.changes and out.impact is None and not passed:
+            self.rooms |= {k: self.rooms.get(k, WATCH) * 10 for k in own}
+            self.p, self.remembered = self.d.entered(self.moment, self.theta, contacts)  # open feet see other ground
+            self.idle += 1
+            if self.idle > MOST_IDLE:
+                what, i = c.watched[own[0]]
+                who = c.elements[i].name if i >= 0 else "a contact"
+                raise Lost(f"{who} asks for a change again and again at t = {t:.4g} s ({what})", reason="chattering")
             return None
-        changes = out.changes or [(c.elements[c.watched[own[0]][1]].name, "touches")]
+        changes = out.changes or passed or [(c.elements[c.watched[own[0]][1]].name, "touches")]
         name = ", ".join(" ".join(change) for change in changes)
         caused = _cause(c, own, changes)
-        if first + caused in watched and caused not in self.rooms:
+        at_corner = c.watched[caused][0] == "patch"  # another piece is met there, which is no change of the motion
+        if first + caused in watched and caused not in self.rooms and not at_corner:
             raise Lost(f"{name} at t = {t:.4g} s, where it was on the verge of it already", reason="grazing")
         by = strike(c).slope(t, q, v, contacts, self._by_params, out) if self.Y.shape[1] else None
         settled = entrance(c).settle(t, q, out.v, self.theta, contacts.base)
@@ -416,6 +427,7 @@ class _Stay:
         if self.contacts is None:
             return out
         first = len(self.d.edges)
+        self.rooms = {k: room for k, room in self.rooms.items() if g[first + k] < max(room, SHARED)}
         beyond = [k for k, value in enumerate(g[first : self.d.mode.n_own]) if value < -BEYOND]
         if beyond and self.t == self.begin:
             what, i = self.contacts.c.watched[beyond[0]]

@@ -21,6 +21,7 @@ from saltus.track.tracking import JointPD, Track
 
 FOLLOWS = 0.02  # rad or m: a plan is followed if no position ever differs by more
 REACH, LEAD = 0.02, 0.01  # rad or m, s: through contact, a joint so far off gets its largest effort; kd by kp
+OVERLAPS = 1e-4  # weight m, m/s: a plan whose contacts overlap by more is none of real contacts
 KP, KD = 4e4, 400.0  # 1/s2 and 1/s: gains of the kangaroo rat paper, both poles at -200/s
 
 
@@ -83,8 +84,16 @@ def _compared(best: Planned, flown: Trajectory, motors: list[str], control: Any)
         detail = f"the machine follows the plan, {reached}; peak effort {peak:.4g}"
     else:
         law = stepwise(control)
-        if isinstance(law, Schedule):
-            advice = law.judged(flown, control) or "ask for a smaller tolerance"
+        overlap = best.meta["plan"]["overlap"]
+        if overlap > OVERLAPS:
+            advice = (
+                f"forces and gaps or slips of its contacts overlap by {overlap:.2g} weight m, so that it has forces "
+                "where nothing touches or holds; friction, stops or the duration may not allow more: change them, or "
+                "give another guess"
+            )
+        elif isinstance(law, Schedule):
+            finer = "give more intervals" if best.plan.through else "ask for a smaller tolerance"
+            advice = law.judged(flown, control) or finer
         else:
             advice = "the law given follows no reference: use Track, JointPD or LQR of sl.control"
         parts = [

@@ -277,7 +277,7 @@ def _touching(t: Transcription, k: int, x: np.ndarray, ground: np.ndarray, names
     normal, tangential, slip, gap, friction = np.moveaxis(rows, 2, 0)
     joints = np.array([not one.element.normal for one in touches.all])
     closed = (normal > PUSHES * np.reshape(weight, (count, -1))) | joints
-    stick = closed & (np.abs(slip) < SLIPS)
+    stick = closed & (np.abs(slip) < SLIPS) & (friction > 0)
     return np.stack([normal, tangential, slip, gap, closed, stick, friction, friction], axis=2)
 
 

@@ -17,6 +17,7 @@ from saltus.model.contents import unchanged
 from saltus.model.symbols import SX
 from saltus.plan import solvers
 from saltus.plan.conditions import in_words
+from saltus.plan.flight import OVERLAPS
 from saltus.plan.flight import fly as flown
 from saltus.plan.guess import Guess, PhaseGuess, bent, guesses, rows_at
 from saltus.plan.integrals import means, objective, with_integrals
@@ -120,6 +121,8 @@ def solve(
         out.flown, out.flight = flown(out)
         if not out.flight.follows:
             out.meta["outcome"] |= {"kind": "cannot be followed", "detail": out.flight.detail}
+    elif out.meta["plan"]["overlap"] > OVERLAPS:
+        out.meta["outcome"] |= {"kind": "contacts overlap", "detail": out.meta["notes"][-1]}
     return out
 
 

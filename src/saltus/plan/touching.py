@@ -163,8 +163,8 @@ class Touches:
         """Forces on the machine (N, world axes); normal, tangential (N), slip (m/s), gap (m), friction (1) of each."""
         forces, rows = [], []
         for x, f, n, _ in self.forces(part):
-            g, slip = x.geometry, x.geometry.rates[: x.slips, 0]
-            push = SX.zeros(3)
+            g, along = x.geometry, x.element.slips  # what has no friction moves along all the same
+            slip, push = g.rates[:along, 0], SX.zeros(3)
             if g.normal is not None:
                 push = n * g.normal + sum((f[k] * g.tangents[k] for k in range(x.slips)), SX.zeros(3))
             elif x.element.normal:
@@ -172,7 +172,7 @@ class Touches:
             else:
                 push[0] = f
             forces.append(self.weight * push)
-            speed = slip if x.slips == 1 else ca.sqrt(ca.sumsqr(slip) + 1e-300) if x.slips else SX(1, 1)
+            speed = slip if along == 1 else ca.sqrt(ca.sumsqr(slip) + 1e-300) if along else SX(1, 1)
             pressing = self.weight * n if x.element.normal else SX(1, 1)
             rows.append(ca.vertcat(pressing, self.weight * ca.sqrt(ca.sumsqr(f) + 1e-300), speed, g.gap, x.friction))
         return ca.vertcat(SX(0, 1), *forces), ca.vertcat(SX(0, 1), *rows)

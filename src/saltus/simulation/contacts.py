@@ -92,6 +92,11 @@ class Now:
         near = all(a is b or np.abs(a - b).max(initial=0.0) <= 1e-9 for a, b in pairs)
         return near and patches[:1] == patches[1:] and math.isclose(self.share, other.share, rel_tol=1e-7)
 
+    def passed(self, other: Now) -> bool:
+        """Whether it touches other ground than another does."""
+        a, b = self.patch, other.patch
+        return bool(self.closed and other.closed and a and b and replace(a, free=FREE) != replace(b, free=FREE))
+
     def block(self, felt: bool) -> list[float]:
         """Its run-time parameters, in the order that `Element` has."""
         x, way, size = self.element, self.direction, self.friction

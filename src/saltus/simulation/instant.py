@@ -101,21 +101,25 @@ def settle(
     if struck and any(contacts.now[i].closed and abs(now.across(i)) > slow for i in resting):
         rests = contacts.limit()  # it would have left once more, more slowly than counts
     hit = touching if struck else []
+    met = {i for what, i in map(contacts.c.watched.__getitem__, fired) if what == "normal"}
     changes = [
         (one.element.name, word)
         for i, (one, was) in enumerate(zip(contacts.now, kept, strict=True))
-        if (word := _word(one, was, i in hit, abs(now.across(i)) > slow if i in hit else False))
+        if (word := _word(one, was, i in hit, abs(now.across(i)) > slow if i in hit else False, i in met))
     ]
     same = not struck and all(one.like(was) for one, was in zip(contacts.now, kept, strict=True))
     return Settled(now.v, impact, changes, rests, tuple(hit), same)
 
 
-def _word(one: Now, was: Now, hit: bool, leaves: bool) -> str:
-    """What a contact did, if anything; `hit` if it took part in an impact, which it `leaves` with a speed."""
+def _word(one: Now, was: Now, hit: bool, leaves: bool, met: bool) -> str:
+    """What a contact did, if anything; `hit` if it took part in an impact, which it `leaves` with a speed.
+
+    One whose own gap closed (`met`) has touched, though it is pulled off at once.
+    """
     if was.mode == "open" and one.mode != "open":
         return "touches"
     if was.mode == "open" and hit:
-        return "bounces" if leaves else ""
+        return "bounces" if leaves else "touches" if met else ""
     if one.mode != was.mode:
         return {"open": "lifts", "stick": "sticks", "slip": "slips"}[one.mode]
     turned = one.mode == "slip" and one.element.slips == 1 and was.direction.size and one.direction @ was.direction < 0

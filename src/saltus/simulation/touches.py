@@ -62,8 +62,15 @@ class Interval:
 class Touches:
     """The contacts of a run: `run.contacts["left"]` is the list of its intervals; print it for a table."""
 
-    def __init__(self, t: np.ndarray, phase: np.ndarray, touches: np.ndarray, names: Sequence[str]) -> None:
-        self.names = tuple(names)
+    def __init__(
+        self,
+        t: np.ndarray,
+        phase: np.ndarray,
+        touches: np.ndarray,
+        names: Sequence[str],
+        events: Mapping[str, list[int]],
+    ) -> None:
+        self.names, self._events = tuple(names), events
         self._t, self._phase, self._touches = t, phase, touches
         self._modes = modes(touches)
 
@@ -109,9 +116,12 @@ class Touches:
         return used if used > NOTHING else 0.0
 
     def touched(self, name: str) -> int:
-        """How often a contact came to touch, a start in touch included."""
+        """How often a contact came to touch; a start in touch and touches that took no time count."""
         closed = self.mode(name) > 0
-        return int((np.diff(closed.astype(int)) == 1).sum()) + bool(len(closed) and closed[0])
+        began = int((np.diff(closed.astype(int)) == 1).sum()) + bool(len(closed) and closed[0])
+        phases = [p for word in ("touches", "bounces") for p in self._events.get(f"{name} {word}", [])]
+        after = np.minimum(np.searchsorted(self._phase, phases), len(closed) - 1)
+        return began + int((~closed[after]).sum())
 
     def friction_given(self, name: str) -> float:
         """Least friction that there was while it touched (of rest where it stuck); NaN where it never touched."""
@@ -135,12 +145,13 @@ class Touches:
         return out + ([f"  never touched: {', '.join(never)}"] if never else [])
 
     def __str__(self) -> str:
-        head = f"{'contact':<16} {'touched':>8} {'stick (s)':>10} {'slip (s)':>10} {'slid (m)':>10} {'N max (N)':>10} "
-        lines = [head + "friction used"]
+        wide = max([16, *map(len, self.names)])
+        head = f"{'touched':>8} {'stick (s)':>10} {'slip (s)':>10} {'slid (m)':>10} {'N max (N)':>10} "
+        lines = [f"{'contact':<{wide}} {head}friction used"]
         for i, name in enumerate(self.names):
             times = {k: sum(x.end - x.begin for x in self[name] if x.mode == k) for k in MODES}
             lines.append(
-                f"{name:<16} {self.touched(name):>8} {times['stick']:>10.4f} {times['slip']:>10.4f} "
+                f"{name:<{wide}} {self.touched(name):>8} {times['stick']:>10.4f} {times['slip']:>10.4f} "
                 f"{self.slip_length(name):>10.4g} {self._touches[:, i, NORMAL].max(initial=0.0) + 0.0:>10.4g} "
                 f"{self.friction_used(name):.4g}"
             )

@@ -313,7 +313,10 @@ class Trajectory(Shown):
     @property
     def contacts(self) -> Touches:
         """What every contact did: open, stuck or slipped, and when; print it for a table."""
-        return Touches(self.t, self.arrays["phase"], self.arrays["touches"], self.meta["elements"])
+        events: dict[str, list[int]] = {}
+        for event in self.events:
+            events.setdefault(event.name, []).append(event.phase)
+        return Touches(self.t, self.arrays["phase"], self.arrays["touches"], self.meta["elements"], events)
 
     def at(self, t: float | np.ndarray) -> State | Instants:
         """Positions and velocities at any time, from dense output.

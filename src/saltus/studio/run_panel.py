@@ -313,7 +313,7 @@ class Film:
         if shown:
             spans = {n: [(x.mode, x.begin, x.end) for x in touches[n] if x.mode != "open"] for n in shown}
             out.append(strips(spans, self.begin, self.end))
-            loads = [(n, run.t, touches.of(n)["normal"]) for n in shown]
+            loads = [(n, run.t, touches.of(n)["normal"]) for n in shown if not n.endswith(" friction")]
             out.append(Chart("normal force", "t (s)", "(N)", loads, marks))
         elif run.meta["forces"]:
             normal = [(n, run.t, run.force(n)[:, -1]) for n in run.meta["forces"]]
