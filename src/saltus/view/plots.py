@@ -374,9 +374,9 @@ def _plot_touches(run: Trajectory) -> Figure:
         axes[2].plot(*curve(run, given), label=f"{name}: given", color=colours[0], linestyle="--", linewidth=0.9)
     joints = run.mechanism.joints.values() if run.mechanism is not None else ()
     units = {n: unit for j in joints for n, unit in zip(j.q_names, j.q_units, strict=True)}
-    unknown = \"\" if joints else \"rad\"
-    turns = [n for n in names if units.get(n.rpartition(\" \")[0], unknown) == \"rad\"]
-    stops_a_turn = any(touches.of(n)[\"normal\"].any() for n in turns)
+    unknown = "" if joints else "rad"
+    turns = [n for n in names if units.get(n.rpartition(" ")[0], unknown) == "rad"]
+    stops_a_turn = any(touches.of(n)["normal"].any() for n in turns)
     axes[1].set_ylabel("force (N), of turns (Nm)" if stops_a_turn else "force (N)")
     axes[2].set_ylabel("friction (1)")
     axes[2].set_ylim(bottom=0.0)
