@@ -18,28 +18,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from saltus.dynamics.guessed_forces import HUGE, NEARLY, ROUND_OFF, TINY, Guesses
 from saltus.dynamics.shared_forces import FINE, Forces, Law, centred, rank
 from saltus.errors import SaltusError
 
 GUESSES = 100  # that follow from each other
 FEW, MANY = (0, 3, 10, 30), (100, 300, 1000, 3000)  # sweeps, after each of which the guess is tried
-TURNS, HALVINGS, TURNED = 30, 20, 1e-14  # steps, halvings of one and its least (rad): how slips in 3D find their way
 SCAN = 720  # directions around a contact from which slips are looked for
 FIXED, DESCENTS = 20, 500  # convex problems that follow from each other, and steps in each
 SCATTERED = 1000  # guesses of modes with slips that start anywhere
-PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 MOST = 4  # contacts up to which all guesses are looked at
-ROUND_OFF = 1e-13
-STILL = 1e-12  # m/s, m/s2: less is measured by this
-TINY, HUGE = 1e-300, 1e100
-UNLIKE = 1e-6  # of the largest mobility: less of it is measured by itself, since links may be light beyond measure
-RANK = 1e-11  # of the largest mobility: none
-NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 
 
 class NoForces(SaltusError):
@@ -89,16 +82,7 @@ def solve(
     return found_one
 
 
-class _Problem:
-    def __init__(self, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]) -> None:
-        self.G, self.b, self.laws = G, b, laws
-        self.n, self._unit = len(b), np.eye(len(b))
-        self.listed = all(len(x.tangential) < 2 or x.direction is not None for x in laws)  # its guesses are a few
-        self.size = max(float(np.abs(b).max(initial=0.0)), STILL)
-        own = np.abs(np.diag(G))
-        least = UNLIKE * own.max(initial=0.0)
-        self.units = np.where(own > 0, np.sqrt(np.maximum(1.0, least / np.maximum(own, TINY))), 1.0)  # of the rows
-
+class _Problem(Guesses):
     @property
     def doubtful(self) -> bool:
         """Whether there may be none or several solutions: a minor of the normal forces' matrix is not positive.
@@ -106,7 +90,8 @@ class _Problem:
         That of slip either way at the contacts that slip, or that might.
         """
         rubs = [x for x in self.laws if x.normal is not None]
-        if not rubs or not self.listed or len(rubs) > MOST or not any(x.tangential for x in rubs):
+        listed = all(len(x.tangential) < 2 or x.direction is not None for x in self.laws)  # its guesses are a few
+        if not rubs or not listed or len(rubs) > MOST or not any(x.tangential for x in rubs):
             return False
         ways = [[1.0] if x.direction is not None else [1.0, -1.0] if x.tangential else [0.0] for x in rubs]
         normals = [x.normal for x in rubs if x.normal is not None]
@@ -183,7 +168,7 @@ class _Problem:
             choices.append(closed if x.normal is None else [("open", None), *closed])
         out: list[Forces] = []
         for guess in itertools.product(*choices):
-            found = self._tried(np.zeros(self.n), [g[0] for g in guess], [g[1] for g in guess], lean=True)
+            found = self.tried(np.zeros(self.n), [g[0] for g in guess], [g[1] for g in guess], lean=True)
             if found is not None and not any(np.abs(found.w - x.w).max() < 1e-6 * self.size for x in out):
                 out.append(found)
         return out
@@ -194,11 +179,11 @@ class _Problem:
         waiting = [(still, own)]
         known = {still}
         for modes, ways in waiting:
-            f = self._forces(np.zeros(self.n), modes, ways)
+            f = self.forces(np.zeros(self.n), modes, ways)
             if f is None:
                 continue
             w = self.G @ f + self.b
-            found = self._judged(f, w, modes, ways)
+            found = self.judged(f, w, modes, ways)
             if found is not None or len(known) > GUESSES:
                 return found
             for i, mode, way in self._broken(f, w, modes, ways):
@@ -253,13 +238,13 @@ class _Problem:
                 before, start = math.nan, 0.0
                 for angle in 2 * math.pi * np.arange(SCAN + 1) / SCAN:
                     ways[i] = d = np.array([math.cos(angle), math.sin(angle)])
-                    f = self._held(np.zeros(self.n), after, ways)
+                    f = self.held(np.zeros(self.n), after, ways)
                     w = np.full(2, math.nan) if f is None else self.G[t] @ f + self.b[t]
                     off = float(d[0] * w[1] - d[1] * w[0])
                     if before * off <= 0:
                         between = start + (angle - start) * before / (before - off) if before != off else angle
                         ways[i] = np.array([math.cos(between), math.sin(between)])
-                        found = self._tried(np.zeros(self.n), after, ways)
+                        found = self.tried(np.zeros(self.n), after, ways)
                         if found is not None:
                             return found
                     before, start = off, float(angle)
@@ -285,7 +270,7 @@ class _Problem:
                 after = self._within(ahead - step * (self.G @ ahead + b))
                 more = (1 + math.sqrt(1 + 4 * momentum**2)) / 2 if (ahead - after) @ (after - f) <= 0 else 1.0
                 ahead, f, momentum = after + (momentum - 1) / more * (after - f), after, more
-            found = self._tried(f, *self._guess(f))
+            found = self.tried(f, *self._guess(f))
             if found is not None:
                 return found
         return None
@@ -316,7 +301,7 @@ class _Problem:
                 angle = 2 * math.pi * (turn * steps[k % len(steps)] + i / len(self.laws))
                 way = np.array([math.cos(angle), math.sin(angle)][: len(self.laws[i].tangential)])
                 ways[i] = way / np.linalg.norm(way)
-            found = self._tried(np.zeros(self.n), modes, ways, lean=True) if turning or not turn else None
+            found = self.tried(np.zeros(self.n), modes, ways, lean=True) if turning or not turn else None
             if found is not None:
                 return found
         return None
@@ -356,7 +341,7 @@ class _Problem:
             done = sweeps
             if not np.isfinite(f).all():
                 return None
-            found = self._tried(f, *(self._guess(f) if sweeps else self._still), lean=not sweeps)
+            found = self.tried(f, *(self._guess(f) if sweeps else self._still), lean=not sweeps)
             if found is not None:
                 return found
         return None
@@ -413,7 +398,7 @@ class _Problem:
         it has that of what moves at once.
         """
         modes, ways = self._still
-        f = self._held(np.zeros(self.n), modes, ways)
+        f = self.held(np.zeros(self.n), modes, ways)
         normals = [x.normal for k, x in enumerate(self.laws) if x.normal is not None and k not in leaving]
         if f is None or f[normals].min(initial=0.0) < -NEARLY * np.abs(f).max():  # some touch and are not pressed
             known = self.swept(FEW) or self.changed()
@@ -438,9 +423,9 @@ class _Problem:
                 elif after[k] == "stick":
                     after[k], turned[k] = "slip", -along / max(float(np.linalg.norm(along)), 1e-300)
             falls = any(self.laws[k].static > self.laws[k].friction for k in which)
-            for made in (self._held, self._forces)[: 1 + falls]:
+            for made in (self.held, self.forces)[: 1 + falls]:
                 gone = made(f, after, turned)
-                found = None if gone is None else self._met(gone, after, turned, lean=True, gone=which)
+                found = None if gone is None else self.met(gone, after, turned, lean=True, gone=which)
                 if found is not None:
                     return replace(found, gone=frozenset(which))
         return None
@@ -469,164 +454,3 @@ class _Problem:
         still = Forces(f, self.G @ f + self.b, tuple(modes), tuple(x.direction for x in self.laws))
         other = centred(self.G, self.laws, still, NEARLY)
         return other is not None and not any(self._spent(self.laws[i], other) for i in which)
-
-    # ---- a guess made exact ---------------------------------------------------------------------------------------
-
-    def _tried(
-        self, f: np.ndarray, modes: Sequence[str], directions: Sequence[np.ndarray | None], *, lean: bool = False
-    ) -> Forces | None:
-        """The solution of a guess, if it has one; to `lean`, others of the forces with its motion are looked for."""
-        ways = list(directions)
-        with np.errstate(over="ignore", invalid="ignore"):  # what hardly moves may need forces without bound
-            found = self._forces(f, modes, ways)
-        if found is None or not np.abs(found).max(initial=0.0) < HUGE:
-            return None
-        return self._met(found, modes, ways, lean=lean)
-
-    def _met(
-        self,
-        f: np.ndarray,
-        modes: Sequence[str],
-        ways: Sequence[np.ndarray | None],
-        *,
-        lean: bool,
-        gone: Collection[int] = (),
-    ) -> Forces | None:
-        """The solution with forces f, or to `lean` with others that move all as they do, if it meets every law."""
-        w = self.G @ f + self.b
-        judged = self._judged(f, w, modes, ways, gone)
-        if judged is None and lean and "stick" in modes:
-            other = centred(self.G, self.laws, Forces(f, w, tuple(modes), tuple(ways)), -NEARLY)
-            judged = None if other is None else self._judged(other, self.G @ other + self.b, modes, ways, gone)
-        return judged
-
-    def _forces(self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None]) -> np.ndarray | None:
-        """Forces near f of a guess, with the directions along which its slips start put into `ways`."""
-        self._turn(f, modes, ways)
-        return self._held(f, modes, ways)
-
-    def _turn(self, f: np.ndarray, modes: Sequence[str], ways: list[np.ndarray | None]) -> None:
-        """Directions d along which slips start: d x w = 0 of every contact that turns; by Newton on their angles."""
-        turning = [i for i, x in enumerate(self.laws) if modes[i] == "slip" and x.rough and len(x.tangential) == 2]
-        if not turning:
-            return
-        angle = np.array([0.0 if way is None else math.atan2(way[1], way[0]) for way in (ways[i] for i in turning)])
-        rows = np.array([self.laws[i].tangential for i in turning])
-        own = rows.ravel()
-        moved, given = self.G[own], self.b[own]
-
-        def put(at: np.ndarray) -> np.ndarray:
-            d = np.array([(math.cos(a), math.sin(a)) for a in at.tolist()])
-            for i, way in zip(turning, d, strict=True):
-                ways[i] = way
-            return d
-
-        def off(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            """d x w, and its derivative by the angles; nothing finite where there are no forces."""
-            d = put(at)
-            e = np.array([(-y, x) for x, y in d.tolist()])
-            held = self._hold(f, modes, ways)
-            if held is None:
-                return np.full(len(at), np.nan), np.zeros((len(at), len(at)))
-            found, C, solved, rest = held
-            change = np.zeros((self.n, len(at)))  # of the forces, each with its load as it is
-            for k, i in enumerate(turning):
-                x = self.laws[i]
-                change[rows[k], k] = -x.friction * (found[x.normal] if x.normal is not None else 1.0) * e[k]
-            change -= C @ solved(self.G[rest] @ change)
-            w = (moved @ found + given).reshape(-1, 2)
-            by = (moved @ change).reshape(len(at), 2, len(at))
-            slope = d[:, :1] * by[:, 1] - d[:, 1:] * by[:, 0] + np.diag(e[:, 0] * w[:, 1] - e[:, 1] * w[:, 0])
-            return d[:, 0] * w[:, 1] - d[:, 1] * w[:, 0], slope
-
-        now, slope = off(angle)
-        for _ in range(TURNS):
-            if not np.isfinite(now).all() or np.abs(now).max() < 1e-15 * self.size or not np.isfinite(slope).all():
-                break
-            step = -np.linalg.lstsq(slope, now, rcond=1e-14)[0]
-            if np.abs(step).max() < TURNED:
-                break
-            step *= min(1.0, 1.0 / max(np.abs(step).max(), 1e-300))  # rad
-            for _ in range(HALVINGS):
-                ahead, its_slope = off(angle + step)
-                if np.linalg.norm(ahead) < np.linalg.norm(now):
-                    break
-                step = step / 2
-            else:
-                break
-            angle, now, slope = angle + step, ahead, its_slope
-        put(angle)
-
-    def _held(self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]) -> np.ndarray | None:
-        """Forces near f with w = 0 along the rows that are held."""
-        found = self._hold(f, modes, ways)
-        return None if found is None else found[0]
-
-    def _hold(
-        self, f: np.ndarray, modes: Sequence[str], ways: Sequence[np.ndarray | None]
-    ) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray], list[int]] | None:
-        """Those forces, C they are made of (C y and fixed ones), how G C y = r is solved along rows held, and these."""
-        rest, fixed = list[int](), np.zeros(self.n)
-        for x, mode in zip(self.laws, modes, strict=True):
-            if mode != "open":
-                rest += ([] if x.normal is None else [x.normal]) + (list(x.tangential) if mode == "stick" else [])
-        C = self._unit[:, rest]
-        for x, mode, way in zip(self.laws, modes, ways, strict=True):
-            if mode != "slip" or way is None or not x.tangential:
-                continue
-            if x.normal is None:
-                fixed[list(x.tangential)] = -x.friction * way
-            else:
-                C[list(x.tangential), rest.index(x.normal)] = -x.friction * way
-        if not rest:
-            return fixed, C, lambda r: r, rest
-        first, G, units = f[rest], self.G[rest], self.units[rest]
-        try:
-            U, sizes, V = np.linalg.svd(G @ C * np.outer(units, units))
-        except np.linalg.LinAlgError:
-            return None
-        kept = int((sizes > RANK * sizes[0]).sum())
-
-        def solved(r: np.ndarray) -> np.ndarray:
-            scaled = V[:kept].T @ ((U[:, :kept].T @ (r.T * units).T).T / sizes[:kept]).T  # in this order, what is left
-            return (scaled.T * units).T  # over is round-off
-
-        y = first - solved(G @ (C @ first + fixed) + self.b[rest])
-        return C @ y + fixed, C, solved, rest
-
-    def _judged(
-        self,
-        f: np.ndarray,
-        w: np.ndarray,
-        modes: Sequence[str],
-        ways: Sequence[np.ndarray | None],
-        gone: Collection[int] = (),
-    ) -> Forces | None:
-        """The solution if it meets every law; what has `gone` at its limit is about to part."""
-        sizes = np.abs(f)
-        round_off = ROUND_OFF * float((np.abs(self.G) @ sizes).max(initial=0.0))
-        small_w, small_f = FINE * self.size + round_off, FINE * float(sizes.max(initial=0.0))
-        forces, motions = f.tolist(), w.tolist()  # of numbers alone Python is quicker
-        for k, (x, mode, way) in enumerate(zip(self.laws, modes, ways, strict=True)):
-            load = 1.0
-            if x.normal is not None:
-                load, parts = forces[x.normal], motions[x.normal]
-                if mode == "open":
-                    if parts < -(NEARLY * self.size if k in gone else small_w):
-                        return None
-                    continue
-                if load < -small_f or abs(parts) > small_w:
-                    return None
-            slip = [motions[row] for row in x.tangential]
-            if mode == "stick" and (
-                math.hypot(*[forces[row] for row in x.tangential]) > x.static * load + small_f
-                or any(abs(part) > small_w for part in slip)
-            ):
-                return None
-            if mode == "slip" and x.rough and way is not None:
-                own = way.tolist()
-                along = sum(a * b for a, b in zip(slip, own, strict=True))
-                across = math.hypot(*[a - along * b for a, b in zip(slip, own, strict=True)])
-                if along < -small_w or across > PARALLEL * along + small_w:
-                    return None
-        return Forces(f, w, tuple(modes), tuple(ways))
