@@ -531,7 +531,7 @@ def test_a_damper_on_an_angle_that_is_lost_at_the_pole_is_told_so():
     m.joint_spring("bushing", "base.r1z", damping=0.2)
     rates = dict(zip(m.v_names, start.velocities, strict=True))
     run = sl.simulate(m, m.assemble(near=dict(zip(m.q_names, start.positions, strict=True)), rates=rates), until=1.0)
-    assert run.outcome.kind == "step too small"
+    assert run.outcome.kind in ("step too small", "not finite")
     assert "base is at the pole of its angles (gimbal lock)" in run.outcome.detail
 
 

@@ -19,7 +19,13 @@ POLE = 1e-3  # rad: so near to its pole a joint of three angles is lost
 def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray) -> str:
     """Reason of an engine's stop in a mode under the controller `law` ("" if there is none), and the remedy."""
     name = now.domain.name
-    if stop is not Stop.NOT_FINITE and (poles := _at_pole(now, x)):
+    if stop is Stop.NOT_FINITE:
+        for at in (t, t + 1e-6):  # an integrator stops before the instant from which on there is no number
+            commanded = np.ravel(now.command(at, x, p)[0])
+            bad = [n for n, u in zip(now.constrained.mechanism.inputs, commanded, strict=True) if not math.isfinite(u)]
+            if bad:
+                return f"controller {law!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"
+    if poles := _at_pole(now, x):
         ended = "all max_steps steps are used up" if stop is Stop.LIMIT else "no step is short enough"
         return (
             f"{ended} in {name!r}: {', '.join(poles)} is at the pole of its angles (gimbal lock), where the other two "
@@ -33,11 +39,6 @@ def why(stop: Stop, now: Mode, law: str, t: float, x: np.ndarray, p: np.ndarray)
             "another engine or a larger max_steps"
         )
     if stop is Stop.NOT_FINITE:
-        for at in (t, t + 1e-6):  # an integrator stops before the instant from which on there is no number
-            commanded = np.ravel(now.command(at, x, p)[0])
-            bad = [n for n, u in zip(now.constrained.mechanism.inputs, commanded, strict=True) if not math.isfinite(u)]
-            if bad:
-                return f"controller {law!r} gives a number that is not finite for {', '.join(bad)} in {name!r}"
         first = f"at the controller {law!r} for a division by zero, " if law else ""
         if isinstance(now.constrained.system.terrain, Terrain):
             first += "at the terrain's function for places where it has no value or no slope, "
