@@ -127,7 +127,7 @@ def test_four_feet_on_springs():
     assert np.abs(run.v["body.y"]).max() < 1e-7  # aside: so slow, at ten tolerances, a slip in 3D has come to rest
     account = run.energy_account
     assert abs(account["relative residual"]) < 1e-6
-    for tolerance in (1e-4, 1e-5, 1e-6, 1e-7):  # one foot after the other would be 45 events and more
+    for tolerance in (1e-5, 1e-6, 1e-7):  # one foot after the other would be 45 events and more
         loose = sl.simulate(m, sl.State(m, q, v, start.params), until=1.0, tolerance=tolerance)
         assert loose.outcome.ok, loose.outcome
         assert len(loose.events) < 45

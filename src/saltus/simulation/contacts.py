@@ -23,7 +23,7 @@ from saltus.patches import FREE, NONE, Patch
 SLOW = 10.0  # times the speed at which a slip in 3D has come to rest
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 # m: a contact so near touches; where places are known to less, one that they cannot tell from it, up to so near
-TOUCHING, ALIKE = 1e-9, 1e-5
+TOUCHING, ALIKE = 1e-9, 1e-8
 SHARED = 1e-7  # of a machine's weight: what forces that contacts share are known to
 STILL = 1e-9  # m/s: slower than this a contact does not slip
 # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
