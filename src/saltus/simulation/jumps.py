@@ -46,8 +46,11 @@ def jump(log: Log, run: Trajectory) -> tuple[float, str, float] | None:
 
 
 def _within(parts: list[Part], begin: float, end: float, limit: np.ndarray) -> tuple[float, int, float] | None:
-    """The steps that overlap an interval: sudden changes, and all against Simpson's rule for the accelerations."""
-    times, speeds, explained = [np.zeros(0)], [np.zeros((0, len(limit)))], np.zeros(len(limit))
+    """The steps that overlap an interval: sudden changes, and all against Simpson's rule for the accelerations.
+
+    Or against those at the ends of steps alone: in the middle of a step in which a slip starts they say little.
+    """
+    times, speeds, explained = [np.zeros(0)], [np.zeros((0, len(limit)))], np.zeros((2, len(limit)))
     drifted = False
     for stay, breaks, coefficients, p in parts:
         steps = np.flatnonzero((breaks[1:] > begin) & (breaks[:-1] < end))
@@ -61,14 +64,15 @@ def _within(parts: list[Part], begin: float, end: float, limit: np.ndarray) -> t
         times.append(t.ravel())
         speeds.append(v)
         a = a.reshape(len(steps), 3, -1)
-        explained += (h[:, None] * (a[:, 0] + 4 * a[:, 1] + a[:, 2]) / 6).sum(axis=0)
+        ends = a[:, 0] + a[:, 2]
+        explained += [(h[:, None] * x).sum(axis=0) for x in ((ends + 4 * a[:, 1]) / 6, ends / 2)]
         fastest = int(np.abs(a[:, 1] / np.maximum(limit, 1e-300)).max(axis=1).argmax())
         drifted |= _drift_decides(stay.mode, float(t[fastest, 0]), x[fastest, 0], p)
     t, v = np.concatenate(times), np.vstack(speeds)
     if not len(t):
         return None
     until = np.searchsorted(t, t + SUDDEN, side="right") - 1
-    off = np.maximum(np.abs(v[until] - v).max(axis=0), np.abs(v[-1] - v[0] - explained))
+    off = np.maximum(np.abs(v[until] - v).max(axis=0), np.abs(v[-1] - v[0] - explained).min(axis=0))
     if drifted:
         off = np.maximum(off, np.ptp(v, axis=0))
     worst = int((off - limit).argmax())
