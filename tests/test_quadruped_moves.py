@@ -97,8 +97,8 @@ def test_pushes_are_withstood():
 
 @pytest.mark.slow
 def test_it_turns():
-    """Event by event, by 90 degrees in less than 10 strides; without steering hardly."""
+    """Event by event, by 90 degrees in less than 10 strides; without steering not at all."""
     result = studies.run("quadruped-turn", starts=1)
     assert result.data["ok"]
     rows = {r["by_means_of"]: r for r in result.data["turns"]}
-    assert rows["feedback of the heading"]["turned_deg"] < 45
+    assert rows["feedback of the heading"]["strides"] is None
