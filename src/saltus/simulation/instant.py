@@ -15,7 +15,6 @@ from saltus.dynamics.unilateral import GROWN
 from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
-from saltus.hybrid.transition import ROUND_OFF
 from saltus.once import cached_property
 from saltus.simulation.contacts import STILL, Contacts, Now
 from saltus.simulation.sharing import Group, spread
@@ -25,6 +24,7 @@ REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves 
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
+ROUND_OFF = 1e-15  # of the terms of a sum: less of it is none
 SHARES = 1e-12  # of a restitution: what the one that gains nothing is known to
 
 Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
