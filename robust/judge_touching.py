@@ -444,7 +444,7 @@ def _of_impact(given: Toucher, run: Any, event: Any) -> list[str]:
         return out
     fast = 1e-6 * (1 + float(np.abs(event.v_before).max(initial=0.0)))
     both = zip(before.all_sides, after.all_sides, strict=True)
-    pairs = [(a, b) for a, b in both if a.normal_row is not None and a.gap[0] < 1e-8]
+    pairs = [(a, b) for a, b in both if a.normal_row is not None and a.gap[0] < NEAR]
     for a, b in pairs:
         if b.gap[1] < -fast and a.gap[0] < 5e-10:
             out.append(f"{a.name} goes inside at {b.gap[1]:.2g} m/s after an impact at {event.t:.6g} s")

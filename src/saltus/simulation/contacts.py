@@ -22,8 +22,8 @@ from saltus.patches import FREE, NONE, Patch
 
 SLOW = 10.0  # times the speed at which a slip in 3D has come to rest
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
-# m: a contact so near touches; where places are known to less, one that they cannot tell from it, up to so near
-TOUCHING, ALIKE = 1e-9, 1e-8
+# m: a contact so near touches; where places are known to less, one that arrives and is as near, up to the second number
+TOUCHING, ALIKE = 1e-9, 1e-7
 SHARED = 1e-7  # of a machine's weight: what forces that contacts share are known to
 STILL = 1e-9  # m/s: slower than this a contact does not slip
 # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
@@ -122,7 +122,7 @@ class Contacts:
     def __init__(self, c: Touched, ground: Ground, params: np.ndarray, tolerance: float = 0.0) -> None:
         self.c, self.ground, self.params = c, ground, params
         laws = np.reshape(c.laws(params), (-1, 3))
-        self.near = max(TOUCHING, min(tolerance, ALIKE))  # m: a contact so near touches
+        self.near = min(tolerance, ALIKE)  # m: a contact that arrives and is so near touches
         self.given = [_given(x, row) for x, row in zip(c.elements, laws, strict=True)]
         self.springs = np.reshape(c.springs(params), (-1, 2))  # stiffness (N/m) and damping (s/m) of soft contacts
         self.now = [

@@ -16,7 +16,7 @@ from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
 from saltus.once import cached_property
-from saltus.simulation.contacts import STILL, Contacts, Now
+from saltus.simulation.contacts import STILL, TOUCHING, Contacts, Now
 from saltus.simulation.sharing import Group, spread
 
 SOON = 1e-6  # s: a contact that touches strikes now if it would be there within this
@@ -80,7 +80,7 @@ def settle(
     now.turn()
     now.soften()
     hard = [i for i, one in enumerate(contacts.now) if one.element.normal and not one.element.soft]
-    touching = [i for i in hard if contacts.now[i].closed or now.gaps[i] <= contacts.near]
+    touching = [i for i in hard if contacts.now[i].closed or now.gaps[i] <= now.near(i)]
     slow = 1e-9 * (1.0 + float(np.abs(v).max(initial=0.0)))
     strikes = any(now.across(i) < -max(slow, now.gaps[i] / SOON) for i in touching)
     moves = strikes or any(abs(now.across(i)) > REST for i in touching)
@@ -161,6 +161,10 @@ class _Instant:
         """Velocity (m/s) across the face of a contact."""
         return float(self.u[self.contacts.normal(i)])
 
+    def near(self, i: int) -> float:
+        """Gap (m) up to which a contact touches: one that arrives now does, if places are known to no less."""
+        return max(TOUCHING, min(self.contacts.near, -self.across(i) * SOON))
+
     def along(self, i: int) -> np.ndarray:
         """Velocity along it."""
         return self.u[self.contacts.tangential(i)]
@@ -191,7 +195,7 @@ class _Instant:
             one, place = contacts.now[i], contacts.own(self.holds, i)
             pulls = forces[contacts.tangential(i)]
             if not one.closed:
-                one.closed = one.stick = bool(self.gaps[i] <= contacts.near and self.across(i) < 0)
+                one.closed = one.stick = bool(self.gaps[i] <= TOUCHING and self.across(i) < 0)
                 one.anchor = place
             elif self.leaving.get(i) == "normal":
                 one.closed = one.stick = False
