@@ -24,7 +24,6 @@ REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves 
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
-ROUND_OFF = 1e-15  # of the terms of a sum: less of it is none
 SHARES = 1e-12  # of a restitution: what the one that gains nothing is known to
 
 Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -349,7 +348,7 @@ class _Instant:
         still = [
             row for i in candidates for row in contacts.rows(i)[0 if at_rest[i] else contacts.c.elements[i].slips :]
         ]
-        if still and np.abs(self.u[still]).max() > ROUND_OFF * float((np.abs(self.A[still]) @ np.abs(self.v)).max()):
+        if still:
             off = self.parts.among(still).constrained_velocity(self.u[still])
             if np.abs(off).max() <= LEVER * np.abs(self.u[still]).max():  # a dead centre makes much of what is nothing
                 return self.v - off

@@ -59,7 +59,7 @@ def spread(group: Group, forces: Forces, size: float, respond: Callable[[], tupl
             if fits and (beyond < least or (beyond == 0 and room > most)):
                 best, least, borne = [copy(one) for one in group.now], beyond, f
             gained, most = room - most, max(room, most)
-            enough = share < 1 or room > ROOM or gained <= GAIN * abs(room)  # else it would soon be asked again
+            enough = share < 1 or room > ROOM or gained <= GAIN * max(room, SPREAD)  # else it would soon be asked again
             if (enough and (least == 0 or k < 0)) or (before is not None and np.array_equal(f, before)):
                 break
             if pulled:
