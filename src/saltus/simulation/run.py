@@ -324,10 +324,8 @@ class _Run:
         self._command(now, p, law.table(c, 0).entered(self._entry()) if isinstance(law, Schedule) else None, math.inf)
         felt = response(now, self.t, p, self.z, self._stepper(now).look)
         x = now.state_vector(self.q, self.v, None, self.z)
-        if not stays:
-            now.check_heavy(
-                self.t, x, p
-            )  # before an impact of the start, which would ask for impulses out of round-off
+        if not stays:  # an impact of the start would ask for impulses out of round-off
+            now.check_heavy(self.t, x, p)
         try:
             out = settle(self.contacts, self.t, self.q, self.v, felt, fired)
         except NoForces as problem:
