@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import saltus as sl
 import sweep_tasks
 from saltus.errors import BadFile, BadValue
 from saltus.sweeps import Each, grid, scattered
+from saltus.sweeps.workers import pool_of
 
 HERE = Path(__file__).parent
 POINTS = {"a": np.arange(40.0)}
@@ -116,6 +118,14 @@ def test_worker_that_dies_is_replaced(tmp_path, monkeypatch):
     data = sl.sweep(sweep_tasks.dies, POINTS, tmp_path / "s", workers=2, chunk=2)
     assert (tmp_path / "died").exists()
     assert (data.square.values == POINTS["a"] ** 2).all()
+
+
+def test_workers_are_replaced_whose_pipes_close_while_another_is_started():
+    """As they do where one dies between two chunks that are sent off."""
+    with pool_of(1, None) as pool:
+        pool._pool._call_queue._reader.close()
+        outputs, _ = pool.submit(pickle.dumps(sweep_tasks.quick), {"a": POINTS["a"]}, 0, 0).result(timeout=60)
+    assert (outputs["square"] == POINTS["a"] ** 2).all()
 
 
 def test_dask_cluster_with_a_worker_killed(tmp_path):

@@ -134,7 +134,7 @@ class Pool:
         """Send a chunk off."""
         try:
             return self._pool.submit(evaluate, *args)
-        except BrokenProcessPool:
+        except (BrokenProcessPool, OSError):  # OSError: one died, and its pipes were closed, while another was started
             self._renew()
             return self._pool.submit(evaluate, *args)
 
