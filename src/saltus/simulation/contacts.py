@@ -24,6 +24,8 @@ SLOW = 10.0  # times the speed at which a slip in 3D has come to rest
 START = 1e-6  # m: a start may be so far below the ground, or so near above it to stand on it
 # m: a contact so near touches; where places are known to less, one that arrives and is as near, up to the second number
 TOUCHING, ALIKE = 1e-9, 1e-7
+REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
+BOUNCED = 1e-14  # m: as far below where it is now a contact that leaves with a speed is watched
 SHARED = 1e-7  # of a machine's weight: what forces that contacts share are known to
 STILL = 1e-9  # m/s: slower than this a contact does not slip
 # m/s: a contact that came to slide with a speed and is so slow in 3D has come to rest; times the tolerance, velocities
@@ -54,6 +56,7 @@ class Now:
     reference: np.ndarray | None = None
     share: float = 1.0  # of a load at rest that others bear too; 0: others hold it; LEAN or less: it leans
     bears: np.ndarray = field(default_factory=lambda: np.zeros(1))  # against that, per load or (N): of one that leans
+    leaves: bool = False  # whether it left the last instant faster than REST
     stands: float = STANDS  # m/s
     starts: float = STARTS  # m/s
 
@@ -325,7 +328,8 @@ class Contacts:
     def watch(self, g: np.ndarray, first: int, out: Armed, rooms: Mapping[int, float]) -> Armed:
         """Guards of contacts, from number `first` on, are watched from where they are: none of them is violated.
 
-        One that fired and changed nothing has a room of its own in `rooms`.
+        One that fired and changed nothing has a room of its own in `rooms`; one that leaves with a speed needs little, and
+        would fall lower by it at each bounce.
         """
         armed, watched = out.armed.copy(), dict(out.watched)
         for k, (what, i) in enumerate(self.c.watched):
@@ -333,8 +337,9 @@ class Contacts:
             turns = what == "slip" and self.slips(i) and x.slips == 2 and not x.soft  # a speed, not a side
             shares = what == "slip" and self.now[i].share not in (0.0, 1.0)
             room = max(rooms.get(k, WATCH), SHARED if shares else 0.0)
+            bounced = what == "normal" and self.now[i].leaves and not self.now[i].closed
             if what != "wedge" and not turns and g[first + k] < room:
-                watched[first + k] = min(g[first + k], 0.0) - room
+                watched[first + k] = min(g[first + k], 0.0) - (BOUNCED if bounced else room)
                 armed[first + k] = True
         return Armed(armed, out.at_once, watched, out.past)
 

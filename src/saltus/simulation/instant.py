@@ -16,11 +16,10 @@ from saltus.engines.port import Look
 from saltus.hybrid.constrained import SLIP_ENDS
 from saltus.hybrid.mode import Mode
 from saltus.once import cached_property
-from saltus.simulation.contacts import STILL, TOUCHING, Contacts, Now
+from saltus.simulation.contacts import LOW, REST, STILL, TOUCHING, Contacts, Now
 from saltus.simulation.sharing import Group, spread
 
 SOON = 1e-6  # s: a contact that touches strikes now if it would be there within this
-REST, LOW = 2e-5, 2e-11  # m/s, m: a contact that is pressed stays if it leaves more slowly, or would rise by less
 LEVER = 1e3  # by so much a velocity may change for one along rows that are at rest
 NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
@@ -91,12 +90,18 @@ def settle(
     near = [i for i in touching if struck or contacts.now[i].closed or now.across(i) <= slow]  # who left has left
     resting = now.resting(near, stays, slow)
     rubs = [i for i, one in enumerate(contacts.now) if not one.element.normal]
+    looked = contacts.kept
     try:
         now.choose([*resting, *rubs], struck)
+        if falling := now.falling([i for i in touching if i not in resting]):
+            contacts.now = list(looked)
+            now.choose([*resting, *falling, *rubs], struck)
     except NoForces:
         contacts.now = list(kept)
         raise
     contacts.hold(now.holds)
+    for i, one in enumerate(contacts.now):
+        one.leaves = one.element.normal and now.across(i) > REST
     if struck and any(contacts.now[i].closed and abs(now.across(i)) > slow for i in resting):
         rests = contacts.limit()  # it would have left once more, more slowly than counts
     hit = touching if struck else []
@@ -263,6 +268,12 @@ class _Instant:
             if any(abs(stopped[self.contacts.normal(i)]) > stays[i] for i in touching):
                 return [i for i in rest if abs(self.across(i)) <= slow]
         return rest
+
+    def falling(self, left: Sequence[int]) -> list[int]:
+        """Contacts that have left and, with the modes that were chosen without them, would rise by less than LOW."""
+        slow = [i for i in left if self.gaps[i] <= LOW and 0 < self.across(i) <= REST]
+        a = self.response(self.q, self.v, self.contacts.block)[0] if slow else np.zeros(0)
+        return [i for i in slow if self.across(i) ** 2 < -2 * LOW * a[self.contacts.normal(i)]]
 
     def collide(self, touching: Sequence[int], stays: Mapping[int, float]) -> tuple[Impact, float]:
         """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.
