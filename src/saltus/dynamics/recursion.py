@@ -113,9 +113,11 @@ class _Form:
 
 
 class _Shared(Positive):
-    """D x = b where rows may depend on each other, by penalties e: the third of x_k+1 = x_k + (D + e)^-1 (b - D x_k).
+    """D x = b where rows may depend on each other, by penalties e: x = (1 + w + w^2 - 3 w^3) (D + e)^-1 b.
 
-    These go to the solution with the least x' e x; where D x = c x the third is off by (e / (c + e))^3 of it.
+    Here w = (D + e)^-1 e, so that e / (c + e) stands for w where D x = c x. Of all solutions that is the one with the
+    least x' e x: off by at most 4 w^3 of it, and without what round-off of b asks for along rows that move nothing,
+    where w is 1.
     """
 
     def __init__(self, D: SX, floor: SX | None, groups: Sequence[Hashable], e: SX) -> None:
@@ -125,9 +127,9 @@ class _Shared(Positive):
     def solve(self, B: SX) -> SX:
         """x."""
         step = out = super().solve(B)
-        for _ in range(2 if self.e.nnz() else 0):
-            step = super().solve(ca.mtimes(ca.diag(self.e), step))  # b - D x is e times the last step
-            out = out + step
+        for weight in (1, 1, -3) if self.e.nnz() else ():
+            step = super().solve(ca.mtimes(ca.diag(self.e), step))
+            out = out + weight * step
         return out
 
 

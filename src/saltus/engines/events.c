@@ -287,7 +287,7 @@ static double before(Work *w, double t, const double *x, double length) {
 static double land(Work *w, double t, const double *x, double h, double first, double most) {
   Run *r = w->run;
   const double *g = w->g_end, *g_rate = w->probe_rate;
-  double length = first * h, soonest = INFINITY, off = INFINITY, begun = 0;
+  double length = first * h, soonest = INFINITY, off = INFINITY, begun = 0, least = INFINITY, nearest_by = length;
   int nearest = 0;
   for (int pass = 0;; ++pass) {
     const double before = soonest;
@@ -311,12 +311,14 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     }
     off = fabs(g[nearest]);
     if (pass == 0) begun = off;
+    if (off < least) least = off, nearest_by = length;
     /* A large correction means that the guard barely touches: the interpolant's root then stays. */
     if (pass == 3 || length == 0 || fabs(soonest) > 0.5 * length) break;
     if (!jumps && fabs(soonest) <= DBL_EPSILON * fmax(fabs(t + length), length)) break;
     if (jumps || fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) {
-      if (off < 0.5 * begun) break; /* it is as near as round-off of the guard lets it come */
-      pass = 2, length = first * h; /* the interpolant's root stays, too */
+      /* Round-off of the guard lets it come no nearer; unless it came clearly nearer, the interpolant's root stays, too. */
+      if (off == least && off < 0.5 * begun) break;
+      pass = 2, length = least < 0.5 * begun ? nearest_by : first * h;
       continue;
     }
     length = fmin(h, length + soonest);
