@@ -328,8 +328,8 @@ class Contacts:
     def watch(self, g: np.ndarray, first: int, out: Armed, rooms: Mapping[int, float]) -> Armed:
         """Guards of contacts, from number `first` on, are watched from where they are: none of them is violated.
 
-        One that fired and changed nothing has a room of its own in `rooms`; one that leaves with a speed needs little: it
-        would fall lower by it at each bounce.
+        One that fired and changed nothing has a room of its own in `rooms`; one that leaves with a speed needs little:
+        it would fall lower by it at each bounce.
         """
         armed, watched = out.armed.copy(), dict(out.watched)
         for k, (what, i) in enumerate(self.c.watched):
