@@ -97,6 +97,23 @@ def test_feet_that_share_a_load_hold_as_firmly_as_a_weld():
     np.testing.assert_allclose(feet.a.pin[0], weld.a.pin[0], rtol=1e-13)
 
 
+def test_feet_do_not_push_against_each_other_by_round_off():
+    """Two weights that turn at 300 rad/s on a crate balance each other: 18,000 N each, and its four feet bear weight alone."""
+    m = sl.Mechanism("rotor", spatial=True)
+    crate, rotor = m.link("crate", mass=20.0, inertia=(1.0, 1.0, 1.0)), m.link("rotor", mass=0.1, inertia=(1, 1, 1))
+    m.free("crate", m.ground, crate)
+    m.revolute("axle", crate.at(0, 0, 0.2), rotor.origin, axis="z")
+    for name, x in (("left", -0.2), ("right", 0.2)):
+        m.weld(name, rotor.at(x, 0, 0), m.link(name, mass=1.0, inertia=(0.01, 0.01, 0.01)).origin)
+    for i, (x, y) in enumerate([(1, 1), (1, -1), (-1, 1), (-1, -1)]):
+        m.foot(f"foot{i}", crate.at(0.4 * x, 0.4 * y, -0.3), friction=0.5)
+    start = m.assemble(crate=(0, 0, 0.3, 1, 0, 0, 0), axle=0.3, rates={"axle": 300.0})
+    run = sl.simulate(m, start, until=0.01)
+    forces = np.array([run.force(f"foot{i}") for i in range(4)])
+    assert np.abs(forces[..., :2]).max() < 1e-9
+    np.testing.assert_allclose(forces[..., 2], 22.1 * 9.81 / 4, rtol=1e-10)
+
+
 def test_a_shared_coordinate_and_a_rotor_between_links_leave_in_time():
     m = sl.Mechanism("shared")
     shared = m.rod("shared", mass=0.3, length=0.2)
