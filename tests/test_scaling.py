@@ -98,7 +98,7 @@ def test_feet_that_share_a_load_hold_as_firmly_as_a_weld():
 
 
 def test_feet_do_not_push_against_each_other_by_round_off():
-    """Two weights that turn at 300 rad/s on a crate balance each other: 18,000 N each, and its four feet bear weight alone."""
+    """Weights that turn at 300 rad/s on a crate balance each other, 18,000 N each: its four feet bear weight alone."""
     m = sl.Mechanism("rotor", spatial=True)
     crate, rotor = m.link("crate", mass=20.0, inertia=(1.0, 1.0, 1.0)), m.link("rotor", mass=0.1, inertia=(1, 1, 1))
     m.free("crate", m.ground, crate)
