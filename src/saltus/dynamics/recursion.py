@@ -33,7 +33,7 @@ FLOOR = 1e-14
 # do not feel it, and an inverse inertia a hundred times the floor is right to round-off.
 FADING = 1e-8
 # Of the same: the penalty of rows of contacts, which may depend on each other. Of all reactions that give the motion
-# those have the least sum of f^2 / share, and are known to round-off over this.
+# those have the least sum of f^2 / share.
 SHARING = 1e-7
 # Of the machine's mass, what links without any are lent while coordinates that move nothing heavy leave: a pass is off
 # by this share, and by round-off over it, times the last one's error. Measured against a dense solve of a four-bar and
