@@ -47,6 +47,7 @@ def solve(
     G: np.ndarray,
     b: np.ndarray,
     laws: Sequence[Law],
+    terms: float = 0.0,
     *,
     count: bool = False,
     leaving: Mapping[int, str] | None = None,
@@ -54,11 +55,12 @@ def solve(
 ) -> Forces:
     """Forces that meet the laws. With `count`, NoForces also where there are several solutions.
 
+    b is a sum of terms as large as `terms`, and known to their round-off.
     `leaving` are contacts that have just come to the end of what they bear, "normal" or "slip": as far as round-off
     tells, they may stay as they were or go on to be open or to slip, and they go on. With `pressed` contacts have borne
     loads up to now, and may go on to do so although all would part without any forces.
     """
-    problem = _Problem(G, b, laws)
+    problem = _Problem(G, b, laws, terms)
     if count and problem.doubtful:
         found = problem.all()
         found = [one for one in found if not any(problem.ends(i, one) for i in leaving or ())] or found

@@ -18,6 +18,7 @@ TURNS, HALVINGS, TURNED = 30, 20, 1e-14  # steps, halvings of one and its least 
 PARALLEL = 1e-8  # rad: how near a direction found so is to that of its slip
 ROUND_OFF = 1e-13
 STILL = 1e-12  # m/s, m/s2: less is measured by this
+KNOWN = 1e-5  # of the terms that motions are sums of: less is, so that FINE of it is their round-off
 TINY, HUGE = 1e-300, 1e100
 UNLIKE = 1e-6  # of the largest mobility: less of it is measured by itself, since links may be light beyond measure
 RANK = 1e-11  # of the largest mobility: none
@@ -27,10 +28,10 @@ NEARLY = 1e-6  # of a limit: contacts that share it come to it together
 class Guesses:
     """Contacts whose rows move with w = G f + b under forces f, and their laws."""
 
-    def __init__(self, G: np.ndarray, b: np.ndarray, laws: Sequence[Law]) -> None:
+    def __init__(self, G: np.ndarray, b: np.ndarray, laws: Sequence[Law], terms: float = 0.0) -> None:
         self.G, self.b, self.laws = G, b, laws
         self.n, self._unit = len(b), np.eye(len(b))
-        self.size = max(float(np.abs(b).max(initial=0.0)), STILL)
+        self.size = max(float(np.abs(b).max(initial=0.0)), STILL, KNOWN * terms)
         own = np.abs(np.diag(G))
         least = UNLIKE * own.max(initial=0.0)
         self.units = np.where(own > 0, np.sqrt(np.maximum(1.0, least / np.maximum(own, TINY))), 1.0)  # of the rows

@@ -258,27 +258,27 @@ static int beyond(const Work *w, double share) {
   return 0;
 }
 
-/* A step of length from x, put onto the constraints; whether it is sound. */
-static int stepped(Work *w, double t, const double *x, double length) {
-  return isfinite(attempt(w, t, x, length)) && finish(w, t + length);
+/* A step of length from x, put onto the constraints; whether it is sound, with an error of no more than `most` tolerances. */
+static int stepped(Work *w, double t, const double *x, double length, double most) {
+  return attempt(w, t, x, length) <= most && finish(w, t + length);
 }
 
 /* Guards that jump, as forces do where a slip in 3D turns round as it ends: halve the step down to the instant before any
    is beyond its surface, and list those that are just behind it. Return the length of the step, NaN if one failed. */
-static double before(Work *w, double t, const double *x, double length) {
+static double before(Work *w, double t, const double *x, double length, double most) {
   Run *r = w->run;
   double low = 0, high = length;
   for (int pass = 0; pass < 60 && t + 0.5 * (low + high) != t + low && t + 0.5 * (low + high) != t + high; ++pass) {
     const double middle = 0.5 * (low + high);
-    if (!stepped(w, t, x, middle)) return NAN;
+    if (!stepped(w, t, x, middle, most)) return NAN;
     *(beyond(w, 0) ? &high : &low) = middle;
   }
-  if (!stepped(w, t, x, high)) return NAN;
+  if (!stepped(w, t, x, high, most)) return NAN;
   r->n_fired = 0;
   for (int i = 0; i < G; ++i)
     if (isfinite(w->delay[i]) && w->sign[i] * w->g_end[i] >= 0) r->fired[r->n_fired++] = i;
   if (low == 0) low = high; /* the step is as short as steps are */
-  return stepped(w, t, x, low) ? low : NAN;
+  return stepped(w, t, x, low, most) ? low : NAN;
 }
 
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
@@ -296,7 +296,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
       memcpy(w->k[12], w->k[0], N * sizeof(double));
       guards(w, t, x, w->g_end);
       length = 0;
-    } else if (!(attempt(w, t, x, length) <= most) || !finish(w, t + length)) {
+    } else if (!stepped(w, t, x, length, most)) {
       return NAN;
     }
     guard_rates(w, t + length, w->x_new, w->k[12], h, w->probe_rate);
@@ -325,7 +325,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
   }
   r->n_fired = 0;
   if (length > 0 && mistaken(w, nearest)) return length;
-  if (length > 0 && beyond(w, 0.1)) return before(w, t, x, length);
+  if (length > 0 && beyond(w, 0.1)) return before(w, t, x, length, most);
   const double tie = fmax(1e-12 * fmax(fabs(t + length), h), known(w) * length);
   for (int i = 0; i < G; ++i) {
     if (!(w->delay[i] - soonest <= tie || (isfinite(w->delay[i]) && w->sign[i] * g[i] >= 0))) continue;

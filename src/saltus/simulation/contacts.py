@@ -366,14 +366,17 @@ class Contacts:
         """Of guards that fired: contacts whose slip ends, and those that leave ("normal") or start to slip ("slip").
 
         NoForces where forces have no bound, unless slips in 3D are so slow that they may have any direction: those end.
+        Where none slips, contacts lean by their loads, and will lean otherwise.
         """
         watched = [self.c.watched[k] for k in fired]
         if any(what == "wedge" for what, _ in watched):
+            slipping = [i for i in range(len(self.now)) if self.slips(i)]
             u = np.ravel(self.c.meeting(t, q, v, self.base)[1])
-            slow = [i for i in range(len(self.now)) if self.slips(i) and self._lost(i, u)]
-            watched = [*(("slip", i) for i in slow), *(x for x in watched if x[0] != "wedge" or not slow)]
+            slow = [i for i in slipping if self._lost(i, u)]
+            bounded = bool(slow) or not slipping
+            watched = [*(("slip", i) for i in slow), *(x for x in watched if x[0] != "wedge" or not bounded)]
         if any(what == "wedge" for what, _ in watched):
-            who = ", ".join(one.element.name for one in self.now if one.mode == "slip")
+            who = ", ".join(self.now[i].element.name for i in slipping)
             raise NoForces(
                 f"normal forces of {who} grow without bound with the friction that they cause (Painleve's paradox): "
                 "friction is too strong for this configuration of rigid links; give less, or contacts that give way "

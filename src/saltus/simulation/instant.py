@@ -25,8 +25,8 @@ NULL = 1e-12  # of the largest mobility: none
 GAINS = 1e-9  # of the energy: an impact that gains more is not one
 SHARES = 1e-12  # of a restitution: what the one that gains nothing is known to
 
-Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Accelerations and forces of all rows at (q, v, block), as the run has them."""
+Response = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+"""Accelerations and forces of all rows, and accelerations of the coordinates, at (q, v, block), as the run has them."""
 
 
 def response(mode: Mode, t: float, p: np.ndarray, z: np.ndarray | None = None, look: Look | None = None) -> Response:
@@ -35,9 +35,9 @@ def response(mode: Mode, t: float, p: np.ndarray, z: np.ndarray | None = None, l
     `look` is a stepper's of the mode's flow, if there is one.
     """
     place, now = mode.layout.slice("anchors"), np.array([t])
-    asked, known = b"", (np.zeros(0), np.zeros(0))
+    asked, known = b"", (np.zeros(0), np.zeros(0), np.zeros(0))
 
-    def at(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def at(q: np.ndarray, v: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         nonlocal asked, known
         own, x = p.copy(), mode.state_vector(q, v, None, z)
         own[place] = block
@@ -46,7 +46,7 @@ def response(mode: Mode, t: float, p: np.ndarray, z: np.ndarray | None = None, l
         if asked != before:
             (a,), (reactions,) = mode.solved(now, x[None], own, look)
             accelerations, forces = mode.contact_response(t, x, own, a, reactions)
-            known = np.ravel(accelerations), np.ravel(forces)
+            known = np.ravel(accelerations), np.ravel(forces), a
         return known
 
     return at
@@ -93,7 +93,7 @@ def settle(
     looked = contacts.kept
     try:
         now.choose([*resting, *rubs], struck)
-        if falling := now.falling([i for i in touching if i not in resting]):
+        if falling := now.falling(touching, resting, stays):
             contacts.now = list(looked)
             now.choose([*resting, *falling, *rubs], struck)
     except NoForces:
@@ -253,7 +253,7 @@ class _Instant:
 
         Others that touch may press a contact more than what moves it without them.
         """
-        a = np.minimum(self._free(), self.response(self.q, self.v, self.contacts.block)[0])
+        a = np.minimum(self._free()[0], self.response(self.q, self.v, self.contacts.block)[0])
         return {i: max(REST, math.sqrt(2 * LOW * max(-float(a[self.contacts.normal(i)]), 0.0))) for i in touching}
 
     def resting(self, touching: Sequence[int], stays: Mapping[int, float], slow: float) -> list[int]:
@@ -262,18 +262,25 @@ class _Instant:
         A face that hardly moves with a joint may be all but at rest while the joint's stop bounces.
         """
         rest = [i for i in touching if abs(self.across(i)) <= stays[i]]
-        if any(abs(self.across(i)) > slow for i in rest):
-            rows = [self.contacts.normal(i) for i in rest]
-            stopped = self.A @ self.parts.among(rows).constrained_velocity(self.u[rows])
-            if any(abs(stopped[self.contacts.normal(i)]) > stays[i] for i in touching):
-                return [i for i in rest if abs(self.across(i)) <= slow]
-        return rest
+        moves = any(abs(self.across(i)) > slow for i in rest)
+        return [i for i in rest if abs(self.across(i)) <= slow] if moves and self._stops(rest, touching, stays) else rest
 
-    def falling(self, left: Sequence[int]) -> list[int]:
-        """Contacts that have left and, with the modes that were chosen without them, would rise by less than LOW."""
+    def _stops(self, rest: Sequence[int], touching: Sequence[int], stays: Mapping[int, float]) -> bool:
+        """Whether some contacts cannot come to rest without a change of others that counts."""
+        rows = [self.contacts.normal(i) for i in rest]
+        stopped = self.A @ self.parts.among(rows).constrained_velocity(self.u[rows])
+        return any(abs(stopped[self.contacts.normal(i)]) > stays[i] for i in touching)
+
+    def falling(self, touching: Sequence[int], resting: Sequence[int], stays: Mapping[int, float]) -> list[int]:
+        """Contacts that have left and, with the modes that were chosen without them, would rise by less than LOW.
+
+        None of these if that would stop others.
+        """
+        left = [i for i in touching if i not in resting]
         slow = [i for i in left if self.gaps[i] <= LOW and 0 < self.across(i) <= REST]
         a = self.response(self.q, self.v, self.contacts.block)[0] if slow else np.zeros(0)
-        return [i for i in slow if self.across(i) ** 2 < -2 * LOW * a[self.contacts.normal(i)]]
+        found = [i for i in slow if self.across(i) ** 2 < -2 * LOW * a[self.contacts.normal(i)]]
+        return found if found and not self._stops([*resting, *found], touching, stays) else []
 
     def collide(self, touching: Sequence[int], stays: Mapping[int, float]) -> tuple[Impact, float]:
         """Moreau's law at all contacts that touch: u_n+ = -e u_n where the impulse is positive, friction on impulses.
@@ -386,14 +393,14 @@ class _Instant:
             one.closed = one.closed and (one.element.soft or not one.element.normal)
         forces, b, size = None, np.zeros(0), 0.0
         for _ in range(4):
-            free = self._free(v)
+            free, terms = self._free(v)
             before, b, size = b, free[rows], float(np.abs(free).max(initial=0.0))
             b[fixed & (np.abs(b) <= FINE * np.abs(b).max(initial=1.0))] = 0.0  # round-off that nothing could hold
             if np.array_equal(b, before):
                 break  # the law does not mind who touches
             if rows:
                 going = {k: self.leaving[i] for k, i in enumerate(candidates) if i in self.leaving}
-                forces = solve(G, b, laws, count=True, leaving=going, pressed=self.pressed)
+                forces = solve(G, b, laws, terms, count=True, leaving=going, pressed=self.pressed)
                 self._take(candidates, forces, laws, ~fixed)
             felt = [one.closed for one in contacts.now]
             if felt == contacts.felt:
@@ -401,13 +408,14 @@ class _Instant:
             contacts.felt = felt
         if forces is not None:
             group = Group(contacts, candidates, laws, rows, plain)
-            spread(group, forces, size, lambda: self.response(self.q, v, contacts.block))
+            spread(group, forces, size, lambda: self.response(self.q, v, contacts.block)[:2])
 
-    def _free(self, v: np.ndarray | None = None) -> np.ndarray:
-        """Accelerations along all rows with no hard contact closed and no dry friction."""
+    def _free(self, v: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+        """Accelerations along all rows with no hard contact closed and no dry friction; the largest of their terms."""
         block = self.contacts.block
         block[self.contacts.hard] = 0.0
-        return self.response(self.q, self.v if v is None else v, block)[0]
+        along, _, a = self.response(self.q, self.v if v is None else v, block)
+        return along, float((np.abs(self.A) @ np.abs(a)).max(initial=0.0))
 
     def _take(self, candidates: Sequence[int], forces: Forces, laws: Sequence[Law], moves: np.ndarray) -> None:
         """Modes of a solution; one that is at its limit and does not start to slip is held, by others too.
