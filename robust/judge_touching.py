@@ -391,7 +391,7 @@ def _wedged(here: Touching) -> bool:
             held += list(s.slip_rows)
             choices += [[row] for row in s.slip_rows]
     for s in here.sides:
-        if s.normal_row is None and s.static > 0 and np.linalg.norm(s.slip[0]) <= 1e-9:  # a joint that rubs and is at rest
+        if s.normal_row is None and s.static > 0 and np.linalg.norm(s.slip[0]) <= 1e-9:  # a joint that rubs, at rest
             held += list(s.slip_rows)
             choices += [[row] for row in s.slip_rows]
     plain = np.array(held) @ G @ np.array(held).T

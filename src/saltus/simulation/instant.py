@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from saltus.dynamics.contact_problem import NoForces, solve
+from saltus.dynamics.guessed_forces import KNOWN
 from saltus.dynamics.impulse import Decomposition, Impact
 from saltus.dynamics.shared_forces import FINE, Forces, Law
 from saltus.dynamics.unilateral import GROWN
@@ -262,8 +263,8 @@ class _Instant:
         A face that hardly moves with a joint may be all but at rest while the joint's stop bounces.
         """
         rest = [i for i in touching if abs(self.across(i)) <= stays[i]]
-        moves = any(abs(self.across(i)) > slow for i in rest)
-        return [i for i in rest if abs(self.across(i)) <= slow] if moves and self._stops(rest, touching, stays) else rest
+        still = [i for i in rest if abs(self.across(i)) <= slow]
+        return still if len(still) < len(rest) and self._stops(rest, touching, stays) else rest
 
     def _stops(self, rest: Sequence[int], touching: Sequence[int], stays: Mapping[int, float]) -> bool:
         """Whether some contacts cannot come to rest without a change of others that counts."""
@@ -394,7 +395,7 @@ class _Instant:
         forces, b, size = None, np.zeros(0), 0.0
         for _ in range(4):
             free, terms = self._free(v)
-            before, b, size = b, free[rows], float(np.abs(free).max(initial=0.0))
+            before, b, size = b, free[rows], max(float(np.abs(free).max(initial=0.0)), KNOWN * terms)
             b[fixed & (np.abs(b) <= FINE * np.abs(b).max(initial=1.0))] = 0.0  # round-off that nothing could hold
             if np.array_equal(b, before):
                 break  # the law does not mind who touches
