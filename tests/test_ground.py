@@ -301,6 +301,18 @@ def test_a_stop_bounces_beside_a_face_that_hardly_moves_with_it():
     assert [first.t, second.t] == pytest.approx([0.4, 0.8], rel=1e-8)
 
 
+def test_motions_that_are_round_off_of_their_terms_are_none():
+    """A foot that can move one way only, where next to nothing is asked: what is left across that way is round-off."""
+    way = np.array([2.66, 1.11, -1.08])
+    laws = [Law((0, 1), 2, 7.0, 7.0)]
+    b = 6.6e-10 * way + 1e-15 * np.array([3.0, -1.0, -3.0])
+    with pytest.raises(NoForces, match="no forces were found"):
+        solve(np.outer(way, way), b, laws)
+    found = solve(np.outer(way, way), b, laws, 20.0)
+    assert found.modes == ("stick",)
+    assert way @ found.f == pytest.approx(-6.6e-10, rel=1e-5)
+
+
 @pytest.mark.parametrize("spatial", [False, True])
 def test_unlike_feet_of_a_stiff_sledge_share_a_pull_until_all_slip(spatial):
     """Pulled along the ground with 2 N/s: none moves until the pull is the sum of all limits, whoever bears it."""

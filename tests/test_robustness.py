@@ -776,9 +776,13 @@ def test_a_loop_that_moves_with_no_coordinate():
         (5621, "dry friction of a joint where a foot that slips bears the load"),
         (7322, "two feet share a push up to their common limit"),
         (8985, "static friction above that of slip: in 3D it starts where the motion goes"),
+        (1235, "loads shared by links that turn at 200 rad/s are known to round-off"),
+        (399, "a face that comes to rest does not stop the bounce of its joint's stop"),
+        (5217, "accelerations that are round-off of what they are sums of are none"),
         (1450, "feet that nothing can move are jammed"),
+        (962, "friction of a foot beside a joint that rubs ends in painleve, where the judge finds it wedged"),
     ],
 )
 def test_random_machines_that_touch_meet_the_laws(seed, what):
     record = contacts.trial(seed)
-    assert record.verdict == ("jammed" if "jammed" in what else "right"), record.detail
+    assert record.verdict == next((end for end in ("jammed", "painleve") if end in what), "right"), record.detail
