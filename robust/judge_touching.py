@@ -390,10 +390,17 @@ def _wedged(here: Touching) -> bool:
         if s.static > 0 and not slips:
             held += list(s.slip_rows)
             choices += [[row] for row in s.slip_rows]
-    for s in here.sides:
-        if s.normal_row is None and s.static > 0 and np.linalg.norm(s.slip[0]) <= 1e-9:  # a joint that rubs, at rest
-            held += list(s.slip_rows)
-            choices += [[row] for row in s.slip_rows]
+    rubs = [s for s in here.sides if s.normal_row is None and s.static > 0 and np.linalg.norm(s.slip[0]) <= 1e-9]
+    for count in range(len(rubs) + 1):  # joints that rub and are at rest may hold, or be held by others
+        for some in itertools.combinations(rubs, count):
+            own = [row for s in some for row in s.slip_rows]
+            if _unbounded(G, [*held, *own], [*choices, *([row] for row in own)]):
+                return True
+    return False
+
+
+def _unbounded(G: np.ndarray, held: list[np.ndarray], choices: list[list[np.ndarray]]) -> bool:
+    """Whether H G C is singular, or has turned its sign, for any choice of the columns of C."""
     plain = np.array(held) @ G @ np.array(held).T
     scale = np.sqrt(np.outer(np.diag(plain), np.diag(plain)))
     size = np.linalg.det(plain / scale)
