@@ -779,6 +779,8 @@ def test_a_loop_that_moves_with_no_coordinate():
         (1235, "loads shared by links that turn at 200 rad/s are known to round-off"),
         (399, "a face that comes to rest does not stop the bounce of its joint's stop"),
         (5217, "accelerations that are round-off of what they are sums of are none"),
+        (2608, "a slip that ends where its force grows without bound ends before that"),
+        (1245, "a slip that turns round within the least step of time ends before it does"),
         (1450, "feet that nothing can move are jammed"),
         (962, "friction of a foot beside a joint that rubs ends in painleve, where the judge finds it wedged"),
     ],

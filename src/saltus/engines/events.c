@@ -258,9 +258,24 @@ static int beyond(const Work *w, double share) {
   return 0;
 }
 
+/* Whether a guard that has no root here is well beyond its surface at the landed state: forces have passed a pole. */
+static int leapt(const Work *w) {
+  for (int k = 0; k < G; ++k)
+    if (w->armed_at[k] == 0 && !isfinite(w->delay[k]) && w->run->directions[k] * w->g_end[k] > 0.1 * w->range[k])
+      return 1;
+  return 0;
+}
+
 /* A step of length from x, put onto the constraints; whether it is sound, with an error of no more than `most` tolerances. */
 static int stepped(Work *w, double t, const double *x, double length, double most) {
   return attempt(w, t, x, length) <= most && finish(w, t + length);
+}
+
+/* A step of no length. */
+static void stay(Work *w, double t, const double *x) {
+  memcpy(w->x_new, x, N * sizeof(double));
+  memcpy(w->k[12], w->k[0], N * sizeof(double));
+  guards(w, t, x, w->g_end);
 }
 
 /* Guards that jump, as forces do where a slip in 3D turns round as it ends: halve the step down to the instant before any
@@ -277,8 +292,8 @@ static double before(Work *w, double t, const double *x, double length, double m
   r->n_fired = 0;
   for (int i = 0; i < G; ++i)
     if (isfinite(w->delay[i]) && w->sign[i] * w->g_end[i] >= 0) r->fired[r->n_fired++] = i;
-  if (low == 0) low = high; /* the step is as short as steps are */
-  return stepped(w, t, x, low, most) ? low : NAN;
+  if (low == 0) stay(w, t, x); /* the step is as short as steps are */
+  return low == 0 || stepped(w, t, x, low, most) ? low : NAN;
 }
 
 /* Shorten the step to the event near s = first: a true step of the method, its length corrected by Newton's
@@ -292,9 +307,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
   for (int pass = 0;; ++pass) {
     const double before = soonest;
     if (t + length == t) {
-      memcpy(w->x_new, x, N * sizeof(double));
-      memcpy(w->k[12], w->k[0], N * sizeof(double));
-      guards(w, t, x, w->g_end);
+      stay(w, t, x);
       length = 0;
     } else if (!stepped(w, t, x, length, most)) {
       return NAN;
@@ -325,7 +338,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
   }
   r->n_fired = 0;
   if (length > 0 && mistaken(w, nearest)) return length;
-  if (length > 0 && beyond(w, 0.1)) return before(w, t, x, length, most);
+  if (length > 0 && (beyond(w, 0.1) || leapt(w))) return before(w, t, x, length, most);
   const double tie = fmax(1e-12 * fmax(fabs(t + length), h), known(w) * length);
   for (int i = 0; i < G; ++i) {
     if (!(w->delay[i] - soonest <= tie || (isfinite(w->delay[i]) && w->sign[i] * g[i] >= 0))) continue;
