@@ -266,7 +266,7 @@ static int leapt(const Work *w) {
   return 0;
 }
 
-/* A step of length from x, put onto the constraints; whether it is sound, with an error of no more than `most` tolerances. */
+/* A step of length from x, put onto the constraints; whether it is sound, its error no more than `most` tolerances. */
 static int stepped(Work *w, double t, const double *x, double length, double most) {
   return attempt(w, t, x, length) <= most && finish(w, t + length);
 }
@@ -329,7 +329,7 @@ static double land(Work *w, double t, const double *x, double h, double first, d
     if (pass == 3 || length == 0 || fabs(soonest) > 0.5 * length) break;
     if (!jumps && fabs(soonest) <= DBL_EPSILON * fmax(fabs(t + length), length)) break;
     if (jumps || fabs(soonest) > fmax(0.5 * fabs(before), 1e-10 * length)) {
-      /* Round-off of the guard lets it come no nearer; unless it came clearly nearer, the interpolant's root stays, too. */
+      /* Round-off of the guard lets it come no nearer. Unless it came clearly nearer, the interpolant has the root. */
       if (off == least && off < 0.5 * begun) break;
       pass = 2, length = least < 0.5 * begun ? nearest_by : first * h;
       continue;
