@@ -22,14 +22,15 @@ WORLD = """<mujoco><option timestep="{step}" integrator="implicitfast" cone="ell
 <geom type="plane" size="5 5 .1" friction="0.8 0 0" condim="3" solref="{soft} 1"/><body pos="0 0 0.6"><freejoint/>
 <inertial pos="0 0 0" mass="10" diaginertia="0.1 0.3 0.35"/>{legs}</body></worldbody></mujoco>"""
 TEXT = """As accurate: feet less than 0.1 mm deep, and sliding as far as they should to 0.1 mm. No step that was tried
-is short enough for that, and shorter ones take longer. Slides off: the largest difference of how far a foot slides in
-all, counted while it is less than 0.1 mm above the ground: feet as hard as these bounce in tiny hops, where they
-should not. End off: of the body's place after a second, from Saltus at 1e-12. Steps of the others are of first order
-at a contact, and which foot slips or lifts first hangs on them: the step whose end is nearest is a matter of luck.
-Slips in 3D that start or end are stiff: the compiled engine takes implicit steps there. Of Saltus's time a third goes
-into the motion, half into what becomes of contacts at some twenty instants, which is Python, a tenth into recording.
-The machine is symmetric: feet that the tolerance cannot tell apart land and slip together, so that pairs stay pairs.
-At 1e-4 and 1e-5 most of the time goes into two searches for forces, at instants with four feet on the ground."""
+is short enough for that, and shorter ones take longer. MuJoCo at its default step is far quicker, and far off. Slides
+off: the largest difference of how far a foot slides in all, counted while it is less than 0.1 mm above the ground:
+feet as hard as these bounce in tiny hops, where they should not. End off: of the body's place after a second, from
+Saltus at 1e-12. Steps of the others are of first order at a contact, and which foot slips or lifts first hangs on
+them: the step whose end is nearest is a matter of luck. Slips in 3D that start or end are stiff: the compiled engine
+takes implicit steps there. Of Saltus's time a third goes into the motion, half into what becomes of contacts at some
+twenty instants, which is Python, a tenth into recording. The machine is symmetric: feet that the tolerance cannot
+tell apart land and slip together, so that pairs stay pairs. At 1e-4 and 1e-5 most of the time goes into two searches
+for forces, at instants with four feet on the ground."""
 LEG = """<body pos="{x} {y} -0.1"><joint type="slide" axis="0 0 1" stiffness="6000" damping="10"/>
 <inertial pos="0 0 0" mass="0.5" diaginertia="1e-3 1e-3 1e-3"/>
 <geom type="sphere" size="0.02" pos="0 0 -0.25" friction="0.8 0 0" condim="3" solref="{soft} 1"/></body>"""
