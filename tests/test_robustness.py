@@ -24,6 +24,7 @@ from robust.touching import run as run_touching
 from scipy.integrate import solve_ivp
 
 import saltus as sl
+from saltus.compile import find_compiler
 from saltus.errors import BadModel, BadValue, Singular
 from saltus.model.rank import independent_rows, rank
 
@@ -779,8 +780,6 @@ def test_a_loop_that_moves_with_no_coordinate():
         (1235, "loads shared by links that turn at 200 rad/s are known to round-off"),
         (399, "a face that comes to rest does not stop the bounce of its joint's stop"),
         (5217, "accelerations that are round-off of what they are sums of are none"),
-        (2608, "a slip that ends where its force grows without bound ends before that"),
-        (1245, "a slip that turns round within the least step of time ends before it does"),
         (1450, "feet that nothing can move are jammed"),
         (962, "friction of a foot beside a joint that rubs ends in painleve, where the judge finds it wedged"),
     ],
@@ -788,3 +787,17 @@ def test_a_loop_that_moves_with_no_coordinate():
 def test_random_machines_that_touch_meet_the_laws(seed, what):
     record = contacts.trial(seed)
     assert record.verdict == next((end for end in ("jammed", "painleve") if end in what), "right"), record.detail
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [
+        (2608, "a slip that ends where its force grows without bound ends before that"),
+        (1245, "a slip that turns round within the least step of time ends before it does"),
+    ],
+)
+def test_the_compiled_engine_lands_before_forces_jump(monkeypatch, seed, what):
+    monkeypatch.delenv("SALTUS_CC")
+    record = contacts.trial(seed)
+    assert record.verdict == "right", record.detail
