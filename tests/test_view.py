@@ -121,6 +121,13 @@ def test_strides_are_what_lies_between_touchdowns(run):
     assert gait.mean_speed == pytest.approx((x[-1] - x[-3]) / (touchdowns[-1] - touchdowns[-3]), rel=1e-9)
 
 
+def test_a_touchdown_that_fires_twice_at_once_is_one(run):
+    twice = [e for e in run.events for _ in range(1 + (e.name == "touchdown"))]
+    again = sl.strides(sl.Trajectory(run.meta, run.arrays, run.pieces, twice, run.mechanism))
+    np.testing.assert_array_equal(again.times, sl.strides(run).times)
+    np.testing.assert_array_equal(again.duty, sl.strides(run).duty)
+
+
 @pytest.mark.parametrize("steps", [4, 5])
 def test_a_walker_on_two_feet_is_as_fast_over_any_number_of_steps(steps):
     """The gait of the compass walker: every step is 0.42 m (its docstring), whichever foot it starts with."""

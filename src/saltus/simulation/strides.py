@@ -58,7 +58,7 @@ def strides(run: Trajectory, *, event: str | None = None, coordinate: str | None
     if event is None:
         feet = (e.name for e in run.events if e.name == "touchdown" or e.name.endswith(" touches"))
         event = next(feet, "touchdown")
-    cuts = [e for e in run.events if e.name == event]
+    cuts = list({e.t: e for e in run.events if e.name == event}.values())  # what fires twice at once is one cut
     starts = np.array([e.t for e in cuts])
     along = _landings(run, cuts) if coordinate is None else None
     if along is None:
